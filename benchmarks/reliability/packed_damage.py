@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import json
@@ -325,7 +326,7 @@ def _other_values(tree: Any, draw: Random) -> Any:
     for _ in range(draw.randint(1, 2)):
         paths = list(_paths(tree))
         if not paths:
-            return draw.choice(_VALUES)
+            return copy.deepcopy(draw.choice(_VALUES))
         *outer, key = draw.choice(paths)
         holder = tree
         for step in outer:
@@ -338,7 +339,7 @@ def _other_values(tree: Any, draw: Random) -> Any:
         elif action < 0.45 and type(holder[key]) in (int, float):
             holder[key] = draw.choice((holder[key] + 1, holder[key] - 1, -holder[key], holder[key] * 1_000))
         else:
-            holder[key] = draw.choice(_VALUES)
+            holder[key] = copy.deepcopy(draw.choice(_VALUES))  # it may be changed in its turn
     return tree
 
 

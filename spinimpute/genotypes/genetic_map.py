@@ -3,6 +3,7 @@
 import gzip
 import io
 import math
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from spinimpute.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
 LONG = 1_000_000  # base pairs: shorter maps may lie in a hot spot or where nothing recombines
+CHROMOSOME = 20_000_000  # base pairs: longer maps have rates of chromosomes, but yeast has 350 cM/Mb
 # mean rates of long maps, in cM/Mb: conifers and wheat have 0.1 to 0.3, honeybees about 25
 LOWEST_RATE, HIGHEST_RATE = 0.05, 50
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
@@ -208,14 +210,17 @@ def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
     if bases <= LONG or LOWEST_RATE <= rate <= HIGHEST_RATE:
         return
     advice = (
-        "The map seems to be in Morgans: multiply its genetic positions by 100"
+        "If the map is in Morgans, multiply its genetic positions by 100"
         if rate < LOWEST_RATE
-        else "Its genetic positions seem to be 100 times too large: divide them by 100"
+        else "If its genetic positions are 100 times too large, divide them by 100"
     )
-    raise InputError(
+    text = (
         f"{path}: chromosome {chrom} is {cM:g} cM long by this map, {rate:.3g} cM/Mb; people have about "
         f"{DEFAULT_RATE:g}. {advice}"
     )
+    if bases > CHROMOSOME:
+        raise InputError(text)
+    warnings.warn(text, stacklevel=5)
 
 
 def _failure(path: Path) -> Callable[[int, str], InputError]:

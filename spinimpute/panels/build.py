@@ -49,7 +49,7 @@ class Refinement(NamedTuple):
     doubts: SiteDoubts | None
 
 
-PanelRefiner = Callable[[Panel], Refinement]
+PanelRefiner = Callable[[Panel, Path], Refinement]  # of an open panel, with a folder for temporary files
 
 
 def build_panel(
@@ -72,7 +72,7 @@ def build_panel(
     vcf, out, genetic_map, region, samples, force, command, threads, keep_phase
         As for `spinimpute.build_panel`.
     refine : callable, optional
-        Called with the open panel for its refinement.
+        Called with the open panel and a folder for temporary files.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def _improve(built: Path, folder: Path, keep_phase: bool, refine: PanelRefiner |
         else:
             moves = None
         if refine is not None:
-            refined = refine(panel)
+            refined = refine(panel, folder)
             if refined.cM is not None:
                 changes[MAP_ESTIMATED] = refined.map_description
     if not changes and (refined.doubts is None or not refined.doubts.discordance.any()):

@@ -18,7 +18,7 @@ import numpy as np
 from spinimpute.errors import InputError
 from spinimpute.genotypes.exclusive_alleles import ExclusiveAlleles
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, Window, cut_windows
-from spinimpute.panels.trust.site_trust import NEAR, distance_to_typed
+from spinimpute.panels.trust.site_trust import NEAR
 
 if TYPE_CHECKING:
     from spinimpute.panels.panel import Panel
@@ -118,8 +118,8 @@ class Engine(ABC):
         """Impute the core sites of windows, one after the other; later ones may be computed in advance.
 
         Where predictions are too certain (`ReferencePanel.prediction_trust`), they are drawn towards the
-        allele's frequency, unless a site nearby is typed: it may be of the same artefact, and predict well. A
-        typed ALT allele leaves no other one of the same multi-allelic site.
+        allele's frequency, unless the query's allele at a site nearby is known: that site may be of the same
+        artefact, and predict well. A typed ALT allele leaves no other one of the same multi-allelic site.
 
         Parameters
         ----------
@@ -140,13 +140,12 @@ class Engine(ABC):
                 sites = slice(window.start, window.stop)
                 trust_U = self.job.panel.prediction_trust[sites]
                 frequency_U = self.job.panel.frequency[sites].astype(np.float32)
-                doubted_D = np.flatnonzero(trust_U < 1)
-                if len(doubted_D) and len(typed_position_T):
-                    position_D = self.job.panel.position[sites][doubted_D]
-                    doubted_D = doubted_D[distance_to_typed(position_D, typed_position_T) > NEAR]
-                for u in doubted_D:  # one by one: a window is as large as memory allows
-                    p_UQ[u] *= trust_U[u]
-                    p_UQ[u] += (1 - trust_U[u]) * frequency_U[u]
+                for u in np.flatnonzero(trust_U < 1):  # one by one: a window is as large as memory allows
+                    position = self.job.panel.position[window.start + u]
+                    near = slice(*np.searchsorted(typed_position_T, (position - NEAR, position + NEAR + 1)))
+                    unknown_Q = (typed_TQ[near] < 0).all(axis=0)
+                    drawn_Q = trust_U[u] * p_UQ[u] + (1 - trust_U[u]) * frequency_U[u]
+                    p_UQ[u] = np.where(unknown_Q, drawn_Q, p_UQ[u])
                 exclusive.exclude(window.start, p_UQ, typed_TQ, self.job.sibling_Q)
                 yield p_UQ
 

@@ -9,10 +9,15 @@ import numpy as np
 
 from spinimpute.kernels import kernel
 
+LEAST_DOSAGE = 0.0005  # P(minor allele) that is 0 in files, which hold three decimals
+
 
 @kernel()
 def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
-    """Fill moment_U5 with sums of d², m d², m² d², m² and the product of 1 - m, see `site_quality`."""
+    """Fill moment_U5 with sums of d², m d², m² d², m² and the product of 1 - m, see `site_quality`.
+
+    The product is 1 where all m are below LEAST_DOSAGE.
+    """
     for u in range(len(p_UQ)):
         total, score, n = 0.0, 0.0, 0
         for q in range(p_UQ.shape[1]):
@@ -25,7 +30,7 @@ def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
         flip = mean > 0.5
         center = 1 - mean if flip else mean
         second = third = fourth = square = 0.0
-        nobody = 1.0
+        nobody, most = 1.0, 0.0
         for q in range(p_UQ.shape[1]):
             p = p_UQ[u, q]
             if not np.isnan(p):
@@ -36,9 +41,10 @@ def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
                 fourth += m * m * deviation
                 square += m * m
                 nobody *= 1 - m
+                most = max(most, m)
         mean_U[u] = mean
         moment_U5[u, 0], moment_U5[u, 1], moment_U5[u, 2], moment_U5[u, 3] = second, third, fourth, square
-        moment_U5[u, 4] = nobody
+        moment_U5[u, 4] = nobody if most >= LEAST_DOSAGE else 1.0
         score_U[u] = score / n if n else np.nan
 
 
@@ -65,7 +71,8 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
     -------
     dict of str to float64 (U,)
         AF, the mean of P(ALT); MAF, AF or 1 - AF, whichever is less; AVG_CS, the mean probability of the
-        likelier allele; R2, 0 where the dosages do not vary. All are NaN of a site without a dosage.
+        likelier allele; R2, 0 where the dosages do not vary or nobody has a P(minor allele) of LEAST_DOSAGE.
+        All are NaN of a site without a dosage.
 
     References
     ----------

@@ -30,7 +30,7 @@ def test_quality_against_brute_force(rng: np.random.Generator) -> None:
         if mean in (0, 1):
             assert r2 == 0
             continue
-        assert 0 <= r2 <= 1
+        assert r2 == pytest.approx(r2_by_enumeration(known), abs=0.08)
 
 
 def r2_by_enumeration(p_Q: np.ndarray) -> float:
@@ -54,6 +54,16 @@ def test_r2_of_rare_alleles_against_enumeration() -> None:
             r2 = site_quality(p[None])["R2"]
             assert r2 is not None
             assert r2[0] == pytest.approx(expected, abs=0.06), found
+
+
+def test_r2_where_files_hold_no_carrier() -> None:
+    """Probabilities that are 0 in files say nothing of who may be a carrier."""
+    p_UQ = np.array([[0, 0, 1e-20, 1e-9], [0, 0, 0, 4e-4], [0, 0, 0, 6e-4]], np.float32)
+    for flipped in (p_UQ, 1 - p_UQ):
+        r2 = site_quality(flipped)["R2"]
+        assert r2 is not None
+        assert r2[:2].tolist() == [0, 0]
+        assert r2[2] > 0.9
 
 
 def test_r2_of_known_and_of_common_alleles(rng: np.random.Generator) -> None:

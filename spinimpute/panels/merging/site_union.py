@@ -66,13 +66,19 @@ class SiteUnion:
         return np.insert(np.cumsum(both_S), 0, 0)
 
     def doubts(self, panels: tuple[Panel, Panel]) -> SiteDoubts:
-        """What either panel knows against the sites: the larger discordance."""
-        found = SiteDoubts.none(len(self.sites))
+        """What either panel knows against the sites.
+
+        The larger discordance; at sites that a panel confirms, the larger confirmed one.
+        """
+        found_S, confirmed_S = np.zeros((2, len(self.sites)), np.uint8)
         for panel, index_S in zip(panels, self.index_S, strict=True):
             has_S = index_S != ABSENT
-            for known_S, of_panel in zip(found, panel.doubts, strict=True):
+            for known_S, of_panel in (
+                (found_S, panel.doubts.discordance),
+                (confirmed_S, panel.doubts.of_predictions),
+            ):
                 known_S[has_S] = np.maximum(known_S[has_S], of_panel[index_S[has_S]])
-        return found
+        return SiteDoubts(np.where(confirmed_S > 0, confirmed_S, found_S), confirmed_S > 0)
 
     def rows(self, panels: tuple[Panel, Panel], number: int, chosen: np.ndarray) -> np.ndarray:
         """Alleles of a panel at some sites that it has, as packed bits.

@@ -16,7 +16,12 @@ from spinimpute.pipeline.trust.judging import find_doubts
 
 
 def refine_panel(
-    panel: Panel, threads: int | None = None, *, keep_map: bool = False, judge_sites: bool = True
+    panel: Panel,
+    folder: Path,
+    threads: int | None = None,
+    *,
+    keep_map: bool = False,
+    judge_sites: bool = True,
 ) -> build.Refinement:
     """What a panel's own haplotypes say of its genetic map and of its sites.
 
@@ -24,6 +29,8 @@ def refine_panel(
     ----------
     panel : Panel
         Open.
+    folder : Path
+        For temporary files.
     threads : int, optional
         By default all processors. Results do not depend on it.
     keep_map : bool
@@ -38,7 +45,7 @@ def refine_panel(
     """
     threads = default_threads() if threads is None else max(1, threads)
     estimated = None if keep_map else estimated_map(panel, panel.frequency, threads)
-    doubts = find_doubts(panel, threads) if judge_sites else None
+    doubts = find_doubts(panel, folder, threads) if judge_sites else None
     panel.release_memory()
     if estimated is None:
         return build.Refinement(None, {}, doubts)
@@ -46,9 +53,9 @@ def refine_panel(
     return build.Refinement(estimated.cM_X, description, doubts)
 
 
-def map_only(panel: Panel) -> build.Refinement:
+def map_only(panel: Panel, folder: Path) -> build.Refinement:
     """The refinement for a panel that is only looked at: its genetic map."""
-    return refine_panel(panel, judge_sites=False)
+    return refine_panel(panel, folder, judge_sites=False)
 
 
 def build_panel(

@@ -24,7 +24,6 @@ from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.stored_rows import store_rows
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, SiteDoubts, distance_to_typed, trust
 from spinimpute.panels.writer import PanelWriter
-from spinimpute.partial_files import temporary_folder_in
 from spinimpute.pipeline.trust.discordance import alleles_of, fairly_ordered, find_discordance
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
@@ -40,13 +39,15 @@ HIGHEST_SLOPE = 0.9
 SITES_AT_ONCE = 4_096
 
 
-def find_doubts(panel: Panel, threads: int) -> SiteDoubts:
+def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
     """Find discordant sites, and those among them whose predictions are too certain.
 
     Parameters
     ----------
     panel : Panel
         Open, a file.
+    folder : Path
+        For temporary files.
     threads : int
         Results do not depend on it, nor on the order and names of samples.
 
@@ -70,14 +71,13 @@ def find_doubts(panel: Panel, threads: int) -> SiteDoubts:
     order_X = fairly_ordered(panel, typed_T)
     out_Q = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[:n_left_out]))
     stay_N = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[n_left_out : n_left_out + MOST_STAYING]))
-    with temporary_folder_in(panel.path.parent, f".{panel.path.name}.") as folder:
-        site_S = np.union1d(typed_T, suspicious_U)
-        _write_part(panel, site_S, stay_N, folder / "stay.spin")
-        with Panel.open(folder / "stay.spin") as stay:
-            typed_index, index_U = np.searchsorted(site_S, typed_T), np.searchsorted(site_S, suspicious_U)
-            typed_TQ = alleles_of(panel, typed_T, out_Q).astype(np.int8)
-            predicted_UQ = _predicted(stay, typed_index, typed_TQ, threads)[index_U]
-            frequency_U = stay.frequency[index_U]
+    site_S = np.union1d(typed_T, suspicious_U)
+    _write_part(panel, site_S, stay_N, folder / "stay.spin")
+    with Panel.open(folder / "stay.spin") as stay:
+        typed_index, index_U = np.searchsorted(site_S, typed_T), np.searchsorted(site_S, suspicious_U)
+        typed_TQ = alleles_of(panel, typed_T, out_Q).astype(np.int8)
+        predicted_UQ = _predicted(stay, typed_index, typed_TQ, threads)[index_U]
+        frequency_U = stay.frequency[index_U]
     true_UQ = alleles_of(panel, suspicious_U, out_Q)
     slope_U, error_U = _slopes(predicted_UQ - frequency_U[:, None], true_UQ - frequency_U[:, None])
     doubts.confirmed[suspicious_U[slope_U + error_U < HIGHEST_SLOPE]] = True

@@ -150,8 +150,8 @@ class HaplotypeEngine(Engine):
                 return job.jumps_per_cM
             return recombination_scale(self.panel, self.typed_index)
 
-        count_X = self.panel.allele_count.astype(np.int64)
-        self._rare_odds_C = rare_allele_odds(np.minimum(count_X, self.panel.n_haplotypes - count_X))
+        count_X, n = self.panel.allele_count.astype(np.int64), self.panel.n_haplotypes
+        self._rare_odds_C = rare_allele_odds(np.minimum(count_X, n - count_X), n)
         self._jumps_per_cM = self.pool.submit(rate)  # a worker's first task, which the others can wait for
 
     def windows(self, first: int, last: int) -> list[Window]:

@@ -26,13 +26,15 @@ TRAINED_RATIOS = (0.67, 0.84, 0.84, 0.86, 0.95)
 RATIO_VARIANCE = 0.09
 
 
-def rare_allele_odds(carriers_X: np.ndarray) -> np.ndarray:
+def rare_allele_odds(carriers_X: np.ndarray, n_haplotypes: int) -> np.ndarray:
     """Factors for the odds of alleles with 0, 1, 2, ... carriers.
 
     Parameters
     ----------
     carriers_X : integers (n_sites,)
         Carriers of the minor allele at all sites of a panel.
+    n_haplotypes : int
+        Haplotypes of the panel. Factors are 1 where minor alleles have hardly more carriers in any panel.
 
     Returns
     -------
@@ -44,7 +46,7 @@ def rare_allele_odds(carriers_X: np.ndarray) -> np.ndarray:
     odds_C = np.ones(most + 2, np.float32)
     for c, trained in enumerate(TRAINED_RATIOS, start=1):
         here, beyond = int(sites_C[c]), int(sites_C[c + 1])
-        if here and beyond:
+        if here and beyond and 2 * (c + 1) < n_haplotypes:
             log_quotient = np.log((c + 1) * beyond / (c * here) / trained)
             odds_C[c] = np.exp(log_quotient * RATIO_VARIANCE / (RATIO_VARIANCE + 1 / here + 1 / beyond))
     return odds_C

@@ -20,9 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
+from spinimpute.panels import build
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
 from spinimpute.panels.writer import write_again
+from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.trust import discordance, judging
 from spinimpute.pipeline.trust.discordance import COMMON, LEAST_COPIES, PRIOR, find_discordance
 from spinimpute.predictors.engine import ImputationJob
@@ -160,7 +162,7 @@ def test_sites_that_contradict_their_surroundings_are_found(spoiled: Spoiled) ->
     assert not spoiled.found[rare].any()
 
 
-def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled: Spoiled) -> None:
+def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled: Spoiled, tmp_path: Path) -> None:
     """Alleles that were dealt out anew are confirmed; most others that look discordant by chance are not."""
     with Panel.open(spoiled.path) as panel:
         np.testing.assert_array_equal(panel.doubts.discordance, np.rint(spoiled.found * UNITS))
@@ -171,7 +173,7 @@ def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled: Spoiled
         assert confirmed.sum() - len(spoiled.sites) <= suspicious.sum() / 2
         assert (panel.prediction_trust[~confirmed] == 1).all()
         np.testing.assert_array_equal(panel.prediction_trust[confirmed], panel.trust[confirmed])
-        for found, known in zip(judging.find_doubts(panel, 2), panel.doubts, strict=True):
+        for found, known in zip(judging.find_doubts(panel, tmp_path, 2), panel.doubts, strict=True):
             np.testing.assert_array_equal(found, known)
 
 
@@ -192,10 +194,31 @@ def test_a_typed_site_of_the_same_artefact_predicts_well(spoiled: Spoiled) -> No
             assert np.array_equal(imputed_UQ[second], predicted_UQ[second]) == near
 
 
-def test_too_few_people_judge_nothing(spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_call_nearby_predicts_nothing(spoiled: Spoiled) -> None:
+    """Queries whose call at the typed site is missing are treated as if it was not typed."""
+    with Panel.open(spoiled.path) as panel:
+        first, second = spoiled.sites[0], spoiled.sites[len(spoiled.sites) // 2]
+        typed_index = np.setdiff1d(np.union1d(np.arange(0, panel.n_sites, 40), [first]), [second])
+        typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :40].astype(np.int8)
+        typed_TQ[typed_index == first, ::2] = -1
+        predictor, options = predictor_for(panel, None)
+        with predictor.engine(ImputationJob(panel, typed_index, 1, 40, options)) as engine:
+            windows = engine.windows(0, panel.n_sites)
+            predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
+            imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
+        frequency, kept = panel.frequency[second], panel.prediction_trust[second]
+        expected_Q = predicted_UQ[second].copy()
+        expected_Q[::2] = frequency + kept * (expected_Q[::2] - frequency)
+        np.testing.assert_allclose(imputed_UQ[second], expected_Q, atol=1e-6)
+        assert abs(imputed_UQ[second] - predicted_UQ[second]).max() > 0.05
+
+
+def test_too_few_people_judge_nothing(
+    spoiled: Spoiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Panel.open(spoiled.path) as panel:
         monkeypatch.setattr(judging, "LEAST_LEFT_OUT", panel.n_samples)
-        assert not judging.find_doubts(panel, 1).confirmed.any()
+        assert not judging.find_doubts(panel, tmp_path, 1).confirmed.any()
 
 
 def test_places_do_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
@@ -337,3 +360,18 @@ def test_writing_a_panel_again_keeps_it(spoiled: Spoiled, tmp_path: Path) -> Non
         with Panel.open(tmp_path / "again.spin") as again:
             for written, known in zip(again.doubts, panel.doubts, strict=True):
                 np.testing.assert_array_equal(written, known)
+
+
+def test_what_a_killed_build_leaves_is_found_again(spoiled: Spoiled, tmp_path: Path) -> None:
+    """All temporary files lie in the one folder beside the output that the next build of it removes."""
+    seen: list[set[str]] = []
+
+    def refine(panel: Panel, folder: Path) -> build.Refinement:
+        refined = refine_panel(panel, folder, 1)
+        seen.append({path.name for path in folder.iterdir()})
+        seen.append({path.name.split(".spin.")[0] for path in tmp_path.iterdir()})
+        return refined
+
+    build.build_panel(spoiled.path.with_suffix(".vcf"), tmp_path / "p.spin", refine=refine).close()
+    assert seen == [{"stay.spin"}, {".p"}]
+    assert [path.name for path in tmp_path.iterdir()] == ["p.spin"]
