@@ -294,13 +294,14 @@ def _csi_head(content: bytes) -> tuple[int, int, int]:
 
 def _check_bins(content: bytes, at: int, depth: int, head: struct.Struct, *, has_windows: bool) -> None:
     """Raise one of _UNREADABLE where a bin does not exist, or the content ends too early."""
-    last = first_bin(depth + 1)
+    n_existing = first_bin(depth + 1)
     n_contigs, at = _count(content, at)
     for _ in range(n_contigs):
         n_bins, at = _count(content, at)
         for _ in range(n_bins):
             number, n_chunks = head.unpack_from(content, at)
-            if n_chunks < 0 or (number > last and (number, n_chunks) != (last + 1, _CHUNKS_THAT_COUNT)):
+            is_counting = (number, n_chunks) == (n_existing + 1, _CHUNKS_THAT_COUNT)
+            if n_chunks < 0 or (number >= n_existing and not is_counting):
                 raise ValueError(f"bin {number} with {n_chunks} chunks does not exist")
             at += head.size + n_chunks * _CHUNK_BYTES
         if has_windows:

@@ -95,14 +95,16 @@ def test_damaged_bins_of_an_index(
     is_csi = index.endswith("csi")
     content = gzip.decompress(place.read_bytes()) if is_csi else place.read_bytes()
     depth = struct.unpack_from("<i", content, 8)[0] if is_csi else 5
-    counting_bin = struct.pack("<I", (8 ** (depth + 1) - 1) // 7 + 1)
+    n_bins = (8 ** (depth + 1) - 1) // 7
+    counting_bin = struct.pack("<I", n_bins + 1)
     assert counting_bin in content
     end = len(content) - 8  # the number of reads without a place may be missing
     place.write_bytes(content[:end])
     assert len(names(path, panel)) == 5
     damaged = [content[:cut] for cut in range(end)]
     damaged += [
-        content.replace(counting_bin, struct.pack("<I", number)) for number in (10**6, 2**31, 2**32 - 7)
+        content.replace(counting_bin, struct.pack("<I", number))
+        for number in (n_bins, 10**6, 2**31, 2**32 - 7)
     ]
     for wrong in damaged:
         place.write_bytes(wrong)
