@@ -261,6 +261,55 @@ def test_a_header_line_of_another_build(
         assert names(path, panel)
 
 
+@pytest.mark.parametrize(
+    ("shifted", "errors"),
+    [((3600, 4000), 0), ((1600, 2000), 0), ((400, 4000), 0), (None, 0.05)],
+    ids=["end", "middle", "all but the start", "errors"],
+)
+def test_builds_that_agree_in_places(
+    write_reads: WriteReads,
+    read_line: type,
+    panel_of: PanelOf,
+    shifted: tuple[int, int] | None,
+    errors: float,
+) -> None:
+    """Reads of another build are refused although it starts like the panel's; errors of reads are not."""
+    random_ = random.Random(2)
+    letters = random_.choices("ACGT", k=4200)
+    others = str.maketrans("ACGT", "CATG")
+    sites = [(101 + i, letters[i], letters[i].translate(others)) for i in range(0, 4000, 8)]
+    lines = []
+    for start in range(0, 3980, 10):
+        text = list(letters[start : start + 20])
+        for place in range(20):
+            if random_.random() < errors:
+                text[place] = random_.choice("ACGT")
+        shift = 30 if shifted and shifted[0] <= start < shifted[1] else 0
+        lines.append(read_line(f"r{start}", 101 + start + shift, "20M", "".join(text), "5" * 20))
+    path = write_reads(lines, contigs=[("20", 5000)])
+    panel = panel_of(sites, length=5500)
+    if shifted:
+        refused(path, panel, r"another genome build: .* shows the panel's alleles at \d+ of \d+ sites")
+        return
+    with pytest.warns(UserWarning, match=r"taken to be wrong: the reads show the panel's alleles at"):
+        assert names(path, panel)
+
+
+def test_reads_beside_the_sites(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
+    """Where many reads cover no site, they are of another build, although those at the start agree."""
+    sites = [(101 + 100 * i, "A", "G") for i in range(3000)]
+    lines = [
+        read_line(f"r{i}", 96 + 100 * i + (0 if i < 300 else 50), "10M", "C" * 5 + "A" + "C" * 4, "5" * 10)
+        for i in range(3000)
+    ]
+    path = write_reads(lines, contigs=[("20", 350_000)])
+    panel = panel_of(sites, length=355_000)
+    refused(path, panel, "another genome build: .*, at 0 of 0 between positions 30,101 and 60,001")
+    path = write_reads(lines[:450], contigs=[("20", 350_000)])  # few of them prove nothing
+    with pytest.warns(UserWarning, match="taken to be wrong"):
+        assert names(path, panel)
+
+
 def test_a_panel_that_states_no_length(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:
     assert len(names(write_reads(reads), panel_of(PANEL, length=None))) == 5
 
