@@ -61,8 +61,11 @@ def leave_out(name: str, data: Path, people: int, seed: int) -> LeftOut:
     """The panel of a case at its typed sites, without `people` people drawn at random."""
     case = find_case(name, data)
     panel = read_haplotypes(case.panel, role="panel", allow_missing=False)
-    typed = set(read_haplotypes(case.target).sites.keys())
-    rows = np.array([i for i, key in enumerate(panel.sites.keys()) if key in typed])
+    row_of: dict[tuple[int, str, str], int] = {}  # the first of duplicates, as in a panel that is built
+    for row, key in enumerate(panel.sites.keys()):
+        row_of.setdefault(key, row)
+    keys = sorted(row_of.keys() & set(read_haplotypes(case.target).sites.keys()))
+    rows = np.array([row_of[key] for key in keys])
     rng = np.random.default_rng(seed)
     out = np.zeros(len(panel.samples), bool)
     out[rng.permutation(len(out))[:people]] = True
@@ -75,20 +78,21 @@ def leave_out(name: str, data: Path, people: int, seed: int) -> LeftOut:
         np.ascontiguousarray(typed_TN[:, np.repeat(~out, 2)]).astype(np.uint8),
         case.read_map(panel.sites.chrom).cM(position),
         position,
-        _trust(case, np.array(panel.samples)[~out].tolist(), rows),
+        _trust(case, np.array(panel.samples)[~out].tolist(), keys),
         truth_TX2,
         calls_TX2.reshape(len(rows), -1).astype(np.int8),
         calls_TX2[:, :, 0] != calls_TX2[:, :, 1],
     )
 
 
-def _trust(case: Case, stayed: list[str], rows: np.ndarray) -> np.ndarray:
+def _trust(case: Case, stayed: list[str], keys: list[tuple[int, str, str]]) -> np.ndarray:
     """The trust of some sites in a panel that is built of those who stay."""
     with (
         tempfile.TemporaryDirectory() as work,
         build_panel(case.panel, Path(work) / "stayed.spin", case.genetic_map, samples=stayed) as panel,
     ):
-        return panel.trust[rows]
+        site_of = {key: site for site, key in enumerate(panel.sites.keys())}
+        return panel.trust[[site_of[key] for key in keys]]
 
 
 def switch_error(phased_TX2: np.ndarray, truth_TX2: np.ndarray, open_TX: np.ndarray) -> tuple[int, int]:

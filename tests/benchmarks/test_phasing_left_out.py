@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.imputation.cases import Case
+from spinimpute.panels.panel import Panel
 
 
 def test_people_are_left_out_and_their_switches_counted(
@@ -37,3 +38,36 @@ def test_people_are_left_out_and_their_switches_counted(
     monkeypatch.setattr(sys, "argv", ["left_out", "--set", "NONE=1"])
     with pytest.raises(SystemExit, match="NAME of CORE"):
         left_out.main()
+
+
+def test_panel_records_that_are_unsorted_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building sorts and drops them: rows of the file are other sites than those of the built panel."""
+    from benchmarks.phasing import left_out
+
+    rng = np.random.default_rng(1)
+    names = [f"s{i}" for i in range(8)]
+    alleles = {}
+
+    def write(name: str, keys: list[tuple[int, str, str]]) -> Path:
+        path = tmp_path / name
+        lines = [
+            "##fileformat=VCFv4.2", "##contig=<ID=20,length=63025520>",
+            '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
+            "\t".join(["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *names]),
+        ]  # fmt: skip
+        for key in keys:
+            genotypes = alleles.setdefault(key, rng.integers(0, 2, (len(names), 2)))
+            calls = [f"{a}|{b}" for a, b in genotypes.tolist()]
+            lines.append("\t".join(["20", str(key[0]), ".", *key[1:], ".", ".", ".", "GT", *calls]))
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    sites = [(1000, "A", "C"), (1000, "A", "C"), (2000, "A", "T"), (2000, "A", "G"), (3000, "A", "C")]
+    target = write("target.vcf", [(2000, "A", "G"), (3000, "A", "C")])
+    case = Case("tiny", write("panel.vcf", sites), target, target, None, target)
+    monkeypatch.setattr(left_out, "find_case", lambda *_: case)
+    trust_of = {site: i / 10 for i, site in enumerate(sorted(set(sites)))}
+    monkeypatch.setattr(Panel, "trust", property(lambda panel: np.array(list(trust_of.values()))))
+    left = left_out.leave_out("tiny", tmp_path, 2, 1)
+    assert left.position.tolist() == [2000, 3000]
+    assert left.trust.tolist() == [trust_of[2000, "A", "G"], trust_of[3000, "A", "C"]]
