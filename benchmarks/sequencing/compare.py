@@ -196,7 +196,7 @@ def switch_errors(imputed: Mapping[str, Path], truth: Path) -> dict[str, list[st
         rows[label] = []
         for chosen_SX in (own_SX, np.logical_and.reduce(open_SX)):
             errors, n_pairs = switch_error(phased_SX2, truth_SX2, chosen_SX)
-            rows[label] += [f"{errors / n_pairs:.4f}", str(n_pairs)]
+            rows[label] += [f"{errors / n_pairs:.4f}" if n_pairs else "–", str(n_pairs)]
     return rows
 
 

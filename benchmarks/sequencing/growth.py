@@ -16,7 +16,7 @@ from benchmarks.imputation.results import processor
 from benchmarks.imputation.scale import simulated_sets
 from benchmarks.imputation.simulated_set import History, Sizes
 from benchmarks.imputation.tables import markdown, write_tsv
-from benchmarks.sequencing.results import OURS, built_panel, result_folder, write_configuration
+from benchmarks.sequencing.results import INSTALLED, OURS, built_panel, result_folder, write_configuration
 
 TYPED = 10  # sites of an array, which nothing reads
 HEAD = ("haplotypes", "sites", "samples", "processor_seconds", "of_a_sample", "seconds", "peak_mb")
@@ -67,6 +67,6 @@ def _measure(case: Case, name: str, arguments: argparse.Namespace) -> Stage:
     words += ["--seed", arguments.seed, "--out", likelihoods]
     subprocess.run([sys.executable, arguments.simulator, *map(str, words)], check=True)
     panel = built_panel(case, arguments.work / f"{name}.spin")
-    command = [sys.executable, "-m", "spinimpute", "impute", "--gl", likelihoods, "--panel", panel]
+    command = [*INSTALLED, "impute", "--gl", likelihoods, "--panel", panel]
     command += ["--out", out, "--threads", arguments.threads, "-q"]
     return run(OURS, name, command, arguments.work / "log.txt", limit=arguments.limit)

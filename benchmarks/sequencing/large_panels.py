@@ -16,7 +16,7 @@ from benchmarks.imputation.simulated_set import History, Sizes
 from benchmarks.imputation.tables import accuracy_table, markdown
 from benchmarks.sequencing.compare import calibration, score
 from benchmarks.sequencing.growth import TYPED
-from benchmarks.sequencing.results import built_panel, result_folder, write_configuration
+from benchmarks.sequencing.results import INSTALLED, built_panel, result_folder, write_configuration
 
 LIKELIEST, ALL = "likeliest", "all"
 COPY_ALL = (
@@ -43,10 +43,10 @@ def large_panels(arguments: argparse.Namespace) -> None:
             for copied in (LIKELIEST, ALL) if n <= arguments.all_up_to else (LIKELIEST,):
                 name = f"{n}-{coverage}x-{copied}"
                 imputed[copied] = arguments.work / f"{name}.bcf"
-                start = ["-m", "spinimpute"] if copied == LIKELIEST else ["-c", COPY_ALL]
+                program = INSTALLED if copied == LIKELIEST else (sys.executable, "-P", "-c", COPY_ALL)
                 words = ["impute", "--gl", likelihoods, "--panel", panel, "--out", imputed[copied]]
                 words += ["--format", "GT,DS,GP", "--threads", arguments.threads, "-q", "--decimals", "5"]
-                stage = run(copied, name, [sys.executable, *start, *words], arguments.work / "log.txt")
+                stage = run(copied, name, [*program, *words], arguments.work / "log.txt")
                 stages.append(stage)
                 of_sample = f"{stage.cpu_seconds / arguments.people:.2f}"
                 costs.append([f"{n:,}", coverage, copied, of_sample, f"{stage.peak_mb:.0f}"])

@@ -16,7 +16,7 @@ from benchmarks.imputation.measure import Stage
 from benchmarks.imputation.results import commit, processor, scrubbed, versions
 
 OURS = "spinimpute"
-INSTALLED = (sys.executable, "-m", "spinimpute")
+INSTALLED = (sys.executable, "-P", "-m", "spinimpute")  # whatever the working folder holds
 
 
 def built_panel(case: Case, out: Path, program: Sequence[str] = INSTALLED) -> Path:

@@ -15,7 +15,8 @@ from benchmarks.imputation.cases import SHARED, Case, samples
 from benchmarks.imputation.cast import Conditions
 from benchmarks.imputation.related_set import relate
 from benchmarks.sequencing.__main__ import make_parser
-from benchmarks.sequencing.compare import leave_out
+from benchmarks.sequencing.compare import leave_out, switch_errors
+from benchmarks.sequencing.results import INSTALLED
 from benchmarks.sequencing.simulated_reads import LONG, SHORT, ReadKind, SequencedPeople
 
 
@@ -25,6 +26,34 @@ def test_people_left_out(bcftools: str, simulated: Case, tmp_path: Path) -> None
     assert len(left) == 9
     assert sorted(stayed + left) == sorted(samples(simulated.panel))
     assert left == samples(leave_out(simulated, 9, tmp_path).truth)
+
+
+def test_the_installed_program_is_run(tmp_path: Path) -> None:
+    """Not a folder of its name in the working folder."""
+    (tmp_path / "spinimpute").mkdir()
+    (tmp_path / "spinimpute" / "__main__.py").write_text("print('another program')\n")
+    (tmp_path / "spinimpute" / "__init__.py").touch()
+    said = subprocess.run([*INSTALLED, "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "another program" not in said.stdout
+
+
+def test_switch_errors_of_programs_that_share_no_pair(tmp_path: Path) -> None:
+    def write(name: str, *calls: str) -> Path:
+        path = tmp_path / name
+        records = (f"20\t{100 + i}\t.\tA\tC\t.\t.\t.\tGT\t{call}\n" for i, call in enumerate(calls))
+        path.write_text(
+            "##fileformat=VCFv4.2\n##contig=<ID=20>\n"
+            '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">\n'
+            f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\ta\n{''.join(records)}"
+        )
+        return path
+
+    truth = write("truth.vcf", "0|1", "0|1", "1|0")
+    rows = switch_errors(
+        {"one": write("one.vcf", "0|1", "1|0", "1|1"), "other": write("other.vcf", "1|1", "0|1", "1|1")},
+        truth,
+    )
+    assert rows == {"one": ["1.0000", "1", "–", "0"], "other": ["–", "0", "–", "0"]}
 
 
 def test_simulated_reads(tmp_path: Path) -> None:
