@@ -36,7 +36,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
 from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
 
 WHOLE_BLOCK_SITES = 65_536  # of a block that is computed whole where a window cuts it
-HASHED_SITES = 1_024  # at each end of a chunk's gap: enough to distinguish haplotypes
+HASHED_SITES = 1_024  # that vary, at each end of a chunk's gap: enough to distinguish haplotypes
 DENSE_CM = 0.004  # gaps of this mean width, or less, need few classes; wider ones more, by the square root,
 MOST_CLASSES = 2  # at most this many times as many: where typed sites are sparse, more haplotypes fit
 
@@ -420,17 +420,19 @@ def _order(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -> np.ndarra
     hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
     for place, site in enumerate(typed_S.tolist()):
         hash_rows(*panel.stored_rows(site, site + 1), np.array([place + 1]), hash_N)
-    count_X = panel.allele_count[edges_G1[0] : edges_G1[-1]]
+    first = int(edges_G1[0])
+    count_X = panel.allele_count[first : edges_G1[-1]]
     varies_X = (count_X > 0) & (count_X < panel.n_haplotypes)
     salt = 1 << 40
     for start, stop in zip(edges_G1[:-1].tolist(), edges_G1[1:].tolist(), strict=True):
+        varying = (start + np.flatnonzero(varies_X[start - first : stop - first])).tolist()
         parts = (
             [(start, stop)]
-            if stop - start <= 2 * HASHED_SITES
-            else [(start, start + HASHED_SITES), (stop - HASHED_SITES, stop)]
+            if len(varying) <= 2 * HASHED_SITES
+            else [(start, varying[HASHED_SITES - 1] + 1), (varying[-HASHED_SITES], stop)]
         )
         for low, high in parts:
-            n_varying_X = np.cumsum(varies_X[low - edges_G1[0] : high - edges_G1[0]])
+            n_varying_X = np.cumsum(varies_X[low - first : high - first])
             hash_rows(*panel.stored_rows(low, high), salt + n_varying_X - 1, hash_N)
             salt += int(n_varying_X[-1]) if high > low else 0
     return np.lexsort((hash_N[sibling_haplotypes(panel.haplotype_sample)], hash_N))
