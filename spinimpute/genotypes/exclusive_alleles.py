@@ -58,14 +58,11 @@ class ExclusiveAlleles:
         site_E, typed_E = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
         return cls(site_E, typed_E)
 
-    def exclude(
-        self, start: int, p_UQ: np.ndarray, typed_TQ: np.ndarray, sibling_Q: np.ndarray | None
-    ) -> None:
-        """Set P(ALT) to 0 where a typed call excludes the allele.
+    def exclude(self, start: int, p_UQ: np.ndarray, typed_TQ: np.ndarray) -> None:
+        """Set P(ALT) to 0 on the haplotypes that carry a typed ALT allele of the same site.
 
-        It does so for a haplotype with another ALT allele, and for one with REF whose sibling has another
-        ALT allele: that genotype states both alleles of the site. A genotype of two REF may be one of a file
-        that splits multi-allelic records, and says nothing.
+        A typed REF excludes nothing: in a file of split multi-allelic records it may be any other allele of
+        the site (`bcftools norm -m-` writes 1/2 as 1/0 and 0/1).
 
         Parameters
         ----------
@@ -75,15 +72,10 @@ class ExclusiveAlleles:
             P(ALT), changed in place.
         typed_TQ : int8 (T, Q)
             Alleles at the typed sites, -1 where missing.
-        sibling_Q : int64 (Q,) or None
-            The other haplotype of each sample, where it is known.
         """
         low, high = np.searchsorted(self.site_E, [start, start + len(p_UQ)])
         for site, t in zip(self.site_E[low:high].tolist(), self.typed_E[low:high].tolist(), strict=True):
-            excluded_Q = typed_TQ[t] == 1
-            if sibling_Q is not None:
-                excluded_Q |= (typed_TQ[t] == 0) & excluded_Q[sibling_Q]
-            p_UQ[site - start, excluded_Q] = 0
+            p_UQ[site - start, typed_TQ[t] == 1] = 0
 
 
 def _kind(sites: Sites, site: int) -> tuple[str, bool]:

@@ -119,7 +119,8 @@ class Engine(ABC):
 
         Where predictions are too certain (`ReferencePanel.prediction_trust`), they are drawn towards the
         allele's frequency, unless the query's allele at a site nearby is known: that site may be of the same
-        artefact, and predict well. A typed ALT allele leaves no other one of the same multi-allelic site.
+        artefact, and predict well. A haplotype with a typed ALT allele gets no other one of the same
+        multi-allelic site.
 
         Parameters
         ----------
@@ -146,7 +147,7 @@ class Engine(ABC):
                     unknown_Q = (typed_TQ[near] < 0).all(axis=0)
                     drawn_Q = trust_U[u] * p_UQ[u] + (1 - trust_U[u]) * frequency_U[u]
                     p_UQ[u] = np.where(unknown_Q, drawn_Q, p_UQ[u])
-                exclusive.exclude(window.start, p_UQ, typed_TQ, self.job.sibling_Q)
+                exclusive.exclude(window.start, p_UQ, typed_TQ)
                 yield p_UQ
 
     def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
