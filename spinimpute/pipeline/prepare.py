@@ -106,7 +106,8 @@ def prepare(
     target : TargetSettings
         How the target is read.
     allow_unphased : bool
-        Whether unphased heterozygotes are accepted.
+        Whether unphased heterozygotes are accepted. If not, repeated calls whose phases
+        conflict are missing.
     only : Region or None
         Read no more than this, where the reader can read a part; if nothing is typed there, all is read. A
         part is not judged.
@@ -149,7 +150,9 @@ def prepare(
             _warn_of_untyped(summary, panel)
             continue
         try:
-            repaired = repair_and_match(panel.sites, panel.frequency, part.haplotypes, target.ambiguous)
+            repaired = repair_and_match(
+                panel.sites, panel.frequency, part.haplotypes, target.ambiguous, allow_unphased
+            )
         except NoMatch as error:
             failure = failure or error
             if len(panels) > 1:

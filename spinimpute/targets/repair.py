@@ -107,7 +107,11 @@ class _Found:
 
 
 def repair_and_match(
-    panel: Sites, panel_frequency: np.ndarray, target: Haplotypes, ambiguous: str = "frequency"
+    panel: Sites,
+    panel_frequency: np.ndarray,
+    target: Haplotypes,
+    ambiguous: str = "frequency",
+    allow_unphased: bool = True,
 ) -> Repaired:
     """Exchange alleles and strands where that makes target sites panel sites, match them, merge duplicates.
 
@@ -123,6 +127,8 @@ def repair_and_match(
         How A/T and C/G sites are treated. "keep": their letters are taken as they are; "drop": the sites are
         dropped; "frequency": taken as they are if no other site is on the other strand, otherwise decided by
         the frequencies of target and panel, or dropped.
+    allow_unphased : bool
+        As of `merge_duplicates`.
 
     Returns
     -------
@@ -178,7 +184,7 @@ def repair_and_match(
             halved=None if target.halved is None else target.halved[target_index],
         )
     match = _matched(panel, repaired.sites, int((~kept).sum()))
-    repaired, contradictory = merge_duplicates(repaired, match)
+    repaired, contradictory = merge_duplicates(repaired, match, allow_unphased)
     return Repaired(repaired, match, repairs, target_index, contradictory)
 
 

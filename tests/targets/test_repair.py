@@ -126,8 +126,10 @@ def test_which_calls_of_the_same_site_win_whatever_their_order(order: list[int])
     done = repair([(10, "A", "C"), (20, "A", "C")], [*[(10, "A", "C")] * 4, (20, "A", "C")],
                   np.vstack([calls, np.zeros(14)]))  # fmt: skip
     assert done.contradictory == 2
-    first = done.target.alleles[done.match.target_index[0]].reshape(-1, 2)
-    assert np.sort(first, axis=1).tolist() == [[0, 1], [0, 0], [0, 1], [1, 1], *[[-1, -1]] * 3]
+    first = done.match.target_index[0]
+    assert done.target.alleles[first].tolist() == [0, 1, 0, 0, 0, 1, 1, 1, *[-1] * 6]
+    assert done.target.unphased is not None
+    assert done.target.unphased[first].tolist() == [False, False, True, *[False] * 4]
 
 
 def test_a_phased_call_wins_over_an_unphased_one_of_the_same_site() -> None:
