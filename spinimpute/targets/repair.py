@@ -26,6 +26,7 @@ BOTH = "other strand, REF and ALT swapped: complemented and exchanged"
 STRAND_BY_FREQUENCY = "A/T or C/G on the other strand by frequency: exchanged"
 STRAND_UNKNOWN = "A/T or C/G of unknown strand: left out"
 ALT_TAKEN = "no ALT allele: the panel's is taken"
+ALT_ELSEWHERE = "no ALT allele beside a record with one: left out"
 EVIDENCE = math.log(100)  # so many times more probable must one strand be than the other
 
 
@@ -143,7 +144,8 @@ def repair_and_match(
     if ambiguous not in AMBIGUOUS:
         raise InputError(f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}")
     found = list(_find(panel, target.sites)) if same_chromosome(target.sites.chrom, panel.chrom) else []
-    taken = {f.panel_index for f in found if f.exact}
+    with_alt = {f.panel_index for f in found if not f.without_alt}
+    taken = {f.panel_index for f in found if f.exact and not f.without_alt}
     # a repaired site never takes the place of one that needs no repair
     found = [f for f in found if f.exact or f.panel_index not in taken]
     same, flipped = (
@@ -156,12 +158,14 @@ def repair_and_match(
     repairs: list[SiteNote] = []
     for f in found:
         what, swap = _treatment(f, ambiguous, same, flipped, panel_frequency, alleles)
+        if f.without_alt and f.panel_index in with_alt:
+            what = ALT_ELSEWHERE
         if what is None:
             continue
         panel_ref, panel_alt = panel.ref[f.panel_index], panel.alt[f.panel_index]
         position, name = int(target.sites.position[f.index]), target.sites.id[f.index]
         repairs.append(SiteNote(position, name, ref[f.index], alt[f.index], panel_ref, panel_alt, what))
-        if what == STRAND_UNKNOWN:
+        if what in (STRAND_UNKNOWN, ALT_ELSEWHERE):
             kept[f.index] = False
             continue
         ref[f.index], alt[f.index] = panel_ref, panel_alt
@@ -183,13 +187,13 @@ def repair_and_match(
             unphased=unphased,
             halved=None if target.halved is None else target.halved[target_index],
         )
-    match = _matched(panel, repaired.sites, int((~kept).sum()))
+    match = _matched(panel, repaired.sites, sum(repair.what == STRAND_UNKNOWN for repair in repairs))
     repaired, contradictory = merge_duplicates(repaired, match, allow_unphased)
     return Repaired(repaired, match, repairs, target_index, contradictory)
 
 
 def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
-    """`match_sites`; its message names what was left out before."""
+    """`match_sites`; its message names the sites of unknown strand that were left out before."""
     try:
         return match_sites(panel, target)
     except NoMatch as error:

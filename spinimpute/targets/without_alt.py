@@ -2,6 +2,7 @@
 
 The calls are those of a panel site if it is the only one at the position and has the same REF: an array may
 have asked for one of several ALT alleles, and a single base says nothing of what is inserted behind it.
+A record without ALT is left out if the target has a record with ALT for the same panel site.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pytest
 import spinimpute
 from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.targets.repair import ALT_ELSEWHERE
 
 Row = tuple[int, str, str, list[str]]  # POS, REF, ALT, one GT per sample
 WriteVcf = Callable[..., Path]
@@ -52,6 +53,35 @@ def test_homozygous_REF_calls_of_records_without_ALT_are_typed(
     assert found[0] == found[1]
     assert summary.skipped == {"no ALT allele": 2}
     assert f"{n_plain} sites: no ALT allele: the panel's is taken" in "\n".join(summary.lines())
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+def test_a_record_without_ALT_beside_one_with_ALT_is_left_out(
+    example_rows: tuple[list[str], list[Row]],
+    example_panel: spinimpute.Panel,
+    write_vcf: WriteVcf,
+    tmp_path: Path,
+    before: bool,
+    swapped: bool,
+) -> None:
+    """Its calls would contradict those of a sample with the ALT allele."""
+    samples, rows = example_rows
+    at = next(i for i, row in enumerate(rows) if "1|0" in row[3])
+    position, ref, alt, calls = rows[at]
+    if swapped:
+        exchange = str.maketrans("01", "10")
+        rows[at] = (position, alt, ref, [call.translate(exchange) for call in calls])
+    without = (position, ref, ".", ["0|0"] * len(samples))
+    place = at if before else at + 1
+    found = []
+    for name, some in (("one", rows), ("two", [*rows[:place], without, *rows[place:]])):
+        out = tmp_path / f"{name}.vcf"
+        summary = spinimpute.impute(write_vcf(some, samples, f"{name}.t.vcf"), out, example_panel)
+        found.append([line for line in out.read_text().splitlines() if line[0] != "#"])
+    assert found[0] == found[1]
+    assert summary.mended_calls == summary.unmatched == {}
+    assert summary.repaired[ALT_ELSEWHERE] == 1
 
 
 def test_a_call_of_an_ALT_that_the_record_lacks_is_refused(
