@@ -147,7 +147,7 @@ def impute_genotypes(
     ValueError
         Shapes or values are unusable, or a heterozygous genotype has no phase.
     """
-    calls_TX2 = _masked_as_missing(genotypes, "genotypes")
+    calls_TX2 = _masked_as_missing(genotypes, "genotypes", kept=NO_ALLELE)
     if calls_TX2.ndim != 3 or calls_TX2.shape[2] not in (1, 2) or calls_TX2.dtype.kind not in "iu":
         raise ValueError(
             "genotypes must be integers of shape (variants, samples, ploidy), ploidy 1 or 2, however: "
@@ -175,13 +175,13 @@ def _mask_of(array: np.ndarray, name: str) -> np.ndarray | None:
     return np.broadcast_to(mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim)), values.shape)
 
 
-def _masked_as_missing(array: np.ndarray, name: str) -> np.ndarray:
-    """Alleles in which those that are masked are missing; NO_ALLELE stays."""
+def _masked_as_missing(array: np.ndarray, name: str, kept: int | None = None) -> np.ndarray:
+    """Alleles in which masked ones are missing, except those with the value `kept`."""
     alleles, mask = np.asarray(array), _mask_of(array, name)
     if mask is None or not mask.any():
         return alleles
     alleles = alleles.astype(np.int64 if alleles.dtype.kind in "ub" else alleles.dtype)
-    alleles[mask & (alleles != NO_ALLELE)] = -1
+    alleles[mask if kept is None else mask & (alleles != kept)] = -1
     return alleles
 
 

@@ -138,8 +138,8 @@ def test_masked_alleles_are_missing(example_panel: spinimpute.Panel, target: Hap
     mask_TQ[3:9, 2:4] = True
     expected = spinimpute.impute_haplotypes(example_panel, np.where(mask_TQ, -1, alleles_TQ), index)
     assert not np.array_equal(expected, spinimpute.impute_haplotypes(example_panel, alleles_TQ, index))
-    for dtype in (np.int8, np.uint8, np.uint64):
-        hidden_TQ = np.where(mask_TQ, 99, alleles_TQ).astype(dtype)
+    for dtype, hidden in ((np.int8, 99), (np.int8, -2), (np.uint8, 99), (np.uint64, 99)):
+        hidden_TQ = np.where(mask_TQ, hidden, alleles_TQ).astype(dtype)
         masked_TQ = np.ma.MaskedArray(hidden_TQ, mask_TQ)
         np.testing.assert_array_equal(spinimpute.impute_haplotypes(example_panel, masked_TQ, index), expected)
     whole_TQ = np.ma.MaskedArray(alleles_TQ)  # without a mask
