@@ -97,7 +97,7 @@ def check_targets(chunks: Sequence[Chunk]) -> None:
                 raise InputError(
                     f"chunks {other.path} and {chunk.path} were imputed from different targets: the calls at "
                     f"{chunk.region.chrom}:{position} differ, although the samples have the same names. "
-                    "Impute both from the same file"
+                    "Impute both from the same file, with the same --buffer"
                 )
 
 

@@ -203,7 +203,7 @@ def read_regions(
                 for place in one.places
             ],
         )
-    return chosen, target_line(vcf, prepared)
+    return chosen, target_line(prepared, "" if to_read is None else _of_file(vcf)[0])
 
 
 def part_to_check(

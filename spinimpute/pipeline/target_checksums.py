@@ -2,8 +2,9 @@
 
 A hash of the positions chooses the sites. So two chunks have the same ones if their targets were read as a
 whole, and some of the same if the targets were cut for the chunks. Genotypes count, neither phase nor format.
-Files that `phase` and `convert` write carry the checksums of what they were made from, because no more than a
-part of them may be read for a chunk.
+Files that `phase` and `convert` write carry the checksums of what they were made from. A chunk gets these if
+only a part of such a file may be read. Otherwise its checksums are computed, because other programs keep the
+header when they change genotypes.
 
 Axes: T sites at one position, X samples.
 """
@@ -13,14 +14,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.pipeline.chunk_file import TARGET_LINE
 from spinimpute.pipeline.prepare import Prepared
-from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 POSITIONS = 32  # two people have the same genotypes at so many sites with a probability of about 1e-7
 
@@ -29,27 +28,24 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: its multiples 
 _SUMMANDS = np.array([0, 1, 4], np.int8)  # of missing, REF and ALT: a sum of two tells both
 
 
-def target_line(vcf: str | Path, parts: Sequence[Prepared]) -> str:
-    """The header line with a target's checksums.
+def target_line(parts: Sequence[Prepared], header: str = "") -> str:
+    """Return the header line with a target's checksums.
 
     Parameters
     ----------
-    vcf : str or Path
-        The target. If its header has the line, that is taken.
     parts : sequence of Prepared
         All that was read of the target.
+    header : str
+        The header of a target of which only a part may be read. If it has the line, that is taken.
 
     Returns
     -------
     str
         The line, without its end.
     """
-    path = Path(vcf)
-    if path.is_file() and starts_as_variant_file(path):
-        with VariantFile(path, "target") as file:
-            written = _WRITTEN.search(file.header)
-        if written is not None:
-            return written[0]
+    written = _WRITTEN.search(header)
+    if written is not None:
+        return written[0]
     targets = [part.resolved.haplotypes for part in parts]
     position = np.concatenate([np.unique(target.sites.position) for target in targets])
     spread = position.astype(np.uint64) * _ODD

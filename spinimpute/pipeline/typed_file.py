@@ -200,7 +200,7 @@ class _Job:
                             if part.panel.haplotypes is not None and part.jumps_per_cM is not None
                         ),
                         *([starts_line(_positions(prepared[0]))] if _may_be_read_in_part(prepared) else []),
-                        target_line(self.vcf, prepared),
+                        target_line(prepared),
                         *self.output.header_lines,
                     ],
                     ("GT",),

@@ -101,6 +101,26 @@ def test_the_target_is_known_whatever_is_read_of_it(
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("buffer", [0.0, None])
+def test_chunks_of_a_file_whose_missing_calls_were_filled_are_joined(
+    dense_target: Path, opened: Any, tmp_path: Path, buffer: float | None
+) -> None:
+    """With a buffer only parts of the file are read, and its header tells the target."""
+    rows = [line.split("\t") for line in dense_target.read_text().splitlines(keepends=True)]
+    for row in [row for row in rows if row[0][0] != "#"][::2]:
+        row[9] = ".|."
+    target, ours = tmp_path / "missing.vcf", tmp_path / "ours.vcf.gz"
+    target.write_text("".join("\t".join(row) for row in rows))
+    spinimpute.phase(target, ours, opened)
+    chunks, typed = [], []
+    for number, region in enumerate(("20:1-40000", "20:40001-700000", "20:700001-2000000")):
+        chunks.append(tmp_path / f"{number}.bcf")
+        settings = spinimpute.RegionSettings(region, buffer)
+        typed.append(spinimpute.impute(ours, chunks[-1], opened, region=settings).typed_sites)
+    assert (min(typed) < 2227) == (buffer is not None)
+    spinimpute.ligate(chunks, tmp_path / "o.bcf", panel=opened)
+
+
 @pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
 def test_other_sites_than_were_written(dense_target: Path, opened: Any, tmp_path: Path) -> None:
     """The header tells of chunks of sites that are not all used, or no longer all there."""

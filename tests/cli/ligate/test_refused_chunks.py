@@ -272,6 +272,22 @@ def test_another_target_of_the_same_samples(
         assert "different targets" in refused(earlier, made / "a0.vcf", other, suffix=suffix)
 
 
+def test_another_target_that_kept_the_header_of_ours(
+    refused: Any, example: Path, opened: Any, tmp_path: Path, impute: Any, abutting: Any
+) -> None:
+    """`bcftools +setGT`, `reheader` and `view -s` keep our header lines beside other calls."""
+    ours, other = tmp_path / "ours.vcf", tmp_path / "other.vcf"
+    spinimpute.phase(example / "target.vcf.gz", ours, opened)
+    lines = [line.split("\t") for line in ours.read_text().splitlines()]
+    turned = [row if row[0][0] == "#" else [*row[:9], *row[10:], row[9]] for row in lines]
+    other.write_text("".join("\t".join(row) + "\n" for row in turned))
+    spinimpute.phase(other, tmp_path / "again.vcf", opened)
+    first = impute(ours, tmp_path / "0.vcf", opened, abutting[0])
+    for number, target in enumerate((other, tmp_path / "again.vcf"), start=1):
+        chunk = impute(target, tmp_path / f"{number}.vcf", opened, abutting[1])
+        assert "were imputed from different targets" in refused(first, chunk, suffix=".vcf")
+
+
 def test_fewer_samples(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
     def without_last(text: bytes) -> bytes:
         lines = text.decode().splitlines()
