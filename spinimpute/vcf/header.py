@@ -1,13 +1,16 @@
 """Headers: of a file that is read, of an output; what their lines define, and how BCF numbers names."""
 
+import gzip
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.builds import contig_length
-from spinimpute.unpacking import LONGEST_RECORD
+from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
 from spinimpute.vcf.bgzf import DamagedFile
 
@@ -44,6 +47,8 @@ _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+
 _CONTIG_LINE = re.compile(r'##contig=<ID=[^<>,"]+(?:,[A-Za-z_][\w.]*=(?:"(?:[^"\\]|\\.)*"|[^<>,"]*))*>')
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
 _EXPLICIT_NUMBER = re.compile(r",IDX=(\d{1,15})(?!\d)")
+_ANY_NUMBER = re.compile(rb"IDX=0*(\d+)")
+LARGEST_NUMBER = 1_000_000  # IDX of a header's line: htslib makes a table as long
 
 
 class FileStart(NamedTuple):
@@ -83,6 +88,19 @@ def read_start(stream: ByteStream) -> FileStart | None:
         seen = columns if columns >= 0 else max(0, len(lines) - len(b"#CHROM"))
         _check_length(len(lines))
     return None
+
+
+def too_large_number(path: Path) -> str:
+    """Return the first IDX beyond LARGEST_NUMBER in a file's header; "" if there is none, or no header."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            found = read_start(stream)
+    except (DamagedFile, OSError, EOFError, zlib.error):  # whoever reads the file says what is wrong with it
+        return ""
+    numbers = () if found is None else _ANY_NUMBER.findall(found.header)
+    return next((n.decode() for n in numbers if len(n) > 9 or int(n) > LARGEST_NUMBER), "")
 
 
 def _check_length(n_bytes: int) -> None:

@@ -23,6 +23,7 @@ from spinimpute.errors import InputError
 from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
+from spinimpute.vcf.header import too_large_number
 from spinimpute.vcf.index_reader import check_index
 from spinimpute.vcf.text_faults import fault_of_columns, fault_of_record, surplus_columns
 from spinimpute.watched import READING, begins, ends
@@ -417,6 +418,8 @@ def check_variant_file(path: Path, role: str) -> None:
             raise error(f"this is BGEN; export it (plink2 --bgen FILE ref-first --export {_EXPORT})")
         kind = "a compressed file, but not of a VCF" if content is not head else "no VCF or BCF file"
         raise error(f"this is {kind}: it starts with {content[:16]!r}, a VCF with '##fileformat=VCF'")
+    if number := too_large_number(path):
+        raise error(f"its header numbers a line {number} (IDX), which is too large; get the file again")
     # htslib takes a last line that is cut inside a genotype ("0|1" to "0") for a whole one
     if head.startswith(_VCF_MAGIC) and not tail.endswith(b"\n"):
         raise error(

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from spinimpute.errors import InputError
 from spinimpute.vcf import header
 from spinimpute.vcf.bcf_format import file_start
 from spinimpute.vcf.bgzf import BgzfWriter, DamagedFile, unpacked
 from spinimpute.vcf.header import FileStart, read_start
+from spinimpute.vcf.variant_file import check_variant_file
 
 HEADER = b"##fileformat=VCFv4.3\n#CHROM\tPOS\n"
 
@@ -55,3 +57,21 @@ def test_a_header_that_is_too_long(whole: bytes, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(header, "LONGEST_RECORD", len(HEADER) - 5)
     with pytest.raises(DamagedFile, match="its header has more than"):
         read_start(io.BytesIO(whole))
+
+
+@pytest.mark.parametrize("bcf", [False, True])
+@pytest.mark.parametrize(("number", "sound"), [(5, True), (1_000_001, False), (10**12, False)])
+def test_a_number_that_needs_gigabytes(bcf: bool, number: int, sound: bool, tmp_path: Path) -> None:
+    """Htslib makes a table that is as long as the largest number of a header's line."""
+    contig = f"##contig=<ID=20,length=63025520,IDX={number},IDX=0>\n".encode()
+    text = HEADER.replace(b"#CHROM", contig + b"#CHROM")
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        writer = BgzfWriter(file)
+        writer.write(file_start(text) if bcf else text)
+        writer.finish()
+    if sound:
+        check_variant_file(path, "target")
+    else:
+        with pytest.raises(InputError, match=rf"numbers a line {number} \(IDX\), which is too large"):
+            check_variant_file(path, "target")
