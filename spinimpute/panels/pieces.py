@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.vcf.reader import HaplotypeBlock, HaplotypeReader
 
 DUPLICATE_RECORD = "duplicate of an earlier record"
+CONTRADICTORY_RECORD = "contradicts another record of the same site"
 
 
 class Piece(NamedTuple):
@@ -40,7 +42,8 @@ class PieceReader:
     """Streams the pieces of a VCF: `for piece in reader`, once.
 
     The records of one position are sorted by REF and ALT, as `bcftools sort` does: no result depends on their
-    order in the file. Of several records with the same position and alleles the first is kept.
+    order in the file. Of several records with the same position and alleles one is kept, or none if
+    their calls differ.
 
     Parameters
     ----------
@@ -69,7 +72,7 @@ class PieceReader:
         self._reader = HaplotypeReader(
             vcf, region, samples=samples, role="panel", allow_missing=False, ploidy=ploidy
         )
-        self._n_duplicates = 0
+        self._left_out = {DUPLICATE_RECORD: 0, CONTRADICTORY_RECORD: 0}
 
     @property
     def samples(self) -> list[str]:
@@ -94,8 +97,7 @@ class PieceReader:
     @property
     def skipped(self) -> dict[str, int]:
         """Records not taken, by reason; complete at the end."""
-        duplicates = {DUPLICATE_RECORD: self._n_duplicates} if self._n_duplicates else {}
-        return self._reader.skipped | duplicates
+        return self._reader.skipped | {reason: n for reason, n in self._left_out.items() if n}
 
     def close(self) -> None:
         """Release the file. Reading to the end does so, too."""
@@ -108,14 +110,20 @@ class PieceReader:
             yield Piece(sites, allele_counts(packed), multiallelic, store_rows(packed, alleles.shape[1]))
 
     def _without_duplicates(self) -> Iterator[HaplotypeBlock]:
-        """Blocks in the order of their sites' keys, each key once."""
+        """Blocks in the order of their sites' keys, each key once.
+
+        A site whose records contradict each other is left out.
+        """
         for block in self._whole_positions():
             keys = block.sites.keys()
-            order = sorted(
-                range(len(keys)), key=keys.__getitem__
-            )  # stable: the first of equal ones stays first
-            kept = [i for n, i in enumerate(order) if n == 0 or keys[i] != keys[order[n - 1]]]
-            self._n_duplicates += len(keys) - len(kept)
+            kept = []
+            for _, same in groupby(sorted(range(len(keys)), key=keys.__getitem__), keys.__getitem__):
+                first, *others = same
+                if others and (block.alleles[others] != block.alleles[first]).any():
+                    self._left_out[CONTRADICTORY_RECORD] += 1 + len(others)
+                    continue
+                self._left_out[DUPLICATE_RECORD] += len(others)
+                kept.append(first)
             yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
 
     def _whole_positions(self) -> Iterator[HaplotypeBlock]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -126,18 +127,29 @@ def test_region_and_samples(write_vcf: WriteVcf, tmp_path: Path) -> None:
     np.testing.assert_array_equal(panel.alleles(0, panel.n_sites), whole.alleles[10:21][:, [6, 7, 2, 3]])
 
 
-def test_first_of_duplicate_records_is_kept(write_vcf: WriteVcf, tmp_path: Path) -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_equal_records_one_is_kept_and_of_contradictory_ones_none(
+    write_vcf: WriteVcf, tmp_path: Path, turned: bool
+) -> None:
     records = [
+        (99, "A", "C", ["0|0"]),
+        (99, "A", "C", ["0|1"]),
         (100, "A", "C", ["0|1"]),
         (100, "A", "G", ["1|1"]),
-        (100, "A", "c", ["1|0"]),
-        (101, "A", "C,C", ["1|0"]),
+        (100, "A", "c", ["0|1"]),
+        (101, "A", "C", ["1|0"]),
         (102, "A", "<DEL>", ["1|0"]),
     ]
+    if turned:
+        records = sorted(reversed(records), key=itemgetter(0))
     panel = build_panel(write_vcf(records), tmp_path / "p.panel", MAP)
     assert panel.sites.keys() == [(100, "A", "C"), (100, "A", "G"), (101, "A", "C")]
     assert panel.alleles(0, 3).tolist() == [[0, 1], [1, 1], [1, 0]]
-    assert panel.provenance["skipped"] == {"duplicate of an earlier record": 2, "symbolic ALT": 1}
+    assert panel.provenance["skipped"] == {
+        "duplicate of an earlier record": 1,
+        "contradicts another record of the same site": 2,
+        "symbolic ALT": 1,
+    }
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def build_panel(
 
     The bytes depend only on the VCF and on the arguments, `threads` excepted. They are written to a temporary
     file beside `out` which takes its name when it is complete. Of several records with the same position and
-    alleles the first is kept; provenance["skipped"] has the numbers of records not taken, by reason.
+    alleles one is kept, or none if they differ; provenance["skipped"] counts what is left out, by reason.
 
     Parameters
     ----------
