@@ -27,7 +27,7 @@ from spinimpute.output_files import temporary_folder
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.unpacking import GZIP_MAGIC
 from spinimpute.vcf.bgzf import DamagedFile
-from spinimpute.vcf.index_reader import check_bam_index
+from spinimpute.vcf.index_reader import check_bam_index, placed_reads_end_at
 from spinimpute.watched import READING, begins, ends
 
 _BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
@@ -103,7 +103,7 @@ class AlignmentFile:
             begins(READING, self._named)
             stack.callback(ends, READING, self._named)
             is_cram = self._is_cram()
-            index = self._index_of(is_cram)
+            self._index, end = self._index_of(is_cram)
             self._reference = Path(reference) if is_cram and reference is not None else None
             lengths = None if self._reference is None else _lengths_in(self._reference)
             self._file = self._opened(self._reference)
@@ -119,7 +119,7 @@ class AlignmentFile:
                 raise self.error(f"its header {_NO_TEXT}") from error
             if lengths is not None:
                 self._check_reference(lengths)
-            self._check_index(index)
+            self._check_index(end)
             if is_cram:  # the first read shows whether the reference is there, and the right one
                 next(self.reads(*panel.position[[0, -1]].tolist()), None)
             self._check_length(panel)
@@ -273,26 +273,36 @@ class AlignmentFile:
                 f"{self.path}; give the FASTA that the CRAM was written with"
             )
 
-    def _index_of(self, is_cram: bool) -> Path | None:
-        """The index that htslib loads as soon as it opens the file; raises InputError if it is damaged."""
+    def _index_of(self, is_cram: bool) -> tuple[Path | None, int]:
+        """The index that htslib loads as soon as it opens the file, and where that of a BAM has its end.
+
+        Raises InputError if it is damaged.
+        """
         suffixes = _CRAM_INDEXES if is_cram else _BAM_INDEXES
         names = [name for end in suffixes for name in (Path(f"{self.path}{end}"), self.path.with_suffix(end))]
         index = next((name for name in names if name.is_file()), None)
-        if index is not None and not is_cram:
-            try:
-                check_bam_index(index)
-            except DamagedFile as error:
-                raise self._index_error(index) from error
-        return index
+        if index is None or is_cram:
+            return index, 0
+        try:
+            return index, check_bam_index(index)
+        except DamagedFile as error:
+            raise self._index_error(index) from error
 
     def _index_error(self, index: Path) -> InputError:
         return self.error(f"its index {index} cannot be read; write it again: samtools index {self.path}")
 
-    def _check_index(self, index: Path | None) -> None:
+    def _check_index(self, end: int) -> None:
+        """Raise InputError where there is none, or one of another file by the end that it gives."""
+        index = self._index
         if index is None:
             raise self.error(f"its index is missing; write it: samtools index {self.path}")
         if not self._file.has_index():
             raise self._index_error(index)
+        if self._file.is_bam and not placed_reads_end_at(self.path, end or self._file.tell()):
+            raise self.error(
+                f"its index {index} is of another file: reads would be missed; write it again: samtools "
+                f"index {self.path}"
+            )
         if index.stat().st_mtime < self.path.stat().st_mtime:
             warnings.warn(
                 f"the index {index} is older than its file: reads are missed if this was changed; write the "
@@ -327,8 +337,9 @@ class AlignmentFile:
             if self._file.is_cram:
                 self._check_letters_of_reference()
             raise self.error(
-                f"the file is damaged: it cannot be read on from {place} ({error}). Check it with samtools "
-                "quickcheck, or get it again"
+                f"the file is damaged, or its index {self._index} is of another file: it cannot be read on "
+                f"from {place} ({error}). Check the file with samtools quickcheck, or get it again; or write "
+                f"its index again: samtools index {self.path}"
             ) from error
 
     def _check_letters_of_reference(self) -> None:

@@ -7,6 +7,7 @@ Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -109,8 +110,8 @@ def read_alignments(
     Raises
     ------
     InputError
-        As of `AlignmentFile`; no file, or two of one sample; not as many names as files; the panel has no
-        such site in the region, or no base counts (`NoRecord`).
+        As of `AlignmentFile`; no file, one that is given twice, or two of one sample; not as many names
+        as files; the panel has no such site in the region, or no base counts (`NoRecord`).
     """
     if not paths:
         raise InputError("there is no file of reads: give a BAM or CRAM for each sample")
@@ -130,9 +131,7 @@ def read_alignments(
             samples.append(name or file.sample)
             bases = _bases_of_reads(file, snps, indels, settings, skipped)
         fragments.append(fragment_bases(bases, settings.max_depth, skipped))
-    if (twice := repeated(samples)) is not None:
-        both = [str(path) for path, name in zip(paths, samples, strict=True) if name == twice]
-        raise InputError(f"reads of sample {twice} are in {' and '.join(both)}; join them (samtools merge)")
+    _check_given_once(paths, samples)
     if not any(len(one.fragment) for one in fragments):
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+skipped).items())
         raise NoRecord(
@@ -140,6 +139,27 @@ def read_alignments(
             f"the panel in {region or panel.chrom} ({counts or 'no read is there'})"
         )
     return _likelihoods(samples, fragments, panel, panel_index, skipped, sexes)
+
+
+def _check_given_once(paths: Sequence[str | Path], samples: Sequence[str]) -> None:
+    """Raise InputError for two files of one sample; warn of one file that is given as two samples."""
+    first: dict[Path, tuple[str | Path, str]] = {}
+    for path, sample in zip(paths, samples, strict=True):
+        before, other = first.setdefault(Path(path).resolve(), (path, sample))
+        if sample != other:
+            warnings.warn(
+                f"reads {before}: the file is given twice, as samples {other} and {sample}", stacklevel=3
+            )
+    if (twice := repeated(samples)) is None:
+        return
+    both = [path for path, name in zip(paths, samples, strict=True) if name == twice]
+    resolved = [Path(path).resolve() for path in both]
+    if len(set(resolved)) == len(resolved):
+        named = " and ".join(map(str, both))
+        raise InputError(f"reads of sample {twice} are in {named}; join them (samtools merge)")
+    same = [path for path, real in zip(both, resolved, strict=True) if resolved.count(real) > 1][:2]
+    also = f", also as {same[1]}" if str(same[0]) != str(same[1]) else ""
+    raise InputError(f"reads {same[0]}: the file is given twice{also}; give it once")
 
 
 class _Places(NamedTuple):

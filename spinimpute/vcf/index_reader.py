@@ -29,6 +29,8 @@ _BIN_OF_BAI, _BIN_OF_CSI = struct.Struct("<Ii"), struct.Struct("<I8xi")  # numbe
 _MOST_TIMES = 20  # as long as it is packed; usual is twice
 _LEAST_BOUND = 2**24  # bytes that it may have in any case: all of it becomes objects, of six times the size
 _CHUNKS_THAT_COUNT = 2  # in the bin behind the last: it counts records
+_BLOCK_START = EOF_BLOCK[:4]  # of any block
+_READ_START, _NO_CONTIG = struct.Struct("<2i"), -1  # bytes of a read in a BAM, and its contig
 _UNREADABLE = (OSError, EOFError, zlib.error, struct.error, ValueError, LookupError)
 
 
@@ -130,13 +132,18 @@ def check_index(path: Path) -> None:
         raise DamagedFile(f"its index {index} is cut or damaged ({error})") from error
 
 
-def check_bam_index(index: Path) -> None:
+def check_bam_index(index: Path) -> int:
     """Check the index of a BAM: htslib crashes, or reads without end, on a damaged one.
 
     Parameters
     ----------
     index : Path
         A .bai or .csi file.
+
+    Returns
+    -------
+    int
+        The virtual offset behind the last read with a place; 0 if there is none.
 
     Raises
     ------
@@ -146,12 +153,46 @@ def check_bam_index(index: Path) -> None:
     try:
         content = gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND)
         if content.startswith(b"BAI\1"):
-            _check_bins(content, 4, TBI_DEPTH, _BIN_OF_BAI, has_windows=True)
-        else:
-            _, depth, at = _csi_head(content)
-            _check_bins(content, at, depth, _BIN_OF_CSI, has_windows=False)
+            return _end_of_bins(content, 4, TBI_DEPTH, _BIN_OF_BAI, has_windows=True)
+        _, depth, at = _csi_head(content)
+        return _end_of_bins(content, at, depth, _BIN_OF_CSI, has_windows=False)
     except _UNREADABLE as error:
         raise DamagedFile(str(error)) from error
+
+
+def placed_reads_end_at(path: Path, end: int) -> bool:
+    """Whether the last read with a place may end at a virtual offset of a BAM, as its index says.
+
+    Parameters
+    ----------
+    path : Path
+        A BAM that ends with the block that BGZF files end with.
+    end : int
+        Virtual offset.
+
+    Returns
+    -------
+    bool
+        False if no block begins there, or what follows is neither a read without a place nor the end; True in
+        all cases of doubt, such as a damaged block.
+    """
+    place, before = end >> 16, end & 0xFFFF
+    with path.open("rb") as file:
+        if end >= file.seek(0, os.SEEK_END) << 16:  # at the end itself: a writer had read the last block, too
+            return end == file.tell() << 16
+        file.seek(place)
+        if file.read(len(_BLOCK_START)) != _BLOCK_START:
+            return False
+        file.seek(place)
+        reader = BgzfReader(file)
+        try:
+            is_whole = len(reader.read(before)) == before
+            follows = reader.read(_READ_START.size)
+        except DamagedFile:
+            return True
+    if not is_whole or not follows:
+        return True
+    return len(follows) == _READ_START.size and _READ_START.unpack(follows)[1] == _NO_CONTIG
 
 
 def index_error(role: str, path: Path, what: object) -> InputError:
@@ -292,9 +333,9 @@ def _csi_head(content: bytes) -> tuple[int, int, int]:
     return shift, depth, _CSI_HEAD_BYTES + n_auxiliary
 
 
-def _check_bins(content: bytes, at: int, depth: int, head: struct.Struct, *, has_windows: bool) -> None:
-    """Raise one of _UNREADABLE where a bin does not exist, or the content ends too early."""
-    n_existing = first_bin(depth + 1)
+def _end_of_bins(content: bytes, at: int, depth: int, head: struct.Struct, *, has_windows: bool) -> int:
+    """Where the last chunk ends; raises one of _UNREADABLE for a wrong bin, or content that is cut."""
+    n_existing, end = first_bin(depth + 1), 0
     n_contigs, at = _count(content, at)
     for _ in range(n_contigs):
         n_bins, at = _count(content, at)
@@ -303,12 +344,16 @@ def _check_bins(content: bytes, at: int, depth: int, head: struct.Struct, *, has
             is_counting = (number, n_chunks) == (n_existing + 1, _CHUNKS_THAT_COUNT)
             if n_chunks < 0 or (number >= n_existing and not is_counting):
                 raise ValueError(f"bin {number} with {n_chunks} chunks does not exist")
-            at += head.size + n_chunks * _CHUNK_BYTES
+            at += head.size
+            if n_chunks and not is_counting:
+                end = max(end, *struct.unpack_from(f"<{2 * n_chunks}Q", content, at)[1::2])
+            at += n_chunks * _CHUNK_BYTES
         if has_windows:
             n_windows, at = _count(content, at)
             at += n_windows * _WINDOW_BYTES
     if at > len(content):
         raise ValueError("it is truncated")
+    return end
 
 
 def _read_csi(content: bytes) -> list[Contig]:

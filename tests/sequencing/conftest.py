@@ -69,6 +69,7 @@ class ReadLine:
     flag: int = 0
     mapping_quality: int = 60
     mate: int | None = None  # where it begins; by default that is not stated
+    contig: int = 0  # -1 of a read without a place
 
 
 @pytest.fixture
@@ -98,9 +99,9 @@ def write_reads(tmp_path: Path) -> Callable[..., Path]:
         with pysam.AlignmentFile(
             str(path), mode, header=header, reference_filename=None if reference is None else str(reference)
         ) as file:
-            for line in sorted(reads, key=lambda line: line.position):
+            for line in sorted(reads, key=lambda line: (line.contig < 0, line.position)):
                 read = pysam.AlignedSegment(file.header)
-                read.query_name, read.flag, read.reference_id = line.name, line.flag, 0
+                read.query_name, read.flag, read.reference_id = line.name, line.flag, line.contig
                 read.reference_start, read.mapping_quality = line.position - 1, line.mapping_quality
                 read.cigarstring, read.query_sequence = line.cigar, line.letters
                 if line.mate is not None:

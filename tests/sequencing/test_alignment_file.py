@@ -111,6 +111,31 @@ def test_damaged_bins_of_an_index(
         refused(path, panel, rf"its index .*{index} cannot be read; write it again: samtools index .*t\.bam$")
 
 
+@pytest.mark.parametrize("kind", ["bai", "csi"])
+def test_the_index_of_another_file(
+    write_reads: WriteReads, read_line: type, panel_of: PanelOf, kind: str
+) -> None:
+    """Of one that is shorter, with the same blocks or other ones, of an empty one, and of a longer one."""
+    rng, panel = random.Random(2), panel_of(PANEL)
+    reads = [
+        read_line(f"r{i}", 101 + i // 20, "60M", "".join(rng.choices("ACGT", k=60)), "5" * 60)
+        for i in range(4000)
+    ]
+    unplaced = [read_line(f"u{i}", 0, "", "ACGT", "5555", flag=4, contig=-1) for i in range(2000)]
+    whole = write_reads([*reads, *unplaced], index=False)
+    index = Path(f"{whole}.{kind}")
+    options = ["-c"] * (kind == "csi")
+    for own in ([*reads, *unplaced], reads, reads[:3], unplaced, unplaced[:3], []):
+        path = write_reads(own, name="own.bam", index=False)
+        pysam.index(*options, str(path))
+        with AlignmentFile(path, panel) as file:
+            assert sum(1 for _ in file.reads(1, 10_000)) == sum(read.position > 0 for read in own)
+    for others in (reads[:2400], reads[:3999], reads[1:], reads[:1], unplaced, [], [*reads, *reads]):
+        other = write_reads(others, name="other.bam", index=False)
+        pysam.index(*options, "-o", str(index), str(other))
+        refused(whole, panel, rf"its index .*t\.bam\.{kind} is of another file.*: samtools index .*t\.bam$")
+
+
 def test_files_of_another_form(tmp_path: Path, panel_of: PanelOf) -> None:
     panel, path = panel_of(PANEL), tmp_path / "x.bam"
     refused(path, panel, "there is no such file")
@@ -148,7 +173,10 @@ def test_truncated_and_damaged(
     path.write_bytes(content[:middle] + b"\x55" * 2000 + content[middle + 2000 :])
     os.utime(path, (0, 0))
     with (
-        pytest.raises(InputError, match=r"the file is damaged.*cannot be read on from 20:"),
+        pytest.raises(
+            InputError,
+            match=rf"file is damaged.*cannot be read on from 20:.*quickcheck.*: samtools index .*{name}$",
+        ),
         AlignmentFile(path, panel, fasta) as file,
     ):
         list(file.reads(1, 2000))

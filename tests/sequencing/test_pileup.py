@@ -134,8 +134,28 @@ def test_several_samples_and_ploidy(write_reads: WriteReads, read_line: type, pa
     assert found.samples == ["m", "two.v1"]
     assert found.ploidy.tolist() == [1, 2]
     assert found.phred_SX3.tolist() == [[[0, 255, 20], [0, 0, 0]], [[0, 255, 0], [20, 3, 0]]]
-    with pytest.raises(InputError, match=r"reads of sample m are in .*t\.bam and .*t\.bam; join them"):
-        read_alignments([one, one], panel)
+    same = write_reads([read_line("r", 103, "1M", "A", "5")], name="s.bam", contigs=[("X", 1000)])
+    again = write_reads([read_line("r", 103, "1M", "A", "5")], name="a.bam", contigs=[("X", 1000)])
+    with pytest.raises(InputError, match=r"reads of sample NA1 are in .*s\.bam and .*a\.bam; join them"):
+        read_alignments([same, again], panel)
+
+
+def test_a_file_that_is_given_twice(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
+    """By another name of the file, too. As two samples it is accepted with a warning."""
+    path, panel = write_reads([read_line("r", 103, "1M", "A", "5")]), panel_of(PANEL)
+    link = path.with_name("link.bam")
+    link.symlink_to(path)
+    link.with_name("link.bam.bai").symlink_to(f"{path}.bai")
+    for names in ((), ("a", "a"), (None, "NA1")):
+        with pytest.raises(InputError, match=r"reads .*t\.bam: the file is given twice; give it once$"):
+            read_alignments([path, path], panel, names=names)
+    with pytest.raises(
+        InputError, match=r"reads .*t\.bam: the file is given twice, also as .*link\.bam; give"
+    ):
+        read_alignments([path, link], panel)
+    with pytest.warns(UserWarning, match=r"reads .*t\.bam: the file is given twice, as samples a and NA1"):
+        found = read_alignments([path, path], panel, names=("a", None))
+    assert found.samples == ["a", "NA1"]
 
 
 def test_region(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:

@@ -307,7 +307,7 @@ def test_lists_of_reads(refused: Refused, bam: Path, tmp_path: Path) -> None:
     listed.write_text(f"{bam}\ta\tb\n")
     assert "list.txt" in refused("has 3 columns", "--bam-list", listed)
     listed.write_text(f"{bam}\ta\n{bam}\ta\n")
-    refused("reads of sample a are in", "--bam-list", listed)
+    assert str(bam) in refused("the file is given twice", "--bam-list", listed)
 
 
 def test_other_samples_than_the_reads(refused: Refused, gl: Path, bam: Path) -> None:
