@@ -2,8 +2,8 @@
 
 Men are written in many ways outside the pseudo-autosomal regions of X: `0`, `0/0`, both in one file, or with
 the odd heterozygote that the array mistook. A sample has one copy there if its sex is stated as male, if most
-of its calls have one allele, or if it has hardly any of the heterozygotes that the panel's frequencies let
-expect.
+of its calls have one allele, if some have one and none is heterozygous, or if it has hardly any of the
+heterozygotes that the panel's frequencies let expect.
 
 Axes: S sites, X samples.
 """
@@ -181,6 +181,7 @@ def resolve_ploidy(
     if haploid:
         haploid_X = np.ones(len(calls.samples), bool)
     elif sexed:
+        by_calls_X |= one_SX.any(axis=0) & ~(two_SX & (first != second)).any(axis=0)
         haploid_X = by_calls_X | (share_X < FEW)
         for x, name in enumerate(calls.samples):
             if name not in sexes:

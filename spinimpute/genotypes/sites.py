@@ -23,6 +23,7 @@ NO_ALT = "no ALT allele"
 SPANNING_DELETION = "ALT * (spanning deletion)"
 SYMBOLIC = "symbolic ALT"
 AT_POSITION_0 = "at position 0, the telomere"
+BEYOND_LAST = "at a position beyond 2,147,483,647"
 
 # What human chromosomes are called besides, by PLINK and arrays. The pseudo-autosomal regions are told from
 # the rest of X by their positions. In other species 23 to 26 are autosomes: its own name counts first.

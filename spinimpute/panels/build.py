@@ -16,6 +16,7 @@ from spinimpute.genotypes.genetic_map import DEFAULT_RATE, GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
 from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.output_files import check_output, written_whole
+from spinimpute.panels.file_kind import is_chromosome, is_line
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
@@ -143,6 +144,7 @@ def _write_panel(
     chosen_map: GeneticMap | None = None
     for piece in reader:
         if chosen_map is None or writer is None:  # the reader knows samples and chromosome from now on
+            _check_name(vcf, piece.sites.chrom)
             chosen_map = choose_map(genetic_map, piece.sites.chrom)
             writer = PanelWriter(file, int(reader.ploidy.sum()))
         blocks.append(piece.sites)
@@ -204,6 +206,13 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
     if genetic_map.chrom is not None and not same_chromosome(genetic_map.chrom, chrom):
         raise InputError(f"the genetic map is of chromosome {genetic_map.chrom}, the panel of {chrom}")
     return genetic_map
+
+
+def _check_name(vcf: Path, chrom: str) -> None:
+    """Raises InputError for a name that no panel file has."""
+    if not is_chromosome(chrom):
+        what = "has a space" if is_line(chrom) else "is no text of one line"
+        raise InputError(f"panel {vcf}: chromosome {chrom!r} {what}; rename it")
 
 
 def _contig_line(vcf: Path, chrom: str, line: str) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 WINDOW_ENTRIES = 50_000_000  # sites x haplotypes computed before they are written
 WINDOW_SITES = 20_000
+MOST_WINDOWS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,9 @@ class ImputationJob:
 
 
 class Engine(ABC):
-    """Threads that impute windows; a context manager. Raises InputError for less than one thread.
+    """Threads that impute windows; a context manager.
+
+    Raises InputError for less than one thread, and for windows that are too short.
 
     Parameters
     ----------
@@ -80,6 +83,12 @@ class Engine(ABC):
     def __init__(self, job: ImputationJob) -> None:
         if job.threads < 1:
             raise InputError(f"the number of threads must be at least 1, found {job.threads}")
+        length_cM, cM = job.options.get("window_cM", DEFAULT_LENGTH_CM), job.panel.cM
+        if len(cM) and cM[-1] - cM[0] > MOST_WINDOWS * length_cM:
+            raise InputError(
+                f"windows of {length_cM:g} cM would be more than {MOST_WINDOWS:,}: the panel has "
+                f"{cM[-1] - cM[0]:.4g} cM; choose longer ones"
+            )
         self.job, self.typed_index = job, job.typed_index
         self.pool = ThreadPoolExecutor(job.threads, "impute")
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from spinimpute.genotypes.sites import (
     AT_POSITION_0,
+    BEYOND_LAST,
+    LAST_POSITION,
     ON_ANOTHER_CHROMOSOME,
     NoRecord,
     Region,
@@ -85,6 +87,10 @@ class ChromosomeRecords:
             if not meant[name]:
                 others[name] = others.get(name, 0) + 1
                 continue
+            if record.start >= LAST_POSITION:  # POS is cut to 32 bits
+                if not region:
+                    self.skipped[BEYOND_LAST] = self.skipped.get(BEYOND_LAST, 0) + 1
+                continue
             if region and not region.start <= position <= region.end:
                 continue
             if not chrom:
@@ -118,7 +124,7 @@ class ChromosomeRecords:
         if not n_kept:
             raise file.error(self._no_records(list(others)), NoRecord)
         if not region and wanted is not None:
-            here = n_kept + self.skipped.get(AT_POSITION_0, 0)
+            here = n_kept + sum(self.skipped.get(why, 0) for why in (AT_POSITION_0, BEYOND_LAST))
             elsewhere = sum(others.values()) if indexed is None else file.n_records - here
             if elsewhere > 0:
                 self.skipped[ON_ANOTHER_CHROMOSOME] = elsewhere

@@ -167,7 +167,7 @@ def make_header(
         "##fileformat=VCFv4.2",
         '##FILTER=<ID=PASS,Description="All filters passed">',
         # A number copied from the header of a BCF would contradict the order here.
-        *(_EXPLICIT_NUMBER.sub("", line) for line in contig_lines),
+        *map(without_number, contig_lines),
         *_INFO_LINES,
         *extra_info_lines,
         *(FORMAT_LINES[key].format(step=f"{10**-decimals:.{decimals}f}") for key in formats),
@@ -214,6 +214,11 @@ def definition(line: str) -> tuple[str, str] | None:
     """What a header line defines: ("INFO", "AF"), or FILTER, FORMAT, contig; None for other lines."""
     match = _DEFINITION.match(line)
     return None if match is None else (match[1], match[2])
+
+
+def without_number(line: str) -> str:
+    """A line without the number that the headers of other programs' BCF state (IDX)."""
+    return _EXPLICIT_NUMBER.sub("", line, count=1) if definition(line) else line
 
 
 def is_contig_line(line: str, chrom: str) -> bool:

@@ -381,6 +381,11 @@ class TestRefusals:
         said = refused(predictor=predictor, **{"window-cm": length})
         assert "a window must have a positive length" in said
 
+    @pytest.mark.parametrize("predictor", ["haplotype", "spin"])
+    def test_more_windows_than_anyone_wants(self, refused: Run, predictor: str) -> None:
+        said = refused(predictor=predictor, **{"window-cm": "1e-6"})
+        assert "windows of 1e-06 cM would be more than 100,000" in said
+
     @pytest.mark.parametrize(
         ("predictor", "given"),
         [("haplotype", "inducing-points"), ("spin", "max-memory")],

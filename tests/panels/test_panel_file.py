@@ -179,6 +179,22 @@ def test_a_chromosome_that_no_header_can_define(write_vcf: WriteVcf, tmp_path: P
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("space", [" ", "\u00a0"])
+def test_a_chromosome_whose_name_has_a_space(write_vcf: WriteVcf, tmp_path: Path, space: str) -> None:
+    vcf = write_vcf([(100, "A", "C", ["0|1", "0|1"])])
+    text = (
+        vcf.read_text()
+        .replace("\n20\t", f"\na{space}b\t")
+        .replace("##contig=<ID=20", f"##contig=<ID=a{space}b")
+    )
+    vcf.write_text(text)
+    before = sorted(tmp_path.iterdir())
+    message = f"panel {vcf}: chromosome {f'a{space}b'!r} has a space; rename it"
+    with pytest.raises(InputError, match=re.escape(message)):
+        build_panel(vcf, tmp_path / "p.panel", MAP)
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_existing_file_is_kept_unless_forced(write_vcf: WriteVcf, tmp_path: Path) -> None:
     vcf, out = write_vcf(RECORDS), tmp_path / "p.panel"
     out.write_text("precious")

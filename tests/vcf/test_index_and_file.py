@@ -294,3 +294,14 @@ def test_an_index_that_unpacks_to_far_more(suffix: str, tmp_path: Path) -> None:
     Path(f"{path}.{suffix}").write_bytes(gzip.compress(b"CSI\1" + bytes(2**24)))
     with pytest.raises(DamagedFile, match="unpack to more than 16,777,216"):
         check_index(path)
+
+
+def test_positions_that_no_index_holds_are_counted_apart(tmp_path: Path) -> None:
+    """Of these some would be negative, others small, if they were cut to 32 bits."""
+    head = '##fileformat=VCFv4.2\n##contig=<ID=20>\n##FORMAT=<ID=GT,Number=1,Type=String,Description="G">\n'
+    head += "\t".join(["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", "s"]) + "\n"
+    rows = [f"20\t{p}\t.\tA\tC\t.\t.\t.\tGT\t0|1\n" for p in (0, 100, 2**31 - 1, 2**31, 5 * 10**9)]
+    (tmp_path / "t.vcf").write_text(head + "".join(rows))
+    found = read_haplotypes(tmp_path / "t.vcf")
+    assert found.sites.position.tolist() == [100, 2**31 - 1]
+    assert found.skipped == {AT_POSITION_0: 1, "at a position beyond 2,147,483,647": 2}

@@ -1,5 +1,8 @@
 """Chunks of `impute --region`, joined, are the file of a single run."""
 
+import dataclasses
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +11,9 @@ import numpy as np
 import pytest
 
 import spinimpute
+from spinimpute.errors import InputError
 from spinimpute.pipeline import window_records
+from spinimpute.pipeline.chunk_checks import check_headers
 from spinimpute.pipeline.chunk_file import read_chunk
 
 Run = Callable[..., Any]
@@ -54,6 +59,34 @@ def test_a_chunk_across_a_border(made: Path, example: Path, opened: Any, tmp_pat
     chunks = [across, *(made / f"a{number}.bcf" for number in range(3))]
     spinimpute.ligate(chunks, tmp_path / "joined.bcf", panel=opened)
     assert (tmp_path / "joined.bcf").read_bytes() == (made / "whole.bcf").read_bytes()
+
+
+@pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
+@pytest.mark.parametrize("through", [0, 1])
+def test_chunks_that_other_programs_wrote_again(
+    run: Run, made: Path, opened: Any, tmp_path: Path, through: int
+) -> None:
+    """`bcftools view` puts IDX into the definitions of BCF."""
+    chunks = [made / f"a{number}.bcf" for number in range(3)]
+    again = tmp_path / "again.bcf"
+    subprocess.run(["bcftools", "view", "-Ob", "-o", again, chunks[through]], check=True)
+    chunks[through] = again
+    done = run("ligate", *chunks, "--out", tmp_path / "joined.bcf", "--panel", opened.path)
+    assert done.code == 0, done.err
+    assert "IDX" not in done.err
+    command = ["bcftools", "view", "-H"]
+    texts = [
+        subprocess.run([*command, path], check=True, capture_output=True).stdout
+        for path in (tmp_path / "joined.bcf", made / "whole.bcf")
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_numbers_of_other_chunks(made: Path) -> None:
+    first, other = (read_chunk(made / f"a{number}.bcf", 1) for number in range(2))
+    lines = [line.replace("##contig=<ID=20", "##contig=<ID=20,IDX=12") for line in other.lines]
+    with pytest.raises(InputError, match=r"differ in the numbers of the header \(IDX\): ##contig=<ID=20,len"):
+        check_headers(first, dataclasses.replace(other, lines=lines), [])
 
 
 def test_the_command_line_stays_that_of_a_single_run(
