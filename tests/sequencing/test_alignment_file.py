@@ -115,7 +115,7 @@ def test_damaged_bins_of_an_index(
 def test_the_index_of_another_file(
     write_reads: WriteReads, read_line: type, panel_of: PanelOf, kind: str
 ) -> None:
-    """Of one that is shorter, with the same blocks or other ones, of an empty one, and of a longer one."""
+    """The other BAM is shorter, empty or longer, and has the same blocks or others."""
     rng, panel = random.Random(2), panel_of(PANEL)
     reads = [
         read_line(f"r{i}", 101 + i // 20, "60M", "".join(rng.choices("ACGT", k=60)), "5" * 60)

@@ -297,7 +297,7 @@ def test_an_index_that_unpacks_to_far_more(suffix: str, tmp_path: Path) -> None:
 
 
 def test_positions_that_no_index_holds_are_counted_apart(tmp_path: Path) -> None:
-    """Of these some would be negative, others small, if they were cut to 32 bits."""
+    """Cut to 32 bits, these positions would become negative or small."""
     head = '##fileformat=VCFv4.2\n##contig=<ID=20>\n##FORMAT=<ID=GT,Number=1,Type=String,Description="G">\n'
     head += "\t".join(["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", "s"]) + "\n"
     rows = [f"20\t{p}\t.\tA\tC\t.\t.\t.\tGT\t0|1\n" for p in (0, 100, 2**31 - 1, 2**31, 5 * 10**9)]
