@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from spinimpute.errors import InputError
+from spinimpute.progress import announcements
 from spinimpute.watched import ending
 
 from .messages import discard, end_log, say, to_log, warn
@@ -88,9 +89,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 )
 def spinimpute() -> None:
     """Genotype imputation with neural networks that query the reference panel."""
-    from spinimpute.compilation import start_command
-
-    start_command(say)
+    announcements[:] = [say]
 
 
 @click.command()

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from spinimpute.errors import InputError
+from spinimpute.progress import announcements
 
 from .messages import is_log, say, start_log, warn
 
@@ -353,9 +354,7 @@ force_match_option = click.option(
 
 def _quiet(_: click.Context, __: click.Parameter, quiet: bool) -> bool:
     if quiet:
-        from spinimpute.compilation import compile_quietly
-
-        compile_quietly()
+        announcements.clear()
     return quiet
 
 

@@ -11,6 +11,16 @@ Progress = Callable[[float], None]
 SECONDS_BETWEEN_LINES = 30.0
 
 
+announcements: list[Callable[[str], None]] = []
+"""Functions that print a line for the user; a program that uses the library has none."""
+
+
+def announce(text: str) -> None:
+    """Print a line for the user of a command."""
+    for say in announcements:
+        say(text)
+
+
 def begin_stage(progress: Progress | None, stage: str) -> None:
     """Tell what is done from now on, such as "phasing", if the progress has a method `begin_stage`."""
     begin = getattr(progress, "begin_stage", None)

@@ -17,10 +17,8 @@ import pytest
 import torch
 
 import spinimpute
-from spinimpute.compilation import compile_all
-from spinimpute.devices import default_threads
 from spinimpute.genotypes.sites import Region
-from spinimpute.kernel_files import kernel_files
+from spinimpute.kernels import cache_folder
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
@@ -48,10 +46,14 @@ def usual_environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiled_kernels() -> None:
-    """Compile all kernels, where they are not there yet: the first command would say so, and take longer."""
-    with kernel_files().alone():
-        assert compile_all(default_threads()) == ""
+def compiled_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compile what most tests need, where nothing is compiled yet: the first command would announce it."""
+    folder = cache_folder()
+    if folder is None or not any(folder.rglob("*.nbi")):
+        out = tmp_path_factory.mktemp("kernels") / "imputed.vcf"
+        example = REPOSITORY / "data" / "example"
+        genetic_map = example / "genetic.map"
+        spinimpute.impute(example / "target.vcf.gz", out, example / "panel.vcf.gz", genetic_map=genetic_map)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,7 +16,6 @@ from pathlib import Path
 from benchmarks.devices.plan import Row, planned
 from benchmarks.devices.report import Machine, describe_set, write_results
 from benchmarks.devices.rows import Runner
-from spinimpute.compilation import compile_all
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -65,8 +63,6 @@ def main() -> None:
     work = Path(tempfile.mkdtemp(prefix="devices-"))
     runner = Runner(arguments.folder, work, arguments.steps, arguments.limit, arguments.budget)
     try:
-        failure = compile_all(os.cpu_count() or 1)
-        print(f"{runner.spent():6.0f} s  kernels: {failure or 'compiled'}", flush=True)
         machine = Machine.here(arguments.devices, arguments.commit)
         described = [describe_set(arguments.folder, name) for name in sets]
         for device in arguments.devices:

@@ -20,7 +20,7 @@ def allele_of(bits_P, haplotype):  # type: ignore[no-untyped-def]
     return np.int32((bits_P[haplotype >> 3] >> (7 - (haplotype & 7))) & 1)
 
 
-@kernel(arrays=True)
+@kernel()
 def advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
     """One step of the PBWT: order and match starts after `place`, from those before it.
 

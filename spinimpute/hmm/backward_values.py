@@ -99,7 +99,7 @@ def backward_values(
     return values
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def fill_backwards(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_S2L, jump_S, first_span, last_span, behind_INL, stay_PDL,
     come_PDL,

@@ -74,7 +74,7 @@ def posteriors_of_own_states(
     return in_blocks(found_C, found_CP, start_QB, count_QB)
 
 
-@kernel(arrays=True)
+@kernel()
 def _fill_posteriors(  # type: ignore[no-untyped-def]
     panel_NW, emission_QS2, jump_S, begin_B, end_B, slot_B, candidate_C, first_BQ1, least_of_all,
     least_of_alike, least_mass, found_C, found_CP, start_QB, count_QB,
@@ -155,7 +155,7 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
                 n_found += 1
 
 
-@kernel(arrays=True)
+@kernel()
 def _bound(  # type: ignore[no-untyped-def]
     emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, begin, end
 ):
@@ -190,7 +190,7 @@ def _bound(  # type: ignore[no-untyped-def]
     return bound_4 * (one + ROUNDING)
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _likely(bound_4, forward_K, backward_K, least):  # type: ignore[no-untyped-def]
     """The states that may have `least` by their values at both ends.
 
@@ -212,7 +212,7 @@ def _forward_step(jump_S, share, total_S, place):  # type: ignore[no-untyped-def
     return (one - jump_S[place]) * (one / total_S[place - 1]), jump_S[place] * share
 
 
-@kernel(arrays=True)
+@kernel()
 def _posteriors_between(  # type: ignore[no-untyped-def]
     bits_IK, likely_X, emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, forward_K, backward_K,
     begin, end,
@@ -250,7 +250,7 @@ def _multiply(forward_X, backward_X, keep, arrive, joint, most_X):  # type: igno
         most_X[x] = posterior if posterior > most_X[x] else most_X[x]
 
 
-@kernel(arrays=True)
+@kernel()
 def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, least_mass):  # type: ignore[no-untyped-def]
     """Of likely states: those of a block's candidates that have `least`, at any place.
 
@@ -284,7 +284,7 @@ def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, least_mass): 
     return both_X[np.argsort(state_X[both_X])]
 
 
-@kernel(arrays=True)
+@kernel()
 def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-untyped-def]
     """List a query's candidates once each in state_N; returns their number, and where each candidate is.
 
@@ -309,7 +309,7 @@ def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-un
     return n_states, at_C
 
 
-@kernel(arrays=True)
+@kernel()
 def _bits_by_span(panel_NW, state_K):  # type: ignore[no-untyped-def]
     """Typed alleles of states, uint16 (I, K), of 16 places each; K is a multiple of LANES."""
     n_words = panel_NW.shape[1]

@@ -71,7 +71,7 @@ def in_blocks(
     return kept_CP, Candidates(kept_C, first_BQ1)
 
 
-@kernel(arrays=True)
+@kernel()
 def _put_in_blocks(found_C, found_CP, start_QB, first_BQ1, kept_C, kept_CP):  # type: ignore[no-untyped-def]
     """Fill kept_C and kept_CP, see `in_blocks`."""
     for b in range(len(first_BQ1)):

@@ -18,7 +18,6 @@ from numba import types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from spinimpute.hmm.parameters import LANES, SMALLEST
-from spinimpute.kernel_keys import code_digest
 from spinimpute.kernels import FAST
 
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
@@ -59,11 +58,10 @@ OPERATORS = {
 
 
 class LanesType(types.Type):
-    """Numba's type of LANES numbers. Its name says what operators compile to: kernels do not name them."""
+    """Numba's type of LANES numbers."""
 
     def __init__(self) -> None:
-        names = " ".join(operation.__name__ for operation in OPERATORS)
-        super().__init__(name=f"Lanes({LANES}, {names}, {code_digest(*OPERATORS.values())[:32]})")
+        super().__init__(name=f"Lanes({LANES})")
 
 
 LANES_TYPE = LanesType()

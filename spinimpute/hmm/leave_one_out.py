@@ -105,7 +105,7 @@ def _probabilities_of_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_p
     return probability_SL
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _predict(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_S2L, jump_S, behind_INL, right_stay_PDL, right_come_PDL,
     first_decided, stop_decided, probability_SL,

@@ -89,7 +89,7 @@ class PatternsWithRows:
         return SpanPatterns(self._pattern_IN, *_add_rows(*self._panel, rows_MW, self._pattern_IN))
 
 
-@kernel(arrays=True)
+@kernel()
 def _add_rows(panel_pattern_IN, panel_first_I1, panel_bits_D, panel_count_D, rows_MW, pattern_IN):  # type: ignore[no-untyped-def]
     """Fill pattern_IN from the panel's haplotypes on; returns the rest of `SpanPatterns`."""
     n_spans, n = panel_pattern_IN.shape
@@ -121,7 +121,7 @@ def _add_rows(panel_pattern_IN, panel_first_I1, panel_bits_D, panel_count_D, row
     return first_I1, bits_D[:total].copy(), count_D[:total].copy()
 
 
-@kernel(arrays=True)
+@kernel()
 def _span_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
     n_spans, n = pattern_IN.shape
     number_K = np.empty(1 << SPAN, np.int32)

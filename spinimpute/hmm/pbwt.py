@@ -60,7 +60,7 @@ def _byte(bits_W, step):  # type: ignore[no-untyped-def]
     return np.int64((bits_W[step >> 3] >> np.uint64(8 * (step & 7))) & np.uint64(255))
 
 
-@kernel(arrays=True)
+@kernel()
 def _sort_before(place, panel_NW, query_QW, known_QW, order_N, start_N, position_Q):  # type: ignore[no-untyped-def]
     """The walk's state before `place`: order, match starts, and between which haplotypes queries lie.
 
@@ -126,7 +126,7 @@ def _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, star
                 start_Q2[q, side] = mismatch_at_or_before(row_W, query_QW[q], known_QW[q], place) + 1
 
 
-@kernel(arrays=True)
+@kernel()
 def _longer(list_C, n):  # type: ignore[no-untyped-def]
     """A list with room for n."""
     if n <= len(list_C):
@@ -136,7 +136,7 @@ def _longer(list_C, n):  # type: ignore[no-untyped-def]
     return longer
 
 
-@kernel(arrays=True)
+@kernel()
 def _walk(  # type: ignore[no-untyped-def]
     panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_open, most_listed,
     start_BQ, stop_BQ,
@@ -214,7 +214,7 @@ def _walk(  # type: ignore[no-untyped-def]
     return found_C[:n_found].copy()
 
 
-@kernel(arrays=True)
+@kernel()
 def _unite(one_C, one_start_BQ, one_stop_BQ, other_C, other_start_BQ, other_stop_BQ, first_BQ1):  # type: ignore[no-untyped-def]
     """What is in either list, and in first_BQ1 where it lies."""
     n_blocks, n_queries = one_start_BQ.shape

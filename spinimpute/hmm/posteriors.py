@@ -119,7 +119,7 @@ def _fill_ends(n_places, block_first_B, block_last_B, first_BQ1, out_CP):  # typ
                 out_CP[c, slot] = out_CP[c, slot - 1]
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _posteriors_of_all(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_GS2L, jump_S, block_first_B, block_last_B, first_BQ1,
     candidate_C, least, found_C, found_CP, start_QB, count_QB,
@@ -272,7 +272,7 @@ def _shared(block_first, block_last, span, n_places):  # type: ignore[no-untyped
     return max(block_first, span * SPAN), min(block_last + 1, span * SPAN + SPAN, n_places)
 
 
-@kernel(arrays=True)
+@kernel()
 def _keep(value_NL, candidate_C, first_Q1, q0, kept_X, n_kept):  # type: ignore[no-untyped-def]
     """Put aside values on one side of a span, of LANES queries' candidates; returns all and their number."""
     n_queries = min(LANES, len(first_Q1) - 1 - q0)

@@ -189,7 +189,7 @@ def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
     return hash_N
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _log_likelihood(alleles_TN, n, chosen_Q, emission_QT2, jump_T):  # type: ignore[no-untyped-def]
     """The log-likelihood of the chosen ones of n haplotypes, each copying all others."""
     log_likelihood = 0.0

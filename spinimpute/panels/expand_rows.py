@@ -5,7 +5,7 @@ from __future__ import annotations
 from spinimpute.kernels import kernel
 
 
-@kernel(arrays=True)
+@kernel()
 def expand_rows(  # type: ignore[no-untyped-def]
     stored, start_X1, listed_X, ref_is_minor_X, index_I, n_haplotypes, number_bytes, packed_IB
 ):

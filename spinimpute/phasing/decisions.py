@@ -11,7 +11,7 @@ from spinimpute.kernels import kernel
 from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND
 
 
-@kernel(arrays=True)
+@kernel()
 def apply_decisions(alleles_TQ, known_TQ, column_X2, way_TX, likely_T2X):  # type: ignore[no-untyped-def]
     """Exchange alleles as decided, and fill missing calls anew.
 
@@ -47,7 +47,7 @@ def apply_decisions(alleles_TQ, known_TQ, column_X2, way_TX, likely_T2X):  # typ
                 behind_X[x] = not behind_X[x]
 
 
-@kernel(arrays=True)
+@kernel()
 def vote(alleles_TQ, open_TX, column_X2, votes_TX):  # type: ignore[no-untyped-def]
     """Vote for or against a heterozygote having its ALT on the same haplotype as the one before.
 
@@ -72,7 +72,7 @@ def vote(alleles_TQ, open_TX, column_X2, votes_TX):  # type: ignore[no-untyped-d
                 last_X[x] = allele
 
 
-@kernel(arrays=True)
+@kernel()
 def elect(alleles_TQ, open_TX, free_X, column_X2, votes_TX):  # type: ignore[no-untyped-def]
     """Take the phase with most votes.
 

@@ -35,7 +35,7 @@ MUTATION = np.float32(1e-5)  # an allele that is not the one copied, of what is 
 EXCHANGE_EVERY = 8  # places; more often brings nothing
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def sweep_forward(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, likelihood_S3H, haploid_H, jump_S, behind_INL, right_stay_PDL,
     right_come_PDL, left_NL, mismatch, starting, fragments, first_place, emission_S2L, exchanged_HS,

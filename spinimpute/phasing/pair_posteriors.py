@@ -76,7 +76,7 @@ def written_given_copied(changed: float) -> np.ndarray:
     )
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3):  # type: ignore[no-untyped-def]
     """Go forward through all places, and back through one block of them after the other.
 

@@ -34,7 +34,7 @@ HALF = LANES // 2
 AS_IT_WAS, EXCHANGED, EXCHANGED_BEHIND = 0, 1, 2  # the two may come together
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def pass_forward(  # type: ignore[no-untyped-def]
     pattern_IN, first_I1, bits_D, count_D, emission_S2L, jump_S, behind_INL, right_stay_PDL, right_come_PDL,
     open_SH, wanted_S, first_decided, stop_decided, starting, locked_H2, way_HS, sure_HS, probability_SL,

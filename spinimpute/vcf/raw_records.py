@@ -213,7 +213,7 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
             at += 1
 
 
-@kernel(arrays=True)
+@kernel()
 def _exchange(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
     """Exchange "a|b" in the field number gt and "x,y" in the field hds (-1: none) of the chosen samples."""
     at = 0

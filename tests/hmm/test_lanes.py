@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from spinimpute.hmm import lanes
 from spinimpute.hmm.lanes import (
-    LanesType,
     all_lanes,
     by_allele,
     by_bit,
@@ -19,7 +17,6 @@ from spinimpute.hmm.lanes import (
     without_tiny,
 )
 from spinimpute.hmm.parameters import LANES, SMALLEST
-from spinimpute.kernel_keys import kernel_key
 from spinimpute.kernels import kernel
 
 
@@ -37,20 +34,6 @@ def test_arithmetic_is_by_lane(rng: np.random.Generator) -> None:
     out_DL = np.empty_like(x_DL)
     _arithmetic(x_DL, y_D, out_DL)
     np.testing.assert_allclose(out_DL, 1 / (x_DL * y_D[:, None] + 2 + x_DL / x_DL[0]), rtol=1e-6)
-
-
-def test_operators_are_in_the_key_of_kernels_that_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are found by the type of lanes: a kernel does not name what generates their code."""
-    key = kernel_key(_arithmetic)
-    monkeypatch.setattr(lanes, "LANES_TYPE", LanesType())
-    assert kernel_key(_arithmetic) == key
-    monkeypatch.setattr(lanes, "_all_lanes", lambda builder, number: builder.fneg(number))
-    monkeypatch.setattr(lanes, "LANES_TYPE", LanesType())
-    other_key = kernel_key(_arithmetic)
-    assert other_key != key
-    monkeypatch.setattr(lanes, "FLAGS", ("nsz",))
-    monkeypatch.setattr(lanes, "LANES_TYPE", LanesType())
-    assert kernel_key(_arithmetic) not in (key, other_key)
 
 
 @kernel()

@@ -16,7 +16,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = (
     "spinimpute/cli/main.py",
-    "spinimpute/kernel_signatures.txt",
     "spinimpute/weights/haplotype.safetensors",
     "spinimpute/weights/spin.safetensors",
 )

@@ -194,7 +194,7 @@ def _stirred(key_N: np.ndarray) -> np.ndarray:
     return stirred
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _expected_changes(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
     """float64 (S,): the posterior probability that a query changes before each place.
 

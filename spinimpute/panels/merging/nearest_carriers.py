@@ -50,7 +50,7 @@ def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, near_
             length_N2[haplotype, 1] += min(place - other, FLANK)
 
 
-@kernel(arrays=True)
+@kernel()
 def _walk(packed_TP, haplotypes_N, place_U, carriers_UP, second_has_U, n_first, first, step, length_UN2):  # type: ignore[no-untyped-def]
     """Walk over the sites of both; at each site of one, add the lengths of the matches that end there.
 

@@ -53,7 +53,7 @@ def fill_states_backwards(bits_IK, share_K, emission_S2L, jump_S, first_place, b
             store(second_K, k, load(second_K, k) * stay_2 + jump_S[s])
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def sweep_states_forward(  # type: ignore[no-untyped-def]
     bits_IK, share_K, likelihood_S3H, haploid_H, jump_S, right_P2K, left_2K, sum_2, mismatch, starting,
     fragments, first_place, emission_S2L, exchanged_HS, probability_SL, factor_S2H,

@@ -11,7 +11,7 @@ from spinimpute.genotypes.prefix_order import advance, allele_of
 from spinimpute.kernels import kernel
 
 
-@kernel(arrays=True)
+@kernel()
 def fill_nearest(bits_TP, passed_T, nobody, near_TN):  # type: ignore[no-untyped-def]
     """Fill near_TN with the allele, at each site, of the haplotype with the longest match before it.
 

@@ -122,7 +122,7 @@ def _add_candidates(  # type: ignore[no-untyped-def]
     return rare
 
 
-@kernel(arrays=True)
+@kernel()
 def _find_agreed(  # type: ignore[no-untyped-def]
     haplotype_C, posterior_CP, first_Q1, pattern_NG, rare_N, sibling_N, first_G, copies_D, begin, agreed_QG
 ):

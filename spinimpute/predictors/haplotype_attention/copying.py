@@ -161,7 +161,7 @@ def _place_in_table(number, table_T, owner_T, mask):  # type: ignore[no-untyped-
     return at
 
 
-@kernel(arrays=True)
+@kernel()
 def _gap_patterns(  # type: ignore[no-untyped-def]
     stored, start_X1, listed_X, ref_is_minor_X, number_bytes, gap_start_G1, order_N, copies_X, pattern_BNG,
     count_G, first_word_G, rare_BN,
@@ -260,7 +260,7 @@ def gap_patterns(
     return GapPatterns(pattern_BNG, count_G, first_word_G, minor_W, rare_BN)
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _copy_block(  # type: ignore[no-untyped-def]
     weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N, pattern_NG, count_G,
     first_word_G, minor_W, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,

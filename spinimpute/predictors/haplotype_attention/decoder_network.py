@@ -68,7 +68,7 @@ class DecoderWeights:
         )
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _fill_absent(  # type: ignore[no-untyped-def]
     spread_QGE, agreed_QG, gap_U, site_UF, spread_E, site_F, bias, flip_U, frequency_U, out_UQ
 ):
@@ -99,7 +99,7 @@ def _fill_absent(  # type: ignore[no-untyped-def]
                 out_UQ[u, q] = one / (one + odds * odds_GQ[g, q])
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _decode_found(  # type: ignore[no-untyped-def]
     site_X, query_X, pooled_XF, spread_QGE, gap_U, site_UF, first_FH, first_H, second_HH, second_H, last_H,
     last_bias, flip_U, out_UQ,

@@ -302,7 +302,7 @@ def _classes_of_query(  # type: ignore[no-untyped-def]
     return n_members
 
 
-@kernel(arrays=True)
+@kernel()
 def _find_ibs_classes(  # type: ignore[no-untyped-def]
     panel_NW, query_QW, known_QW, information_QS, other_QS, candidates_C, posterior_CP, first_Q1,
     wanted_QG, first_gap_place, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,

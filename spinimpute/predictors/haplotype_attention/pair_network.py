@@ -68,7 +68,7 @@ class PairWeights:
         )
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _weigh(  # type: ignore[no-untyped-def]
     features_QGFK, count_QGK, gap_GF, first_FH, first_H, second_HH, second_H, last_HO, last_O,
     weight_QGEK, logit_QGK, value_QGVK, spread_QGE,

@@ -118,7 +118,7 @@ def _odds(n, n_pairs, n_alike, n_others_alike, n_differ):  # type: ignore[no-unt
     return odds if n_differ == 0 else min(odds, MOST_ODDS) * ERROR_ODDS**n_differ
 
 
-@kernel(arrays=True)
+@kernel()
 def _find_members(  # type: ignore[no-untyped-def]
     panel_NW, sibling_N, query_QW, known_QW, other_QW, other_known_QW, candidate_C, first_Q1, counted,
     probability_Q, found_Q1,
@@ -205,7 +205,7 @@ def mix_members(
     _mix_members(*members, pattern_NG, first_word_G, minor_W, first_gap, gap_start_G1, flip_U, out_UQ)
 
 
-@kernel(arrays=True)
+@kernel()
 def _mix_members(  # type: ignore[no-untyped-def]
     probability_Q, haplotype_M, first_Q1, pattern_NG, first_word_G, minor_W, first_gap, gap_start_G1, flip_U,
     out_UQ,

@@ -54,7 +54,7 @@ def posterior_weight(n_haplotypes: int) -> float:
     return SMALLEST_WEIGHT + (LARGEST_WEIGHT - SMALLEST_WEIGHT) * large_panel_share(n_haplotypes)
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def _pool(  # type: ignore[no-untyped-def]
     posterior_CP, haplotype_C, first_Q1, pattern_NG, count_G, first_word_G, minor_W, first_gap, gap_start_G1,
     fraction_U, wanted_QG, out_UQ,

@@ -18,7 +18,7 @@ NEAREST = 1e-4  # cM: added to distances under a logarithm
 NEGLIGIBLE = 1e-18  # what is open by less is closed: squares that underflow would be slow
 
 
-@kernel(fast=True, arrays=True)
+@kernel(fast=True)
 def fill_match(  # type: ignore[no-untyped-def]
     kmer_QD, missing_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, least,
     score_GQH, runs_FQH,
