@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spinimpute.errors import printable
+from spinimpute.runtime.errors import printable
 
 from .messages import as_options
 from .options import (
@@ -76,12 +76,12 @@ def check(
     Ends with status 2 where impute would refuse the target; what was found is told before. Of sequenced
     samples (--gl, --bam, --bam-list): files that cannot be used, sites matched and exchanged, coverage.
     """
-    from spinimpute.errors import InputError
-    from spinimpute.output_files import check_outputs, written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.check import check as run
     from spinimpute.pipeline.maps.build import map_only
     from spinimpute.pipeline.settings import TargetSettings
+    from spinimpute.runtime.errors import InputError
+    from spinimpute.runtime.output_files import check_outputs, written_whole
 
     if gl or bam or bam_list:
         refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
@@ -132,11 +132,11 @@ def _check_sequenced(
     genetic_map: str | None,
     samples_out: str | None,
 ) -> None:
-    from spinimpute.errors import InputError
-    from spinimpute.output_files import written_whole
     from spinimpute.panels.opening import open_panels
     from spinimpute.pipeline.maps.build import map_only
     from spinimpute.pipeline.sequenced.check import check_sequenced
+    from spinimpute.runtime.errors import InputError
+    from spinimpute.runtime.output_files import written_whole
 
     with open_panels(panel, genetic_map, refine=map_only) as opened:
         found, refusals = check_sequenced(opened, given)

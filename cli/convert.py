@@ -57,9 +57,9 @@ def convert(
 
     Typed sites that the panel lacks are left out. `spinimpute impute` reads such files by itself.
     """
-    from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import convert as run
+    from spinimpute.runtime.output_files import check_outputs
 
     check_outputs([out], force, (vcf, *each(panel), genetic_map, sex, chain), streamed=out)
     summary = run(

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 from .messages import say
 from .options import (

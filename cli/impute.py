@@ -57,10 +57,10 @@ ONLY_FOR_ARRAYS = (
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
-    from spinimpute.output_files import check_outputs
     from spinimpute.outputs.opening import choose_form
     from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.reports.report_files import ReportFiles
+    from spinimpute.runtime.output_files import check_outputs
 
     out, tables = params["out"], _loo_tables(params["loo"]).values()
     report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
@@ -191,8 +191,6 @@ def impute(
     """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
-    from spinimpute.memory import parse_size
-    from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.pipeline.impute import impute as run
     from spinimpute.pipeline.settings import (
@@ -203,6 +201,8 @@ def impute(
         TargetSettings,
     )
     from spinimpute.reports.report_files import ReportFiles
+    from spinimpute.runtime.memory import parse_size
+    from spinimpute.runtime.output_files import check_outputs
 
     header_lines = [
         f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
@@ -313,8 +313,8 @@ def _loo_tables(prefix: str | None) -> dict[str, Path]:
     """Where the tables of --loo go, by name."""
     if prefix is None:
         return {}
-    from spinimpute.errors import InputError
     from spinimpute.quality.leave_one_out import TABLES
+    from spinimpute.runtime.errors import InputError
 
     name = prefix.rpartition("/")[2]
     if prefix == "-":
@@ -328,7 +328,7 @@ def _loo_tables(prefix: str | None) -> dict[str, Path]:
 
 
 def _formats(text: str) -> tuple[str, ...]:
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
 
     known = ("GT", "DS", "HDS", "GP")
     formats = [name.strip().upper() for name in text.split(",")]

@@ -43,8 +43,8 @@ def ligate(
     Chunks may overlap; where a sample's phase differs there, its haplotypes are exchanged in the right one.
     Chunks of a phased target give the file of a single run, whatever their --buffer.
     """
-    from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.ligate import ligate as run
+    from spinimpute.runtime.output_files import check_outputs
 
     check_outputs([out], force, [*chunks, panel])
     with progress_bar("joining", quiet) as progress:

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import click
 
-from spinimpute.errors import InputError
-from spinimpute.progress import announcements
-from spinimpute.watched import ending
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.progress import announcements
+from spinimpute.runtime.watched import ending
 
 from .messages import discard, end_log, say, to_log, warn
 
@@ -165,7 +165,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         Of the command line; None for those of the process.
     """
     if hasattr(os, "fork"):  # not on Windows
-        from spinimpute.watching import start_watched
+        from spinimpute.runtime.watching import start_watched
 
         start_watched()
     run_command(arguments)

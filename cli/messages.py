@@ -11,8 +11,8 @@ from typing import IO
 
 import click
 
-from spinimpute.errors import printable
-from spinimpute.watched import LOG, begins, ends, log_line
+from spinimpute.runtime.errors import printable
+from spinimpute.runtime.watched import LOG, begins, ends, log_line
 
 
 class _Log:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from spinimpute.errors import printable
+from spinimpute.runtime.errors import printable
 
 from .messages import say
 from .options import (
@@ -83,12 +83,12 @@ def train(
     quiet: bool,
 ) -> None:
     """Train a model on tasks that are drawn as it goes, with the settings of the SPIN paper by default."""
-    from spinimpute.devices import choose_device
-    from spinimpute.errors import InputError
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
     from spinimpute.neural_processes.models import ModelSettings
     from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
-    from spinimpute.output_files import check_output
+    from spinimpute.runtime.devices import choose_device
+    from spinimpute.runtime.errors import InputError
+    from spinimpute.runtime.output_files import check_output
 
     path = check_output(out, force or resume, [init])
     state = path.with_name(f"{path.name}.state")
@@ -134,7 +134,7 @@ def train(
 @contextmanager
 def _as_input_errors(what: str) -> Iterator[None]:
     """Turn numbers that overflow, and too little memory, into InputError."""
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
 
     try:
         yield
@@ -147,9 +147,9 @@ def _as_input_errors(what: str) -> Iterator[None]:
 
 def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
     """Model and the settings of the tasks that it was trained on, with other numbers of points if wanted."""
-    from spinimpute.errors import InputError
     from spinimpute.neural_processes.gaussian_tasks import settings_of
     from spinimpute.neural_processes.training import check_sizes, load_model
+    from spinimpute.runtime.errors import InputError
 
     model, metadata = load_model(path, device)
     described = metadata["tasks"].get("gaussian")
@@ -186,10 +186,10 @@ def evaluate(
 
     The gap is to the oracle with the model's floor of the standard deviation: no model can do better.
     """
-    from spinimpute.devices import choose_device
-    from spinimpute.errors import InputError
     from spinimpute.neural_processes.evaluation import calibration, score
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
+    from spinimpute.runtime.devices import choose_device
+    from spinimpute.runtime.errors import InputError
 
     if context is not None:
         try:
@@ -221,10 +221,10 @@ def evaluate(
 @force_option
 def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool) -> None:
     """Draw predictions beside the oracle's, or calibration curves."""
-    from spinimpute.errors import InputError
     from spinimpute.neural_processes.evaluation import calibration
     from spinimpute.neural_processes.plots import plot_calibration, plot_predictions
-    from spinimpute.output_files import check_output, written_whole
+    from spinimpute.runtime.errors import InputError
+    from spinimpute.runtime.output_files import check_output, written_whole
 
     if not out.endswith(".png"):
         raise InputError(f"{out}: the picture is a PNG; give a name that ends with .png")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from spinimpute.errors import InputError
-from spinimpute.progress import announcements
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.progress import announcements
 
 from .messages import is_log, say, start_log, warn
 
@@ -92,8 +92,8 @@ def check_outs(params: Mapping[str, Any], *others: str | Path) -> None:
     InputError
         One of them cannot be written, or exists without --force.
     """
-    from spinimpute.output_files import check_outputs
     from spinimpute.outputs.opening import choose_form
+    from spinimpute.runtime.output_files import check_outputs
 
     out = params["out"]
     check_outputs([out, *others], params["force"], [], streamed=out)
@@ -163,7 +163,7 @@ class Piped(OptionsOnly):
 
 def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, if it is none of the command's other files. Raises InputError."""
-    from spinimpute.output_files import PLACEHOLDER, CannotWrite, check_outputs, words_in_braces
+    from spinimpute.runtime.output_files import PLACEHOLDER, CannotWrite, check_outputs, words_in_braces
 
     written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
     out = Path(str(written["out"]))
@@ -445,7 +445,7 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
         yield lambda fraction: None
         return
     if not sys.stderr.isatty():
-        from spinimpute.progress import ProgressLines
+        from spinimpute.runtime.progress import ProgressLines
 
         with ProgressLines(label, say) as lines:
             yield lines

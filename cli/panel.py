@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spinimpute.errors import printable
+from spinimpute.runtime.errors import printable
 
 from .messages import say
 from .options import (
@@ -119,10 +119,10 @@ def build(
     learn from the counts of rare alleles, and with many points from the averages, whether the person was in
     the panel. An average of a single haplotype is that haplotype.
     """
-    from spinimpute.devices import default_threads
     from spinimpute.genotypes.sites import Region
     from spinimpute.panels.opening import open_panel_file
     from spinimpute.pipeline.maps.build import build_panels
+    from spinimpute.runtime.devices import default_threads
 
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else names_in(samples_file, "samples file", "name")
@@ -139,9 +139,9 @@ def build(
                 if not quiet:
                     _describe_changes(built)
         return
-    from spinimpute.output_files import check_output, temporary_folder
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.predictors.spin.build import build_inducing_panel
+    from spinimpute.runtime.output_files import check_output, temporary_folder
 
     check_output(out, force, [vcf, genetic_map, array, model, samples_file])
     with (
@@ -249,7 +249,7 @@ def tune(
 
 
 def _check_inducing(inducing_points: int | None, array: str | None, model: str | None, out: str) -> None:
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
 
     if inducing_points is None and (array or model):
         raise InputError("--array and --model go with --inducing H; a panel file (.spin) serves any array")
@@ -274,10 +274,10 @@ def _source(
     keep_map: bool,
 ) -> Panel:
     """A panel file as it is, or one that is built from a VCF or BCF."""
-    from spinimpute.errors import InputError
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.panels.panel import Panel
     from spinimpute.pipeline.maps.build import build_panel
+    from spinimpute.runtime.errors import InputError
 
     if not is_panel_file(vcf):
         return build_panel(

@@ -61,9 +61,9 @@ def phase(
 
     Typed sites that the panel lacks are left out. `spinimpute impute` phases by itself.
     """
-    from spinimpute.output_files import check_outputs
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import phase as run
+    from spinimpute.runtime.output_files import check_outputs
 
     check_outputs([out], force, (vcf, *each(panel), genetic_map, sex, chain), streamed=out)
     with progress_bar("phasing", quiet) as progress:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spinimpute.errors import printable
+from spinimpute.runtime.errors import printable
 
 from .messages import say, warn
 from .options import (
@@ -83,8 +83,8 @@ def fit(
     **columns: Any,
 ) -> None:
     """Train a network on all columns of a table but the target's. Text columns are categories."""
-    from spinimpute.devices import choose_device
-    from spinimpute.output_files import check_output
+    from spinimpute.runtime.devices import choose_device
+    from spinimpute.runtime.output_files import check_output
     from spinimpute.tabular.model_files import save_estimator
 
     choice = ColumnChoice(**columns)
@@ -128,9 +128,9 @@ def predict(
     quiet: bool,
 ) -> None:
     """Predict the target of a table's rows. Columns are found by their names, in any order."""
-    from spinimpute.devices import choose_device
-    from spinimpute.errors import InputError
-    from spinimpute.output_files import check_output, written_whole
+    from spinimpute.runtime.devices import choose_device
+    from spinimpute.runtime.errors import InputError
+    from spinimpute.runtime.output_files import check_output, written_whole
     from spinimpute.tabular.model_files import load_estimator
     from spinimpute.tabular.table_files import output_suffix, read_table, write_table
 
@@ -194,7 +194,7 @@ def info(model: str) -> None:
 
 def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | None) -> TableEstimator:
     """An estimator with the parameters of --set and --steps; raises InputError and ValueError."""
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
     from spinimpute.tabular.model_files import ESTIMATORS, check_parameters
 
     estimator = ESTIMATORS[

@@ -64,8 +64,8 @@ def benchmark(
     All have their default parameters and the same folds; the best one comes first. Scores are means of the
     folds ± standard deviations, seconds and weights of the network medians.
     """
-    from spinimpute.devices import choose_device
-    from spinimpute.output_files import check_output, written_whole
+    from spinimpute.runtime.devices import choose_device
+    from spinimpute.runtime.output_files import check_output, written_whole
     from spinimpute.tabular.comparison import METRICS, compare, summary
     from spinimpute.tabular.table_files import output_suffix, write_table
 
@@ -101,7 +101,7 @@ def benchmark(
 
 
 def _kinds(models: str) -> list[str]:
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
 
     names = models.split(",")
     for name in names:

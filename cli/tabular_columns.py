@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spinimpute.errors import InputError, printable
+from spinimpute.runtime.errors import InputError, printable
 
 from .messages import say, warn
 from .options import (

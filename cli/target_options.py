@@ -19,7 +19,7 @@ ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_d
 def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> str | None:
     if panel or ctx.resilient_parsing:
         return panel
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
 
     raise InputError(
         f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
@@ -60,7 +60,7 @@ def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> st
     """One of --vcf, --bfile and --pfile; the latter name the files of PLINK without their suffix."""
     if ctx.resilient_parsing:
         return vcf
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
 
     given = {
         "--vcf": vcf,
@@ -100,7 +100,7 @@ def targets_option(command: Command) -> Command:
 
 
 def _given_targets(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> Any:
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
 
     first = _given_target(ctx, option, files[0] if files else None)
     if len(files) > 1 and ctx.meta.get("sequenced"):
@@ -209,7 +209,7 @@ def _listed_reads(path: str) -> list[tuple[str, str | None]]:
     """The files in a list, and the names of their samples where it gives any."""
     from pathlib import Path
 
-    from spinimpute.errors import InputError
+    from spinimpute.runtime.errors import InputError
 
     found = []
     for line in names_in(path, "list of reads", "file", comment="#"):

@@ -49,9 +49,9 @@ def train(
     On several GPUs, or processes: torchrun --nproc-per-node N -m spinimpute train ..., with training.tasks in
     the configuration a multiple of N.
     """
-    from spinimpute.errors import InputError
     from spinimpute.predictors.train import train as run
-    from spinimpute.processes import is_first
+    from spinimpute.runtime.errors import InputError
+    from spinimpute.runtime.processes import is_first
 
     total = 0
     with progress_bar("training", quiet or not is_first()) as show:

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spinimpute.errors import InputError
     from spinimpute.evaluation.evaluate import evaluate
     from spinimpute.genotypes.ploidy import read_sexes
     from spinimpute.panels.inducing_panel import InducingPanel
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from spinimpute.predictors.loading import load_predictor
     from spinimpute.predictors.spin.build import build_inducing_panel
     from spinimpute.predictors.train import train
+    from spinimpute.runtime.errors import InputError
     from spinimpute.sequencing.pileup import PileupSettings
 
     __version__: str
@@ -50,7 +50,7 @@ _MODULES = {
     "FileSettings": "pipeline.settings",
     "ImputedSamples": "pipeline.arrays",
     "InducingPanel": "panels.inducing_panel",
-    "InputError": "errors",
+    "InputError": "runtime.errors",
     "OutputSettings": "pipeline.settings",
     "Panel": "panels.panel",
     "PileupSettings": "sequencing.pileup",

@@ -18,9 +18,9 @@ import torch
 
 import spinimpute
 from spinimpute.genotypes.sites import Region
-from spinimpute.kernels import cache_folder
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
+from spinimpute.runtime.kernels import cache_folder
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 REPOSITORY = Path(__file__).resolve().parent.parent

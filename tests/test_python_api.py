@@ -11,8 +11,8 @@ import pytest
 from spinimpute.cli.messages import COMMANDS_OF_CALLS, OPTIONS_OF_ARGUMENTS, as_options
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import read_haplotypes
 
 PACKAGE = Path(spinimpute.__file__).parent

@@ -19,7 +19,7 @@ from benchmarks.imputation.scale import simulated_sets
 from benchmarks.imputation.simulated_set import History, Sizes
 from benchmarks.imputation.study import build_panel, impute_once, target_as_vcf
 from benchmarks.imputation.tables import markdown, write_tsv
-from spinimpute.memory import parse_size
+from spinimpute.runtime.memory import parse_size
 
 NONE = "none"
 

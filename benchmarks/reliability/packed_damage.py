@@ -22,7 +22,7 @@ from benchmarks.reliability.inputs import bgzf, checksum_of, in_one_order
 from spinimpute.panels import inducing_panel, panel
 from spinimpute.panels.container import compress as _compressed
 from spinimpute.panels.file_kind import CRC, FileKind
-from spinimpute.tensor_files import fingerprint
+from spinimpute.runtime.tensor_files import fingerprint
 from spinimpute.vcf.bcf_format import RECORD_LENGTHS, START_BYTES, file_start, header_length
 
 RAW = 0.2  # so often a file is damaged as it is

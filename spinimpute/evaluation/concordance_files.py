@@ -15,8 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError, printable
-from spinimpute.output_files import written_whole
 from spinimpute.quality.concordance import (
     BEST,
     CALIBRATION_BINS,
@@ -29,6 +27,8 @@ from spinimpute.quality.concordance import (
     Concordance,
     tally_r2,
 )
+from spinimpute.runtime.errors import InputError, printable
+from spinimpute.runtime.output_files import written_whole
 
 ERRORS_BY_SAMPLE = ".error.spl.txt.gz"
 ERRORS_BY_BIN = ".error.grp.txt.gz"

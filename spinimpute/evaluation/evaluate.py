@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
 from spinimpute.evaluation.outputs import Outputs
@@ -23,7 +22,6 @@ from spinimpute.genotypes.regions import chosen_regions, some_regions
 from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.opening import path_of
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.concordance import Concordance, MinorGenotypes, kind_of
 from spinimpute.quality.metrics import (
     DEFAULT_BINS,
@@ -36,6 +34,8 @@ from spinimpute.quality.metrics import (
     turn_probabilities_to_minor,
     turn_to_minor,
 )
+from spinimpute.runtime.errors import InputError, refuse_pipe
+from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
 
 def evaluate(

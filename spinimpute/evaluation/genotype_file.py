@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import (
     NoRecord,
     Region,
@@ -19,6 +18,7 @@ from spinimpute.genotypes.sites import (
     plain_chromosome,
     same_chromosome,
 )
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import Record, VariantFile
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile
 from spinimpute.evaluation.truth import Truth, n_alleles, what_ploidy
 from spinimpute.genotypes.x_chromosome import is_x
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.variant_file import Record
 
 BLOCK_SITES = 512

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spinimpute.errors import InputError
 from spinimpute.evaluation.concordance_files import concordance_paths, write_concordance
 from spinimpute.evaluation.html_report import evaluation_report
 from spinimpute.evaluation.result import Evaluation
 from spinimpute.evaluation.tables import REPORT_FILES, check_out, write_report
-from spinimpute.output_files import check_output, check_outputs, written_whole
 from spinimpute.quality.concordance import Concordance
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import check_output, check_outputs, written_whole
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import GenotypeFile
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import check_samples
 
 

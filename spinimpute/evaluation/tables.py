@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from spinimpute.errors import InputError, printable
 from spinimpute.evaluation.accuracy_plot import draw_accuracy, percent
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
-from spinimpute.output_files import written_whole
+from spinimpute.runtime.errors import InputError, printable
+from spinimpute.runtime.output_files import written_whole
 
 ACCURACY_TABLE = "accuracy.tsv"
 ACCURACY_PLOT = "accuracy.png"

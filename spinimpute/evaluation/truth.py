@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, SiteKey, describe_spans
 from spinimpute.genotypes.sites import plain_chromosome
 from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.panels.opening import is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.progress import Progress
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.progress import Progress
 from spinimpute.vcf.variant_file import Record
 
 _TOLD_AFTER = 1_000  # records: how far it is

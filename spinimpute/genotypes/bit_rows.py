@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 TILE_BYTES = 64  # of packed bits
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.genotypes.windows import Window, cut_windows
+from spinimpute.runtime.errors import InputError
 
 DEFAULT_CHUNK_CM = 20.0
 DEFAULT_CHUNK_SITES = 500_000

@@ -12,9 +12,9 @@ from typing import IO
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import names_of_chromosome
-from spinimpute.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
 LONG = 1_000_000  # base pairs: shorter maps may lie in a hot spot or where nothing recombines

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, one_ploidy
 from spinimpute.genotypes.sites import Sites
+from spinimpute.runtime.errors import InputError
 
 LEAST_EXPECTED = 50.0  # heterozygotes: with fewer, a sample's sex stays unknown
 FEW = 0.1  # of the expected heterozygotes: a man has less, by mistakes of the array, and

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 @kernel()

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import (
     LAST_POSITION,
     Region,
@@ -14,7 +13,8 @@ from spinimpute.genotypes.sites import (
     plain_chromosome,
     same_chromosome,
 )
-from spinimpute.unpacking import ENCODING, gunzipped
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import ENCODING, gunzipped
 
 _NO_REGION = ("#", "track", "browser")  # how lines of a BED file begin that are for viewers
 _PLINK_BED = b"\x6c\x1b\x01"

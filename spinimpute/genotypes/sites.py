@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 LAST_POSITION = 2**31 - 1  # the largest position that BCF can hold
 _MOST_DIGITS = 10  # of a position

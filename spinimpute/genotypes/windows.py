@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 MOST_PARTS = 2.0**40  # more than there are sites
 DEFAULT_LENGTH_CM = 2.0

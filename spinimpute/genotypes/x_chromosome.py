@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import CHROMOSOME_LENGTHS
 from spinimpute.genotypes.sites import LAST_POSITION, Region, plain_chromosome
+from spinimpute.runtime.errors import InputError
 
 NON_PAR = "non-PAR"
 # Genome Reference Consortium: last position of PAR1 and first of PAR2 on X

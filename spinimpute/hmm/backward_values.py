@@ -16,7 +16,7 @@ import numpy as np
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import SpanPatterns, most_patterns
 from spinimpute.hmm.steps import go_through, step_back, sum_patterns
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 class BackwardValues(NamedTuple):

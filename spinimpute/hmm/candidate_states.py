@@ -26,7 +26,7 @@ from spinimpute.hmm import parameters
 from spinimpute.hmm.candidates import Candidates, in_blocks
 from spinimpute.hmm.parameters import LANES, ROUNDING
 from spinimpute.hmm.steps import step_list
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 def posteriors_of_own_states(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 class Candidates(NamedTuple):

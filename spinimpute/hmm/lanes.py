@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from spinimpute.hmm.parameters import LANES, SMALLEST
-from spinimpute.kernels import FAST
+from spinimpute.runtime.kernels import FAST
 
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
 FLAGS = tuple(sorted(FAST))

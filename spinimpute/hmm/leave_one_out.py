@@ -31,9 +31,9 @@ from spinimpute.hmm.steps import (
 )
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PassWindow, windows_of
-from spinimpute.kernels import kernel
 from spinimpute.panels.panel import Panel
-from spinimpute.progress import Progress
+from spinimpute.runtime.kernels import kernel
+from spinimpute.runtime.progress import Progress
 
 
 def leave_one_out_probabilities(

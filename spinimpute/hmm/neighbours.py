@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 SEEN = 2_048  # equal matches on each side of the query of which some are taken
 COMPARED = 32  # matches at once

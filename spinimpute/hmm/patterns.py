@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.hmm.parameters import SPAN
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 class SpanPatterns(NamedTuple):

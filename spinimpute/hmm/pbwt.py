@@ -28,7 +28,7 @@ from spinimpute.hmm import parameters
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.neighbours import note_neighbours, sort_once, take_marked
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 COUNTED = 512  # haplotypes between counts of those before them
 

@@ -34,7 +34,7 @@ from spinimpute.hmm.steps import (
     sum_both,
     sum_patterns,
 )
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 FACTORS = 4  # of the values on both sides of a span: both, either, none
 assert SPAN == LANES, "what is known of a span's places is read as one row of lanes"

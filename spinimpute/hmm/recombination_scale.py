@@ -21,8 +21,8 @@ from spinimpute.hmm.parameters import JUMPS_PER_CM, LEAST_SITES, MISMATCH, MOST_
 from spinimpute.hmm.steps import step_forward_states, whole_lanes
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PhasedSites
-from spinimpute.kernels import kernel
 from spinimpute.panels.panel import Panel
+from spinimpute.runtime.kernels import kernel
 
 SCALE_LINE = "##spinimpute_copying_rate="  # then jumps per cM, and a checksum of the panel's genetic map
 

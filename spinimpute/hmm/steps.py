@@ -34,7 +34,7 @@ from spinimpute.hmm.lanes import (
     without_tiny,
 )
 from spinimpute.hmm.parameters import LANES
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 # all haplotypes, LANES queries
 

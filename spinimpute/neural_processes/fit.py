@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinimpute.errors import InputError
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
 from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
 from spinimpute.nn.shapes import require_count
+from spinimpute.runtime.errors import InputError
 
 LEAST_POINTS = 3
 Table = tuple[np.ndarray, np.ndarray]

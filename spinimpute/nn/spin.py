@@ -20,7 +20,7 @@ from spinimpute.nn.embedding import ColumnEmbedding
 from spinimpute.nn.predictors import FlatPredictor, RowPredictor, TokenwisePredictor
 from spinimpute.nn.shapes import require_column, require_count, require_dimensions, require_size
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
-from spinimpute.processes import ALONE, Processes
+from spinimpute.runtime.processes import ALONE, Processes
 
 EmbeddedChunk = Tensor | Callable[[], Tensor]
 TokenChunk = tuple[Tensor, Tensor] | Callable[[], tuple[Tensor, Tensor]]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from spinimpute.nn.shapes import require_dimensions
-from spinimpute.processes import ALONE, Processes
+from spinimpute.runtime.processes import ALONE, Processes
 
 
 class KeysValues(NamedTuple):

@@ -19,8 +19,8 @@ import numpy as np
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.x_chromosome import is_x
-from spinimpute.output_files import FilesTogether
 from spinimpute.outputs.plink_writer import check_names
+from spinimpute.runtime.output_files import FilesTogether
 from spinimpute.vcf.record_fields import NumberCodes
 
 BITS = 16  # of a probability

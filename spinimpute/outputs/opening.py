@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import DEFAULT_DECIMALS
 from spinimpute.vcf.indexed_file import choose_output_type

@@ -14,11 +14,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.sites import Sites
 from spinimpute.genotypes.x_chromosome import NON_PAR, is_x, parts_of_x
-from spinimpute.output_files import FilesTogether
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import FilesTogether
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import DEFAULT_DECIMALS, make_header
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, InfoValues, NumberCodes, SampleLayout

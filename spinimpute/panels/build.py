@@ -11,11 +11,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import DEFAULT_RATE, GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
 from spinimpute.genotypes.x_chromosome import is_x
-from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.file_kind import is_chromosome, is_line
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.parallel_reading import ParallelReader
@@ -24,7 +22,9 @@ from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.trust.rare_phase import find_moves
 from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, package_version, write_again
-from spinimpute.partial_files import temporary_folder_in
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import check_output, written_whole
+from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import index_intervals
 

@@ -41,10 +41,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.panels.file_kind import CRC, FileKind, is_line, is_object
-from spinimpute.unpacking import TooLong, check_unpacked
-from spinimpute.watched import MAPPED, begins, ends
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import TooLong, check_unpacked
+from spinimpute.runtime.watched import MAPPED, begins, ends
 
 _PARTS = "parts"
 _PART = np.dtype([("offset", "<u8"), ("nbytes", "<u4"), ("crc", "<u4")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 @kernel()

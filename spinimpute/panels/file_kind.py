@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from spinimpute.errors import InputError, printable
+from spinimpute.runtime.errors import InputError, printable
 
 CRC = struct.Struct("<I")
 PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
@@ -55,6 +54,7 @@ from spinimpute.panels.site_table import (
 )
 from spinimpute.panels.stored_rows import packed_bytes
 from spinimpute.panels.trust.site_trust import UNITS, trust
+from spinimpute.runtime.errors import InputError
 
 _OTHER_SITES = "the {} is not of the sites and haplotypes that the header states"
 

@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord
-from spinimpute.memory import TooLittleMemory
-from spinimpute.output_files import temporary_folder
 from spinimpute.panels.build import PanelRefiner
 from spinimpute.panels.file_kind import FileKind, starts_as
 from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
@@ -20,6 +17,9 @@ from spinimpute.panels.merging.merge import check_mergeable, merge_panels, merge
 from spinimpute.panels.panel import KIND as PANEL
 from spinimpute.panels.parts import build_panels, open_parts
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.runtime.errors import InputError, refuse_pipe
+from spinimpute.runtime.memory import TooLittleMemory
+from spinimpute.runtime.output_files import temporary_folder
 from spinimpute.vcf.variant_file import starts_as_variant_file
 
 VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")  # names, for what the content does not show

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region
 from spinimpute.panels.pieces import Piece, PieceReader
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.watched import READING, begins, ends
 from spinimpute.vcf.index_reader import index_error
-from spinimpute.watched import READING, begins, ends
 
 
 class _RegionRead(NamedTuple):

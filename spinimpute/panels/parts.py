@@ -11,17 +11,17 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
-from spinimpute.errors import InputError, refuse_pipe
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.genotypes.x_chromosome import NON_PAR, Part, is_x, parts_of_x
-from spinimpute.output_files import CannotWrite, check_output, written_whole
 from spinimpute.panels.build import PanelRefiner, build_panel, choose_map
 from spinimpute.panels.container import join_files, places_of_joined
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.partial_files import temporary_folder_in
+from spinimpute.runtime.errors import InputError, refuse_pipe
+from spinimpute.runtime.output_files import CannotWrite, check_output, written_whole
+from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.vcf.variant_file import VariantFile
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.kernels import kernel
 from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND
+from spinimpute.runtime.kernels import kernel
 
 
 @kernel()

@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
 
 TIE = np.float32(1e-3)  # what is better by less is as good

@@ -20,7 +20,6 @@ import numpy as np
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import most_patterns
 from spinimpute.hmm.steps import emit, end_span, go_through_alone, join, leave, sum_both
-from spinimpute.kernels import kernel
 from spinimpute.phasing.fragment_phase import (
     TIE,
     arrive,
@@ -30,6 +29,7 @@ from spinimpute.phasing.fragment_phase import (
     pass_on,
 )
 from spinimpute.phasing.passes import HALF, exchange, join_cross, sum_cross
+from spinimpute.runtime.kernels import kernel
 
 MUTATION = np.float32(1e-5)  # an allele that is not the one copied, of what is written
 EXCHANGE_EVERY = 8  # places; more often brings nothing

@@ -6,15 +6,15 @@ their arrays.
 
 from __future__ import annotations
 
-from spinimpute.errors import InputError
 from spinimpute.hmm.parameters import LANES, MOST_COPIED, MOST_SEARCHED, SPAN
-from spinimpute.memory import COMPILED, FEWER_SAMPLES, remedy, resident_bytes, shown_size
 from spinimpute.phasing.large_panels.genotypes import AT_ONCE, CHOSEN
 from spinimpute.phasing.large_panels.haplotype_alleles import BYTES_AT_ONCE
 from spinimpute.phasing.large_panels.state_chains import GROUP
 from spinimpute.phasing.large_panels.states import OTHERS
 from spinimpute.phasing.likely_pairs import PAIRS
 from spinimpute.phasing.passes import HALF
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.memory import COMPILED, FEWER_SAMPLES, remedy, resident_bytes, shown_size
 
 SITE = 0.25  # bytes for each panel haplotype and typed site
 HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 def pair_posteriors(

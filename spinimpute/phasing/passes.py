@@ -28,7 +28,7 @@ from spinimpute.hmm.steps import (
     sum_both,
     sum_patterns,
 )
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 HALF = LANES // 2
 AS_IT_WAS, EXCHANGED, EXCHANGED_BEHIND = 0, 1, 2  # the two may come together

@@ -37,7 +37,7 @@ from spinimpute.panels.panel import Panel
 from spinimpute.phasing.decisions import apply_decisions, elect, vote
 from spinimpute.phasing.passes import HALF, pass_forward
 from spinimpute.phasing.target_lanes import TargetLanes
-from spinimpute.progress import Progress, Shares
+from spinimpute.runtime.progress import Progress, Shares
 
 # Chosen on samples taken out of the real panels, see benchmarks/phasing/README.md.
 FACTORS = (12.0, 3.0, 0.5)  # of the panel's recombination scale, one pass after the other; the last fills in

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from spinimpute.hmm.parameters import LANES
-from spinimpute.kernels import kernel
 from spinimpute.phasing.passes import HALF
+from spinimpute.runtime.kernels import kernel
 
 
 class TargetLanes:

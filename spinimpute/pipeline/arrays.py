@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.devices import choose_threads
-from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.genotypes.windows import Window
@@ -23,6 +21,8 @@ from spinimpute.pipeline.sequenced.inputs import at_all_sites, haplotypes_of
 from spinimpute.pipeline.settings import PredictorSettings, Resources, check_settings
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
+from spinimpute.runtime.devices import choose_threads
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, stored_phred
 
 NO_ALLELE = -2  # in the second place of haploid genotypes, as sgkit has it

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.errors import printable
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
@@ -25,6 +24,7 @@ from spinimpute.pipeline.settings import TargetSettings, check_settings
 from spinimpute.pipeline.verdicts import note_untyped
 from spinimpute.quality.frequencies import Frequencies
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime.errors import printable
 from spinimpute.targets.repair import Repaired, SiteNote
 
 MANY_MISSING = 0.1  # of a sample's or a site's calls

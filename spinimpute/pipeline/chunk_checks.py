@@ -7,10 +7,10 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.panels.parts import all_sites
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE, Chunk
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.header import definition, header_numbers, without_number
 from spinimpute.vcf.raw_records import site_key
 

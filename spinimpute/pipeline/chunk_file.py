@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import LAST_POSITION, Region
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
 from spinimpute.vcf.bgzf import DamagedFile, unpacked
 from spinimpute.vcf.header import FORMAT_LINES, PIECE_BYTES, FileStart, definition, read_start

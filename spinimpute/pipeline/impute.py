@@ -12,13 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.devices import choose_threads
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoMatch, Region
 from spinimpute.genotypes.untyped_stretches import FAR_CM
-from spinimpute.memory import within_budget
-from spinimpute.output_files import check_outputs, written_whole
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
@@ -40,9 +36,13 @@ from spinimpute.pipeline.settings import (
 from spinimpute.pipeline.window_records import flags_far
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
-from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.reports.report_files import ReportFiles
+from spinimpute.runtime.devices import choose_threads
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.memory import within_budget
+from spinimpute.runtime.output_files import check_outputs, written_whole
+from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
 PHASING = ("auto", "never")
 OF_QUALITY = "leave_one_out=True, report=..., report_figures=... or multiqc=..."

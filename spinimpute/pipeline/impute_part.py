@@ -21,8 +21,8 @@ from spinimpute.pipeline.regions import RegionPart
 from spinimpute.pipeline.window_records import WindowRecords
 from spinimpute.predictors.engine import Engine, ImputationJob
 from spinimpute.predictors.interface import Predictor
-from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary, WindowSummary
+from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
 
 @dataclass(frozen=True)

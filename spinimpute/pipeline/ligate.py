@@ -16,11 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.devices import choose_threads
-from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import contig_length
 from spinimpute.genotypes.sites import Region
-from spinimpute.output_files import check_output
 from spinimpute.panels.opening import open_panels, path_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_checks import (
@@ -33,7 +30,10 @@ from spinimpute.pipeline.chunk_checks import (
     shared_sites,
 )
 from spinimpute.pipeline.chunk_file import Chunk, ChunkStream, read_chunk
-from spinimpute.progress import Progress
+from spinimpute.runtime.devices import choose_threads
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import check_output
+from spinimpute.runtime.progress import Progress
 from spinimpute.vcf.header import definition
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
 

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.panels.opening import (
     PANELS_HAVE_MAPS,
@@ -18,8 +17,9 @@ from spinimpute.panels.opening import (
 )
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.maps.build import refine_panel
-from spinimpute.progress import Progress, begin_stage
 from spinimpute.quality.summary import RunSummary
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.progress import Progress, begin_stage
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.ploidy import ResolvedPloidy
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region, SiteMatch
@@ -22,6 +21,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.pipeline.verdicts import Called, check_called, verdicts
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.reader import read_target
 from spinimpute.targets.repair import ALT_TAKEN, Repaired, repair_and_match
 

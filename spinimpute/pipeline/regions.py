@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.letters import UNKNOWN_ALLELE
 from spinimpute.genotypes.regions import regions_of, some_regions
 from spinimpute.genotypes.sites import NoRecord, Region, same_chromosome
 from spinimpute.genotypes.untyped_stretches import fixed_stretches
 from spinimpute.hmm.recombination_scale import scale_in_header
-from spinimpute.memory import within_budget
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.prepare import Prepared, prepare
@@ -24,6 +22,8 @@ from spinimpute.pipeline.verdicts import check_typed_ratio, note_untyped
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.typed_chunks import starts_in_header
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.memory import within_budget
 from spinimpute.vcf.index_reader import fresh_index
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 

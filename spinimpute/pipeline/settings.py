@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.regions import chosen_regions
 from spinimpute.genotypes.sites import Region
 from spinimpute.predictors.interface import Predictor
 from spinimpute.reports.report_files import ReportFiles
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.header import DEFAULT_DECIMALS
 
 DEFAULT_FORMATS = ("GT", "DS")

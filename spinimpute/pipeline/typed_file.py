@@ -10,12 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.devices import choose_threads
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
-from spinimpute.memory import peak_memory_mb
-from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import OneOrSeveral, paths_of
 from spinimpute.phasing.phase import phase_haplotypes
@@ -25,8 +21,12 @@ from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
 from spinimpute.pipeline.target_checksums import target_line
 from spinimpute.predictors.typed_chunks import starts_line
-from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime.devices import choose_threads
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.memory import peak_memory_mb
+from spinimpute.runtime.output_files import check_outputs
+from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
 Treatment = Callable[[Prepared, np.ndarray, np.ndarray, Progress | None], tuple[np.ndarray, np.ndarray]]
 

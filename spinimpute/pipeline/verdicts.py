@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import DUPLICATE, SiteMatch, Sites
@@ -20,6 +19,7 @@ from spinimpute.genotypes.untyped_stretches import FAR_CM, fixed_stretches, stre
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.frequencies import BLOCK_SITES, Frequencies
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime.errors import InputError
 
 LEAST_SHARE = 0.1  # of a target's sites in the panel's region must be panel sites,
 LEAST_SHARE_OF_OTHER_BUILD = 0.5  # more if the headers state different builds,

@@ -6,10 +6,10 @@ import platform
 import re
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from spinimpute.devices import default_threads
 from spinimpute.predictors import registry
 from spinimpute.predictors.loading import FORMAT
-from spinimpute.tensor_files import fingerprint, load_tensors
+from spinimpute.runtime.devices import default_threads
+from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
 
 def environment() -> dict[str, str]:

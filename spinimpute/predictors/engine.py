@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.exclusive_alleles import ExclusiveAlleles
 from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, Window, cut_windows
 from spinimpute.panels.trust.site_trust import NEAR
+from spinimpute.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from spinimpute.panels.panel import Panel

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spinimpute.devices import choose_device
-from spinimpute.errors import InputError
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.interface import Predictor, UnfitWeights
 from spinimpute.predictors.registry import (
@@ -19,7 +17,9 @@ from spinimpute.predictors.registry import (
     row_named,
     row_of_kind,
 )
-from spinimpute.tensor_files import fingerprint, load_tensors
+from spinimpute.runtime.devices import choose_device
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
 FORMAT = "spinimpute-checkpoint-1"  # of safetensors files with all that rebuilds and traces a model
 

@@ -15,8 +15,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from spinimpute.errors import InputError
 from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
+from spinimpute.runtime.errors import InputError
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
 HAPLOTYPE_KIND, SPIN_KIND = "haplotype", "spin"  # as checkpoints name them

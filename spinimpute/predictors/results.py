@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 BYTES = np.dtype(np.float32).itemsize
 

@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from spinimpute.devices import choose_device
-from spinimpute.errors import InputError
 from spinimpute.nn.model_weights import arrays_of, load_weights
-from spinimpute.output_files import CannotWrite, check_output
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import registry
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.registry import PredictorRow, imported, row_of_kind
-from spinimpute.processes import all_processes, is_first, launch, local_device, restarted
-from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
+from spinimpute.runtime.devices import choose_device
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import CannotWrite, check_output
+from spinimpute.runtime.processes import all_processes, is_first, launch, local_device, restarted
+from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
 from spinimpute.training.learner import Learner
 from spinimpute.training.simulation import SimulationSettings

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 LEAST_DOSAGE = 0.0005  # P(minor allele) that is 0 in files, which hold three decimals
 

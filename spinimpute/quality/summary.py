@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spinimpute.errors import printable
 from spinimpute.genotypes.untyped_stretches import Stretch
+from spinimpute.runtime.errors import printable
 
 if TYPE_CHECKING:
     from spinimpute.quality.details import RunDetails

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from spinimpute.errors import printable
+from spinimpute.runtime.errors import printable
 
 
 def write_table(path: Path, rows: Iterable[dict[str, Any]]) -> None:

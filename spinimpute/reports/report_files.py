@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spinimpute.errors import InputError
-from spinimpute.output_files import CannotWrite, words_in_braces, written_whole
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import CannotWrite, words_in_braces, written_whole
 
 if TYPE_CHECKING:
     from spinimpute.reports.multiqc import SampleTable

@@ -20,15 +20,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from spinimpute.errors import InputError, why_no_file
 from spinimpute.genotypes.builds import build_of, contig_length
 from spinimpute.genotypes.sites import names_of_chromosome, plain_chromosome
-from spinimpute.output_files import temporary_folder
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.unpacking import GZIP_MAGIC
+from spinimpute.runtime.errors import InputError, why_no_file
+from spinimpute.runtime.output_files import temporary_folder
+from spinimpute.runtime.unpacking import GZIP_MAGIC
+from spinimpute.runtime.watched import READING, begins, ends
 from spinimpute.vcf.bgzf import DamagedFile
 from spinimpute.vcf.index_reader import check_bam_index, placed_reads_end_at
-from spinimpute.watched import READING, begins, ends
 
 _BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
 _CRAM_MAGIC = b"CRAM"

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region, plain_chromosome, same_chromosome
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES
 from spinimpute.panels.parts import one_copy_in_men
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.fragments import FragmentBases
 
 HIGHEST = 255  # Phred: what is less likely than this is as good as impossible

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.sites import NoRecord, Region, Sites
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.sequencing.aligned_blocks import AlignedBlock, aligned_blocks, places_in_read
 from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.fragments import (

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import HIGHEST
 from spinimpute.vcf.variant_file import Record, VariantFile
 

@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 CHECKSUMS = {
     "adult.test.csv.gz": "9180fc1ddd6f294f6c6ac8c39a7b6c0f30f327da87ee62f9ac0b05893f197959",

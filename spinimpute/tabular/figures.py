@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spinimpute.errors import InputError
-from spinimpute.output_files import check_writable, written_whole
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import check_writable, written_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

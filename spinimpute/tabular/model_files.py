@@ -19,15 +19,15 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from spinimpute.errors import InputError
 from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.nn.model_weights import arrays_of, check_weights, network_of
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 from spinimpute.tabular import estimators
 from spinimpute.tabular.base import TableEstimator
 from spinimpute.tabular.context_estimators import RowsAsContext, SPINEstimator
 from spinimpute.tabular.fitted_values import SCALARS, require, restored_value, stored_value
 from spinimpute.tabular.table import TableEncoder
-from spinimpute.tensor_files import load_tensors, save_tensors
 
 FORMAT = "spinimpute-table-model-3"
 KINDS = ("SPIN", "NPT", "SetTransformer", "FTTransformer", "ResNet", "MLP")

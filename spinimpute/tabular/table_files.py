@@ -20,8 +20,8 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from spinimpute.errors import InputError, repeated, why_no_file
-from spinimpute.unpacking import ENCODING, TooLong, check_unpacked, unpacked_text
+from spinimpute.runtime.errors import InputError, repeated, why_no_file
+from spinimpute.runtime.unpacking import ENCODING, TooLong, check_unpacked, unpacked_text
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET = ".parquet"

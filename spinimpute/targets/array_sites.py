@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.errors import InputError, why_no_file
 from spinimpute.genotypes.sites import (
     NO_ALT,
     ON_ANOTHER_CHROMOSOME,
@@ -19,7 +18,8 @@ from spinimpute.genotypes.sites import (
     is_position,
     names_of_chromosome,
 )
-from spinimpute.unpacking import open_text, text_lines
+from spinimpute.runtime.errors import InputError, why_no_file
+from spinimpute.runtime.unpacking import open_text, text_lines
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 NOT_IN_PANEL = "not in the panel"

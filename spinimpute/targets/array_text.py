@@ -19,7 +19,6 @@ from typing import TextIO
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
@@ -30,8 +29,9 @@ from spinimpute.genotypes.sites import (
     plain_chromosome,
     same_chromosome,
 )
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import open_text, text_lines, unpacked_text
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
-from spinimpute.unpacking import open_text, text_lines, unpacked_text
 
 MOST_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; a gigabyte is taken
 NO_ALLELES = "insertion or deletion without its alleles"

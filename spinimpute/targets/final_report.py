@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import (
@@ -17,6 +16,7 @@ from spinimpute.genotypes.sites import (
     names_of_chromosome,
     same_chromosome,
 )
+from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.targets.array_text import NO_ALLELES, NO_PLACE
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError, printable
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import LAST_POSITION, Sites, names_of_chromosome, same_chromosome
-from spinimpute.unpacking import gunzipped
+from spinimpute.runtime.errors import InputError, printable
+from spinimpute.runtime.unpacking import gunzipped
 
 _WANTED = "give the one from the target's build to the panel's, such as UCSC's hg19ToHg38.over.chain.gz"
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"

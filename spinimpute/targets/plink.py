@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import (
@@ -28,6 +27,7 @@ from spinimpute.genotypes.sites import (
     Sites,
     names_of_chromosome,
 )
+from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.targets.array_text import NO_PLACE
 from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.ploidy import ResolvedPloidy, expected_heterozygosity, half_missing, resolve_ploidy
 from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, is_x
 from spinimpute.panels.parts import all_sites, one_copy_in_men, part_of
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.formats import VARIANTS, format_of, read_variants
 from spinimpute.targets.liftover import Lift
 from spinimpute.targets.without_alt import records_wanted

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spinimpute.errors import InputError
-from spinimpute.output_files import STANDARD, CannotWrite, temporary_folder
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import STANDARD, CannotWrite, temporary_folder
 
 NAME = "standard_input"  # as messages and reports name the file
 

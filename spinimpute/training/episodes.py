@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import (
     FAR_SITES,
     BlockShape,
@@ -25,6 +24,7 @@ from spinimpute.genotypes.blocks import (
 )
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.hmm.parameters import JUMPS_PER_CM, TRAINING_MISMATCH
+from spinimpute.runtime.errors import InputError
 from spinimpute.training.callset_errors import count_alleles, spoil_panel, switch_phases
 from spinimpute.training.pedigrees import lay_relatives
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from spinimpute.errors import InputError
 from spinimpute.nn.optimisers import Lookahead
-from spinimpute.processes import ALONE, Processes, launch
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.processes import ALONE, Processes, launch
 from spinimpute.training.state import TrainingState, differences
 
 Network = TypeVar("Network", bound=nn.Module)

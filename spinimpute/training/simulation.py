@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 if TYPE_CHECKING:
     import msprime

@@ -6,9 +6,9 @@ from collections import OrderedDict
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import HaplotypeSource
 from spinimpute.panels.panel import Panel
+from spinimpute.runtime.errors import InputError
 from spinimpute.training.episodes import FEWEST_SITES, usable_sites
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from spinimpute.errors import InputError
 from spinimpute.nn.model_weights import arrays_of, tensors_of
-from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
 
 @dataclass(frozen=True)

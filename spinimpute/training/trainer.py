@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import HaplotypeSource
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
-from spinimpute.processes import ALONE, Processes
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.processes import ALONE, Processes
 from spinimpute.training.learner import Learner, Outcome
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 

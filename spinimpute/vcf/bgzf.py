@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 from deflate import deflate_compress
 
-from spinimpute.unpacking import GZIP_MAGIC
+from spinimpute.runtime.unpacking import GZIP_MAGIC
 
 BLOCK_SIZE = 0xFF00
 """Uncompressed bytes per block, as in htslib: an incompressible block, too, stays below 64 KiB."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.builds import contig_length
-from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
+from spinimpute.runtime.errors import InputError, repeated
+from spinimpute.runtime.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
 from spinimpute.vcf.bgzf import DamagedFile
 

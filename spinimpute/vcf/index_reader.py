@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region, names_of_chromosome
-from spinimpute.unpacking import GZIP_MAGIC, gunzipped
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import GZIP_MAGIC, gunzipped
 from spinimpute.vcf.bcf_format import is_bcf, read_header
 from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
 from spinimpute.vcf.header import header_numbers

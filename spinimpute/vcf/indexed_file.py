@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from spinimpute.errors import InputError
-from spinimpute.output_files import STANDARD, FilesTogether
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import STANDARD, FilesTogether
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
 

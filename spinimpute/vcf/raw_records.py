@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from spinimpute.genotypes.sites import is_position
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.bcf_format import (
     CHAR,
     FLOAT,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.errors import InputError, repeated
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_ploidy, select_haplotypes
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
+from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.record_blocks import BlockBuilder, CallBlock
 from spinimpute.vcf.text_faults import NO_SAMPLES

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
 
 MOST_DECIMALS = 5

@@ -3,7 +3,7 @@
 import numpy as np
 
 from spinimpute.genotypes.sites import Sites
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import (
     ALLELE_ABSENT,

@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from spinimpute.errors import repeated
-from spinimpute.unpacking import GZIP_MAGIC
+from spinimpute.runtime.errors import repeated
+from spinimpute.runtime.unpacking import GZIP_MAGIC
 
 NO_SAMPLES = "the file holds sites without samples; give a file with genotypes"
 

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple, Self
 import cyvcf2
 import numpy as np
 
-from spinimpute.errors import InputError
-from spinimpute.unpacking import GZIP_MAGIC, LONGEST_RECORD
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import GZIP_MAGIC, LONGEST_RECORD
+from spinimpute.runtime.watched import READING, begins, ends
 from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.header import too_large_number
 from spinimpute.vcf.index_reader import check_index
 from spinimpute.vcf.text_faults import fault_of_columns, fault_of_record, surplus_columns
-from spinimpute.watched import READING, begins, ends
 
 _VCF_MAGIC = b"##fileformat=VCF"
 _BGEN_MAGIC = b"bgen"  # behind two numbers of the file and two of the header

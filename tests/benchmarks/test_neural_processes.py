@@ -12,7 +12,7 @@ from benchmarks.neural_processes.__main__ import main
 from benchmarks.neural_processes.figure import likelihoods
 from spinimpute.neural_processes.training import load_model
 from spinimpute.nn.model_weights import arrays_of
-from spinimpute.tensor_files import fingerprint
+from spinimpute.runtime.tensor_files import fingerprint
 
 
 @pytest.fixture

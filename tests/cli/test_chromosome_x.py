@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.evaluation.truth import read_panel
 from spinimpute.genotypes.ploidy import read_sexes
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels.parts import open_parts
+from spinimpute.runtime.errors import InputError
 
 PAR1_END = 2_699_520  # GRCh37
 SHIFT = PAR1_END - 200_000

@@ -85,7 +85,7 @@ def test_a_signal_while_an_object_is_deleted(number: str, code: int, said: str) 
 @pytest.mark.parametrize("then", ["raise InputError('cannot be read') from error", "time.sleep(1000)"])
 def test_a_library_that_catches_all_exceptions(then: str, number: str, code: int, said: str) -> None:
     script = (
-        "from spinimpute.cli import main\nfrom spinimpute.errors import InputError\n"
+        "from spinimpute.cli import main\nfrom spinimpute.runtime.errors import InputError\n"
         "def command(*_, **__):\n"
         f"    try:\n        os.kill(os.getpid(), signal.{number})\n        time.sleep(1000)\n"
         f"    except BaseException as error:\n        {then}\n"

@@ -7,7 +7,7 @@ import cyvcf2
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.liftover import Lift
 
 # new positions 1-500,000 were 1,001-501,000; 500,001-1,000,000 lay the other way round from 1,000,999 down to

@@ -15,7 +15,7 @@ from spinimpute.cli.main import COMMANDS, _show_warning
 
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.registry import row_named
-from spinimpute.tensor_files import fingerprint, load_tensors
+from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
 Run = Callable[..., Any]
 

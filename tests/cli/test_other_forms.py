@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.reader import read_target
 
 pgenlib = pytest.importorskip("pgenlib")

@@ -9,10 +9,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels.panel import Panel
 from spinimpute.pipeline.maps.build import build_panels
+from spinimpute.runtime.errors import InputError
 
 Run = Callable[..., Any]
 
@@ -46,7 +46,7 @@ def test_arguments(run: Run, tmp_path: Path) -> None:
 def test_how_many_processes_read(run: Run, tmp_path: Path, given: list[object], processes: int) -> None:
     """On a large machine; each of them takes memory."""
     with (
-        mock.patch("spinimpute.devices.default_threads", return_value=64),
+        mock.patch("spinimpute.runtime.devices.default_threads", return_value=64),
         mock.patch("spinimpute.pipeline.maps.build.build_panels", side_effect=InputError) as library,
     ):
         run("panel", "build", "--vcf", "p.bcf", "--out", tmp_path / "o.spin", *given)

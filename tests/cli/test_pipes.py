@@ -146,8 +146,8 @@ def test_what_an_error_ends_does_not_look_whole(
     """The report fails when all genotypes are written."""
     from spinimpute.cli.main import run_command
 
-    from spinimpute.errors import InputError
     from spinimpute.pipeline import impute
+    from spinimpute.runtime.errors import InputError
 
     def fails(*_: object) -> None:
         raise InputError("the report fails")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from spinimpute.cli.options import progress_bar
 
-from spinimpute import progress
+from spinimpute.runtime import progress
 
 Run = Callable[..., Any]
 LINE = re.compile(r"(.+): (\d+\.\d)% of the run done after \d+ min \d+ s")

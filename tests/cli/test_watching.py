@@ -91,7 +91,7 @@ def test_what_libraries_print_is_not_shown(example: Path, panel: Path, tmp_path:
 def test_a_defect_of_ours_is_not_called_bad_input() -> None:
     script = "import os\nfrom spinimpute.cli import main\nmain._run = lambda _: end()\nmain.main()"
     end = (
-        "import fcntl, os, termios, time\nfrom spinimpute.watched import *\ndef end():\n"
+        "import fcntl, os, termios, time\nfrom spinimpute.runtime.watched import *\ndef end():\n"
         "    os.write(2, b'before\\n')\n"
         "    while any(fcntl.ioctl(2, termios.FIONREAD, bytes(4))):  # until it is read\n"
         "        time.sleep(0.01)\n"
@@ -189,8 +189,8 @@ def test_a_command_ends_when_who_watches_it_is_killed(imputing: Any) -> None:
 def killed_while_writing(folder: Path) -> list[str]:
     """What is in a folder when a process that writes `out.vcf` and a temporary folder there was killed."""
     script = (
-        "import os, sys\nfrom pathlib import Path\nfrom spinimpute import watching\n"
-        "from spinimpute.partial_files import PartialFile, temporary_folder_in\n"
+        "import os, sys\nfrom pathlib import Path\nfrom spinimpute.runtime import watching\n"
+        "from spinimpute.runtime.partial_files import PartialFile, temporary_folder_in\n"
         "folder = Path(sys.argv[1])\nwatching.start_watched()\n"
         "partial = PartialFile(folder / 'out.vcf')\n"
         "with temporary_folder_in(folder, 'x-'):\n    os.kill(os.getpid(), 9)\n"

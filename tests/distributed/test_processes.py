@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.predictors.loading import FORMAT
-from spinimpute.processes import Processes, all_processes
-from spinimpute.tensor_files import load_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.processes import Processes, all_processes
+from spinimpute.runtime.tensor_files import load_tensors
 from spinimpute.training.trainer import Trainer, TrainingSettings
 
 CONFIGURATION = """
@@ -91,8 +91,8 @@ def test_a_killed_worker_costs_nothing_but_time(alone: Path, step: int) -> None:
         from pathlib import Path
         from spinimpute.training.trainer import STATE_FORMAT, Trainer
         from spinimpute.predictors.train import train
-        from spinimpute.processes import restarted
-        from spinimpute.tensor_files import load_tensors
+        from spinimpute.runtime.processes import restarted
+        from spinimpute.runtime.tensor_files import load_tensors
 
         step = Trainer.train_step
         state, log = Path("killed-{step}.safetensors.state"), Path("killed-{step}.safetensors.log.jsonl")
@@ -135,7 +135,7 @@ def test_attention_over_the_rows_of_two_processes(tmp_path: Path, keep_latents: 
         import json, torch
         from spinimpute.nn.attention import MABOptions
         from spinimpute.nn.spin import SPINEncoder
-        from spinimpute.processes import ALONE, all_processes
+        from spinimpute.runtime.processes import ALONE, all_processes
 
         with all_processes(torch.device("cpu")) as processes:
             assert processes.count == 2

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.evaluation.evaluate import evaluate
 from spinimpute.quality.concordance import INDEL, OTHER, SNP, kind_of
+from spinimpute.runtime.errors import InputError
 
 BINS = (0, 0.2, 0.3, 0.5)
 SUFFIXES = ("error.cal", "error.grp", "error.spl", "rsquare.grp", "rsquare.spl")

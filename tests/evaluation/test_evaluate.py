@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 import rich.console
 
-from spinimpute.errors import InputError
 from spinimpute.evaluation.evaluate import evaluate
 from spinimpute.evaluation.tables import summary_table
 from spinimpute.panels.build import build_panel
 from spinimpute.quality.metrics import DEFAULT_BINS
+from spinimpute.runtime.errors import InputError
 
 MEASURES = ["pooled_r2", "mean_r2", "nrc"]
 BINS = (0, 0.02, 0.1, 0.5)

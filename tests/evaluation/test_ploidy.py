@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.evaluation.evaluate import evaluate
+from spinimpute.runtime.errors import InputError
 
 
 def pooled_r2(result):

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.evaluation.evaluate import evaluate
 from spinimpute.genotypes.sites import Region
+from spinimpute.runtime.errors import InputError
 
 BINS = (0, 0.02, 0.1, 0.5)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.chunk_regions import cut_chunks
+from spinimpute.runtime.errors import InputError
 
 
 class Positions(NamedTuple):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.runtime.errors import InputError
 
 POINTS = [(100, 0.5), (200, 0.5), (1100, 2.0)]
 FORMS = {

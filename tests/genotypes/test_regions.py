@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.regions import chosen_regions, read_bed, regions_of
 from spinimpute.genotypes.sites import Region
+from spinimpute.runtime.errors import InputError
 
 BED = (
     "# made by hand\n"

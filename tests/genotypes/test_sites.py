@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import (
     LAST_POSITION,
     Region,
@@ -15,6 +14,7 @@ from spinimpute.genotypes.sites import (
     plain_chromosome,
     same_chromosome,
 )
+from spinimpute.runtime.errors import InputError
 
 
 def make_sites(keys: list[tuple[int, str, str]], chrom: str = "20") -> Sites:

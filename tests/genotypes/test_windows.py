@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window, cut_windows
+from spinimpute.runtime.errors import InputError
 
 
 @st.composite

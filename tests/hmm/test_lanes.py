@@ -17,7 +17,7 @@ from spinimpute.hmm.lanes import (
     without_tiny,
 )
 from spinimpute.hmm.parameters import LANES, SMALLEST
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 @kernel()

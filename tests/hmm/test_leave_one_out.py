@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
 from spinimpute.hmm import parameters
 from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
@@ -18,6 +17,7 @@ from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.recombination_scale import most_likely_scale
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
+from spinimpute.runtime.errors import InputError
 
 
 class FakePanel:

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from spinimpute.cli.np import KINDS as OFFERED
 from spinimpute.cli.np import np as np_commands
 
-from spinimpute.errors import InputError
 from spinimpute.neural_processes.fit import fit
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
 from spinimpute.neural_processes.models import KINDS, ModelSettings
 from spinimpute.neural_processes.training import MODEL_FORMAT, TrainingSettings, gaussian_trainer, load_model
 from spinimpute.nn.model_weights import arrays_of
-from spinimpute.tensor_files import fingerprint, load_tensors, save_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
 
 
 def waves(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray]]:

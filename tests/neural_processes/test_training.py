@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from spinimpute.errors import InputError
 from spinimpute.neural_processes.evaluation import HELD_OUT_SEED, score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, oracle
 from spinimpute.neural_processes.models import KINDS, ModelSettings
@@ -17,7 +16,8 @@ from spinimpute.neural_processes.training import (
     gaussian_trainer,
     load_model,
 )
-from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5, "blocks": 2}
 TASKS = ProcessSettings(context=(6, 12), target=(3, 7), tasks=4)

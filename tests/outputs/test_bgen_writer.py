@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.writer import GenotypeWriter
 
 bgen = pytest.importorskip("bgen")

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.opening import choose_form
 from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.pipeline.settings import RegionSettings, TargetSettings
 from spinimpute.pipeline.typed_file import convert
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.writer import GenotypeWriter
 
 pgenlib = pytest.importorskip("pgenlib")

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.panels.container import (
     Container,
     ContainerWriter,
@@ -17,6 +16,7 @@ from spinimpute.panels.container import (
     places_of_joined,
 )
 from spinimpute.panels.file_kind import FileKind, is_count, is_text, starts_as
+from spinimpute.runtime.errors import InputError
 
 KIND = FileKind(
     name="test file",

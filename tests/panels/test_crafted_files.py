@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels import panel
 from spinimpute.panels.container import Container, compress, join_files
@@ -21,6 +20,7 @@ from spinimpute.panels.file_kind import FileKind
 from spinimpute.panels.parts import open_parts
 from spinimpute.panels.site_table import write_increasing
 from spinimpute.predictors.spin.predictor import SPINPredictor
+from spinimpute.runtime.errors import InputError
 
 from .conftest import KINDS, rewritten
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.panels.opening import is_panel_file
 from spinimpute.panels.panel_blocks import BlockReader, EncodedBlock
 from spinimpute.panels.soft_alleles import (
@@ -20,6 +19,7 @@ from spinimpute.panels.soft_alleles import (
     unpack_points,
 )
 from spinimpute.predictors.spin.predictor import SPINPredictor
+from spinimpute.runtime.errors import InputError
 
 TYPED = np.arange(7, 4_400, 45)
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.panels.merging.merge import check_mergeable, merge_panels
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parts import join_panels, open_parts
+from spinimpute.runtime.errors import InputError
 
 N_SITES = 2_000
 

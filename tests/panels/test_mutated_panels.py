@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels import inducing_panel
 from spinimpute.panels.container import Container
 from spinimpute.predictors.loading import FORMAT, load_predictor
 from spinimpute.predictors.registry import WEIGHTS
-from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
 from .conftest import KINDS, rewritten
 

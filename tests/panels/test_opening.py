@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.panels.opening import is_panel_file, open_panel_file, open_panels, path_of
 from spinimpute.panels.parts import join_panels
 from spinimpute.pipeline.maps.build import refine_panel
+from spinimpute.runtime.errors import InputError
 
 ARRAY = np.arange(5, 4_400, 20)
 

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels.build import build_panel
 from spinimpute.panels.panel import Panel
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import read_haplotypes
 
 WriteVcf = Callable[..., Path]

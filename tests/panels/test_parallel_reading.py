@@ -16,7 +16,6 @@ import cyvcf2
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import LAST_POSITION, Region
 from spinimpute.panels import parallel_reading
@@ -24,6 +23,7 @@ from spinimpute.panels.build import build_panel
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parallel_reading import ParallelReader
 from spinimpute.panels.pieces import PieceReader
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import index_reader
 from spinimpute.vcf.index_reader import index_intervals
 
@@ -213,7 +213,7 @@ def building(write_vcf: WriteVcf, index: Callable, tmp_path: Path) -> Building:
     script = tmp_path / "build.py"
     script.write_text(
         "import time\n"
-        "from spinimpute.partial_files import PartialFile\n"
+        "from spinimpute.runtime.partial_files import PartialFile\n"
         "from spinimpute.vcf import index_reader\n"
         "index_reader.INTERVAL_BYTES = 1_000\n"
         "PartialFile.complete = lambda _: time.sleep(1000)  # it does not end by itself\n"

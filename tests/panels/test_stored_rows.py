@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
 from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, write_again
+from spinimpute.runtime.errors import InputError
 
 PREAMBLE = "<14sIIQQQ"
 MAGIC = b"\x89SPINPANEL\r\n\x1a\n"

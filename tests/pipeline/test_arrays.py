@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import match_sites
 from spinimpute.predictors.spin.predictor import SPINPredictor
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import Haplotypes, read_haplotypes
 
 

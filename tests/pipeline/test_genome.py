@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 CHROMOSOMES = ("2", "10", "X")
 HEADER = (

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.pipeline.settings import OutputSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.site_quality import site_quality
+from spinimpute.runtime.errors import InputError
 
 HEADER = """##fileformat=VCFv4.2
 ##contig=<ID={chrom}>

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.pipeline.settings import OutputSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.writer import GenotypeWriter
 
 Row = tuple[str, int, str, str, Sequence[str]]  # CHROM, POS, REF, ALT, one GT per sample

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.pipeline.settings import OutputSettings
 from spinimpute.predictors.registry import row_named
 from spinimpute.predictors.spin.predictor import SPINPredictor
+from spinimpute.runtime.errors import InputError
 
 H = 32
 FINE = OutputSettings(decimals=4)  # a difference in the last digit is to be a small one

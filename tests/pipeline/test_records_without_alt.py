@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.repair import ALT_ELSEWHERE
 
 Row = tuple[int, str, str, list[str]]  # POS, REF, ALT, one GT per sample

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute import memory
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels import opening
 from spinimpute.panels.merging.merge import merge_panels
@@ -21,6 +19,8 @@ from spinimpute.pipeline import impute
 from spinimpute.pipeline.prepare import prepare
 from spinimpute.predictors.spin.build import build_inducing_panel
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime import memory
+from spinimpute.runtime.errors import InputError
 
 N_SITES = 1_200
 

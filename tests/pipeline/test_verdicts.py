@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites
 from spinimpute.pipeline.verdicts import Called, Verdict, check_called, sites_alike, verdicts
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime.errors import InputError
 
 BUILDS = {"GRCh37": "##contig=<ID=20,length=63025520>", "GRCh38": "##contig=<ID=20,length=64444167>"}
 

@@ -16,14 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.pbwt import find_candidates
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
-from spinimpute.memory import parse_size, resident_bytes, within_budget
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
@@ -37,6 +35,8 @@ from spinimpute.predictors.haplotype_attention.memory import (
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, least_share
 from spinimpute.predictors.results import ChunkResults, FileResults
 from spinimpute.predictors.typed_chunks import CHUNK, reach, with_flanks
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.memory import parse_size, resident_bytes, within_budget
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.writer import GenotypeWriter
 

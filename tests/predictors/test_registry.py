@@ -15,7 +15,6 @@ import torch
 from click.testing import CliRunner
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
 from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
 from spinimpute.pipeline.versions import environment
@@ -36,7 +35,8 @@ from spinimpute.predictors.registry import (
 )
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.predictors.train import read_configuration
-from spinimpute.tensor_files import load_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors
 
 SHIPPED = [row for row in PREDICTORS if row.shipped is not None]
 

@@ -10,10 +10,10 @@ import torch
 from safetensors import safe_open
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.train import read_configuration, train
-from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
 from spinimpute.training.simulation import SimulationSettings
 from spinimpute.training.trainer import TrainingSettings, renamed

@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.reports.multiqc import SampleTable
 from spinimpute.reports.page import Page
 from spinimpute.reports.report_files import CHARTS, ReportFiles
+from spinimpute.runtime.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"

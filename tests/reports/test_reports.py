@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.reports.charts import (
     Series,
@@ -23,6 +22,7 @@ from spinimpute.reports.charts import (
     ticks,
 )
 from spinimpute.reports.page import Page, Section, number, table
+from spinimpute.runtime.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pysam
 import pytest
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.alignment_file import AlignmentFile
 
 PanelOf = Callable[..., SimpleNamespace]

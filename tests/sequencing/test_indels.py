@@ -11,8 +11,8 @@ import numpy as np
 import pysam
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.indels import BEYOND, HIGHEST_QUALITY, SLIPPING, Indel, indel_of
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.fragments import FragmentBases
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,

@@ -11,8 +11,8 @@ import numpy as np
 import pysam
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import NoRecord, Region
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 

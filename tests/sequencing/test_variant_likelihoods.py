@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.ploidy import HAPLOID_DIPLOID
 from spinimpute.genotypes.sites import (
     ALLELES_DIFFER,
@@ -26,6 +25,7 @@ from spinimpute.genotypes.sites import (
     NoRecord,
     Region,
 )
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.sequencing.record_likelihoods import genotype_number, stated_likelihoods
 from spinimpute.sequencing.variant_likelihoods import (

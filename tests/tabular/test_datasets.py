@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 from spinimpute.tabular import datasets
 from spinimpute.tabular.datasets import (
     CHECKSUMS,

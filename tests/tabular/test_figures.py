@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.image import imread
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 from spinimpute.tabular.figures import attention_figure, importance_figure
 
 

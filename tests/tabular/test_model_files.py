@@ -15,7 +15,8 @@ from safetensors import safe_open
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 from spinimpute.tabular import MLPClassifier, MLPRegressor, NPTClassifier, SPINClassifier, SPINRegressor
 from spinimpute.tabular.model_files import (
     ESTIMATORS,
@@ -25,7 +26,6 @@ from spinimpute.tabular.model_files import (
     load_with_description,
     save_estimator,
 )
-from spinimpute.tensor_files import load_tensors, save_tensors
 
 SMALL = {"steps": 4, "batch_size": 16, "width": 8, "heads": 2, "blocks": 1, "layers": 1, "random_state": 0}
 SMALL |= {"row_width": 8, "inducing_points": 16}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spinimpute import unpacking
-from spinimpute.errors import InputError
+from spinimpute.runtime import unpacking
+from spinimpute.runtime.errors import InputError
 from spinimpute.tabular import table_files
 from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, read_table, write_table
 

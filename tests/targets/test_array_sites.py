@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.array_sites import NOT_IN_PANEL, TWICE, read_array
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.ploidy import resolve_ploidy
 from spinimpute.genotypes.sites import Sites
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets import array_text
 from spinimpute.targets.array_text import array_calls, is_array_text, read_array_text
 from spinimpute.targets.repair import OTHER_STRAND, repair_and_match

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.sites import Sites
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.plink import read_plink
 
 pytest.importorskip("pgenlib")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import DUPLICATE, NoMatch, Sites
+from spinimpute.runtime.errors import InputError
 from spinimpute.targets.repair import (
     BOTH,
     OTHER_STRAND,

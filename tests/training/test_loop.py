@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spinimpute.errors import InputError
-from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 from spinimpute.training.state import differences
 

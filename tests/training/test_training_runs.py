@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.train import train
-from spinimpute.tensor_files import load_tensors, save_tensors
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 from spinimpute.training.trainer import STATE_FORMAT, AlleleValidation, Trainer
 
 TABLES = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import header
 from spinimpute.vcf.bcf_format import file_start
 from spinimpute.vcf.bgzf import BgzfWriter, DamagedFile, unpacked

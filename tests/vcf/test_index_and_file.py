@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import AT_POSITION_0, ON_ANOTHER_CHROMOSOME, Region
 from spinimpute.panels.build import build_panel
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import index_reader
 from spinimpute.vcf import reader as vcf_reader
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile, compress_block

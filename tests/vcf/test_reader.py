@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import reader as vcf_reader
 from spinimpute.vcf.reader import HaplotypeReader, Haplotypes, read_haplotypes
 

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.variant_file import VariantFile
 
 RECORDS = [(i, "A", "C,G" if i == 2 else "C", ["0|1", "1"]) for i in range(1, 6)]

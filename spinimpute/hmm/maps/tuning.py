@@ -23,8 +23,8 @@ from spinimpute.hmm.recombination_scale import content_hash, recombination_scale
 from spinimpute.hmm.steps import step_back_states, step_forward_states, whole_lanes
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.windows import PassWindow, PhasedSites, windows_of
-from spinimpute.kernels import kernel
-from spinimpute.progress import Progress
+from spinimpute.runtime.kernels import kernel
+from spinimpute.runtime.progress import Progress
 
 
 def can_tune(panel: PhasedSites, typed_index: np.ndarray) -> bool:

@@ -21,9 +21,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from spinimpute.devices import choose_threads
-from spinimpute.errors import InputError
-from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.merging.filling import Filling
 from spinimpute.panels.merging.same_people import SamePeople, find_same_people
 from spinimpute.panels.merging.site_union import (
@@ -39,8 +36,11 @@ from spinimpute.panels.parts import join_panels, open_parts, part_of
 from spinimpute.panels.site_table import SiteTable, raw_columns
 from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.panels.writer import PanelWriter, package_version
-from spinimpute.partial_files import temporary_folder_in
-from spinimpute.progress import Progress, Shares
+from spinimpute.runtime.devices import choose_threads
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import check_output, written_whole
+from spinimpute.runtime.partial_files import temporary_folder_in
+from spinimpute.runtime.progress import Progress, Shares
 
 _ENTRIES = 16_000_000  # sites x haplotypes that are filled in at once
 _LEAST_SITES, _MOST_SITES = 1_024, 8_192  # the walks to a piece and back take 2 FLANK sites besides

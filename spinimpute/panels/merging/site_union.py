@@ -13,12 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import Sites, same_chromosome
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import SiteDoubts
+from spinimpute.runtime.errors import InputError
 
 ABSENT = -1
 LEAST_SHARED = 0.1  # of the sites of the panel that has fewer

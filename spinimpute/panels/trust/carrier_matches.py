@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import ALL_ONES, leading_zeros, trailing_zeros
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 PASSED = 1  # differences that a match goes on behind, on each side: a wrong call or a mutation
 LONGEST, SHORTEST = 2.0, 1e-3  # cM of a match on one side

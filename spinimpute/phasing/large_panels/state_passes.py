@@ -13,9 +13,9 @@ import numpy as np
 
 from spinimpute.hmm.lanes import all_lanes, by_bit, load, store, sum_lanes, where_positive
 from spinimpute.hmm.parameters import LANES
-from spinimpute.kernels import kernel
 from spinimpute.phasing.fragment_phase import TIE, arrive, exchange_left, exchange_odds, heterozygote_factors
 from spinimpute.phasing.likelihood_passes import EXCHANGE_EVERY, condition, find_known, joint, predict
+from spinimpute.runtime.kernels import kernel
 
 
 @kernel(fast=True)

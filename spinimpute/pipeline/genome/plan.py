@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import Region, names_of_chromosome, plain_chromosome, same_chromosome
-from spinimpute.output_files import PLACEHOLDER, words_in_braces
 from spinimpute.panels.opening import PANEL_FILES, is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import PLACEHOLDER, words_in_braces
 from spinimpute.targets.formats import VARIANTS, format_of
 from spinimpute.vcf.index_reader import fresh_index
 from spinimpute.vcf.variant_file import VariantFile

@@ -8,12 +8,9 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
-from spinimpute.memory import peak_memory_mb
-from spinimpute.output_files import PLACEHOLDER
 from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form
 from spinimpute.panels.merging.merge import check_mergeable
 from spinimpute.panels.opening import PANELS_HAVE_MAPS, paths_of
@@ -28,8 +25,11 @@ from spinimpute.pipeline.genome.plan import (
     panel_lines,
     plan_genome,
 )
-from spinimpute.progress import Progress, Shares
 from spinimpute.quality.summary import RunSummary
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.memory import peak_memory_mb
+from spinimpute.runtime.output_files import PLACEHOLDER
+from spinimpute.runtime.progress import Progress, Shares
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from spinimpute.devices import default_threads
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.hmm.maps.estimated import estimated_map
 from spinimpute.panels import build, parts
 from spinimpute.panels.panel import Panel
 from spinimpute.pipeline.trust.judging import find_doubts
+from spinimpute.runtime.devices import default_threads
 
 
 def refine_panel(

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.devices import default_threads
-from spinimpute.errors import InputError
 from spinimpute.hmm.maps.tuning import can_tune, tuned_map
 from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES
-from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parts import join_panels, open_parts
 from spinimpute.panels.writer import package_version, write_again
-from spinimpute.partial_files import temporary_folder_in
-from spinimpute.progress import Progress
+from spinimpute.runtime.devices import default_threads
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import check_output, written_whole
+from spinimpute.runtime.partial_files import temporary_folder_in
+from spinimpute.runtime.progress import Progress
 from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
 
 TUNED = "map tuned"  # in the provenance

@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spinimpute.devices import choose_threads
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
-from spinimpute.memory import FEWER_SAMPLES, within_budget
-from spinimpute.output_files import check_outputs
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import OneOrSeveral, path_of
 from spinimpute.panels.panel import Panel
@@ -33,10 +30,13 @@ from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
 from spinimpute.pipeline.sequenced.parts import Part, check_inputs, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
-from spinimpute.progress import Progress, Shares, begin_stage
 from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.quality.site_quality import dosage_spread, site_quality
 from spinimpute.reports.report_files import ReportFiles
+from spinimpute.runtime.devices import choose_threads
+from spinimpute.runtime.memory import FEWER_SAMPLES, within_budget
+from spinimpute.runtime.output_files import check_outputs
+from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
 if TYPE_CHECKING:
     from spinimpute.quality.details import RunDetails

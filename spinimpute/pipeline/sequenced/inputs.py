@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.builds import build_of
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region
 from spinimpute.panels.panel import Panel
@@ -21,6 +20,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods, stored_phred
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from spinimpute.genotypes.prefix_order import advance, allele_of
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 
 @kernel()

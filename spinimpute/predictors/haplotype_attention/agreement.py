@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
-from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
+from spinimpute.runtime.kernels import kernel
 
 MOST_COUNTED = 255  # copies; for patterns without minor alleles, too
 # Chosen on people left out of panels (benchmarks/tried.md). What has more than DISSENT of the probability is

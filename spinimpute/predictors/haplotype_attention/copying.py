@@ -16,9 +16,9 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.hmm.lanes import all_lanes, load, store
 from spinimpute.hmm.parameters import LANES
-from spinimpute.kernels import kernel
 from spinimpute.panels.stored_rows import StoredRows
 from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
+from spinimpute.runtime.kernels import kernel
 
 BLOCK_GAPS = 16  # of a block
 # An allele of fewer copies may stand on the wrong haplotype of its carrier.

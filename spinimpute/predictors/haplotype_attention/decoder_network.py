@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.fast_math import fast_log
 from spinimpute.hmm.parameters import SMALLEST
-from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.agreement import NONE
 from spinimpute.predictors.haplotype_attention.copying import Found
 from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded, transposed
@@ -25,6 +23,8 @@ from spinimpute.predictors.haplotype_attention.settings import (
     SITE_FEATURES,
     SPREAD_FEATURES,
 )
+from spinimpute.runtime.fast_math import fast_log
+from spinimpute.runtime.kernels import kernel
 
 ENTRIES_AT_ONCE = 128  # they fit the first cache
 PROBABILITIES = 4  # of the copied features, the first ones

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.fast_math import bits_of_float, fast_log
 from spinimpute.genotypes.bit_rows import bit_at_or_after, bit_at_or_before, count_bits
-from spinimpute.kernels import kernel
+from spinimpute.runtime.fast_math import bits_of_float, fast_log
+from spinimpute.runtime.kernels import kernel
 
 DEPTH = 2  # differences on each side
 LOG_COUNT = 4 * DEPTH  # this feature is the log of the number of members

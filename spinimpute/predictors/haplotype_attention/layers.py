@@ -9,7 +9,7 @@ import numpy as np
 
 from spinimpute.hmm.lanes import load, store, where_positive
 from spinimpute.hmm.parameters import LANES
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 OUTPUTS_AT_ONCE = 8  # sums that are kept in registers
 

@@ -21,7 +21,6 @@ from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.recombination_scale import most_likely_scale
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
-from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     GapDistances,
@@ -31,6 +30,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
+from spinimpute.runtime.kernels import kernel
 from spinimpute.training.callset_errors import count_alleles
 from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
 from spinimpute.training.learner import Outcome

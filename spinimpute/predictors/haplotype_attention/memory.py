@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spinimpute.errors import InputError
 from spinimpute.hmm import parameters
-from spinimpute.memory import COMPILED, remedy, resident_bytes, shown_size
 from spinimpute.predictors import typed_chunks
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
 from spinimpute.predictors.haplotype_attention.copying import FEW_NUMBERS
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.memory import COMPILED, remedy, resident_bytes, shown_size
 
 PART = 128  # queries
 THREAD = 40e6  # of a thread with parts of PART queries, without what grows with the panel and its sites

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.fast_math import fast_exp, fast_log
 from spinimpute.hmm.parameters import LANES
-from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, LOG_COUNT
 from spinimpute.predictors.haplotype_attention.layers import (
     dense,
@@ -21,6 +19,8 @@ from spinimpute.predictors.haplotype_attention.layers import (
     transposed,
 )
 from spinimpute.predictors.haplotype_attention.settings import GAP_FEATURES, NOTHING, SCALE
+from spinimpute.runtime.fast_math import fast_exp, fast_log
+from spinimpute.runtime.kernels import kernel
 
 GAPS_AT_ONCE = 8  # whose pairs go through the layers together: they fit the first cache
 

@@ -24,8 +24,8 @@ import numpy as np
 
 from spinimpute.genotypes.bit_rows import bits_set, count_bits, trailing_zeros
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
-from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
+from spinimpute.runtime.kernels import kernel
 
 PRIOR_ODDS = 0.02  # before anything is known; of 300 haplotypes one that alone agrees then has 6 to 1
 PLACES_PER_ERROR = 200  # known typed places of a haplotype for each that may differ

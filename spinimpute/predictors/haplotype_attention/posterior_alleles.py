@@ -14,8 +14,8 @@ import math
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
-from spinimpute.kernels import kernel
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
+from spinimpute.runtime.kernels import kernel
 
 SMALL, LARGE = 6_000, 20_000  # haplotypes: panels like those of training, and large panels
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.2, 0.5

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 # Return ratios of alleles with 1, 2, ... carriers in panels like those of training (benchmarks/simulated).
 # Alleles with more carriers return at rates that differ less between panels than they can be estimated.

@@ -9,11 +9,11 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
 from spinimpute.panels.soft_alleles import as_stored
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
+from spinimpute.runtime.errors import InputError
 
 Result = TypeVar("Result")
 

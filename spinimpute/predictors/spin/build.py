@@ -10,10 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.devices import default_threads
-from spinimpute.errors import InputError
 from spinimpute.genotypes.windows import Window
-from spinimpute.output_files import check_output, written_whole
 from spinimpute.panels.build import MAP_ESTIMATED
 from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.inducing_panel import KIND, InducingPanel
@@ -27,6 +24,9 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.spin.block_engine import BlockEngine
 from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, SPINPredictor
+from spinimpute.runtime.devices import default_threads
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.targets.array_sites import read_array
 
 MASS_LIMITS = (2, 5, 10)  # of panel haplotypes, for the counts in the header

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.fast_math import fast_exp, fast_log
 from spinimpute.hmm.lanes import all_lanes, load, store, where_positive
 from spinimpute.hmm.parameters import LANES
-from spinimpute.kernels import kernel
+from spinimpute.runtime.fast_math import fast_exp, fast_log
+from spinimpute.runtime.kernels import kernel
 
 NEAREST = 1e-4  # cM: added to distances under a logarithm
 NEGLIGIBLE = 1e-18  # what is open by less is closed: squares that underflow would be slow

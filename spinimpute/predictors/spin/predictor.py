@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinimpute.errors import InputError
 from spinimpute.genotypes.blocks import BlockShape, group_means, order_of_rows, starting_groups
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.nn.model_weights import network_of
@@ -29,6 +28,7 @@ from spinimpute.predictors.spin.matching import compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.similarity import Columns
 from spinimpute.predictors.typed_chunks import ChunkStarts
+from spinimpute.runtime.errors import InputError
 
 CHUNK_ENTRIES = 2**22  # haplotypes x (compared alleles and inducing points) at once: bounds the memory
 MOST_LABELS = 2_048  # sites of a block that are encoded at once; few blocks have more

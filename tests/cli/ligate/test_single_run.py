@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.pipeline import window_records
 from spinimpute.pipeline.chunk_checks import check_headers
 from spinimpute.pipeline.chunk_file import read_chunk
+from spinimpute.runtime.errors import InputError
 
 Run = Callable[..., Any]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.parts import join_panels, open_parts
 from spinimpute.pipeline.maps.tune import tune_panel
+from spinimpute.runtime.errors import InputError
 
 
 def test_an_array_of_too_few_sites(example_panel: Panel, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.pipeline.prepare import Prepared
 from spinimpute.pipeline.sequenced.inputs import CALL_ERROR, likelihoods_of_calls
+from spinimpute.runtime.errors import InputError
 
 E = CALL_ERROR
 

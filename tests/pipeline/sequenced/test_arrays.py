@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Sites
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
 
 World = Any

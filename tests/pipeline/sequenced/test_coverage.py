@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.runtime.errors import InputError
 
 World = Any
 REGION = RegionSettings("20:1-30000", 0)

@@ -8,7 +8,6 @@ import numpy as np
 import pysam
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.stretches import in_stretches
 from spinimpute.pipeline import regions
@@ -17,6 +16,7 @@ from spinimpute.pipeline.sequenced import impute
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 World = Any

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from spinimpute.errors import InputError
 from spinimpute.phasing import memory
 from spinimpute.phasing.memory import COMPILED_CHAINS, STATED, chain_memory, chain_threads, large_panel_memory
+from spinimpute.runtime.errors import InputError
 
 World = Any
 Lines = Callable[[Path], list[str]]

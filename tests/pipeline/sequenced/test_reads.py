@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.phasing import likely_pairs
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import merge_likelihoods
 from spinimpute.sequencing.pileup import read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods

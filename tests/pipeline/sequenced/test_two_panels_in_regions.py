@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels import opening
 from spinimpute.pipeline.sequenced import inputs
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import RegionSettings
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
 
 World = Any

@@ -20,7 +20,7 @@ from typing import Any
 
 import numba
 
-from spinimpute.progress import announce
+from spinimpute.runtime.progress import announce
 
 # Sums may be contracted to fused multiply-adds, and zeros have no sign. The order of sums stays.
 FAST = frozenset({"contract", "nsz"})
@@ -114,7 +114,7 @@ def user_cache() -> Path:
 
 def _version_of_sources() -> str:
     """Digest of the names, sizes and timestamps of all modules of the package."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     digest = hashlib.sha256(f"{package}\0{sys.version}\0{numba.__version__}".encode())
     for parent, folders, files in os.walk(package):
         folders.sort()

@@ -12,7 +12,7 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 T = TypeVar("T")
 

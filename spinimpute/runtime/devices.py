@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 DEVICES = ("auto", "cpu", "cuda")
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.errors import InputError
-from spinimpute.output_files import check_output, temporary_folder
 from spinimpute.pipeline.typed_file import convert
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import check_output, temporary_folder
 from spinimpute.vcf import indexed_file
 from spinimpute.vcf import writer as vcf_writer
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "data" / "example"
+EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"
 
 
 def copy(source: Path, folder: Path) -> Path:

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from spinimpute.errors import InputError
-from spinimpute.partial_files import PartialFile, store_names, temporary_folder_in
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.partial_files import PartialFile, store_names, temporary_folder_in
 
 PLACEHOLDER = "{chrom}"  # in the name of an output that is a file for each chromosome
 STANDARD = "-"  # in place of a file: standard input or output

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spinimpute import unpacking
-from spinimpute.errors import InputError
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels import container
+from spinimpute.runtime import unpacking
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import TooLong, gunzipped, open_text, text_lines
 from spinimpute.targets.array_sites import read_array
 from spinimpute.targets.array_text import is_array_text, read_array_text
 from spinimpute.targets.liftover import Lift
-from spinimpute.unpacking import TooLong, gunzipped, open_text, text_lines
 from spinimpute.vcf import variant_file
 from spinimpute.vcf.bcf_format import file_start
 from spinimpute.vcf.bgzf import BLOCK_SIZE, EOF_BLOCK, DamagedFile, compress_block, unpacked

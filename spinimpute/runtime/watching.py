@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from spinimpute.errors import printable
-from spinimpute.watched import (
+from spinimpute.runtime.errors import printable
+from spinimpute.runtime.watched import (
     BEGINS,
     ENDING,
     FOLDER_SUFFIX,
@@ -100,7 +100,7 @@ class _Watch:
     process : int
         Its number.
     told, printed : int
-        Pipes with what it tells (`spinimpute.watched`), and what its libraries print.
+        Pipes with what it tells (`spinimpute.runtime.watched`), and what its libraries print.
     """
 
     def __init__(self, process: int, told: int, printed: int) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from spinimpute import kernels
+from spinimpute.runtime import kernels
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 MODEL = """
 from spinimpute.constants import OTHER, SCALE
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 @kernel(fast=True)
 def scaled(x):
@@ -39,10 +39,11 @@ print(both(1.5), sum(both.stats.cache_misses.values()), config.CACHE_DIR)
 def run(tmp_path: Path) -> Callable[..., str]:
     """run(constants, **variables): what SCRIPT prints, with a small package of these constants."""
     package = tmp_path / "sources" / "spinimpute"
-    package.mkdir(parents=True)
+    (package / "runtime").mkdir(parents=True)
     for name in ("kernels.py", "progress.py"):
-        shutil.copy2(REPOSITORY / "spinimpute" / name, package)
+        shutil.copy2(REPOSITORY / "spinimpute" / "runtime" / name, package / "runtime")
     (package / "__init__.py").touch()
+    (package / "runtime" / "__init__.py").touch()
     (package / "model.py").write_text(MODEL)
 
     def run_script(constants: str = "SCALE, OTHER = 2.0, 3.0", **variables: str) -> str:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spinimpute.errors import InputError
+from spinimpute.runtime.errors import InputError
 
 COMPILED = 110e6  # bytes of compiled functions and buffers that come only with phasing and imputing
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spinimpute.output_files import CannotWrite, written_whole
+from spinimpute.runtime.output_files import CannotWrite, written_whole
 
 
 def failure(number: int, *names: object) -> OSError:

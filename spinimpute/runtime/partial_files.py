@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from spinimpute.errors import InputError
-from spinimpute.watched import FOLDER_SUFFIX, SUFFIX, TEMPORARY, begins, ends, temporary_folder_told
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.watched import FOLDER_SUFFIX, SUFFIX, TEMPORARY, begins, ends, temporary_folder_told
 
 try:
     import fcntl

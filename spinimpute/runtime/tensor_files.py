@@ -13,7 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from spinimpute.errors import InputError, why_no_file
+from spinimpute.runtime.errors import InputError, why_no_file
 
 
 def save_tensors(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spinimpute import partial_files
-from spinimpute.errors import InputError
-from spinimpute.partial_files import PartialFile, temporary_folder_in
+from spinimpute.runtime import partial_files
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.partial_files import PartialFile, temporary_folder_in
 
 LIMIT = 300  # seconds
 

@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from spinimpute.kernels import kernel
+from spinimpute.runtime.kernels import kernel
 
 # log2(1 + m) on [0, 1] as m (c0 + m (c1 + ...)), exact at both ends; fitted to equal errors
 LOG2_POLYNOMIAL = (1.4387252470261616, -0.6777815236738947, 0.3211853578237112, -0.08212908117597809)

@@ -1,0 +1,1 @@
+"""What every room uses: errors, output files, tensor files, kernels, processes, devices, progress, memory."""
