@@ -10,7 +10,6 @@ import click
 
 from spinimpute.runtime.errors import printable
 
-from .messages import as_options
 from .options import (
     OptionsOnly,
     ambiguous_option,
@@ -106,13 +105,13 @@ def check(
     with open_panels(panel, genetic_map, refine=map_only) as opened:
         report = run(vcf, opened, settings)
     for line in report.lines():
-        click.echo(printable(as_options(line)))
+        click.echo(printable(line))
     for table, write in zip(tables, (report.write_sites, report.write_samples), strict=True):
         if table is not None:
             with written_whole(table) as partial:
                 write(partial)
     if report.refusals:
-        raise InputError(f"impute refuses this target: {report.refusals[0]}")
+        raise InputError("content", f"impute refuses this target: {report.refusals[0]}")
 
 
 def _describe(path: str, panels: Sequence[ReferencePanel], report: CheckReport) -> None:
@@ -150,4 +149,4 @@ def _check_sequenced(
         with written_whole(Path(samples_out)) as partial:
             found.coverage.write(partial)
     if refusals:
-        raise InputError(f"impute refuses {len(refusals)} of these files: {refusals[0]}")
+        raise InputError("content", f"impute refuses {len(refusals)} of these files: {refusals[0]}")

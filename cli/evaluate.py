@@ -29,7 +29,7 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
     from spinimpute.evaluation.outputs import Outputs
 
     if params["out"] == "-":
-        raise InputError(NO_FOLDER)
+        raise InputError("content", NO_FOLDER)
     out, report = (None if params[name] is None else Path(params[name]) for name in ("out", "report"))
     Outputs(out, report, params["concordance"], params["force"]).check([])
 
@@ -83,7 +83,7 @@ def evaluate(
     from spinimpute.quality.metrics import DEFAULT_BINS
 
     if out == "-":
-        raise InputError(NO_FOLDER)
+        raise InputError("content", NO_FOLDER)
     bounds = DEFAULT_BINS if bins is None else _bounds(bins)
     with progress_bar("evaluating", quiet) as progress:
         result = run(
@@ -117,8 +117,8 @@ def _bounds(text: str) -> tuple[float, ...]:
     try:
         bounds = tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError(f"--bins {text}: not numbers with commas between them") from error
+        raise InputError("content", f"--bins {text}: not numbers with commas between them") from error
     increasing = all(a < b for a, b in itertools.pairwise(bounds))
     if len(bounds) < 2 or not increasing or bounds[0] < 0 or bounds[-1] > 0.5:
-        raise InputError(f"--bins {text}: give at least two increasing numbers between 0 and 0.5")
+        raise InputError("content", f"--bins {text}: give at least two increasing numbers between 0 and 0.5")
     return bounds

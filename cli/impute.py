@@ -318,11 +318,14 @@ def _loo_tables(prefix: str | None) -> dict[str, Path]:
 
     name = prefix.rpartition("/")[2]
     if prefix == "-":
-        raise InputError("--loo -: the tables cannot go to standard output; give what their names begin with")
+        raise InputError(
+            "content", "--loo -: the tables cannot go to standard output; give what their names begin with"
+        )
     if not name or name.startswith("."):
         raise InputError(
+            "content",
             f"--loo {prefix!r}: the tables would be hidden files; give what their names begin with, such as "
-            "'quality'"
+            "'quality'",
         )
     return {table: Path(f"{prefix}.{table}.tsv") for table in TABLES}
 
@@ -334,6 +337,8 @@ def _formats(text: str) -> tuple[str, ...]:
     formats = [name.strip().upper() for name in text.split(",")]
     wrong = [name for name in formats if name not in known]
     if wrong or len(set(formats)) < len(formats):
-        raise InputError(f"--format {text}: give each of {', '.join(known)} at most once, with commas")
+        raise InputError(
+            "content", f"--format {text}: give each of {', '.join(known)} at most once, with commas"
+        )
     # the VCF specification wants GT first
     return tuple(sorted(formats, key=lambda name: name != "GT"))

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import click
 
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, words
 from spinimpute.runtime.progress import announcements
 from spinimpute.runtime.watched import ending
 
-from .messages import discard, end_log, say, to_log, warn
+from .messages import command, discard, end_log, option, say, to_log, warn
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -57,8 +57,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f".{module}", __package__), attribute)
-        return command
+        found: click.Command = getattr(import_module(f".{module}", __package__), attribute)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands' part of the help without importing them."""
@@ -90,6 +90,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 def spinimpute() -> None:
     """Genotype imputation with neural networks that query the reference panel."""
     announcements[:] = [say]
+    click.get_current_context().with_resource(words(option, command))
 
 
 @click.command()

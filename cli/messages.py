@@ -56,32 +56,28 @@ def to_log(text: str) -> None:
         _Log.file.write(log_line(text))
 
 
-# what calls and arguments of the library are called on the command line
-COMMANDS_OF_CALLS = {
-    "build_panel(...)": "'spinimpute panel build'",
-    "build_inducing_panel(...)": "'spinimpute panel build --inducing H --array FILE'",
-    "spinimpute.convert(...)": "'spinimpute convert --vcf TRUTH --panel PANEL'",
+COMMANDS = {
+    "build_panel": "'spinimpute panel build'",
+    "build_inducing_panel": "'spinimpute panel build --inducing H --array FILE'",
+    "convert": "'spinimpute convert --vcf TRUTH --panel PANEL'",
 }
-OPTIONS_OF_ARGUMENTS = {
-    **{name: name for name in ("force", "chain", "region", "report", "model", "device", "panel", "typed")},
-    **{name: name for name in ("ambiguous", "multiqc", "reference", "resume", "threads")},
-    "regions_file": "regions-file",
-    "max_memory": "max-memory",
-    "min_typed_ratio": "min-typed-ratio",
-    "keep_unmatched": "keep-unmatched",
-    "allow_gaps": "allow-gaps",
-    "buffer_cM": "buffer",
-    "genetic_map": "map",
-    "leave_one_out": "loo",
-    "output_type": "output-type",
-    "report_figures": "report-figures",
-}
-_ARGUMENT = re.compile(rf"\b({'|'.join(OPTIONS_OF_ARGUMENTS)})=(?:True|\.\.\.|'(\w+)'|(\d+)\b)")
+OPTIONS = {"buffer_cM": "buffer", "genetic_map": "map", "leave_one_out": "loo"}  # others are called alike
+
+
+def option(name: str, value: object) -> str:
+    """Name the option of a library's argument, for messages."""
+    words = f"--{OPTIONS.get(name, name.replace('_', '-'))}"
+    return words if value is True or value is ... else f"{words} {value}"
+
+
+def command(name: str) -> str:
+    """Name the command of a library's function, for messages."""
+    return COMMANDS[name]
 
 
 def say(line: str) -> None:
     """Print a line on stderr, if it can be: a run goes on where that is on a full disk, or read by nobody."""
-    line = printable(as_options(line))
+    line = printable(line)
     try:
         click.echo(line, err=True)
     except OSError:
@@ -91,18 +87,6 @@ def say(line: str) -> None:
     except OSError as error:
         end_log()
         say(f"spinimpute: warning: the log ends here: {error.strerror or error}")
-
-
-def as_options(text: str) -> str:
-    """A message of the library, which speaks of arguments, in words of the command line."""
-
-    def option(found: re.Match[str]) -> str:
-        value = found[2] or found[3]
-        return f"--{OPTIONS_OF_ARGUMENTS[found[1]]}{f' {value}' if value else ''}"
-
-    for call, command in COMMANDS_OF_CALLS.items():
-        text = text.replace(call, command)
-    return _ARGUMENT.sub(option, text)
 
 
 def warn(message: str) -> None:

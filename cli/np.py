@@ -105,7 +105,7 @@ def train(
         )
         settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
     except ValueError as error:
-        raise InputError(str(error)) from error
+        raise InputError("content", str(error)) from error
     with _as_input_errors("training cannot begin" if init is None else f"--init {init}"):
         trainer = gaussian_trainer(model, settings, tasks, where, start)
     if resume:
@@ -139,10 +139,10 @@ def _as_input_errors(what: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{what}: {error}") from error
+        raise InputError("content", f"{what}: {error}") from error
     except (ValueError, RuntimeError, MemoryError) as error:
         said = next(iter(str(error).splitlines()), "there is not enough memory")
-        raise InputError(f"{what}: {said}") from error
+        raise InputError("content", f"{what}: {said}") from error
 
 
 def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
@@ -154,17 +154,18 @@ def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> t
     model, metadata = load_model(path, device)
     described = metadata["tasks"].get("gaussian")
     if described is None:
-        raise InputError(f"{path}: it was not trained on tasks of Gaussian processes")
+        raise InputError("content", f"{path}: it was not trained on tasks of Gaussian processes")
     try:
         tasks = settings_of(described if context is None else described | {"context": context})
         check_sizes(model.settings, tasks)
     except (InputError, TypeError, ValueError) as error:
         said = printable(str(error))[:200]
-        raise InputError(f"{path}: what it says of its tasks makes no sense ({said})") from error
+        raise InputError("content", f"{path}: what it says of its tasks makes no sense ({said})") from error
     if tasks.numbers > MOST_NUMBERS:
         raise InputError(
+            "content",
             f"{path}: a batch of its tasks has covariances of {tasks.numbers:,} numbers; evaluate it on "
-            "fewer points with --context"
+            "fewer points with --context",
         )
     return model, tasks
 
@@ -195,7 +196,7 @@ def evaluate(
         try:
             ProcessSettings(context=context)
         except ValueError as error:
-            raise InputError(f"--context {context[0]} {context[1]}: {error}") from error
+            raise InputError("content", f"--context {context[0]} {context[1]}: {error}") from error
     where = choose_device(device)
     head = "model log_likelihood se oracle floored_oracle gap calibration_4 calibration_8 calibration_16"
     for number, path in enumerate(models):
@@ -227,7 +228,7 @@ def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool
     from spinimpute.runtime.output_files import check_output, written_whole
 
     if not out.endswith(".png"):
-        raise InputError(f"{out}: the picture is a PNG; give a name that ends with .png")
+        raise InputError("content", f"{out}: the picture is a PNG; give a name that ends with .png")
     path = check_output(out, force, models)
     stems = [Path(name).stem for name in models]
     names = stems if len(set(stems)) == len(stems) else models

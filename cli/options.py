@@ -55,8 +55,9 @@ def _refuse_empty_names(parameters: Iterable[click.Parameter], given: Mapping[st
         if what is not None and "" in (value if isinstance(value, list | tuple) else [value]):
             name = max(one.opts, key=len) if isinstance(one, click.Option) else one.human_readable_name
             raise InputError(
+                "arguments",
                 f"{name} is given an empty name: give {what}"
-                f"{'' if one.required else ', or leave the option out'}"
+                f"{'' if one.required else ', or leave the option out'}",
             )
 
 
@@ -142,7 +143,7 @@ class Piped(OptionsOnly):
         }
         for name, option in options.items():
             if isinstance(ctx.params.get(name or ""), tuple) and "-" in ctx.params[name or ""]:
-                raise InputError(f"{option} is given several times: read standard input (-) alone")
+                raise InputError("content", f"{option} is given several times: read standard input (-) alone")
         piped = [name for name in options if name and ctx.params.get(name) == "-"]
         if not piped:
             return super().invoke(ctx)
@@ -150,7 +151,9 @@ class Piped(OptionsOnly):
 
         if len(piped) > 1:
             both = " and ".join(options[name] for name in piped)
-            raise InputError(f"{both} are to be read from standard input: give all but one a file's name")
+            raise InputError(
+                "content", f"{both} are to be read from standard input: give all but one a file's name"
+            )
         self._check(ctx.params)
         assert self.callback is not None
         with standard_input_as_file(options[piped[0]]) as path:
@@ -158,7 +161,7 @@ class Piped(OptionsOnly):
                 # the context keeps `-`: headers quote the command from there
                 return ctx.invoke(self.callback, **{**ctx.params, piped[0]: str(path)})
             except InputError as error:
-                raise InputError(str(error).replace(str(path), "standard input")) from error
+                raise InputError("content", str(error).replace(str(path), "standard input")) from error
 
 
 def _start_checked_log(ctx: click.Context, path: str) -> None:
@@ -183,11 +186,13 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
         and out.parent.resolve() == Path(path).parent.resolve()
         and Path(path).name.startswith(before)
     ):
-        raise InputError(f"--log {path} could be a file of --out {out}: give it another name or folder")
+        raise InputError(
+            "mismatch", f"--log {path} could be a file of --out {out}: give it another name or folder"
+        )
     try:
         if Path(path).is_file() and not is_log(Path(path)):
             # what lists and folders name is not known yet: it could be read from
-            raise InputError(f"--log {path} exists and is no log: give it another name")
+            raise InputError("mismatch", f"--log {path} exists and is no log: give it another name")
         start_log(Path(path), command_text(ctx, ()))
     except OSError as error:
         raise CannotWrite(Path(path), error) from error
@@ -327,7 +332,9 @@ def refuse_options(ctx: click.Context, names: tuple[str, ...], what: str) -> Non
     """Raise InputError for an option that was given and has no meaning for this target."""
     for option in ctx.command.params:
         if option.name in names and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise InputError(f"{max(option.opts, key=len)} has no meaning for {what}: leave it out")
+            raise InputError(
+                "arguments", f"{max(option.opts, key=len)} has no meaning for {what}: leave it out"
+            )
 
 
 def sexes_of(path: str | None) -> dict[str, bool] | None:
@@ -384,25 +391,27 @@ def names_in(path: str, role: str, what: str, comment: str | None = None) -> lis
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{role} {path}: cannot be read ({error})") from error
+        raise InputError("read", f"{role} {path}: cannot be read ({error})") from error
     names = [line.strip() for line in lines if line.strip()]
     if comment is not None:
         names = [name for name in names if not name.startswith(comment)]
     if not names:
-        raise InputError(f"{role} {path}: there is no {what} in it")
+        raise InputError("content", f"{role} {path}: there is no {what} in it")
     return names
 
 
 def sample_names(samples: str | None, samples_file: str | None) -> list[str] | None:
     """The names of --samples or --samples-file; None without both."""
     if samples is not None and samples_file is not None:
-        raise InputError("samples are named by --samples or --samples-file: give one of them")
+        raise InputError("content", "samples are named by --samples or --samples-file: give one of them")
     if samples_file is not None:
         return names_in(samples_file, "samples file", "name")
     names = None if samples is None else samples.split(",")
     if names is not None and not all(name.strip() for name in names):
         raise InputError(
-            f"--samples {samples!r}: one of the names is empty; give names with one comma between two of them"
+            "content",
+            f"--samples {samples!r}: one of the names is empty; give names with one comma "
+            f"between two of them",
         )
     return names
 

@@ -252,14 +252,19 @@ def _check_inducing(inducing_points: int | None, array: str | None, model: str |
     from spinimpute.runtime.errors import InputError
 
     if inducing_points is None and (array or model):
-        raise InputError("--array and --model go with --inducing H; a panel file (.spin) serves any array")
+        raise InputError(
+            "content", "--array and --model go with --inducing H; a panel file (.spin) serves any array"
+        )
     if inducing_points is None and out.endswith(".spip"):
-        raise InputError(f"{out}: a .spip file is made with --inducing H --array FILE; a panel file is .spin")
+        raise InputError(
+            "content", f"{out}: a .spip file is made with --inducing H --array FILE; a panel file is .spin"
+        )
     if inducing_points is not None and not array:
         raise InputError(
+            "content",
             "--inducing needs --array FILE: inducing points are made for the sites of one array. Give a VCF "
             "or BCF of the array, or a list of positions. Targets may have typed some of its sites only: one "
-            "file of the sites of several arrays serves them all, but sites that nobody typed cost accuracy"
+            "file of the sites of several arrays serves them all, but sites that nobody typed cost accuracy",
         )
 
 
@@ -285,8 +290,9 @@ def _source(
         )
     if genetic_map or region or samples or keep_phase or keep_map:
         raise InputError(
+            "content",
             f"{vcf} is a panel file: its map, region, samples and phase were chosen when it was built; give "
-            "--map, --region, --samples-file, --keep-phase and --keep-map with a VCF or BCF"
+            "--map, --region, --samples-file, --keep-phase and --keep-map with a VCF or BCF",
         )
     return Panel.open(vcf)
 

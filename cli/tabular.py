@@ -138,9 +138,9 @@ def predict(
     path = None if out == "-" else check_output(out, force, [model, table])
     estimator = load_estimator(model, choose_device(device))
     if probabilities and not hasattr(estimator, "predict_proba"):
-        raise InputError(f"--probabilities: {model} predicts numbers, which have none")
+        raise InputError("content", f"--probabilities: {model} predicts numbers, which have none")
     if not hasattr(estimator, "feature_names_in_"):
-        raise InputError(f"tabular model {model}: it was fitted without names of columns")
+        raise InputError("content", f"tabular model {model}: it was fitted without names of columns")
     rows = read_table(table)
     columns = list(estimator.feature_names_in_)
     require_columns(rows, table, columns, "that the model reads")
@@ -154,7 +154,7 @@ def predict(
     found = _predictions(estimator, features, probabilities)
     clashes = found.keys() & set(ids)
     if clashes:
-        raise InputError(f"--id {min(clashes)}: the predictions have a column of this name")
+        raise InputError("content", f"--id {min(clashes)}: the predictions have a column of this name")
     predicted = rows[list(dict.fromkeys(ids))].assign(**found)
     if path is None:
         write_table(predicted, sys.stdout, suffix)
@@ -205,16 +205,16 @@ def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | Non
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
-            raise InputError(f"--set {setting}: it must be NAME=VALUE")
+            raise InputError("content", f"--set {setting}: it must be NAME=VALUE")
         if name in OPTION_OF:
-            raise InputError(f"--set {setting}: use {OPTION_OF[name]}")
+            raise InputError("content", f"--set {setting}: use {OPTION_OF[name]}")
         if name in parameters:
-            raise InputError(f"--set {setting}: {name} is given twice")
+            raise InputError("content", f"--set {setting}: {name} is given twice")
         parameters[name] = _typed(text, defaults.get(name))
     try:
         check_parameters(estimator, parameters)
     except ValueError as error:
-        raise InputError(f"--set: {error}") from error
+        raise InputError("content", f"--set: {error}") from error
     return estimator.set_params(**parameters)
 
 

@@ -107,7 +107,8 @@ def _kinds(models: str) -> list[str]:
     for name in names:
         if name not in TABULAR_MODELS:
             raise InputError(
-                f"--models {models}: there is no model {name!r}; choose of {', '.join(TABULAR_MODELS)}"
+                "content",
+                f"--models {models}: there is no model {name!r}; choose of {', '.join(TABULAR_MODELS)}",
             )
     return [TABULAR_MODELS[name] for name in names]
 

@@ -138,7 +138,8 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
     if (counted == counted[0]).all():
         which = "every row" if weight is None else "every row whose weight is not 0"
         raise InputError(
-            f"table {table}: the target {choice.target!r} is {shown(counted.tolist()[0])} in {which}"
+            "content",
+            f"table {table}: the target {choice.target!r} is {shown(counted.tolist()[0])} in {which}",
         )
     return LabelledTable(features_of(rows, table, columns, choice.categorical), label, weight, task)
 
@@ -158,11 +159,11 @@ def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
         for other, others_names in [*others.items(), ("--categorical", [*categorical])]:
             both = set(names) & set(others_names)
             if option != other and both:
-                raise InputError(f"column {min(both)!r} is given for both {option} and {other}")
+                raise InputError("mismatch", f"column {min(both)!r} is given for both {option} and {other}")
     left_out = {name for names in others.values() for name in names}
     columns = [name for name in rows.columns if name not in left_out]
     if not columns:
-        raise InputError(f"table {table}: no column is left to predict {target!r} from")
+        raise InputError("content", f"table {table}: no column is left to predict {target!r} from")
     return columns
 
 
@@ -173,14 +174,15 @@ def _with_target(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
     table, target = choice.table, choice.target
     missing = missing_cells(rows[target])
     if missing.all():
-        raise InputError(f"table {table}: the target {target!r} is missing in every row")
+        raise InputError("content", f"table {table}: the target {target!r} is missing in every row")
     if not missing.any():
         return rows
     if not choice.drop_missing_target:
         numbers = [str(number + 1) for number in missing.nonzero()[0]]
         raise InputError(
+            "arguments",
             f"table {table}: the target {target!r} is missing in row {listed(numbers, 5)}; use "
-            "--drop-missing-target to leave such rows out"
+            "--drop-missing-target to leave such rows out",
         )
     return rows[~missing]
 
@@ -213,7 +215,9 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
     elif is_numeric(column):
         label = numbers_of(column, table)
     else:
-        raise InputError(f"table {table}: the target {column.name!r} holds text; use --task classification")
+        raise InputError(
+            "content", f"table {table}: the target {column.name!r} holds text; use --task classification"
+        )
     return label
 
 
@@ -225,8 +229,9 @@ def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Seri
         value = rounded if abs(rounded) < INEXACT else Decimal(name)
         if first.setdefault(value, name) != name:
             raise InputError(
+                "content",
                 f"table {table}: row {column.index[row] + 1}, target {column.name!r}: {name!r} and "
-                f"{first[value]!r} are the same number; write every class in one way"
+                f"{first[value]!r} are the same number; write every class in one way",
             )
 
 
@@ -238,11 +243,12 @@ def _weight(column: pd.Series, table: str) -> np.ndarray:
     wrong = (~(weight >= 0)).nonzero()[0]
     if len(wrong):
         raise InputError(
+            "content",
             f"table {table}: row {column.index[wrong[0]] + 1}, column {column.name!r}: a weight must be 0 or "
-            f"more, however: {shown(column.iloc[wrong[0]])}"
+            f"more, however: {shown(column.iloc[wrong[0]])}",
         )
     if not weight.any():
-        raise InputError(f"table {table}: every weight in column {column.name!r} is 0")
+        raise InputError("content", f"table {table}: every weight in column {column.name!r} is 0")
     return weight
 
 
@@ -317,8 +323,9 @@ def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> No
     absent = [name for name in names if name not in present]
     if absent:
         raise InputError(
+            "content",
             f"table {table}: there is no column {listed([repr(name) for name in absent])} {what}; it has "
-            f"{listed(list(rows.columns))}"
+            f"{listed(list(rows.columns))}",
         )
 
 
@@ -347,4 +354,4 @@ def estimator_errors(what: str) -> Iterator[None]:
             yield
     except (ValueError, RuntimeError, MemoryError) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"{what}: {said}") from error
+        raise InputError("content", f"{what}: {said}") from error

@@ -22,9 +22,10 @@ def _given_panel(ctx: click.Context, _: click.Parameter, panel: str | None) -> s
     from spinimpute.runtime.errors import InputError
 
     raise InputError(
+        "mismatch",
         f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or BCF of "
         "fully sequenced people, for example the 1000 Genomes Project's; compile it once with "
-        "'spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin'"
+        "'spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin'",
     )
 
 
@@ -75,8 +76,9 @@ def _given_target(ctx: click.Context, _: click.Parameter, vcf: str | None) -> st
         options = {option.name for option in ctx.command.params}
         of_sequenced = ", ".join(f"--{name} FILE" for name in ("gl", "bam") if name in options)
         raise InputError(
+            "content",
             "give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX"
-            f"{', or what is sequenced with ' if of_sequenced else ''}{of_sequenced}; found {found}"
+            f"{', or what is sequenced with ' if of_sequenced else ''}{of_sequenced}; found {found}",
         )
     return next(iter(named.values()))
 
@@ -104,7 +106,9 @@ def _given_targets(ctx: click.Context, option: click.Parameter, files: tuple[str
 
     first = _given_target(ctx, option, files[0] if files else None)
     if len(files) > 1 and ctx.meta.get("sequenced"):
-        raise InputError(f"--vcf is given {len(files)} times: beside sequenced samples give it once")
+        raise InputError(
+            "content", f"--vcf is given {len(files)} times: beside sequenced samples give it once"
+        )
     return files if len(files) > 1 else first
 
 
@@ -216,13 +220,15 @@ def _listed_reads(path: str) -> list[tuple[str, str | None]]:
         file, *names = (word.strip() for word in line.split("\t"))
         if len(names) > 1:
             raise InputError(
+                "content",
                 f"list of reads {path}: '{line}' has {1 + len(names)} columns; give a file, a tab and its "
-                "sample's name, or the file alone"
+                "sample's name, or the file alone",
             )
         if not Path(file).exists():
             raise InputError(
+                "content",
                 f"list of reads {path}: '{file}' is not there; each line names a BAM or CRAM, as seen from "
-                "where the command is run"
+                "where the command is run",
             )
         found.append((file, names[0] if names else None))
     return found

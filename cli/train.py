@@ -86,6 +86,6 @@ def train(
                 stepped=lambda step: show(step / total),
             )
         except ImportError as error:
-            raise InputError(str(error)) from error
+            raise InputError("content", str(error)) from error
     if is_first():
         say(f"{result.path}: validation r2 {result.validation_r2:.4f} after {result.steps} steps")

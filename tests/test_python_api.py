@@ -2,13 +2,15 @@
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
-from spinimpute.cli.messages import COMMANDS_OF_CALLS, OPTIONS_OF_ARGUMENTS, as_options
+from spinimpute.cli.main import spinimpute as spinimpute_group
+from spinimpute.cli.messages import COMMANDS, option
 
 import spinimpute
 from spinimpute.genotypes.sites import Sites
@@ -102,18 +104,36 @@ def test_messages_name_no_options(room: str) -> None:
     assert [text for text in options if not re.search("bcftools|plink", text)] == []
 
 
-def test_the_command_line_has_words_for_arguments() -> None:
-    """Of those in messages; and no others."""
-    said = said_in(PACKAGE.rglob("*.py"))
-    for call in COMMANDS_OF_CALLS:
-        assert any(call in text for text in said), call
-    for name in OPTIONS_OF_ARGUMENTS:
-        assert any(re.search(rf"\b{name}=(\.\.\.|True|'\w+'|\d)", text) for text in said), name
-    left = {match[0] for text in said for match in re.finditer(r"\b\w+=\.\.\.", as_options(text))}
-    of_files = {"length=...", "Number=...", "spinimpute_region=..."}  # of headers
-    of_python_alone = {"haploid=..."}
-    assert left <= of_files | of_python_alone
-    assert as_options("give ambiguous='keep'; or typed=...") == "give --ambiguous keep; or --typed"
+def commands(group: click.Group) -> Iterator[click.Command]:
+    """Commands of a group and of the groups in it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield from commands(found) if isinstance(found, click.Group) else [found]
+
+
+def named_in_messages(function: str) -> set[str]:
+    """First arguments of all calls of `argument` or `call` in the library."""
+    trees = (ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py"))
+    calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {
+        node.args[0].value
+        for node in calls
+        if isinstance(node.func, ast.Name)
+        and node.func.id == function
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+
+def test_messages_name_options_on_the_command_line() -> None:
+    options = {
+        name for each in commands(spinimpute_group) for parameter in each.params for name in parameter.opts
+    }
+    assert {option(name, ...) for name in named_in_messages("argument")} <= options
+    assert named_in_messages("call") == set(COMMANDS)
+    assert option("ambiguous", "keep") == "--ambiguous keep"
+    assert option("leave_one_out", True) == "--loo"
 
 
 def test_a_path_is_no_open_panel(target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:

@@ -78,8 +78,9 @@ def concordance_paths(prefix: str | os.PathLike[str]) -> list[Path]:
     name = text.rpartition("/")[2]
     if not name or name.startswith("."):
         raise InputError(
+            "content",
             f"the files of concordance cannot be {text!r}: they would be hidden files; give what their names "
-            "begin with, such as evaluation/chr20"
+            "begin with, such as evaluation/chr20",
         )
     return [Path(text + suffix) for suffix in SUFFIXES]
 

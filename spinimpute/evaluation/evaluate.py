@@ -146,14 +146,16 @@ def evaluate(
         scores = _score(known, reader, tally, shares.of(1))
     except NoRecord as error:
         raise InputError(
-            f"{error}. Panel: {frequencies.where}. Give regions in which truth and imputed file have records"
+            "content",
+            f"{error}. Panel: {frequencies.where}. Give regions in which truth and imputed file have records",
         ) from error
     _warn_of_empty(truth_file, imputed_file)
     if scores.missing.all():
         raise InputError(
+            "mismatch",
             f"none of the {len(known.keys):,} sites to score is in the {imputed_file.name}. "
             f"Truth: {truth_file.describe_spans()}. Imputed: {imputed_file.describe_spans()}. "
-            "Both must be of the same region and genome build, with the same REF and ALT"
+            "Both must be of the same region and genome build, with the same REF and ALT",
         )
 
     minor_frequency = np.minimum(known.frequency, 1 - known.frequency)
@@ -287,6 +289,7 @@ def _check_bins(bins: Sequence[float]) -> None:
     ordered = all(low < high for low, high in pairwise(bins))
     if len(bins) < 2 or not ordered or bins[0] < 0 or bins[-1] > 0.5:
         raise InputError(
+            "content",
             f"bins must be two or more increasing minor allele frequencies between 0 and 0.5, however: "
-            f"{', '.join(f'{edge:g}' for edge in bins) or 'none'}"
+            f"{', '.join(f'{edge:g}' for edge in bins) or 'none'}",
         )

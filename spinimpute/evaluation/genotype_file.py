@@ -160,8 +160,9 @@ class GenotypeFile(VariantFile):
             i = int(np.flatnonzero(ploidy > 2)[0])
             name = self.samples[np.arange(len(self.samples))[columns][i]]
             raise InputError(
+                "content",
                 f"{self.name}: sample {name} has {ploidy[i]} alleles at {record.CHROM}:{record.POS}; one or "
-                "two can be compared"
+                "two can be compared",
             )
         count = (alleles > 0).sum(1, dtype=np.int8)
         count[(alleles == -1).any(1)] = MISSING

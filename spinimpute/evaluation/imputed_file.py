@@ -10,7 +10,7 @@ import numpy as np
 from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile
 from spinimpute.evaluation.truth import Truth, n_alleles, what_ploidy
 from spinimpute.genotypes.x_chromosome import is_x
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.variant_file import Record
 
 BLOCK_SITES = 512
@@ -80,8 +80,9 @@ class ImputedReader:
         fields = self.file.fields()
         if not fields:
             raise InputError(
+                "content",
                 f"{self.file.name} has none of the fields {', '.join(DOSAGE_FIELDS)}; "
-                "give the output of an imputation program"
+                "give the output of an imputation program",
             )
         self.file.match_names({key[0] for key in self.truth.keys})
         row_of = {key: row for row, key in enumerate(self.truth.keys)}
@@ -101,8 +102,10 @@ class ImputedReader:
                 continue
             if self.refuse_typed and record.INFO.get("TYPED"):
                 raise InputError(
+                    "arguments",
                     f"{self.file.name}: {record.CHROM}:{record.POS} was typed, and counts as if it had been "
-                    "imputed: give the target that was imputed (typed=...), so that its sites are left out"
+                    f"imputed: give the target that was imputed ({argument('typed')}), so "
+                    f"that its sites are left out",
                 )
             if chrom != keys[0][0]:
                 chrom = keys[0][0]
@@ -143,8 +146,9 @@ class ImputedReader:
         present = next((name for name in fields if name in there), None)
         if present is None:
             raise InputError(
+                "content",
                 f"{self.file.name}: the record at {record.CHROM}:{record.POS} has none of the fields "
-                f"{', '.join(DOSAGE_FIELDS)}"
+                f"{', '.join(DOSAGE_FIELDS)}",
             )
         self.fields_used.add(present)
         if present == "GT":
@@ -162,9 +166,10 @@ class ImputedReader:
         if (dosage < 0).any() or (dosage > ploidy + PROBABILITY_TOLERANCE).any():
             wrong = int(np.flatnonzero((dosage < 0) | (dosage > ploidy + PROBABILITY_TOLERANCE))[0])
             raise InputError(
+                "content",
                 f"{self.file.name}: sample {self.samples[wrong]} has {present} {dosage[wrong]:g} at "
                 f"{record.CHROM}:{record.POS}; a dosage lies between 0 and the number of alleles, "
-                f"{ploidy[wrong]} in the truth"
+                f"{ploidy[wrong]} in the truth",
             )
         return dosage
 
@@ -180,8 +185,9 @@ class ImputedReader:
             i = int(wrong[0]) if len(wrong) else int(np.flatnonzero((probability < 0).any(1))[0])
             shown = ",".join(f"{p:g}" for p in probability[i] if not np.isnan(p))
             raise InputError(
+                "content",
                 f"{self.file.name}: sample {self.samples[i]} has GP {shown} at {record.CHROM}:{record.POS}; "
-                "genotype probabilities must sum to 1 (phred-scaled GP are not supported)"
+                "genotype probabilities must sum to 1 (phred-scaled GP are not supported)",
             )
         return probability
 
@@ -193,8 +199,9 @@ class ImputedReader:
             values = np.empty(0, dtype=object)
         if values.dtype.kind not in "if" or values.ndim != 2:
             raise InputError(
+                "content",
                 f"{self.file.name}: {name} at {record.CHROM}:{record.POS} holds no numbers; the header must "
-                "declare it as Type=Float"
+                "declare it as Type=Float",
             )
         numbers = values[columns].astype(np.float32)
         if values.dtype.kind == "i":
@@ -211,8 +218,9 @@ class ImputedReader:
         if len(clash):
             i = int(clash[0])
             raise InputError(
+                "content",
                 f"{self.file.name}: sample {self.samples[i]} has {n_alleles(int(ploidy[i]))} at "
                 f"{record.CHROM}:{record.POS} and {of_truth[i]} in the truth; "
-                f"{what_ploidy(self.file.chromosome(record.CHROM))}"
+                f"{what_ploidy(self.file.chromosome(record.CHROM))}",
             )
         return in_both

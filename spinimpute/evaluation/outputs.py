@@ -64,10 +64,10 @@ class Outputs:
         for file in files:
             if file.resolve() == folder:
                 raise InputError(
-                    f"{file} cannot be written: it is the folder of the tables; give another name"
+                    "write", f"{file} cannot be written: it is the folder of the tables; give another name"
                 )
             if (name := tables.get(file.resolve())) is not None:
-                raise InputError(f"{file} cannot be written: {name} goes there; give another name")
+                raise InputError("write", f"{file} cannot be written: {name} goes there; give another name")
         to_be_made = not folder.exists()
         check_outputs(
             [file for file in files if not (to_be_made and file.parent.resolve() == folder)],

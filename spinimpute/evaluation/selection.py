@@ -33,16 +33,17 @@ def compared_samples(
     """
     for file in (truth, imputed):
         if not file.samples:
-            raise InputError(f"{file.name} has no samples")
+            raise InputError("content", f"{file.name} has no samples")
         if wanted is not None:
             check_samples(file, wanted)
     chosen = set(imputed.samples if wanted is None else wanted)
     common = [name for name in truth.samples if name in chosen]
     if not common:
         raise InputError(
+            "content",
             f"no sample is both in the {truth.name} ({_some(truth.samples)}) and in the {imputed.name} "
             f"({_some(imputed.samples)}); samples are matched by name, rename them in one file "
-            "(bcftools reheader)"
+            "(bcftools reheader)",
         )
     return common
 

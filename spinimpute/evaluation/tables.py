@@ -11,7 +11,7 @@ from rich.table import Table
 
 from spinimpute.evaluation.accuracy_plot import draw_accuracy, percent
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
-from spinimpute.runtime.errors import InputError, printable
+from spinimpute.runtime.errors import InputError, argument, printable
 from spinimpute.runtime.output_files import written_whole
 
 ACCURACY_TABLE = "accuracy.tsv"
@@ -37,10 +37,12 @@ def check_out(out: Path, force: bool) -> None:
         `out` is a file, or holds a report and `force` is False.
     """
     if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; give a folder for the reports")
+        raise InputError("content", f"{out} is a file; give a folder for the reports")
     for name in REPORT_FILES:
         if not force and (out / name).exists():
-            raise InputError(f"{out / name} already exists; use force=True to overwrite")
+            raise InputError(
+                "exists", f"{out / name} already exists; use {argument('force', True)} to overwrite"
+            )
 
 
 def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None:
@@ -80,7 +82,9 @@ def write_report(evaluation: Evaluation, out: Path, force: bool = False) -> None
         if evaluation.calibration is None:
             (out / CALIBRATION_TABLE).unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"cannot write the reports into {out}: {error.strerror or error}") from error
+        raise InputError(
+            "write", f"cannot write the reports into {out}: {error.strerror or error}"
+        ) from error
     finally:
         if is_new:
             with suppress(OSError):  # it holds what was written

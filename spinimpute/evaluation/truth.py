@@ -19,7 +19,7 @@ from spinimpute.genotypes.sites import plain_chromosome
 from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.panels.opening import is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, call
 from spinimpute.runtime.progress import Progress
 from spinimpute.vcf.variant_file import Record
 
@@ -76,7 +76,7 @@ def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
     file = GenotypeFile(path, "panel")
     if not file.samples or "GT" not in file.fields():
         raise InputError(
-            f"{file.name} has no genotypes (GT); give the panel that the samples were imputed from"
+            "content", f"{file.name} has no genotypes (GT); give the panel that the samples were imputed from"
         )
     frequency: dict[SiteKey, float] = {}
     for record in file.records():
@@ -167,8 +167,9 @@ class _PloidyChanges:
                 i = int(clash[0])
                 before = f"{self._last[i]} before" + (" and 1 before that" if is_x(chrom) else "")
                 raise InputError(
+                    "content",
                     f"{self._file.name}: sample {self._samples[i]} has {n_alleles(int(ploidy[i]))} at "
-                    f"{record.CHROM}:{record.POS}, {before}; {what_ploidy(chrom)}"
+                    f"{record.CHROM}:{record.POS}, {before}; {what_ploidy(chrom)}",
                 )
             self._left_haploid |= changed & (ploidy == 2)
         self._last = np.where(ploidy > 0, ploidy, self._last)
@@ -184,7 +185,7 @@ def what_ploidy(chrom: str) -> str:
     if is_x(chrom):
         return (
             "on X men must have one allele between the pseudo-autosomal ends, in both files; "
-            "spinimpute.convert(...) writes a truth so"
+            f"{call('convert')} writes a truth so"
         )
     return "a sample must have the same number of alleles at all sites of a chromosome, in both files"
 
@@ -265,7 +266,9 @@ def read_truth(
     """
     file.match_names(panel.chromosomes())
     if "GT" not in file.fields():
-        raise InputError(f"{file.name} has no genotypes (GT); the truth must hold called genotypes")
+        raise InputError(
+            "content", f"{file.name} has no genotypes (GT); the truth must hold called genotypes"
+        )
     columns = np.array([file.samples.index(name) for name in samples], dtype=np.int64)
     left_out: Counter[str] = Counter()
     counts: dict[SiteKey, np.ndarray] = {}
@@ -298,10 +301,11 @@ def read_truth(
             haploid.append(np.packbits(known & (ploidy == 1)))
     if not counts:
         raise InputError(
+            "mismatch",
             f"no site to score: of {sum(left_out.values()):,} sites of the {file.name}, "
             + ", ".join(f"{n:,} are {reason}" for reason, n in left_out.items())
             + f". Truth: {file.describe_spans()}. Panel: {panel.where}. "
-            "The truth must hold untyped sites of the panel, on the same genome build"
+            "The truth must hold untyped sites of the panel, on the same genome build",
         )
     keys = list(counts)
     return Truth(

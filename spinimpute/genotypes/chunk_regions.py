@@ -88,7 +88,7 @@ def cut_chunks(
         As `cut_windows`; or the overlap is no length.
     """
     if not overlap_cM >= 0:
-        raise InputError(f"an overlap must have a length of at least 0 cM: got {overlap_cM} cM")
+        raise InputError("content", f"an overlap must have a length of at least 0 cM: got {overlap_cM} cM")
     cores, first_positions = [], []
     for panel in panels:
         before: Window | None = None

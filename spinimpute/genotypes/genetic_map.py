@@ -95,7 +95,8 @@ class GeneticMap:
         """
         if not (math.isfinite(rate_cM_per_Mb) and rate_cM_per_Mb > 0):
             raise InputError(
-                f"the recombination rate must be a positive number of cM per Mb, got {rate_cM_per_Mb}"
+                "content",
+                f"the recombination rate must be a positive number of cM per Mb, got {rate_cM_per_Mb}",
             )
         description = f"constant {rate_cM_per_Mb:g} cM/Mb"
         return cls(np.array([0, 10**6]), np.array([0.0, rate_cM_per_Mb]), description=description)
@@ -154,19 +155,21 @@ class GeneticMap:
         if not positions:
             found = ", ".join(list(others)[:10]) or "no row at all"
             raise InputError(
-                f"{path}: no row of chromosome {chrom} (found: {found}). Give the map of {chrom}"
+                "content", f"{path}: no row of chromosome {chrom} (found: {found}). Give the map of {chrom}"
             )
         if len(positions) < 2:
-            raise InputError(f"{path}: one row of chromosome {chrom}; a map needs at least two")
+            raise InputError("content", f"{path}: one row of chromosome {chrom}; a map needs at least two")
         if cMs[-1] == cMs[0]:
             raise InputError(
+                "content",
                 f"{path}: the genetic position is {cMs[0]:g} cM in every row of chromosome {chrom}: "
-                "this file lists positions without recombination rates. Give a genetic map"
+                "this file lists positions without recombination rates. Give a genetic map",
             )
         if cMs[-1] - cMs[0] > LONGEST_CM:
             raise InputError(
+                "mismatch",
                 f"{path}: chromosome {chrom} is {cMs[-1] - cMs[0]:g} cM long, none has more than "
-                f"{LONGEST_CM}. Is its genetic position in another unit?"
+                f"{LONGEST_CM}. Is its genetic position in another unit?",
             )
         _check_unit(path, chrom, positions[-1] - positions[0], cMs[-1] - cMs[0])
         description = f"{path.name} ({columns.name}, chromosome {chrom}, {len(positions)} points)"
@@ -219,13 +222,13 @@ def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
         f"{DEFAULT_RATE:g}. {advice}"
     )
     if bases > CHROMOSOME:
-        raise InputError(text)
+        raise InputError("content", text)
     warnings.warn(text, stacklevel=5)
 
 
 def _failure(path: Path) -> Callable[[int, str], InputError]:
     return lambda number, what: InputError(
-        f"{path}, line {number}: {what}. Check the genetic map; {_FORMATS}"
+        "content", f"{path}, line {number}: {what}. Check the genetic map; {_FORMATS}"
     )
 
 
@@ -249,7 +252,7 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()  # at once: it may be a pipe, and its rows are read more than once
     except OSError as error:
-        raise InputError(f"{path}: cannot read the genetic map: {error.strerror}") from error
+        raise InputError("content", f"{path}: cannot read the genetic map: {error.strerror}") from error
 
 
 def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
@@ -263,17 +266,19 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
                 if not line.isspace():
                     yield number, line
     except TooLong as error:
-        raise InputError(f"{path}: this is no genetic map: {error}; {_FORMATS}") from error
+        raise InputError("content", f"{path}: this is no genetic map: {error}; {_FORMATS}") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: the genetic map is damaged gzip ({error}). Get the file again") from error
+        raise InputError(
+            "damaged", f"{path}: the genetic map is damaged gzip ({error}). Get the file again"
+        ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: the genetic map is not text; {_FORMATS}") from error
+        raise InputError("content", f"{path}: the genetic map is not text; {_FORMATS}") from error
 
 
 def _recognise(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int]:
     """The form of the map and the number of its first row, by the first line that is not blank."""
     if first is None:
-        raise InputError(f"{path}: the genetic map is empty; {_FORMATS}")
+        raise InputError("content", f"{path}: the genetic map is empty; {_FORMATS}")
     number, line = first
     fields = [field.lower() for field in line.split()]
     if fields == ["pos", "chr", "cm"]:
@@ -282,4 +287,6 @@ def _recognise(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int
         return _HAPMAP, number + 1
     if len(fields) == 4 and fields[3].lstrip("-").isdecimal():
         return _PLINK, number
-    raise InputError(f"{path}, line {number}: this is no genetic map: {line.rstrip()[:60]!r}; {_FORMATS}")
+    raise InputError(
+        "content", f"{path}, line {number}: this is no genetic map: {line.rstrip()[:60]!r}; {_FORMATS}"
+    )

@@ -77,7 +77,7 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"list of sexes {path}: cannot be read: {error}") from error
+        raise InputError("read", f"list of sexes {path}: cannot be read: {error}") from error
     sexes: dict[str, bool] = {}
     names = [fields[1] for fields in map(str.split, lines) if len(fields) in (3, 5, 6)]
     by_family = len(set(names)) < len(names)  # as the reader of PLINK's files names samples
@@ -87,8 +87,9 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
             continue
         if len(fields) not in (2, 3, 5, 6):
             raise InputError(
+                "content",
                 f"list of sexes {path}, line {number}: {len(fields)} columns, expected sample and sex (M, F, "
-                "1 or 2), or the columns of a .fam file"
+                "1 or 2), or the columns of a .fam file",
             )
         sample, sex = (fields[0], fields[1]) if len(fields) < 5 else (fields[1], fields[4])
         if len(fields) == 3:  # family, sample, sex
@@ -99,13 +100,17 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
         if known not in _MALE | _FEMALE | _UNKNOWN:
             if number == 1 and known in _HEADS:
                 continue
-            raise InputError(f"list of sexes {path}, line {number}: {sex!r} is no sex; give M, F, 1 or 2")
+            raise InputError(
+                "content", f"list of sexes {path}, line {number}: {sex!r} is no sex; give M, F, 1 or 2"
+            )
         if known in _UNKNOWN:
             continue
         if sexes.setdefault(sample, known in _MALE) != (known in _MALE):
-            raise InputError(f"list of sexes {path}, line {number}: {sample} is there with both sexes")
+            raise InputError(
+                "content", f"list of sexes {path}, line {number}: {sample} is there with both sexes"
+            )
     if not sexes:
-        raise InputError(f"list of sexes {path}: no sample with a sex is in it")
+        raise InputError("content", f"list of sexes {path}: no sample with a sex is in it")
     return sexes
 
 

@@ -13,7 +13,7 @@ from spinimpute.genotypes.sites import (
     plain_chromosome,
     same_chromosome,
 )
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import ENCODING, gunzipped
 
 _NO_REGION = ("#", "track", "browser")  # how lines of a BED file begin that are for viewers
@@ -45,15 +45,19 @@ def chosen_regions(
     if regions_file is not None:
         if regions is not None:
             raise InputError(
-                "regions are given twice: give region=... or regions_file=..., not both; a BED file holds "
-                "any number of them"
+                "arguments",
+                f"regions are given twice: give {argument('region')} or "
+                f"{argument('regions_file')}, not both; a BED file holds "
+                "any number of them",
             )
         return _joined(read_bed(regions_file))
     if regions is None:
         return []
     given = [regions] if isinstance(regions, str | Region) else list(regions)
     if not given:
-        raise InputError("the list of regions is empty: give regions, or leave it out for all sites")
+        raise InputError(
+            "arguments", "the list of regions is empty: give regions, or leave it out for all sites"
+        )
     return _joined([Region.parse(one) if isinstance(one, str) else one for one in given])
 
 
@@ -114,23 +118,28 @@ def read_bed(path: str | Path) -> list[Region]:
         place = f"{what}, line {number}"
         if len(fields) < 3 or not fields[0].strip():
             raise InputError(
+                "content",
                 f"{place}: {line[:60]!r} is no line of a BED file: give chromosome, start and end, with tabs "
-                "between them"
+                "between them",
             )
         chrom, start, end = (field.strip() for field in fields[:3])
         if not (is_position(start) and is_position(end)) or int(end) > LAST_POSITION:
             raise InputError(
+                "content",
                 f"{place}: start {start[:20]!r} and end {end[:20]!r} are to be numbers from 0 to "
-                f"{LAST_POSITION}"
+                f"{LAST_POSITION}",
             )
         if int(start) >= int(end):
             raise InputError(
+                "content",
                 f"{place}: the interval from {start} to {end} holds no position: positions count from 0, and "
-                "the end, which does not belong to it, is larger than the start"
+                "the end, which does not belong to it, is larger than the start",
             )
         regions.append(Region(chrom, int(start) + 1, int(end)))
     if not regions:
-        raise InputError(f"{what}: there is no region in it; give chromosome, start and end in each line")
+        raise InputError(
+            "content", f"{what}: there is no region in it; give chromosome, start and end in each line"
+        )
     return regions
 
 
@@ -138,13 +147,17 @@ def _text_of(path: Path, what: str) -> str:
     try:
         content = gunzipped(path.read_bytes())  # in one go: it may be a pipe
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{what}: cannot be read ({error})") from error
+        raise InputError("read", f"{what}: cannot be read ({error})") from error
     if content.startswith(_PLINK_BED):
-        raise InputError(f"{what}: these are genotypes of PLINK, not regions; give a BED file of intervals")
+        raise InputError(
+            "content", f"{what}: these are genotypes of PLINK, not regions; give a BED file of intervals"
+        )
     try:
         text = content.decode(ENCODING)
     except UnicodeDecodeError as error:
-        raise InputError(f"{what}: it is no text; give a BED file: chromosome, start and end") from error
+        raise InputError(
+            "content", f"{what}: it is no text; give a BED file: chromosome, start and end"
+        ) from error
     if "\0" in text:
-        raise InputError(f"{what}: it is no text; give a BED file: chromosome, start and end")
+        raise InputError("content", f"{what}: it is no text; give a BED file: chromosome, start and end")
     return text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
 LAST_POSITION = 2**31 - 1  # the largest position that BCF can hold
 _MOST_DIGITS = 10  # of a position
@@ -128,18 +128,18 @@ class Region:
         form = "a region looks like 20, 20:1000-2000 or 20:1000- (positions start at 1)"
         match = _REGION.fullmatch(text.strip())
         if match is None or ":" in match["chrom"]:
-            raise InputError(f"cannot read the region {text!r}: {form}")
+            raise InputError("content", f"cannot read the region {text!r}: {form}")
         if match["start"] is None:
             return cls(match["chrom"])
         digits = [(match[name] or "").replace(",", "") for name in ("start", "end")]
         if not digits[0]:
-            raise InputError(f"cannot read the region {text!r}: {form}")
+            raise InputError("content", f"cannot read the region {text!r}: {form}")
         start = int(digits[0])
         open_end = LAST_POSITION if match["dash"] else start
         end = int(digits[1]) if digits[1] else open_end
         if not 1 <= start <= end <= LAST_POSITION:
             raise InputError(
-                f"the region {text!r} is empty or out of range: {form}, start no larger than end"
+                "content", f"the region {text!r} is empty or out of range: {form}, start no larger than end"
             )
         return cls(match["chrom"], start, end)
 
@@ -266,9 +266,10 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
     """
     if not same_chromosome(target.chrom, panel.chrom):
         raise InputError(
+            "arguments",
             f"the panel is of another chromosome than the target: {_summary('panel', panel)}, "
             f"{_summary('target', target)}. Give the panel of chromosome {target.chrom}, or choose the "
-            f"target's chromosome {panel.chrom} with region=..."
+            f"target's chromosome {panel.chrom} with {argument('region')}",
         )
     first = np.searchsorted(panel.position, target.position, side="left")
     last = np.searchsorted(panel.position, target.position, side="right")
@@ -290,7 +291,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
         else:
             pairs[site] = index
     if not pairs:
-        raise NoMatch(_nothing_matches(panel, target, dict(Counter(reasons.values()))))
+        raise NoMatch("content", _nothing_matches(panel, target, dict(Counter(reasons.values()))))
     panel_index = np.array(sorted(pairs), dtype=np.int64)
     target_index = np.array([pairs[site] for site in panel_index.tolist()], dtype=np.int64)
     return SiteMatch(panel_index, target_index, reasons, duplicate_of)
@@ -317,7 +318,7 @@ def _nothing_matches(panel: Sites, target: Sites, unmatched: dict[str, int]) -> 
     most = max(unmatched, key=lambda reason: unmatched[reason])
     advice = {
         POSITION_NOT_IN_PANEL: "The target is probably on another genome build than the panel: lift it over "
-        "(chain=...)",
+        f"({argument('chain')})",
         SWAPPED: "REF and ALT are swapped in the target: set REF from the reference genome "
         "(bcftools +fixref, or plink2 --ref-from-fa force)",
         ALLELES_DIFFER: "The positions agree but not the alleles: the target is probably on another genome "

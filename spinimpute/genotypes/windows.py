@@ -71,8 +71,9 @@ def cut_windows(
     """
     if not length_cM > 0 or not overlap_cM >= 0 or max_sites < 1:
         raise InputError(
+            "content",
             "a window must have a positive length and number of sites, and an overlap of at least 0 cM: "
-            f"got {length_cM} cM, {max_sites} sites, overlap {overlap_cM} cM"
+            f"got {length_cM} cM, {max_sites} sites, overlap {overlap_cM} cM",
         )
     cM = np.asarray(cM, dtype=np.float64)
     position = np.asarray(position)

@@ -60,7 +60,9 @@ def parts_of_x(chrom: str, build: str) -> list[Part]:
         The build is another one.
     """
     if build not in _PAR1_END_PAR2_START:
-        raise InputError(f"unknown genome build {build!r}: give {' or '.join(CHROMOSOME_LENGTHS)}")
+        raise InputError(
+            "mismatch", f"unknown genome build {build!r}: give {' or '.join(CHROMOSOME_LENGTHS)}"
+        )
     par1_end, par2_start = _PAR1_END_PAR2_START[build]
     return [
         Part("PAR1", Region(chrom, 1, par1_end)),

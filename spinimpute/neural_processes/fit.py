@@ -145,21 +145,24 @@ def fit(
         Another parameter is out of its range.
     """
     if seed < 0:
-        raise InputError(f"the seed must not be negative, found {seed}")
+        raise InputError("content", f"the seed must not be negative, found {seed}")
     require_count("tasks", tasks)
     checked = [_checked(number, table) for number, table in enumerate(tables)]
     if not checked:
-        raise InputError("there are no tables to fit")
+        raise InputError("content", "there are no tables to fit")
     widths = {(x.shape[1], y.shape[1]) for x, y in checked}
     if len(widths) > 1:
-        raise InputError(f"all tables must have the same numbers of columns, found (x, y) = {sorted(widths)}")
+        raise InputError(
+            "content", f"all tables must have the same numbers of columns, found (x, y) = {sorted(widths)}"
+        )
     x_scaler, y_scaler = (Scaler.of([table[i] for table in checked]) for i in (0, 1))
     scaled = [(x_scaler.scaled(x), y_scaler.scaled(y)) for x, y in checked]
     smallest = min(len(x) for x, _ in scaled)
     low, high = context or (1, smallest - 2)
     if not 0 <= low <= high < smallest:
         raise InputError(
-            f"a context of {low} to {high} points leaves no target: the smallest table has {smallest} points"
+            "content",
+            f"a context of {low} to {high} points leaves no target: the smallest table has {smallest} points",
         )
 
     def draw(step: int) -> Task:
@@ -199,11 +202,15 @@ def _checked(number: int, table: Table) -> Table:
     try:
         x, y = (_columns(part) for part in table)
     except (TypeError, ValueError) as error:
-        raise InputError(f"table {number}: it is no pair of numeric arrays ({error})") from error
+        raise InputError("content", f"table {number}: it is no pair of numeric arrays ({error})") from error
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-        raise InputError(f"table {number}: x has the shape {x.shape} and y {y.shape}; rows must be points")
+        raise InputError(
+            "content", f"table {number}: x has the shape {x.shape} and y {y.shape}; rows must be points"
+        )
     if len(x) < LEAST_POINTS:
-        raise InputError(f"table {number}: {len(x)} points; at least {LEAST_POINTS} are needed")
+        raise InputError("content", f"table {number}: {len(x)} points; at least {LEAST_POINTS} are needed")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise InputError(f"table {number}: it holds NaN or infinite numbers; take these points out")
+        raise InputError(
+            "content", f"table {number}: it holds NaN or infinite numbers; take these points out"
+        )
     return x, y

@@ -229,8 +229,9 @@ def check_sizes(model: ModelSettings, tasks: ProcessSettings) -> None:
     sizes, wanted = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
     if sizes != wanted:
         raise InputError(
+            "content",
             f"the model takes {sizes[0]} inputs and gives {sizes[1]} outputs, the tasks have {wanted[0]} and "
-            f"{wanted[1]}"
+            f"{wanted[1]}",
         )
 
 
@@ -242,7 +243,7 @@ def _check_alike(model: ModelSettings, start: ModelSettings) -> None:
         if value != theirs[name] and name not in ("floor", "samples")
     ]
     if differ:
-        raise InputError(f"the weights to begin with are of another model: {'; '.join(differ)}")
+        raise InputError("mismatch", f"the weights to begin with are of another model: {'; '.join(differ)}")
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[NeuralProcess, dict[str, Any]]:
@@ -271,8 +272,9 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
     arrays, metadata = load_tensors(path, MODEL_FORMAT, "neural process")
     if FORMER_POINTS in arrays:
         raise InputError(
+            "mismatch",
             f"neural process {path}: it was trained when inducing points did not carry y yet, and is another "
-            "network than the one of that name now; train it again"
+            "network than the one of that name now; train it again",
         )
     try:
         settings = ModelSettings(**metadata["model"])
@@ -281,5 +283,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
             raise TypeError(f"tasks: {metadata['tasks']!r}")
     except (TypeError, ValueError, RuntimeError, KeyError) as error:
         said = str(error).partition("\n")[0][:200]
-        raise InputError(f"neural process {path}: it does not fit its own description ({said})") from error
+        raise InputError(
+            "content", f"neural process {path}: it does not fit its own description ({said})"
+        ) from error
     return model.to(device).eval(), metadata

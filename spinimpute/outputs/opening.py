@@ -47,8 +47,9 @@ def choose_form(path: Path, output_type: str | None) -> str:
         return choose_output_type(path, output_type, tuple(_BY_SUFFIX))
     if output_type is not None:
         raise InputError(
+            "arguments",
             f"output type {output_type!r} contradicts the name {path}, which means {form}: leave one of them "
-            "out"
+            "out",
         )
     if form == PGEN:
         load_pgenlib()

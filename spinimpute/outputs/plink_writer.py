@@ -226,6 +226,7 @@ def check_names(samples: Sequence[str]) -> None:
     for name in samples:
         if len(name.split()) != 1 or name == "0" or name.startswith("#"):
             raise InputError(
+                "content",
                 f"a sample is named {name!r}, which PLINK cannot read: its names have no blanks, do not "
-                "begin with '#' and are not 0; rename the sample, or write VCF or BCF"
+                "begin with '#' and are not 0; rename the sample, or write VCF or BCF",
             )

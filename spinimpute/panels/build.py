@@ -204,7 +204,9 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
     if not isinstance(genetic_map, GeneticMap):
         return GeneticMap.read(genetic_map, chrom)
     if genetic_map.chrom is not None and not same_chromosome(genetic_map.chrom, chrom):
-        raise InputError(f"the genetic map is of chromosome {genetic_map.chrom}, the panel of {chrom}")
+        raise InputError(
+            "content", f"the genetic map is of chromosome {genetic_map.chrom}, the panel of {chrom}"
+        )
     return genetic_map
 
 
@@ -212,7 +214,7 @@ def _check_name(vcf: Path, chrom: str) -> None:
     """Raises InputError for a name that no panel file has."""
     if not is_chromosome(chrom):
         what = "has a space" if is_line(chrom) else "is no text of one line"
-        raise InputError(f"panel {vcf}: chromosome {chrom!r} {what}; rename it")
+        raise InputError("content", f"panel {vcf}: chromosome {chrom!r} {what}; rename it")
 
 
 def _contig_line(vcf: Path, chrom: str, line: str) -> str:
@@ -220,7 +222,9 @@ def _contig_line(vcf: Path, chrom: str, line: str) -> str:
     for defining in (line, f"##contig=<ID={chrom}>"):
         if is_contig_line(defining, chrom):
             return defining
-    raise InputError(f"panel {vcf}: no header can define a chromosome of the name {chrom!r}; rename it")
+    raise InputError(
+        "content", f"panel {vcf}: no header can define a chromosome of the name {chrom!r}; rename it"
+    )
 
 
 def _check_coverage(genetic_map: GeneticMap, sites: Sites) -> None:
@@ -240,7 +244,8 @@ def _check_coverage(genetic_map: GeneticMap, sites: Sites) -> None:
     )
     if n_covered < HARDLY_COVERED * len(position) and not is_x(sites.chrom):
         raise InputError(
+            "mismatch",
             f"{text}. Give a map of the whole region in the panel's genome build, or none: without a map "
-            f"{DEFAULT_RATE:g} cM/Mb is assumed"
+            f"{DEFAULT_RATE:g} cM/Mb is assumed",
         )
     warnings.warn(f"{text}; the map's mean rate is assumed beyond it", stacklevel=5)

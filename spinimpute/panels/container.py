@@ -207,7 +207,7 @@ class Container:
                 self.version, place = self._read_preamble(file.read(kind.preamble_bytes))
                 self._content: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
-            raise InputError(f"{kind.name} {path}: cannot be opened: {error.strerror}") from error
+            raise InputError("content", f"{kind.name} {path}: cannot be opened: {error.strerror}") from error
         begins(MAPPED, self._named)
         try:
             header = self._read_header(place)
@@ -340,30 +340,34 @@ class Container:
         """The version of the file, and where its header is."""
         kind, path = self.kind, self.path
         if kind.joined_magic and preamble.startswith(kind.joined_magic):
-            raise InputError(f"{kind.name} {path}: {kind.joined_remedy}")
+            raise InputError("content", f"{kind.name} {path}: {kind.joined_remedy}")
         for magic, what in kind.mistaken.items():
             if preamble.startswith(magic):
-                raise InputError(f"{path}: this is {what}")
+                raise InputError("content", f"{path}: this is {what}")
         if not preamble.startswith(kind.magic):
             raise InputError(
-                f"{path}: not a spinimpute {kind.name} (it starts with {preamble[:16]!r}); {kind.remedy}"
+                "content",
+                f"{path}: not a spinimpute {kind.name} (it starts with {preamble[:16]!r}); {kind.remedy}",
             )
         if len(preamble) < kind.preamble_bytes:
             raise InputError(
-                f"{kind.name} {path}: truncated: {self._size} bytes, less than any has. Copy it again"
+                "damaged",
+                f"{kind.name} {path}: truncated: {self._size} bytes, less than any has. Copy it again",
             )
         _, version, crc, offset, length, total = kind.preamble.unpack_from(preamble)
         if zlib.crc32(preamble[: kind.preamble.size]) != CRC.unpack_from(preamble, kind.preamble.size)[0]:
             raise self._mismatch("preamble")
         if version > kind.version:
             raise InputError(
+                "content",
                 f"{kind.name} {path}: made by a newer version of spinimpute (file version {version}, this "
-                f"one reads {kind.version}). Update spinimpute"
+                f"one reads {kind.version}). Update spinimpute",
             )
         if 1 <= version < kind.first_version:
             raise InputError(
+                "content",
                 f"{kind.name} {path}: made by an earlier version of spinimpute (file version {version}, this "
-                f"one reads {kind.first_version}): {kind.remedy}"
+                f"one reads {kind.first_version}): {kind.remedy}",
             )
         if self._size != total:
             raise kind.wrong_size(path, self._size, total)

@@ -98,13 +98,13 @@ class FileKind:
         InputError
             For the user.
         """
-        return InputError(f"{self.name} {path}: damaged: {what}. Make or copy it again")
+        return InputError("damaged", f"{self.name} {path}: damaged: {what}. Make or copy it again")
 
     def wrong_size(self, path: Path, size: int, expected: int) -> InputError:
         """The error that a file does not have the length that it states."""
         what = "truncated" if size < expected else "damaged"
         return InputError(
-            f"{self.name} {path}: {what}: {size} bytes, the file states {expected}. Copy it again"
+            "damaged", f"{self.name} {path}: {what}: {size} bytes, the file states {expected}. Copy it again"
         )
 
 

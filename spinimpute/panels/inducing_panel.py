@@ -54,7 +54,7 @@ from spinimpute.panels.site_table import (
 )
 from spinimpute.panels.stored_rows import packed_bytes
 from spinimpute.panels.trust.site_trust import UNITS, trust
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument, call
 
 _OTHER_SITES = "the {} is not of the sites and haplotypes that the header states"
 
@@ -79,7 +79,7 @@ def _are_shares(value: object) -> bool:
     )
 
 
-_REMEDY = "make one with build_inducing_panel(...)"
+_REMEDY = f"make one with {call('build_inducing_panel')}"
 _HAPLOTYPES_INSTEAD = f"a panel of haplotypes, not a spinimpute inducing panel (.spip): {_REMEDY}"
 KIND = FileKind(
     name="inducing panel",
@@ -365,9 +365,10 @@ class InducingPanel:
         """
         if not np.isin(typed_index, self.array_index).any():
             raise InputError(
+                "mismatch",
                 f"none of the {len(typed_index)} typed sites is among the {len(self.array_index)} sites of "
                 f"the array that {self.path} was made for: make it again for this array with "
-                "'spinimpute panel build'"
+                "'spinimpute panel build'",
             )
 
     def check_model(self, kind: str, fingerprint: str) -> None:
@@ -385,8 +386,10 @@ class InducingPanel:
         """
         if (kind, fingerprint) != (self.kind, self.fingerprint):
             raise InputError(
+                "arguments",
                 f"the inducing points of {self.path} were made by the model {self.kind} {self.fingerprint}, "
-                f"not by {kind} {fingerprint}: give that model with model=..., or make the file again"
+                f"not by {kind} {fingerprint}: give that model with {argument('model')}, or "
+                f"make the file again",
             )
 
     @cached_property

@@ -17,16 +17,13 @@ from spinimpute.panels.merging.merge import check_mergeable, merge_panels, merge
 from spinimpute.panels.panel import KIND as PANEL
 from spinimpute.panels.parts import build_panels, open_parts
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.runtime.errors import InputError, refuse_pipe
+from spinimpute.runtime.errors import InputError, argument, call, refuse_pipe
 from spinimpute.runtime.memory import TooLittleMemory
 from spinimpute.runtime.output_files import temporary_folder
 from spinimpute.vcf.variant_file import starts_as_variant_file
 
 VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")  # names, for what the content does not show
 PANEL_FILES = (".spin", ".spip")
-PANELS_HAVE_MAPS = (
-    "panel files have their genetic maps in them: leave genetic_map=... out, or give it to build_panel(...)"
-)
 OneOrSeveral = ReferencePanel | str | Path | Sequence[ReferencePanel | str | Path]
 
 
@@ -98,7 +95,7 @@ def open_panels(
     if isinstance(panel, Sequence) and not isinstance(panel, str):
         if len(panel) > 1:
             if genetic_map is not None:
-                raise InputError(PANELS_HAVE_MAPS)
+                raise panels_have_maps()
             paths = paths_of(panel)
             with temporary_folder() as folder:
                 merged = folder / merged_name(paths)
@@ -107,11 +104,13 @@ def open_panels(
                     yield parts
             return
         if not panel:
-            raise InputError("no panel is given: give at least one")
+            raise InputError("content", "no panel is given: give at least one")
         panel = panel[0]
     if not isinstance(panel, str | Path):
         if genetic_map is not None:
-            raise InputError("an open panel has its genetic map in it: give the map to build_panel")
+            raise InputError(
+                "mismatch", "an open panel has its genetic map in it: give the map to build_panel"
+            )
         yield [panel]
         return
     path = Path(panel)
@@ -119,8 +118,10 @@ def open_panels(
     if is_panel_file(path) or not _to_be_compiled(path):
         if genetic_map is not None and is_panel_file(path):
             raise InputError(
-                f"{path} is a panel file and has its genetic map in it: leave genetic_map=... out, or give "
-                "it to build_panel(...)"
+                "arguments",
+                f"{path} is a panel file and has its genetic map in it: leave "
+                f"{argument('genetic_map')} out, or give "
+                f"it to {call('build_panel')}",
             )
         with open_panel_file(path) as panels:
             yield panels
@@ -177,7 +178,9 @@ def paths_of(panel: OneOrSeveral) -> list[str | Path]:
 def check_open(panel: object) -> None:
     """Raise InputError for a path where an open panel is needed."""
     if isinstance(panel, str | Path):
-        raise InputError(f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path")
+        raise InputError(
+            "content", f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path"
+        )
 
 
 def path_of(panel: ReferencePanel | str | Path) -> str | Path:
@@ -198,3 +201,12 @@ def _to_be_compiled(path: Path) -> bool:
 
 def _opener_of(path: str | Path) -> Opener | None:
     return next((opener for kind, opener in _OPENERS if starts_as(path, kind)), None)
+
+
+def panels_have_maps() -> InputError:
+    """Return the error for a genetic map given with panel files."""
+    return InputError(
+        "arguments",
+        f"panel files have their genetic maps in them: leave {argument('genetic_map')} out, or give it to "
+        f"{call('build_panel')}",
+    )

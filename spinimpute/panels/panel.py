@@ -49,6 +49,7 @@ from spinimpute.panels.site_table import (
 )
 from spinimpute.panels.stored_rows import RowLayout, StoredRows, packed_bytes
 from spinimpute.panels.trust.site_trust import UNITS, SiteDoubts, trust
+from spinimpute.runtime.errors import argument
 
 FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
 FIRST_WITH_DISCORDANCE = 3
@@ -106,7 +107,7 @@ KIND = FileKind(
     joined_magic=PARTS_MAGIC,
     joined_remedy=(
         "it holds chromosome X in parts of different ploidy, which only imputing, phasing, tuning and "
-        "checking know; build a panel of one part with region=..."
+        f"checking know; build a panel of one part with {argument('region')}"
     ),
     mistaken={
         INDUCING_MAGIC: "an inducing panel, which holds no haplotypes: give the panel (.spin) that it was "

@@ -19,7 +19,7 @@ import numpy as np
 
 from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region
 from spinimpute.panels.pieces import Piece, PieceReader
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.watched import READING, begins, ends
 from spinimpute.vcf.index_reader import index_error
 
@@ -92,8 +92,9 @@ class ParallelReader:
                 yield from pieces
         except BrokenProcessPool as error:
             raise InputError(
+                "damaged",
                 f"panel {self._vcf}: a process that read it ended; the file is damaged, or memory ran out. "
-                "Build it with threads=1"
+                f"Build it with {argument('threads', 1)}",
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)

@@ -94,27 +94,31 @@ def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
                 for other in panels.values():
                     if other.path != panel.path and same_chromosome(other.chrom, panel.chrom):
                         raise InputError(
+                            "mismatch",
                             f"{other.path} and {panel.path} are both panels of chromosome {panel.chrom}: "
-                            "give one of them, or make one of them (merge_panels)"
+                            "give one of them, or make one of them (merge_panels)",
                         )
                 part = part_of(panel) if len(opened) > 1 else None
                 name = panel.chrom if part is None else f"{panel.chrom} {part.name}"
                 if name in panels:
-                    raise InputError(f"panel {path} is given twice: give it once")
+                    raise InputError("content", f"panel {path} is given twice: give it once")
                 panels[name] = panel
         if not panels:
-            raise InputError("there is no panel to open: give at least one file")
+            raise InputError("content", "there is no panel to open: give at least one file")
         stack.pop_all()  # all are open, and stay so
     return panels
 
 
 def _check_order(path: Path, left: Panel, right: Panel) -> None:
     if left.chrom != right.chrom or left.samples != right.samples:
-        raise InputError(f"panel {path}: its parts are of several chromosomes or samples; build it again")
+        raise InputError(
+            "mismatch", f"panel {path}: its parts are of several chromosomes or samples; build it again"
+        )
     if left.position[-1] >= right.position[0]:
         raise InputError(
+            "mismatch",
             f"panel {path}: its parts do not follow one another ({left.chrom}:{left.position[-1]} is before "
-            f"{right.position[0]}); build it again"
+            f"{right.position[0]}); build it again",
         )
 
 
@@ -204,7 +208,7 @@ def build_panels(
                 raise CannotWrite(out, error.error) from error
             made.append(path)
         if not made:
-            raise NoRecord(f"panel {vcf}: no usable record in {region or parts[0].region.chrom}")
+            raise NoRecord("content", f"panel {vcf}: no usable record in {region or parts[0].region.chrom}")
         whole = made[0]
         if len(made) > 1:
             whole = folder / "parts"

@@ -14,7 +14,7 @@ from spinimpute.phasing.large_panels.states import OTHERS
 from spinimpute.phasing.likely_pairs import PAIRS
 from spinimpute.phasing.passes import HALF
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.memory import COMPILED, FEWER_SAMPLES, remedy, resident_bytes, shown_size
+from spinimpute.runtime.memory import COMPILED, fewer_samples, remedy, resident_bytes, shown_size
 
 SITE = 0.25  # bytes for each panel haplotype and typed site
 HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
@@ -60,9 +60,10 @@ def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, t
     needed = resident_bytes() + COMPILED + panel_haplotypes * of_haplotype
     if needed > budget:
         raise InputError(
+            "memory",
             f"{shown_size(budget)} of memory are too little to phase {typed_sites} typed sites against a "
             f"panel of {panel_haplotypes} haplotypes with {threads} thread{'s' if threads > 1 else ''}: "
-            f"{shown_size(needed)} are needed. {remedy(threads)}"
+            f"{shown_size(needed)} are needed. {remedy(threads)}",
         )
 
 
@@ -202,8 +203,9 @@ def chain_threads(
     if needed(1) > budget:
         enough = 1.03 * needed(1)  # what is held before differs a little from run to run
         raise InputError(
+            "memory",
             f"{shown_size(budget)} of memory are too little to impute {samples} samples at {sites} sites "
             f"from a panel of {panel_haplotypes} haplotypes: {shown_size(enough)} are needed with one "
-            f"thread. Give more, {FEWER_SAMPLES}"
+            f"thread. Give more, {fewer_samples()}",
         )
     return max(n for n in range(1, threads + 1) if needed(n) <= budget)

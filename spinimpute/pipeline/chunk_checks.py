@@ -10,7 +10,7 @@ import numpy as np
 from spinimpute.panels.parts import all_sites
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE, Chunk
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.header import definition, header_numbers, without_number
 from spinimpute.vcf.raw_records import site_key
 
@@ -27,8 +27,9 @@ def check_forms(chunks: Sequence[Chunk], output_type: str) -> None:
         if chunk.is_bcf is not (output_type == "b"):
             found, wanted = ("BCF", "VCF") if chunk.is_bcf else ("VCF", "BCF")
             raise InputError(
+                "mismatch",
                 f"chunk {chunk.path} is {found}, but the output is to be {wanted}: records are copied as "
-                "they are, so choose another output, or convert it afterwards (bcftools view)"
+                "they are, so choose another output, or convert it afterwards (bcftools view)",
             )
 
 
@@ -50,8 +51,9 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
 
     def differ(what: str, one: object, another: object) -> InputError:
         return InputError(
+            "mismatch",
             f"chunks {first.path} and {other.path} differ in {what}: {one} and {another}; they cannot be "
-            "joined"
+            "joined",
         )
 
     if first.region.chrom != other.region.chrom:
@@ -80,7 +82,9 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
         one, another = next(pair for pair in zip(*lines, strict=True) if pair[0] != pair[1])
         raise differ("the numbers of the header (IDX)", one, another)
     if (first.unmatched is None) is not (other.unmatched is None):
-        raise differ("keep_unmatched=True", first.unmatched is not None, other.unmatched is not None)
+        raise differ(
+            f"{argument('keep_unmatched', True)}", first.unmatched is not None, other.unmatched is not None
+        )
     for its in zip_longest(*(map(without_number, chunk.common_lines()) for chunk in (first, other))):
         if its[0] != its[1]:
             warnings.append(
@@ -102,9 +106,10 @@ def check_targets(chunks: Sequence[Chunk]) -> None:
             known, other = stated.setdefault(position, (checksum, chunk))
             if known != checksum:
                 raise InputError(
+                    "mismatch",
                     f"chunks {other.path} and {chunk.path} were imputed from different targets: the calls at "
                     f"{chunk.region.chrom}:{position} differ, although the samples have the same names. "
-                    "Impute both from the same file, with the same --buffer"
+                    "Impute both from the same file, with the same --buffer",
                 )
 
 
@@ -113,19 +118,21 @@ def check_regions(chunks: Sequence[Chunk]) -> None:
     for left, right in pairwise(chunks):
         if left.region == right.region:
             raise InputError(
-                f"chunks {left.path} and {right.path} are both of {left.region}: give one of them"
+                "content", f"chunks {left.path} and {right.path} are both of {left.region}: give one of them"
             )
         if right.region.end <= left.region.end or right.region.start == left.region.start:
             inner, outer = (right, left) if right.region.end <= left.region.end else (left, right)
             raise InputError(
+                "content",
                 f"chunk {inner.path} ({inner.region}) lies within chunk {outer.path} ({outer.region}): give "
-                "one of them"
+                "one of them",
             )
     for left, _, right in zip(chunks, chunks[1:], chunks[2:], strict=False):
         if right.region.start <= left.region.end:
             raise InputError(
+                "mismatch",
                 f"chunks {left.path} ({left.region}) and {right.path} ({right.region}) overlap, and another "
-                "one lies between them: at most two may overlap at a place"
+                "one lies between them: at most two may overlap at a place",
             )
 
 
@@ -134,9 +141,11 @@ def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
     for left, right in pairwise(chunks):
         if right.region.start > left.region.end + 1 and not allow_gaps:
             raise InputError(
+                "arguments",
                 f"between chunks {left.path} ({left.region}) and {right.path} ({right.region}) there is a "
-                "gap: is a chunk missing? Give it, or panel=... to see that no site lies there, or "
-                "allow_gaps=True"
+                f"gap: is a chunk missing? Give it, or {argument('panel')} to see that no "
+                f"site lies there, or "
+                f"{argument('allow_gaps', True)}",
             )
 
 
@@ -171,8 +180,9 @@ def check_panel(
     checksums = [word.split(" ")[0] for word in _values(first, PANEL_LINE).split(", ")]
     if checksums != [panel.checksum for panel in panels]:
         raise InputError(
+            "mismatch",
             f"chunk {first.path} was imputed from another panel ({', '.join(checksums) or 'unknown'}) than "
-            f"{path} ({', '.join(panel.checksum for panel in panels)})"
+            f"{path} ({', '.join(panel.checksum for panel in panels)})",
         )
     sites = all_sites(panels)
     key = np.array(
@@ -193,16 +203,20 @@ def check_panel(
         found = chunk.key[np.isin(chunk.key, key[rows])]
         missing = rows[~np.isin(key[rows], found)]
         if len(missing):
-            raise InputError(f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing[0])}")
+            raise InputError(
+                "content", f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing[0])}"
+            )
         if len(found) != len(rows) or (found != key[rows]).any():
             raise InputError(
+                "content",
                 f"chunk {chunk.path} ({chunk.region}) does not have each of the panel's sites once, in the "
-                "panel's order"
+                "panel's order",
             )
         if chunk.sites != len(found):
             raise InputError(
+                "content",
                 f"chunk {chunk.path} ({chunk.region}) has {chunk.sites} sites of a panel, but {len(found)} "
-                f"of them are in {path}"
+                f"of them are in {path}",
             )
     for left, right in pairwise(chunks):
         start, stop = np.searchsorted(sites.position, [left.region.end + 1, right.region.start])
@@ -212,14 +226,18 @@ def check_panel(
                 f"{left.path} ({left.region}) and {right.path} ({right.region})"
             )
             if not allow_gaps:
-                raise InputError(f"{what}: is a chunk missing? Give it, or allow_gaps=True")
+                raise InputError(
+                    "content", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
+                )
             warnings.append(f"{what}: they are left out")
     before = int(np.searchsorted(sites.position, first.region.start))
     behind = len(sites) - int(np.searchsorted(sites.position, chunks[-1].region.end, side="right"))
     if before or behind:
         what = f"the panel has {before} sites before the first chunk and {behind} behind the last"
         if not allow_gaps:
-            raise InputError(f"{what}: is a chunk missing? Give it, or allow_gaps=True")
+            raise InputError(
+                "content", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
+            )
         warnings.append(f"{what}: they are left out")
 
 
@@ -256,8 +274,9 @@ def shared_sites(left: Chunk, right: Chunk) -> int:
         row = int(np.argmax(np.append(one[:shared] != another[:shared], True)))
         at = [int(p[row]) for p in (left.position[first:], right.position[:stop]) if row < len(p)]
         raise InputError(
+            "mismatch",
             f"chunks {left.path} and {right.path} do not have the same sites in {left.region.chrom}:"
             f"{right.region.start}-{left.region.end}, which is in both: they first differ at "
-            f"{left.region.chrom}:{min(at)}"
+            f"{left.region.chrom}:{min(at)}",
         )
     return len(one)

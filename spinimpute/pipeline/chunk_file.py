@@ -155,7 +155,7 @@ class ChunkStream:
         self.row = stop
         data = self.stream.read(size)
         if len(data) != size:
-            raise InputError(f"chunk {self.chunk.path}: the file has changed while it was read")
+            raise InputError("content", f"chunk {self.chunk.path}: the file has changed while it was read")
         return data
 
 
@@ -185,7 +185,8 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
         start = read_start(stream)
         if start is None:
             raise InputError(
-                f"chunk {path}: the file is truncated in its header; impute it again, or copy it again"
+                "damaged",
+                f"chunk {path}: the file is truncated in its header; impute it again, or copy it again",
             )
         chunk = _of_header(path, start)
         found = _scan(chunk, stream, start.rest)
@@ -205,14 +206,14 @@ def _opened(path: Path, threads: int) -> Iterator[ByteStream]:
         with unpacked(path, threads) as stream:
             yield stream
     except DamagedFile as error:
-        raise InputError(f"chunk {path}: {error}; impute it again, or copy it again") from error
+        raise InputError("damaged", f"chunk {path}: {error}; impute it again, or copy it again") from error
 
 
 def _of_header(path: Path, start: FileStart) -> Chunk:
     """A chunk of which the records are still unknown."""
 
     def error(what: str) -> InputError:
-        return InputError(f"chunk {path}: {what}")
+        return InputError("content", f"chunk {path}: {what}")
 
     try:
         lines = start.header.rstrip(b"\0").decode().rstrip("\n").split("\n")
@@ -272,14 +273,15 @@ def _scan(chunk: Chunk, stream: ByteStream, rest: bytes) -> Scanned:
         except (BadRecord, struct.error, IndexError, KeyError) as error:
             what = error if isinstance(error, BadRecord) else "it makes no sense"
             raise InputError(
-                f"chunk {chunk.path}: record {len(found.position) + 1} cannot be used: {what}"
+                "content", f"chunk {chunk.path}: record {len(found.position) + 1} cannot be used: {what}"
             ) from error
         rest = data[done:]
         if not piece:
             break
     if rest:
         raise InputError(
-            f"chunk {chunk.path}: the file is truncated: it ends within record {len(found.position) + 1}"
+            "damaged",
+            f"chunk {chunk.path}: the file is truncated: it ends within record {len(found.position) + 1}",
         )
     return found
 
@@ -289,20 +291,23 @@ def _check_records(chunk: Chunk, position: np.ndarray) -> None:
     promised = chunk.sites + (chunk.unmatched or 0)
     if len(position) != promised:
         raise InputError(
+            "damaged",
             f"chunk {chunk.path}: the file has {len(position)} records, but its header says {promised}; "
-            "impute it again, or copy it again"
+            "impute it again, or copy it again",
         )
     if (np.diff(position) < 0).any():
         row = int(np.argmax(np.diff(position) < 0))
         raise InputError(
+            "content",
             f"chunk {chunk.path}: the positions go backwards at record {row + 2}, "
-            f"{region.chrom}:{position[row + 1]} after {position[row]}"
+            f"{region.chrom}:{position[row + 1]} after {position[row]}",
         )
     outside = (position < region.start) | (position > region.end)
     if outside.any():
         raise InputError(
+            "content",
             f"chunk {chunk.path}: {region.chrom}:{position[np.argmax(outside)]} does not lie in the region "
-            f"that the header says, {region}"
+            f"that the header says, {region}",
         )
 
 

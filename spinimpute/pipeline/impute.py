@@ -39,13 +39,12 @@ from spinimpute.predictors.loading import predictor_for
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.reports.report_files import ReportFiles
 from spinimpute.runtime.devices import choose_threads
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.memory import within_budget
 from spinimpute.runtime.output_files import check_outputs, written_whole
 from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
 PHASING = ("auto", "never")
-OF_QUALITY = "leave_one_out=True, report=..., report_figures=... or multiqc=..."
 ER2_LINE = (
     '##INFO=<ID=ER2,Number=1,Type=Float,Description="Typed sites: squared correlation of the genotypes and '
     'what the other typed sites of the same haplotypes predict (leave one out)">'
@@ -135,8 +134,10 @@ def impute(
     regions, buffer_cM = region.parsed()
     if buffer_cM is not None and len(regions) > 1 and _tells_quality(output):
         raise InputError(
-            f"typed calls around several regions would count twice with {OF_QUALITY}: leave buffer_cM=... "
-            "out, or these"
+            "arguments",
+            f"typed calls around several regions would count twice with {_quality_arguments()}: leave "
+            f"{argument('buffer_cM')} "
+            "out, or these",
         )
     summary = ImputationSummary()
     genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
@@ -314,12 +315,16 @@ def _check_choices(
     phasing: str, output: OutputSettings, resources: Resources, min_typed_ratio: float | None
 ) -> None:
     if phasing not in PHASING:
-        raise InputError(f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
+        raise InputError("content", f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
     if min_typed_ratio is not None and not 0 <= min_typed_ratio <= 1:
-        raise InputError(f"the least ratio of typed sites must lie between 0 and 1: got {min_typed_ratio}")
+        raise InputError(
+            "content", f"the least ratio of typed sites must lie between 0 and 1: got {min_typed_ratio}"
+        )
     if resources.max_memory is not None and _tells_quality(output):
         raise InputError(
-            f"a budget of memory is not kept with {OF_QUALITY}: leave max_memory=... out, or these"
+            "memory",
+            f"a budget of memory is not kept with {_quality_arguments()}: leave {argument('max_memory')} "
+            "out, or these",
         )
 
 
@@ -341,8 +346,9 @@ def _checked_outputs(
 def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel]) -> None:
     if output.leave_one_out and panels[0].haplotypes is None:
         raise InputError(
+            "content",
             f"panel {panels[0].path}: no call can be left out with {panels[0].holds}, which are for all "
-            "sites of an array; give a .spin file, a VCF or a BCF"
+            "sites of an array; give a .spin file, a VCF or a BCF",
         )
 
 
@@ -434,3 +440,9 @@ def _write_report(
         typed_samples(details.by_sample, summary.leave_one_out),
         beside,
     )
+
+
+def _quality_arguments() -> str:
+    """Name the arguments for which all typed genotypes are kept."""
+    names = [argument("report"), argument("report_figures"), argument("multiqc")]
+    return f"{argument('leave_one_out', True)}, {', '.join(names[:-1])} or {names[-1]}"

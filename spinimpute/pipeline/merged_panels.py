@@ -9,16 +9,15 @@ from pathlib import Path
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.panels.opening import (
-    PANELS_HAVE_MAPS,
     OneOrSeveral,
     check_before_merging,
     open_panels,
+    panels_have_maps,
     paths_of,
 )
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.quality.summary import RunSummary
-from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.progress import Progress, begin_stage
 
 
@@ -58,7 +57,7 @@ def open_or_merge(
     stage, shown = "open panel", "opening the panel"
     if len(paths) > 1:
         if genetic_map is not None:
-            raise InputError(PANELS_HAVE_MAPS)
+            raise panels_have_maps()
         begin_stage(progress, "checking the target")
         with summary.stage("check target"):
             check_before_merging(paths, fits)

@@ -194,7 +194,7 @@ def _judge(
     ]
     summary.refusals += [verdict.text for verdict in found if verdict.refused]
     if summary.refusals and not force:
-        raise InputError(summary.refusals[0])
+        raise InputError("content", summary.refusals[0])
     summary.warnings += [verdict.text for verdict in found]
 
 

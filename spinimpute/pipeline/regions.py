@@ -76,8 +76,9 @@ def panel_places(
     for region in regions:
         if not same_chromosome(region.chrom, chrom):
             raise InputError(
+                "arguments",
                 f"the region {region} is not on the panel's chromosome, {chrom}: give the panel of "
-                f"chromosome {region.chrom}, or leave the region out"
+                f"chromosome {region.chrom}, or leave the region out",
             )
     joined = regions_of(regions, chrom)
     places: dict[str, list[Place]] = {}
@@ -92,8 +93,9 @@ def panel_places(
     absent = [region for region in joined if region not in found]
     if not places:
         raise NoRecord(
+            "content",
             f"the panel has no site in {some_regions(absent)}; it reaches from "
-            f"{chrom}:{panels[0].position[0]} to {panels[-1].position[-1]}"
+            f"{chrom}:{panels[0].position[0]} to {panels[-1].position[-1]}",
         )
     if absent:
         warnings.append(f"the panel has no site in {some_regions(absent)}")
@@ -181,7 +183,8 @@ def read_regions(
     ]
     if not chosen:
         raise InputError(
-            f"the target has no site in the part of the chromosome that {some_regions(regions)} lies in"
+            "content",
+            f"the target has no site in the part of the chromosome that {some_regions(regions)} lies in",
         )
     for one in chosen:
         summary.count_array(one.part.panel.array_index, one.part.match.panel_index)

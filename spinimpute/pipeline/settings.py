@@ -11,7 +11,7 @@ from spinimpute.genotypes.regions import chosen_regions
 from spinimpute.genotypes.sites import Region
 from spinimpute.predictors.interface import Predictor
 from spinimpute.reports.report_files import ReportFiles
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.header import DEFAULT_DECIMALS
 
 DEFAULT_FORMATS = ("GT", "DS")
@@ -85,9 +85,15 @@ class RegionSettings:
         """Regions, none for everywhere, and buffer; raises InputError for what cannot be used."""
         regions = chosen_regions(self.region, self.regions_file)
         if self.buffer_cM is not None and not regions:
-            raise InputError("a buffer lies around a region: give region=..., or leave buffer_cM=... out")
+            raise InputError(
+                "arguments",
+                f"a buffer lies around a region: give {argument('region')}, or leave "
+                f"{argument('buffer_cM')} out",
+            )
         if self.buffer_cM is not None and not self.buffer_cM >= 0:
-            raise InputError(f"a buffer must have a length of at least 0 cM: got {self.buffer_cM} cM")
+            raise InputError(
+                "content", f"a buffer must have a length of at least 0 cM: got {self.buffer_cM} cM"
+            )
         return regions, self.buffer_cM
 
 
@@ -177,8 +183,9 @@ class Resources:
         """
         if predictor.options.get("max_memory") is not None:
             raise InputError(
+                "memory",
                 "max_memory is no option of PredictorSettings: give the budget with "
-                "Resources(max_memory=...), which holds for the whole run"
+                f"Resources({argument('max_memory')}), which holds for the whole run",
             )
         return {**predictor.options, "max_memory": self.max_memory}
 
@@ -193,4 +200,4 @@ def check_settings(**given: tuple[object, type]) -> None:
     """
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
-            raise InputError(f"{name} must be {kind.__name__}(...), however: {value!r}")
+            raise InputError("content", f"{name} must be {kind.__name__}(...), however: {value!r}")

@@ -82,8 +82,9 @@ def phase(
         panel = part.panel.haplotypes
         if panel is None:
             raise InputError(
+                "content",
                 f"panel {part.panel.path}: {part.panel.holds} have no haplotypes to phase against; give a "
-                ".spin file, a VCF or a BCF"
+                ".spin file, a VCF or a BCF",
             )
         summary.count_phased(unphased_TX)
         index, ploidy = part.match.panel_index, part.target.ploidy

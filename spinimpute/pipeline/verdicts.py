@@ -19,7 +19,7 @@ from spinimpute.genotypes.untyped_stretches import FAR_CM, fixed_stretches, stre
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.frequencies import BLOCK_SITES, Frequencies
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
 LEAST_SHARE = 0.1  # of a target's sites in the panel's region must be panel sites,
 LEAST_SHARE_OF_OTHER_BUILD = 0.5  # more if the headers state different builds,
@@ -94,8 +94,9 @@ def check_called(
     without = [name for name, called in zip(samples, called_X.tolist(), strict=True) if not called]
     if len(without) == len(samples):
         raise InputError(
+            "content",
             f"target {vcf}: every call is missing at the sites that the panel has: there is nothing to "
-            "impute from. Give a file with called genotypes"
+            "impute from. Give a file with called genotypes",
         )
     if without:
         more = f" and {len(without) - 5} more" if len(without) > 5 else ""
@@ -187,7 +188,8 @@ def sites_alike(
     text = (
         f"only {n_found} of the {n_inside} target sites in the panel's region are panel sites: {counts}; the "
         f"first is {target.chrom}:{target.position[first]} {target.ref[first]}>{target.alt[first]}, "
-        f"{match.reasons[first]}. {why}; lift it over (chain=...), or go on with force=True"
+        f"{match.reasons[first]}. {why}; lift it over ({argument('chain')}), or go on with "
+        f"{argument('force', True)}"
     )
     return [Verdict(text, refused=True)]
 
@@ -210,7 +212,7 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
         text = (
             f"{found}, {where}: REF and ALT, or the calls of them, are probably exchanged in the target; set "
             "them by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or go on with "
-            "force=True"
+            f"{argument('force', True)}"
         )
         # sites of one haplotype are alike: a few sound samples may look exchanged by one of the two measures
         return [Verdict(text, refused=exchanged and correlation <= 0)]
@@ -285,6 +287,8 @@ def check_typed_ratio(
         more = f", and of {len(low) - 1} more stretches" if len(low) > 1 else ""
         share = low[0].typed / (low[0].typed + low[0].imputed)
         raise InputError(
-            f"of {low[0]}, {share:.4%} of the panel's sites are typed{more}: min_typed_ratio=... asks for "
-            f"{least:.4%}. Impute the rest by region=..., or lower the ratio"
+            "arguments",
+            f"of {low[0]}, {share:.4%} of the panel's sites are typed{more}: "
+            f"{argument('min_typed_ratio')} asks for "
+            f"{least:.4%}. Impute the rest by {argument('region')}, or lower the ratio",
         )

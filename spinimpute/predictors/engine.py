@@ -82,12 +82,13 @@ class Engine(ABC):
 
     def __init__(self, job: ImputationJob) -> None:
         if job.threads < 1:
-            raise InputError(f"the number of threads must be at least 1, found {job.threads}")
+            raise InputError("content", f"the number of threads must be at least 1, found {job.threads}")
         length_cM, cM = job.options.get("window_cM", DEFAULT_LENGTH_CM), job.panel.cM
         if len(cM) and cM[-1] - cM[0] > MOST_WINDOWS * length_cM:
             raise InputError(
+                "content",
                 f"windows of {length_cM:g} cM would be more than {MOST_WINDOWS:,}: the panel has "
-                f"{cM[-1] - cM[0]:.4g} cM; choose longer ones"
+                f"{cM[-1] - cM[0]:.4g} cM; choose longer ones",
             )
         self.job, self.typed_index = job, job.typed_index
         self.pool = ThreadPoolExecutor(job.threads, "impute")

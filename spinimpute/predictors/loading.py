@@ -18,7 +18,7 @@ from spinimpute.predictors.registry import (
     row_of_kind,
 )
 from spinimpute.runtime.devices import choose_device
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
 FORMAT = "spinimpute-checkpoint-1"  # of safetensors files with all that rebuilds and traces a model
@@ -59,7 +59,7 @@ def load_predictor(
     chosen = row.chosen(given)
     for option in row.options:
         if option.name in given and not option.loading:
-            raise InputError(f"{option.name} is an option of imputing, not of a loaded predictor")
+            raise InputError("content", f"{option.name} is an option of imputing, not of a loaded predictor")
     return _load(row, path, weights, settings, device, chosen)
 
 
@@ -107,14 +107,18 @@ def predictor_for(
     else:
         known = row_of_kind(model.kind)
         if known is None:
-            raise InputError(f"the predictor is of the kind {model.kind!r}, which has no row in the registry")
+            raise InputError(
+                "content", f"the predictor is of the kind {model.kind!r}, which has no row in the registry"
+            )
         row, found = known, model
         _check_name(row, name, "the loaded predictor")
         _check_reads(row, panel)
         chosen = row.chosen(given)
         for option in row.options:
             if option.name in given and option.loading:
-                raise InputError(f"{option.name} goes with a checkpoint: give it to load_predictor")
+                raise InputError(
+                    "content", f"{option.name} goes with a checkpoint: give it to load_predictor"
+                )
     found.check_panel(panel, given)
     return found, chosen
 
@@ -136,27 +140,29 @@ def _checkpoint(
             return row, {}, {}
         path = row.shipped_checkpoint
     elif name is not None and not row_named(name).has_weights:
-        raise InputError(f"the predictor {name!r} has no weights: leave out the model {path}")
+        raise InputError("arguments", f"the predictor {name!r} has no weights: leave out the model {path}")
     weights, metadata = load_tensors(path, FORMAT, "model")
     kind = metadata.get("kind")
     found = row_of_kind(kind)
     if kind in RETIRED_KINDS:
-        raise InputError(f"model {path} is of the kind {kind!r}, which earlier versions had: train it anew")
+        raise InputError(
+            "content", f"model {path} is of the kind {kind!r}, which earlier versions had: train it anew"
+        )
     if found is None:
-        raise InputError(f"model {path} is of the kind {kind!r}, unknown here: update spinimpute")
+        raise InputError("content", f"model {path} is of the kind {kind!r}, unknown here: update spinimpute")
     _check_name(found, name, f"model {path}")
     try:
         found.chosen(given)
     except InputError as error:
         if shipped:
             raise
-        raise InputError(f"model {path}: {error}") from error  # only the file says whose it is
+        raise InputError("content", f"model {path}: {error}") from error  # only the file says whose it is
     return found, weights, metadata.get("model")
 
 
 def _check_name(row: PredictorRow, name: str | None, what: str) -> None:
     if name is not None and row_named(name) != row:
-        raise InputError(f"{what} is of the kind {row.kind!r}, not one for the predictor {name!r}")
+        raise InputError("content", f"{what} is of the kind {row.kind!r}, not one for the predictor {name!r}")
 
 
 def _check_reads(row: PredictorRow, panel: ReferencePanel, model: str | Path | None = None) -> None:
@@ -164,9 +170,10 @@ def _check_reads(row: PredictorRow, panel: ReferencePanel, model: str | Path | N
         of = "" if model is None else f" of the model {model}"
         others = " or ".join(repr(other.name) for other in PREDICTORS if panel.holds in other.reads)
         raise InputError(
+            "arguments",
             f"{panel.path} holds {panel.holds} and no {' or '.join(row.reads)}: the predictor {row.name!r}"
             f"{of} cannot read it, {others} can; give a panel of {' or '.join(row.reads)}, or leave out "
-            f"{'the predictor' if model is None else 'the model'}"
+            f"{'the predictor' if model is None else 'the model'}",
         )
 
 
@@ -179,13 +186,17 @@ def _load(
     chosen: dict[str, Any],
 ) -> Predictor:
     if row.auto_device is None and device == "cuda":
-        raise InputError(f"the predictor {row.name!r} computes on the processor alone: leave out device=...")
+        raise InputError(
+            "arguments",
+            f"the predictor {row.name!r} computes on the processor alone: leave out {argument('device')}",
+        )
     where = choose_device((row.auto_device or "cpu") if device == "auto" else device)
     load = imported(row.load)
     try:
         predictor: Predictor = load(weights, settings, fingerprint(weights), where, chosen)
     except UnfitWeights as error:
         raise InputError(
-            f"model {path or row.shipped}: its weights do not fit its description ({error}); copy it again"
+            "damaged",
+            f"model {path or row.shipped}: its weights do not fit its description ({error}); copy it again",
         ) from error
     return predictor

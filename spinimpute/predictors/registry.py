@@ -71,10 +71,10 @@ class Option:
         """Raises InputError for a value that cannot be used."""
         whole = self.form != "number"
         if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
-            raise InputError(f"{self.name} must be a {'whole ' * whole}number, found {value!r}")
+            raise InputError("content", f"{self.name} must be a {'whole ' * whole}number, found {value!r}")
         number = float(value)
         if not (number > self.minimum if self.above else number >= self.minimum):
-            raise InputError(f"{self.rule}, found {value}")
+            raise InputError("content", f"{self.rule}, found {value}")
 
 
 WINDOW = Option(
@@ -171,7 +171,9 @@ class PredictorRow:
     def shipped_checkpoint(self) -> Path:
         """Path of the shipped checkpoint; raises InputError if there is none."""
         if self.shipped is None:
-            raise InputError(f"no model of the kind {self.kind!r} is shipped: give a checkpoint of your own")
+            raise InputError(
+                "content", f"no model of the kind {self.kind!r} is shipped: give a checkpoint of your own"
+            )
         return WEIGHTS / self.shipped
 
     def takes(self, name: str) -> bool:
@@ -198,7 +200,7 @@ class PredictorRow:
         """
         for name in given:
             if not self.takes(name):
-                raise InputError(_not_taken(name, self))
+                raise InputError("content", _not_taken(name, self))
         for option in self.options:
             if option.name in given:
                 option.check(given[option.name])
@@ -256,7 +258,7 @@ def row_named(name: str) -> PredictorRow:
         if name in row.names:
             return row
     names = " or ".join(row.name for row in PREDICTORS)
-    raise InputError(f"predictor must be {names}, found {name!r}")
+    raise InputError("content", f"predictor must be {names}, found {name!r}")
 
 
 def row_of_kind(kind: object) -> PredictorRow | None:
@@ -286,7 +288,7 @@ def default_row(holds: str | None, given: Mapping[str, Any]) -> PredictorRow:
     """
     fitting = [row for row in PREDICTORS if holds is None or holds in row.reads]
     if not fitting:
-        raise InputError(f"no predictor reads a panel that holds {holds}")
+        raise InputError("content", f"no predictor reads a panel that holds {holds}")
     choosing = {option.name for option in options_by_name().values() if option.chooses} & given.keys()
     return next((row for row in fitting if any(map(row.takes, choosing))), fitting[0])
 

@@ -105,13 +105,15 @@ class FileResults(ChunkResults):
                 content += found
         except OSError as error:
             raise InputError(
-                f"cannot read temporary results in {self._folder} again: {error.strerror}; impute once more"
+                "content",
+                f"cannot read temporary results in {self._folder} again: {error.strerror}; impute once more",
             ) from error
         return np.frombuffer(content, np.float32)
 
     def _error(self, error: OSError) -> InputError:
         size = self._n_sites * self._n_queries * BYTES / 1e6
         return InputError(
+            "write",
             f"cannot write temporary results ({size:.0f} MB) to the folder of the output, {self._folder}: "
-            f"{error.strerror}; make room there"
+            f"{error.strerror}; make room there",
         )

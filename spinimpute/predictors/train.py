@@ -21,7 +21,7 @@ from spinimpute.predictors import registry
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.registry import PredictorRow, imported, row_of_kind
 from spinimpute.runtime.devices import choose_device
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import CannotWrite, check_output
 from spinimpute.runtime.processes import all_processes, is_first, launch, local_device, restarted
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
@@ -109,21 +109,21 @@ def read_configuration(path: str | Path) -> Configuration:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise InputError(f"configuration {path}: cannot be read: {error.strerror}") from error
+        raise InputError("read", f"configuration {path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"configuration {path}: not TOML: {error}") from error
+        raise InputError("content", f"configuration {path}: not TOML: {error}") from error
     unknown = set(content) - {"model", "episodes", "simulation", "training"}
     if unknown:
-        raise InputError(f"configuration {path}: unknown table [{sorted(unknown)[0]}]")
+        raise InputError("content", f"configuration {path}: unknown table [{sorted(unknown)[0]}]")
     for table, values in content.items():
         if not isinstance(values, dict):
-            raise InputError(f"configuration {path}: {table} must be a table, found {values!r}")
+            raise InputError("content", f"configuration {path}: {table} must be a table, found {values!r}")
     model = dict(content.get("model", {}))
     kind = model.pop("kind", None)
     trained = {row.kind: row.training.settings for row in registry.PREDICTORS if row.training is not None}
     if not isinstance(kind, str) or kind not in trained:
         raise InputError(
-            f"configuration {path}: model.kind must be one of {', '.join(trained)}, found {kind!r}"
+            "content", f"configuration {path}: model.kind must be one of {', '.join(trained)}, found {kind!r}"
         )
     simulation = dict(content.get("simulation", {}))
     where = f"configuration {path}: simulation.segments"
@@ -148,7 +148,8 @@ def _settings(path: Path, table: str, kind: type[Settings], values: dict[str, An
     for name, value in values.items():
         if name not in defaults:
             raise InputError(
-                f"configuration {path}: unknown key {table}.{name}; known are {', '.join(sorted(defaults))}"
+                "content",
+                f"configuration {path}: unknown key {table}.{name}; known are {', '.join(sorted(defaults))}",
             )
         where = f"configuration {path}: {table}.{name}"
         out[name] = _value(where, defaults[name], value)
@@ -156,29 +157,33 @@ def _settings(path: Path, table: str, kind: type[Settings], values: dict[str, An
             _check_range(where, out[name])
         smallest = 0 if name in MAY_BE_ZERO else 1
         if isinstance(out[name], int) and out[name] < smallest:
-            raise InputError(f"{where} must be at least {smallest}, found {value}")
+            raise InputError("content", f"{where} must be at least {smallest}, found {value}")
         if isinstance(out[name], float) and not 0 <= out[name] < math.inf:
-            raise InputError(f"{where} must be a number of at least 0, found {value}")
+            raise InputError("content", f"{where} must be a number of at least 0, found {value}")
     try:
         return kind(**out)
     except ValueError as error:
-        raise InputError(f"configuration {path}: {table}: {error}") from error
+        raise InputError("content", f"configuration {path}: {table}: {error}") from error
 
 
 def _check_range(where: str, value: tuple[Any, ...]) -> None:
     if len(value) != 2 or not 0 < value[0] <= value[1] < math.inf:
-        raise InputError(f"{where} must be [least, most] with 0 < least <= most, found {list(value)}")
+        raise InputError(
+            "content", f"{where} must be [least, most] with 0 < least <= most, found {list(value)}"
+        )
 
 
 def _value(where: str, default: Any, value: Any) -> Any:
     if isinstance(default, tuple):
         if not isinstance(value, list) or not value:
-            raise InputError(f"{where} must be a list like {list(default)}, found {value!r}")
+            raise InputError("content", f"{where} must be a list like {list(default)}, found {value!r}")
         return tuple(_value(where, default[0], v) for v in value)
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not type(default):
-        raise InputError(f"{where} must be {NAMES[type(default)]} like {default!r}, found {value!r}")
+        raise InputError(
+            "content", f"{where} must be {NAMES[type(default)]} like {default!r}, found {value!r}"
+        )
     return value
 
 
@@ -249,14 +254,18 @@ def train(
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
     for own in (out, state):
         if log.resolve() == own.resolve():
-            raise InputError(f"the log cannot be written to {log}: {own.name} goes there; give another name")
+            raise InputError(
+                "write", f"the log cannot be written to {log}: {own.name} goes there; give another name"
+            )
     resume = resume or _continues(state)
     if is_first():
-        check_output(out, force or resume, [config, panel, init], " or resume=True to continue")
+        check_output(
+            out, force or resume, [config, panel, init], f" or {argument('resume', True)} to continue"
+        )
         check_output(log, force or resume, [config, panel, init, out, state])
         check_output(state, force or resume, [config, panel, init, out])
     if resume and not state.exists():
-        raise InputError(f"resume=True: there is no {state} to continue from")
+        raise InputError("content", f"{argument('resume', True)}: there is no {state} to continue from")
     where = local_device(choose_device(device))
     if threads is not None:
         torch.set_num_threads(threads)
@@ -270,13 +279,13 @@ def train(
     try:
         learner = _learner(configuration.kind, model, configuration.episodes, where)
     except ValueError as error:
-        raise InputError(f"configuration {config}: no model has these sizes: {error}") from error
+        raise InputError("content", f"configuration {config}: no model has these sizes: {error}") from error
     if start is not None:
         try:
             load_weights(learner.model, start.weights)
         except RuntimeError as error:
             raise InputError(
-                f"--init {init}: its weights do not fit the sizes in [model] of {config}: {error}"
+                "content", f"--init {init}: its weights do not fit the sizes in [model] of {config}: {error}"
             ) from error
     with ExitStack() as stack:
         opened = None if panel is None else stack.enter_context(Panel.open(panel))
@@ -335,8 +344,9 @@ def _start(init: str | Path, configuration: Configuration) -> _Start:
     weights, metadata = load_tensors(path, FORMAT, "model")
     if metadata.get("kind") != configuration.kind:
         raise InputError(
+            "content",
             f"--init {init} is of the kind {metadata.get('kind')!r}, the configuration's model.kind is "
-            f"{configuration.kind!r}"
+            f"{configuration.kind!r}",
         )
     provenance = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
     return _Start(weights, metadata["model"], provenance)

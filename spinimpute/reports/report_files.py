@@ -66,30 +66,37 @@ class ReportFiles:
         """
         if self.multiqc is not None and not Path(self.multiqc).name.endswith(SUFFIX):
             raise InputError(
+                "content",
                 f"{self.multiqc}: MultiQC finds files by their names: give one that ends in {SUFFIX}, such "
-                f"as spinimpute{SUFFIX}"
+                f"as spinimpute{SUFFIX}",
             )
         files = [path for path in (self.page, self.multiqc) if path is not None]
         for path in files if self.figures is None else [*files, self.figures]:
             if words := words_in_braces(path):
                 raise InputError(
+                    "content",
                     f"{path}: there is one report for all chromosomes, and {words[0]} would be part of its "
-                    "name as it is: give a name without braces"
+                    "name as it is: give a name without braces",
                 )
         if self.figures is None:
             return files
         if str(self.figures) in ("", "-"):
-            raise InputError(f"{str(self.figures)!r} is no name for the folder of the figures: give one")
+            raise InputError(
+                "content", f"{str(self.figures)!r} is no name for the folder of the figures: give one"
+            )
         folder = Path(self.figures)
         if any(Path(path).resolve() == folder.resolve() for path in [*others, *files] if path is not None):
-            raise InputError(f"{folder} is to be a file and the folder of the figures: give two names")
+            raise InputError(
+                "content", f"{folder} is to be a file and the folder of the figures: give two names"
+            )
         if folder.is_dir():
             return files + [path for path in _charts_in(folder) if path.exists()]
         if folder.exists() or folder.is_symlink():
-            raise InputError(f"{folder} is no folder; give one for the figures")
+            raise InputError("content", f"{folder} is no folder; give one for the figures")
         if not folder.parent.is_dir():
             raise InputError(
-                f"cannot make {folder}: there is no folder {folder.parent}; create it or choose another one"
+                "mismatch",
+                f"cannot make {folder}: there is no folder {folder.parent}; create it or choose another one",
             )
         return files
 

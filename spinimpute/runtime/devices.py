@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -35,7 +35,7 @@ def choose_threads(threads: int | None) -> int:
     if threads is None:
         return default_threads()
     if threads < 1:
-        raise InputError(f"the number of threads must be at least 1, found {threads}")
+        raise InputError("content", f"the number of threads must be at least 1, found {threads}")
     return threads
 
 
@@ -58,7 +58,7 @@ def choose_device(name: str) -> str:
         The name is unknown, or there is no GPU.
     """
     if name not in DEVICES:
-        raise InputError(f"device must be auto, cpu or cuda, found {name!r}")
+        raise InputError("device", f"device must be auto, cpu or cuda, found {name!r}")
     if name == "cpu":
         return name
     import torch
@@ -66,5 +66,9 @@ def choose_device(name: str) -> str:
     if torch.cuda.is_available():
         return "cuda"
     if name == "cuda":
-        raise InputError("device cuda: no CUDA device is available here; use device='cpu' or device='auto'")
+        raise InputError(
+            "device",
+            f"device cuda: no CUDA device is available here; use {argument('device', 'cpu')} "
+            f"or {argument('device', 'auto')}",
+        )
     return "cpu"

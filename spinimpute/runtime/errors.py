@@ -1,14 +1,89 @@
-"""The one exception that stands for a user's mistake."""
+"""The exception for users' mistakes, and the words for arguments in messages."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
+
+Code = Literal[
+    "argument",  # an argument has an invalid value
+    "arguments",  # arguments exclude or require each other
+    "not-found",  # there is no such file, folder or name
+    "exists",  # an output exists already
+    "read",  # a file cannot be read
+    "write",  # an output cannot be written
+    "damaged",  # a file is truncated or corrupted
+    "content",  # a file has a wrong format, or content that cannot be used
+    "mismatch",  # two inputs do not belong together
+    "memory",  # the memory budget is too small
+    "device",  # there is no such device
+    "package",  # an optional package is not installed
+]
 
 
 class InputError(Exception):
-    """Bad input: the message says what was found, where, and what to do.
+    """A user's mistake: the message says what is wrong, where, and what to do.
 
-    The command line prints the message alone and exits with 2; nothing else of the library is caught there.
+    The command line prints the message and exits with status 2.
+
+    Parameters
+    ----------
+    code : str
+        Kind of mistake, one of `Code`.
+    message : str
+        For the user.
+
+    Attributes
+    ----------
+    code : str
+        Kind of mistake.
     """
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(code, message)  # both are needed to copy the error to another process
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+
+def _python_argument(name: str, value: object) -> str:
+    return f"{name}=..." if value is ... else f"{name}={value!r}"
+
+
+def _python_call(name: str) -> str:
+    return f"{name}(...)"
+
+
+_words: list[tuple[Callable[[str, object], str], Callable[[str], str]]] = [(_python_argument, _python_call)]
+
+
+def argument(name: str, value: Any = ...) -> str:
+    """Name an argument in a message: `force=True` in Python, `--force` on the command line.
+
+    Parameters
+    ----------
+    name : str
+        Of a parameter of the public functions.
+    value : object
+        What the user should pass; `...` for any value.
+    """
+    return _words[-1][0](name, value)
+
+
+def call(name: str) -> str:
+    """Name a public function in a message: `build_panel(...)`, or the command that calls it."""
+    return _words[-1][1](name)
+
+
+@contextmanager
+def words(argument: Callable[[str, object], str], call: Callable[[str], str]) -> Iterator[None]:
+    """Use other words for arguments and functions in messages, as the command line does."""
+    _words.append((argument, call))
+    try:
+        yield
+    finally:
+        _words.pop()
 
 
 def printable(text: str) -> str:
@@ -31,7 +106,7 @@ def repeated(names: Iterable[str]) -> str | None:
 def refuse_pipe(path: Path, what: str) -> None:
     """Raise InputError for what is there but neither file nor folder, and would have to be read twice."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(f"{what} {path}: {why_no_file(path)}")
+        raise InputError("content", f"{what} {path}: {why_no_file(path)}")
 
 
 def why_no_file(path: Path) -> str:

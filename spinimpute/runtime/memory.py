@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
 COMPILED = 110e6  # bytes of compiled functions and buffers that come only with phasing and imputing
 
@@ -34,7 +34,9 @@ def parse_size(text: str) -> int:
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     size = int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " ")) if found else 0
     if not size:
-        raise InputError(f"no amount of memory: {text!r}; give a number and K, M, G or T, such as 2G")
+        raise InputError(
+            "content", f"no amount of memory: {text!r}; give a number and K, M, G or T, such as 2G"
+        )
     return size
 
 
@@ -70,16 +72,12 @@ def resident_bytes(peak: bool = False) -> int:
         return int(peak_memory_mb() * 2**20)
 
 
-IN_CHUNKS = "or impute chunks (region=... with buffer_cM=...) of what 'spinimpute phase' or 'convert' wrote"
-FEWER_SAMPLES = "or impute fewer samples at a time (none depends on the others), or chunks (region=...)"
-
-
 class TooLittleMemory(InputError):
     """What was done took more memory than a budget has."""
 
 
 @contextmanager
-def within_budget(budget: int | None, what: str, instead: str = IN_CHUNKS) -> Iterator[None]:
+def within_budget(budget: int | None, what: str, instead: str = "") -> Iterator[None]:
     """Check that what is done inside keeps a budget.
 
     Parameters
@@ -100,12 +98,26 @@ def within_budget(budget: int | None, what: str, instead: str = IN_CHUNKS) -> It
     yield
     if budget is not None and (peak := resident_bytes(peak=True)) > max(budget, before):
         raise TooLittleMemory(
+            "memory",
             f"{shown_size(budget)} of memory are too little: {shown_size(peak)} are needed for {what}. Give "
-            f"more, {instead}"
+            f"more, {instead or in_chunks()}",
         )
 
 
 def remedy(threads: int) -> str:
     """What to do where a budget is too small."""
     fewer = "fewer threads, " if threads > 1 else ""
-    return f"Give more, {fewer}or impute chunks (region=... with buffer_cM=...)"
+    return f"Give more, {fewer}or impute chunks ({argument('region')} with {argument('buffer_cM')})"
+
+
+def in_chunks() -> str:
+    """What to do where typed genotypes need too much memory."""
+    return (
+        f"or impute chunks ({argument('region')} with {argument('buffer_cM')}) of what 'spinimpute phase' or "
+        "'convert' wrote"
+    )
+
+
+def fewer_samples() -> str:
+    """What to do where the samples need too much memory."""
+    return f"or impute fewer samples at a time (none depends on the others), or chunks ({argument('region')})"

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.partial_files import PartialFile, store_names, temporary_folder_in
 
 PLACEHOLDER = "{chrom}"  # in the name of an output that is a file for each chromosome
@@ -50,11 +50,12 @@ class CannotWrite(InputError):
     def __init__(self, path: Path, error: OSError) -> None:
         self.path, self.error, self.reason = path, error, error.strerror or str(error)
         if os.fspath(path) == STANDARD:
-            super().__init__(f"cannot write standard output: {self.reason}")
+            super().__init__("write", f"cannot write standard output: {self.reason}")
             return
         super().__init__(
+            "write",
             f"cannot write {path}: {self.reason}. Check the space and the permissions of the folder, or "
-            "choose another one"
+            "choose another one",
         )
 
 
@@ -73,20 +74,21 @@ def check_writable(path: Path) -> None:
     """
     # os.path, unlike Path, takes a path that cannot be examined for absent; opening it then gives the reason.
     if os.path.isdir(path):
-        raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
+        raise InputError("write", f"cannot write {path}: it is a folder; give the name of a file")
     if os.path.islink(path):  # it would be replaced, not followed; /dev/stdout is one
         raise InputError(
-            f"cannot write {path}: it is a link, to {os.readlink(path)}; give the name of the file itself"
+            "write",
+            f"cannot write {path}: it is a link, to {os.readlink(path)}; give the name of the file itself",
         )
     if len(os.fsencode(path.name)) > LONGEST_NAME:
         raise InputError(
-            f"cannot write {path}: the name is too long; it may have {LONGEST_NAME} bytes at most"
+            "write", f"cannot write {path}: the name is too long; it may have {LONGEST_NAME} bytes at most"
         )
     if os.path.exists(path) and not os.path.isfile(path):
-        raise InputError(f"cannot write {path}: it is not a regular file; give another name")
+        raise InputError("write", f"cannot write {path}: it is not a regular file; give another name")
     if not os.path.isdir(path.parent):
         raise InputError(
-            f"cannot write {path}: there is no folder {path.parent}; create it or choose another one"
+            "write", f"cannot write {path}: there is no folder {path.parent}; create it or choose another one"
         )
 
 
@@ -101,8 +103,9 @@ def check_one_file(out: str | Path) -> None:
     """Raise InputError for an output that is one file, and whose name has something in braces."""
     if words := words_in_braces(out):
         raise InputError(
+            "write",
             f"cannot write {out}: {words[0]} would be part of the name as it is; {PLACEHOLDER} has a meaning "
-            "for the output of 'impute' only: give a name without braces"
+            "for the output of 'impute' only: give a name without braces",
         )
 
 
@@ -133,8 +136,9 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
     """
     if os.fspath(path) == STANDARD:
         raise InputError(
+            "write",
             "standard output cannot be written: a file gets its name when it is whole, and an index; give "
-            "the name of a file"
+            "the name of a file",
         )
     path = Path(path)
     check_one_file(path)
@@ -143,14 +147,18 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
     check_writable(path)
     for index in _indexes_of(path):
         if os.path.isdir(index):
-            raise InputError(f"cannot write {index}, the index of {path}: it is a folder; remove it")
+            raise InputError("write", f"cannot write {index}, the index of {path}: it is a folder; remove it")
     if not os.path.exists(path):
         return path
     for source in inputs:
         if isinstance(source, str | Path) and os.path.exists(source) and os.path.samefile(source, path):
-            raise InputError(f"cannot write {path}: it is also read from; choose another name for the output")
+            raise InputError(
+                "write", f"cannot write {path}: it is also read from; choose another name for the output"
+            )
     if not force:
-        raise InputError(f"{path} already exists; use force=True to overwrite{instead}")
+        raise InputError(
+            "exists", f"{path} already exists; use {argument('force', True)} to overwrite{instead}"
+        )
     return path
 
 
@@ -359,7 +367,8 @@ def temporary_folder() -> Iterator[Path]:
             folder = stack.enter_context(made)
         except OSError as error:
             raise InputError(
-                f"cannot make a folder for temporary files: {error}. Set TMPDIR to a folder with space"
+                "content",
+                f"cannot make a folder for temporary files: {error}. Set TMPDIR to a folder with space",
             ) from error
         try:
             yield folder
@@ -367,8 +376,9 @@ def temporary_folder() -> Iterator[Path]:
             if not error.path.is_relative_to(folder):
                 raise
             raise InputError(
+                "write",
                 f"cannot write the temporary file {error.path}: {error.reason}. Set TMPDIR to a folder with "
-                "more space; for a panel that is VCF or BCF, 'spinimpute panel build' spares the file"
+                "more space; for a panel that is VCF or BCF, 'spinimpute panel build' spares the file",
             ) from error
 
 
@@ -416,7 +426,9 @@ def check_outputs(
         for name in names:
             if name.resolve() in taken:
                 other = taken[name.resolve()]
-                raise InputError(f"{given} and {other} are to be written to the same file: give two names")
+                raise InputError(
+                    "mismatch", f"{given} and {other} are to be written to the same file: give two names"
+                )
         for name in names:
             taken[name.resolve()] = given
 

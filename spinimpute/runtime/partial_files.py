@@ -107,8 +107,9 @@ class PartialFile:
                 locked = _locked(descriptor)
                 if locked is False:
                     raise InputError(
+                        "write",
                         f"cannot write {self.final}: another run is writing it (its temporary file is "
-                        f"{other}). Wait for it, or choose another name"
+                        f"{other}). Wait for it, or choose another name",
                     )
                 if locked:
                     other.unlink(missing_ok=True)

@@ -100,8 +100,9 @@ def all_processes(device: torch.device) -> Iterator[Processes]:
         )
     except (ValueError, RuntimeError) as error:
         raise InputError(
+            "mismatch",
             f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, however the other processes cannot be joined "
-            f"({error}); start them with torchrun"
+            f"({error}); start them with torchrun",
         ) from error
     try:
         yield Processes(rank, count)

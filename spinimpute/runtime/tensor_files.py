@@ -51,7 +51,7 @@ def save_tensors(
         temporary.write_bytes(encoded)
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot write {path}: {error}") from error
+        raise InputError("write", f"cannot write {path}: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -82,7 +82,7 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"{what} {path}: {why_no_file(path)}")
+        raise InputError("content", f"{what} {path}: {why_no_file(path)}")
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}
@@ -90,19 +90,23 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
             if found != kind:
                 if found is not None and found.rpartition("-")[0] == kind.rpartition("-")[0]:
                     raise InputError(
+                        "mismatch",
                         f"{what} {path} is of another version of spinimpute (its format is {found!r}, this "
-                        f"version reads {kind!r}): make it again with this version, or read it with that one"
+                        f"version reads {kind!r}): make it again with this version, or read it with that one",
                     )
                 raise InputError(
-                    f"{path} is not a {what} of spinimpute (its format is {found!r}, expected {kind!r})"
+                    "content",
+                    f"{path} is not a {what} of spinimpute (its format is {found!r}, expected {kind!r})",
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = json.loads(header["metadata"])
         if header["fingerprint"] != fingerprint(tensors):
-            raise InputError(f"{what} {path}: damaged: its values do not match their checksum; copy it again")
+            raise InputError(
+                "damaged", f"{what} {path}: damaged: its values do not match their checksum; copy it again"
+            )
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise InputError(
-            f"{what} {path}: not a readable safetensors file ({error}); copy it again"
+            "damaged", f"{what} {path}: not a readable safetensors file ({error}); copy it again"
         ) from error
     return tensors, metadata
 

@@ -23,7 +23,7 @@ import numpy as np
 from spinimpute.genotypes.builds import build_of, contig_length
 from spinimpute.genotypes.sites import names_of_chromosome, plain_chromosome
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.runtime.errors import InputError, why_no_file
+from spinimpute.runtime.errors import InputError, argument, why_no_file
 from spinimpute.runtime.output_files import temporary_folder
 from spinimpute.runtime.unpacking import GZIP_MAGIC
 from spinimpute.runtime.watched import READING, begins, ends
@@ -269,8 +269,9 @@ class AlignmentFile:
         if lengths.get(self.contig) != self._length:
             there = f"has {lengths[self.contig]:,} bases" if self.contig in lengths else "is missing"
             raise InputError(
+                "content",
                 f"reference {self._reference}: {self.contig} {there} in it, and has {self._length:,} in "
-                f"{self.path}; give the FASTA that the CRAM was written with"
+                f"{self.path}; give the FASTA that the CRAM was written with",
             )
 
     def _index_of(self, is_cram: bool) -> tuple[Path | None, int]:
@@ -347,15 +348,17 @@ class AlignmentFile:
         if self._reference is None:
             raise self.error(
                 "its reads are stored as differences from a reference genome: give the one that they were "
-                "written with, its FASTA (reference=...). If the file holds it, it is damaged: get it again"
+                f"written with, its FASTA ({argument('reference')}). If the file holds it, it "
+                f"is damaged: get it again"
             )
         lines = [line for line in self._header_lines("@SQ") if f"SN:{self.contig}" in line]
         stated = next((field[3:] for line in lines for field in line if field.startswith("M5:")), "")
         found = _md5_in(self._reference, self.contig)
         if stated and found and found != stated.lower():
             raise InputError(
+                "content",
                 f"reference {self._reference}: its {self.contig} is not the one that {self.path} was written "
-                f"with: its MD5 is {found}, and {stated} in the header of the CRAM. Give the FASTA of that"
+                f"with: its MD5 is {found}, and {stated} in the header of the CRAM. Give the FASTA of that",
             )
 
     def fragment(self, read: Read) -> str:
@@ -380,7 +383,7 @@ class AlignmentFile:
 
     def error(self, what: str) -> InputError:
         """What to raise for a defect of the file."""
-        return InputError(f"{self._named}: {what}")
+        return InputError("content", f"{self._named}: {what}")
 
     def close(self) -> None:
         """Nothing more will be read."""
@@ -422,7 +425,7 @@ def _failed_closing_ignored() -> Iterator[None]:
 def _lengths_in(reference: Path) -> dict[str, int]:
     """Chromosomes of a reference, by its index: htslib would write one that is missing."""
     if not reference.is_file():
-        raise InputError(f"reference {reference}: {why_no_file(reference)}")
+        raise InputError("content", f"reference {reference}: {why_no_file(reference)}")
     index = Path(f"{reference}.fai")
     advice = f"write it: samtools faidx {reference}"
     try:
@@ -440,10 +443,13 @@ def _lengths_in(reference: Path) -> dict[str, int]:
             index.open("rb").close()
     except OSError as error:
         raise InputError(
-            f"reference {reference}: its index {index.name} cannot be read ({error.strerror}); {advice}"
+            "read",
+            f"reference {reference}: its index {index.name} cannot be read ({error.strerror}); {advice}",
         ) from error
     except ValueError as error:
-        raise InputError(f"reference {reference}: {index.name} is no index of it; {advice}") from error
+        raise InputError(
+            "content", f"reference {reference}: {index.name} is no index of it; {advice}"
+        ) from error
     return lengths
 
 

@@ -122,7 +122,7 @@ def check_region(region: Region | None, panel: ReferencePanel) -> None:
     """Raise InputError for a region of another chromosome than the panel's."""
     if region and not same_chromosome(region.chrom, panel.chrom):
         raise InputError(
-            f"the region {region} is not on the panel's chromosome, {panel.chrom}; give one on it"
+            "content", f"the region {region} is not on the panel's chromosome, {panel.chrom}; give one on it"
         )
 
 
@@ -207,8 +207,9 @@ def _order_in(names: list[str], wanted: list[str]) -> np.ndarray:
     if missing or additional:
         only = [f"only one has {name}" for name in (missing[:1] + additional[:1])]
         raise InputError(
+            "content",
             f"two inputs to be joined are not of the same samples: {', '.join(only)}. Give the samples the "
-            "same names in both (bcftools reheader)"
+            "same names in both (bcftools reheader)",
         )
     place = {name: i for i, name in enumerate(names)}
     return np.array([place[name] for name in wanted], np.int64)

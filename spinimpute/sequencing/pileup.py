@@ -114,9 +114,11 @@ def read_alignments(
         as files; the panel has no such site in the region, or no base counts (`NoRecord`).
     """
     if not paths:
-        raise InputError("there is no file of reads: give a BAM or CRAM for each sample")
+        raise InputError("content", "there is no file of reads: give a BAM or CRAM for each sample")
     if names and len(names) != len(paths):
-        raise InputError(f"there are {len(names)} names of samples for {len(paths)} files of reads")
+        raise InputError(
+            "content", f"there are {len(names)} names of samples for {len(paths)} files of reads"
+        )
     check_region(region, panel)
     samples: list[str] = []
     fragments: list[FragmentBases] = []
@@ -125,7 +127,9 @@ def read_alignments(
     panel_index = np.sort(np.array([*snps.panel_index, *indels.panel_index], np.int64))
     kinds = "SNP" + ", insertion or deletion" * settings.indels
     if not len(panel_index):
-        raise NoRecord(f"the panel has no {kinds} in {region or panel.chrom}: reads cannot be used there")
+        raise NoRecord(
+            "content", f"the panel has no {kinds} in {region or panel.chrom}: reads cannot be used there"
+        )
     for path, name in zip(paths, names or [None] * len(paths), strict=True):
         with AlignmentFile(path, panel, reference) as file:
             samples.append(name or file.sample)
@@ -135,8 +139,9 @@ def read_alignments(
     if not any(len(one.fragment) for one in fragments):
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+skipped).items())
         raise NoRecord(
+            "content",
             f"reads {', '.join(map(str, paths))}: no base counts at the {len(panel_index)} {kinds}s of "
-            f"the panel in {region or panel.chrom} ({counts or 'no read is there'})"
+            f"the panel in {region or panel.chrom} ({counts or 'no read is there'})",
         )
     return _likelihoods(samples, fragments, panel, panel_index, skipped, sexes)
 
@@ -156,10 +161,10 @@ def _check_given_once(paths: Sequence[str | Path], samples: Sequence[str]) -> No
     resolved = [Path(path).resolve() for path in both]
     if len(set(resolved)) == len(resolved):
         named = " and ".join(map(str, both))
-        raise InputError(f"reads of sample {twice} are in {named}; join them (samtools merge)")
+        raise InputError("content", f"reads of sample {twice} are in {named}; join them (samtools merge)")
     same = [path for path, real in zip(both, resolved, strict=True) if resolved.count(real) > 1][:2]
     also = f", also as {same[1]}" if str(same[0]) != str(same[1]) else ""
-    raise InputError(f"reads {same[0]}: the file is given twice{also}; give it once")
+    raise InputError("content", f"reads {same[0]}: the file is given twice{also}; give it once")
 
 
 class _Places(NamedTuple):

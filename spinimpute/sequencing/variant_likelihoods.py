@@ -30,6 +30,7 @@ from spinimpute.genotypes.sites import (
     why_no_site,
 )
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.runtime.errors import argument
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,
     check_region,
@@ -239,7 +240,7 @@ class _Found:
         if differ and self._n_fit < LEAST_SHARE_OF_OTHER_BUILD * self._n_sites:
             raise self._file.error(
                 f"only {self._n_fit} of its {self._n_sites} sites are sites of the panel ({counts}). "
-                f"{stated}: align and call on the panel's build, or lift the file over (chain=...)"
+                f"{stated}: align and call on the panel's build, or lift the file over ({argument('chain')})"
             )
         n_same = self._n_fit - self._n_other_strand
         if (
@@ -251,7 +252,7 @@ class _Found:
             raise self._file.error(
                 f"only {n_same} of its {self._n_at_panel} records at positions of the panel have the "
                 f"panel's alleles{other} ({counts}). {stated}: align and call on the panel's build, or lift "
-                "the file over (chain=...)"
+                f"the file over ({argument('chain')})"
             )
         if not self._n_stated:
             declared = " and ".join(key for key in LIKELIHOODS if self._file.declares(key))

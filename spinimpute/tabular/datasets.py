@@ -189,7 +189,7 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
         There is no such table, or a file is missing, damaged or not the known one.
     """
     if name not in FOLDS:
-        raise InputError(f"there is no table {name!r}: choose one of {', '.join(NAMES)}")
+        raise InputError("content", f"there is no table {name!r}: choose one of {', '.join(NAMES)}")
     if name not in _FORMATS:
         return _bundled(name)
     form = _FORMATS[name]
@@ -207,8 +207,9 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
         features = features.astype(dict.fromkeys(form.marked("c"), "category"))
     if len(target) <= n_test:
         raise InputError(
+            "content",
             f"{name} in {folder} has {len(target):,} rows, however the last {n_test:,} are for testing: "
-            "the file is not whole"
+            "the file is not whole",
         )
     fixed_test = np.arange(len(target) - n_test, len(target)) if n_test else None
     task = "regression" if form.marked("y") else "classification"
@@ -239,7 +240,7 @@ def split(table: Table, fold: int, seed: int = 0) -> Split:
     """
     folds, n_rows = FOLDS[table.name], len(table.target)
     if not 0 <= fold < folds:
-        raise InputError(f"fold must be 0 to {folds - 1} for {table.name}, however: {fold}")
+        raise InputError("content", f"fold must be 0 to {folds - 1} for {table.name}, however: {fold}")
     if table.fixed_test is not None:
         test, n_shared = table.fixed_test, n_rows - len(table.fixed_test)
     else:
@@ -337,14 +338,17 @@ def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.n
     path = next((folder / name for name in form.files.split() if (folder / name).is_file()), None)
     if path is None:
         wanted = " or ".join(form.files.split())
-        raise InputError(f"{wanted} is not in the folder {folder}: it is {form.source}; put it there")
+        raise InputError(
+            "content", f"{wanted} is not in the folder {folder}: it is {form.source}; put it there"
+        )
     if verify and path.name in CHECKSUMS:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != CHECKSUMS[path.name]:
             raise InputError(
+                "damaged",
                 f"{path}: its SHA-256 is {found}, not {CHECKSUMS[path.name]}: it is damaged or another "
-                f"edition. Fetch it again ({form.source}), or pass verify=False to read it as it is"
+                f"edition. Fetch it again ({form.source}), or pass verify=False to read it as it is",
             )
     frame = _read(path, form)
     for name in form.marked("d"):
@@ -379,7 +383,7 @@ def _read(path: Path, form: _Format) -> pd.DataFrame:
         if form.first_line == "names":
             found = pd.read_csv(path, nrows=1, dtype=str, **options).iloc[0].tolist()
             if found != names:
-                raise InputError(f"{path}, line 1 must be {','.join(names)}, however: {found}")
+                raise InputError("content", f"{path}, line 1 must be {','.join(names)}, however: {found}")
         # blank lines are counted as rows, so that rows can be counted as lines
         options |= {"skiprows": first - 1, "skip_blank_lines": False, "low_memory": False}
         options |= {"na_values": ["", form.missing], "keep_default_na": False}
@@ -390,12 +394,14 @@ def _read(path: Path, form: _Format) -> pd.DataFrame:
         counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
         if counts is None:
             reason = str(error).strip()
-            raise InputError(f"{path} cannot be read, it may be damaged or cut short: {reason}") from error
+            raise InputError(
+                "damaged", f"{path} cannot be read, it may be damaged or cut short: {reason}"
+            ) from error
         width = int(counts[1])
         if width == len(names):
             line, width = int(counts[2]), int(counts[3])
     if width != len(names):
-        raise InputError(f"{path}, line {line} must have {len(names)} columns, however: {width}")
+        raise InputError("content", f"{path}, line {line} must have {len(names)} columns, however: {width}")
     frame = frame.set_axis(names, axis=1).set_axis(frame.index + first, axis=0)
     frame = frame.dropna(how="all")  # blank lines
     columns = {}
@@ -424,4 +430,4 @@ def _refuse(path: Path, bad: pd.Series, column: pd.Series | None, what: str) -> 
     if bad.any():
         row = int(bad.to_numpy().argmax())
         found = "" if column is None else f"{str(column.iloc[row]).removesuffix('.0')!r} "
-        raise InputError(f"{path}, line {bad.index[row]}: {found}{what}")
+        raise InputError("content", f"{path}, line {bad.index[row]}: {found}{what}")

@@ -97,7 +97,7 @@ def _write(figure: Figure, path: str | Path) -> None:
     path = Path(path)
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
-        raise InputError(f"picture {path}: the name must end with .png or .svg")
+        raise InputError("content", f"picture {path}: the name must end with .png or .svg")
     check_writable(path)
     with written_whole(path) as partial:
         figure.savefig(partial, dpi=130, format=kind)

@@ -60,7 +60,7 @@ def save_estimator(
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
-        raise InputError(f"{name} cannot be saved: it is none of {', '.join(ESTIMATORS)}")
+        raise InputError("content", f"{name} cannot be saved: it is none of {', '.join(ESTIMATORS)}")
     check_is_fitted(estimator, "n_parameters_")
     tensors = arrays_of({WEIGHTS + key: value for key, value in estimator.network_.state_dict().items()})
     try:
@@ -85,7 +85,7 @@ def save_estimator(
         }
         checked = {"description": description, "checksum": _checksum(description)}
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} cannot be saved: {error}") from error
+        raise InputError("content", f"{name} cannot be saved: {error}") from error
     save_tensors(path, tensors, checked, FORMAT)
 
 
@@ -140,7 +140,9 @@ def load_with_description(path: str | Path, device: str = "auto") -> tuple[Table
         ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
     ) as error:  # fmt: skip
         said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"tabular model {path}: it does not fit its own description ({said})") from error
+        raise InputError(
+            "content", f"tabular model {path}: it does not fit its own description ({said})"
+        ) from error
     return estimator.set_params(device=device), description
 
 

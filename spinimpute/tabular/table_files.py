@@ -57,7 +57,9 @@ def suffix_of(path: str | Path) -> str:
     for suffix in (*SEPARATORS, PARQUET):
         if name.endswith(suffix):
             return suffix
-    raise InputError(f"table {path}: the name must end with one of {', '.join((*SEPARATORS, PARQUET))}")
+    raise InputError(
+        "content", f"table {path}: the name must end with one of {', '.join((*SEPARATORS, PARQUET))}"
+    )
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -81,13 +83,13 @@ def read_table(path: str | Path) -> pd.DataFrame:
     path = Path(path)
     suffix = suffix_of(path)
     if not path.is_file():
-        raise InputError(f"table {path}: {why_no_file(path)}")
+        raise InputError("content", f"table {path}: {why_no_file(path)}")
     table = _read_parquet(path) if suffix == PARQUET else _read_text(path, SEPARATORS[suffix])
     _check_names(path, list(table.columns))
     for name in table:
         _check_text(path, table[name])
     if not len(table):
-        raise InputError(f"table {path}: it has a header and no rows")
+        raise InputError("content", f"table {path}: it has a header and no rows")
     return table
 
 
@@ -177,7 +179,7 @@ def numbers_of(column: pd.Series, path: str | Path) -> np.ndarray:
     if len(wrong):
         found = "is not a number" if np.isnan(values[wrong[0]]) else f"lies beyond {LARGEST:g}"
         row, cell = column.index[wrong[0]] + 1, shown(column.iloc[wrong[0]])
-        raise InputError(f"table {path}: row {row}, column {column.name!r}: {cell} {found}")
+        raise InputError("content", f"table {path}: row {row}, column {column.name!r}: {cell} {found}")
     return values
 
 
@@ -222,10 +224,10 @@ def _check_names(path: Path, names: list[str]) -> None:
     for number, name in enumerate(names, 1):
         if any(ord(character) < 32 for character in name):
             raise InputError(
-                f"table {path}: the name of column {number} has control characters: {shown(name)}"
+                "content", f"table {path}: the name of column {number} has control characters: {shown(name)}"
             )
     if (twice := repeated(names)) is not None:
-        raise InputError(f"table {path}: two columns are named {twice!r}; rename one")
+        raise InputError("content", f"table {path}: two columns are named {twice!r}; rename one")
 
 
 def _check_text(path: Path, column: pd.Series) -> None:
@@ -233,7 +235,9 @@ def _check_text(path: Path, column: pd.Series) -> None:
     if column.dtype.kind != "O" or "\0" not in "".join(cell for cell in column if cell is not None):
         return
     row = next(number for number, cell in enumerate(column, 1) if cell is not None and "\0" in cell)
-    raise InputError(f"table {path}: row {row}, column {column.name!r}: the cell holds a NUL byte; remove it")
+    raise InputError(
+        "content", f"table {path}: row {row}, column {column.name!r}: the cell holds a NUL byte; remove it"
+    )
 
 
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
@@ -254,7 +258,8 @@ def _parse_text(path: Path, file: IO[str], separator: str) -> pd.DataFrame:
         return _table_of(path, lines)
     except csv.Error as error:
         raise InputError(
-            f"table {path}: line {lines.line_num}: {error}; is a quotation mark left open there or before?"
+            "content",
+            f"table {path}: line {lines.line_num}: {error}; is a quotation mark left open there or before?",
         ) from error
 
 
@@ -262,7 +267,7 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
     """lines: of csv.reader."""
     header = next((line for line in lines if line), None)
     if header is None:
-        raise InputError(f"table {path}: it is empty; its first line must name the columns")
+        raise InputError("content", f"table {path}: it is empty; its first line must name the columns")
     names = [name or f"Unnamed: {number}" for number, name in enumerate(header)]
     _check_names(path, names)
     cells: list[list[str]] = [[] for _ in names]
@@ -274,13 +279,15 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
             continue
         if blank and len(names) == 1:
             raise InputError(
-                f'table {path}: line {blank} is blank; where the only column has no value, write ""'
+                "content",
+                f'table {path}: line {blank} is blank; where the only column has no value, write ""',
             )
         rows += 1
         if len(line) != len(names):
             raise InputError(
+                "content",
                 f"table {path}: row {rows} (line {lines.line_num}) has {len(line)} cells, the header has "
-                f"{len(names)}"
+                f"{len(names)}",
             )
         for column, cell in zip(cells, line, strict=True):
             if len(known) < MOST_KNOWN:
@@ -295,9 +302,9 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InputError(f"table {path}: it is not UTF-8 text{_what_else(path, error)}") from error
+        raise InputError("content", f"table {path}: it is not UTF-8 text{_what_else(path, error)}") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"table {path}: it cannot be read: {error}") from error
+        raise InputError("read", f"table {path}: it cannot be read: {error}") from error
 
 
 def _what_else(path: Path, error: UnicodeDecodeError) -> str:
@@ -316,7 +323,7 @@ def _require_pyarrow() -> None:
     try:
         import_module("pyarrow")
     except ImportError as error:
-        raise InputError("Parquet needs pyarrow: pip install pyarrow") from error
+        raise InputError("package", "Parquet needs pyarrow: pip install pyarrow") from error
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -331,7 +338,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         table = content.to_pandas(types_mapper=_integers().get)
     except (OSError, ValueError, TypeError, ArrowException) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"table {path}: it is no readable Parquet file: {said}") from error
+        raise InputError("content", f"table {path}: it is no readable Parquet file: {said}") from error
     kept = [not NUMBERS_OF_ROWS.fullmatch(str(name)) for name in table.columns]
     table = table.loc[:, kept]
     table.columns = [str(name) for name in table.columns]
@@ -340,7 +347,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         return pd.DataFrame({column.name: _plain(column) for column in columns})
     except UnicodeDecodeError as error:
-        raise InputError(f"table {path}: a cell holds bytes that are no text (UTF-8)") from error
+        raise InputError("content", f"table {path}: a cell holds bytes that are no text (UTF-8)") from error
 
 
 def _check_parquet(path: Path, metadata: Any) -> None:

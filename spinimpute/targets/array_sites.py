@@ -109,10 +109,11 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
         where = f"{panel.chrom}:{panel.position[0]}-{panel.position[-1]}"
         counts = ", ".join(f"{reason}: {count}" for reason, count in found.skipped.items())
         raise NoSiteOfPanel(
+            "mismatch",
             f"array {path}: none of its {found.n_sites} sites is in the panel, {where}"
             + (f" ({counts})" if counts else "")
             + (f"; it names chromosome {', '.join(sorted(others)[:5])}" if others else "")
-            + ". Give the array's sites on this chromosome, in the panel's genome build"
+            + ". Give the array's sites on this chromosome, in the panel's genome build",
         )
     found.panel_index = np.array(sorted(chosen), dtype=np.int64)
     return found
@@ -132,7 +133,7 @@ def _site(
 
 def _listed(path: Path, found: PanelArray) -> Iterator[_Listed]:
     if not path.is_file():
-        raise InputError(f"array {path}: {why_no_file(path)}")
+        raise InputError("content", f"array {path}: {why_no_file(path)}")
     return _records(path, found) if starts_as_variant_file(path) else _lines(path)
 
 
@@ -158,10 +159,11 @@ def _lines(path: Path) -> Iterator[_Listed]:
                     continue
                 if len(words) not in (2, 4) or not is_position(words[1]):
                     raise InputError(
+                        "content",
                         f"array {path}, line {number}: expected chromosome, position and perhaps REF and "
-                        f"ALT, or a VCF or BCF; found {line.strip()[:60]!r}"
+                        f"ALT, or a VCF or BCF; found {line.strip()[:60]!r}",
                     )
                 ref, alt = words[2:] or (None, None)
                 yield _Listed(words[0], int(words[1]), ref, alt)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"array {path}: cannot be read ({error})") from error
+        raise InputError("read", f"array {path}: cannot be read ({error})") from error

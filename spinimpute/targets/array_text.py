@@ -29,7 +29,7 @@ from spinimpute.genotypes.sites import (
     plain_chromosome,
     same_chromosome,
 )
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import open_text, text_lines, unpacked_text
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
@@ -170,13 +170,16 @@ def read_array_text(path: Path) -> ArrayText:
                 calls.append(_call(path, number, fields))
                 if len(calls) > MOST_CALLS:
                     raise InputError(
+                        "content",
                         f"target {path}: it has more than {MOST_CALLS:,} calls, the most that are read from "
-                        "such a file: give its genotypes as VCF"
+                        "such a file: give its genotypes as VCF",
                     )
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:  # e.g. a password
-        raise InputError(f"target {path}: cannot be read to its end ({error}); get it again") from error
+        raise InputError(
+            "read", f"target {path}: cannot be read to its end ({error}); get it again"
+        ) from error
     if not calls:
-        raise InputError(f"target {path}: the file has no genotypes")
+        raise InputError("content", f"target {path}: the file has no genotypes")
     # bytes that are no text, of a disk with another encoding, could not be written as a sample's name
     name = os.fsencode(path.name.split(".")[0]).decode("utf-8", "backslashreplace")
     return ArrayText(re.sub(r"\s+", "_", name) or "sample", build, calls, unplaced)
@@ -247,11 +250,11 @@ def array_calls(
     here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # these are of people
     if not here:
         found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
-        raise InputError(f"target {path}: no call on chromosome {chrom}; the file has {found}")
+        raise InputError("content", f"target {path}: no call on chromosome {chrom}; the file has {found}")
     if lift is None and text.build and panel_build and text.build != panel_build:
         warnings.warn(
             f"{path} says that its positions are of {text.build}, the panel is of {panel_build}: lift it "
-            "over (chain=...)",
+            f"over ({argument('chain')})",
             stacklevel=2,
         )
     lost = {ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced}
@@ -270,7 +273,7 @@ def array_calls(
         coded = sorted(int(letter == alt) for letter in call.letters) or [-1, -1]
         calls.append((coded[0], coded[1] if len(coded) > 1 else -2))
     if not rows:
-        raise InputError(f"target {path}: no call on chromosome {chrom} states its alleles")
+        raise InputError("content", f"target {path}: no call on chromosome {chrom} states its alleles")
     calls_SX2 = np.array(calls, np.int8)[:, None]
     unphased = (calls_SX2[:, :, 0] != calls_SX2[:, :, 1]) & (calls_SX2[:, :, 1] >= 0)
     return Calls(
@@ -319,7 +322,9 @@ def _opened(path: Path) -> TextIO:
         elif files[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             what = "is not packed with Deflate, as others of such archives are"
         if what:
-            raise InputError(f"target {path}: the archive {what}; unpack the file with the genotypes")
+            raise InputError(
+                "content", f"target {path}: the archive {what}; unpack the file with the genotypes"
+            )
         return unpacked_text(archive.open(files[0]), files[0].compress_size, errors="replace")
 
 
@@ -351,17 +356,19 @@ def _letters(fields: list[str]) -> str | None:
 def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
     if len(fields) not in (4, 5):
         raise InputError(
+            "content",
             f"target {path}, line {number}: {len(fields)} columns, expected identifier, chromosome, position "
-            "and genotype, or two alleles"
+            "and genotype, or two alleles",
         )
     letters = _letters(fields)
     if letters is None:
         raise InputError(
+            "content",
             f"target {path}, line {number}: {' '.join(fields[3:])!r} is no genotype; expected letters of "
-            "ACGT, D or I, or -- where there is no call"
+            "ACGT, D or I, or -- where there is no call",
         )
     if not is_position(fields[2]):
-        raise InputError(f"target {path}, line {number}: the position {fields[2]!r} is no number")
+        raise InputError("content", f"target {path}, line {number}: the position {fields[2]!r} is no number")
     chrom = plain_chromosome(fields[1])
     # the same few texts millions of times
     return ArrayCall(fields[0] or ".", sys.intern(chrom), int(fields[2]), sys.intern(letters))

@@ -72,14 +72,15 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     strand = next((s for s in _STRANDS if {f"Allele1 - {s}", f"Allele2 - {s}"} <= set(columns)), None)
     sample = next((name for name in ("Sample ID", "Sample Name") if name in columns), None)
     if (twice := repeated(columns)) is not None:
-        raise InputError(f"target {path}, line {first_row}: two columns are named {twice}")
+        raise InputError("content", f"target {path}, line {first_row}: two columns are named {twice}")
     lacking = [name for name in ("SNP Name", "Chr", "Position") if name not in columns]
     lacking += [] if sample else ["Sample ID"]
     lacking += [] if strand else ["Allele1 - Plus", "Allele2 - Plus"]
     if lacking:
         raise InputError(
+            "content",
             f"target {path}, line {first_row}: the report has no column {', '.join(lacking)}. Export it from "
-            "GenomeStudio in standard format with these columns"
+            "GenomeStudio in standard format with these columns",
         )
     used = {
         "SNP Name": "name",
@@ -91,7 +92,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     }
     rows, elsewhere = _rows(path, first_row, separator, used, panel.chrom)
     if not len(rows):
-        raise InputError(f"target {path}: no call on chromosome {panel.chrom}")
+        raise InputError("content", f"target {path}: no call on chromosome {panel.chrom}")
     position = pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64)
     placed = (position >= 1) & (position <= LAST_POSITION) & (position % 1 == 0)
     lost = np.zeros(len(rows), bool)
@@ -109,7 +110,9 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     }
     usable = placed & plain & ~lost
     if not usable.any():
-        raise InputError(f"target {path}: no call on chromosome {panel.chrom} has a position and bases")
+        raise InputError(
+            "content", f"target {path}: no call on chromosome {panel.chrom} has a position and bases"
+        )
     rows, letters = rows[usable], letters[usable]
     key = pd.MultiIndex.from_arrays([position[usable].astype(np.int64), rows["name"]])
     site_of_row, sites = pd.factorize(key, sort=True)
@@ -179,8 +182,10 @@ def _table(path: Path) -> tuple[int, list[str], str]:
                 if number == _HEAD_LINES:
                     break
     except OSError as error:
-        raise InputError(f"target {path}: cannot be read: {error.strerror}") from error
-    raise InputError(f"target {path}: it begins as a FinalReport, but has no line {_DATA}; export it again")
+        raise InputError("read", f"target {path}: cannot be read: {error.strerror}") from error
+    raise InputError(
+        "content", f"target {path}: it begins as a FinalReport, but has no line {_DATA}; export it again"
+    )
 
 
 def _rows(
@@ -192,7 +197,9 @@ def _rows(
     with path.open("rb") as file:
         file.seek(-1, 2)
         if file.read(1) != b"\n":
-            raise InputError(f"target {path}: the last line has no end; the file is cut, get it again")
+            raise InputError(
+                "content", f"target {path}: the last line has no end; the file is cut, get it again"
+            )
     kept: list[pd.DataFrame] = []
     others: set[str] = set()
     n_before = 0
@@ -213,16 +220,18 @@ def _rows(
                 chunk = chunk.rename(columns=lambda name: used[name.strip()])
                 if not set(used.values()) <= set(chunk.columns):
                     raise InputError(
+                        "content",
                         f"target {path}: lines of its head end in several ways, so that line {first_row} "
-                        "is not the one that names the columns; export it again"
+                        "is not the one that names the columns; export it again",
                     )
                 placed = chunk[["name", "sample", "chrom", "position"]]
                 short = np.flatnonzero((placed.isna() | (placed == "")).any(axis=1))
                 if len(short):
                     line = first_row + 1 + n_before + int(short[0])
                     raise InputError(
+                        "content",
                         f"target {path}, line {line}: no name, sample, chromosome or position; is the file "
-                        "cut?"
+                        "cut?",
                     )
                 wanted = [name for name in chunk["chrom"].unique() if same_chromosome(name, chrom)]
                 here = chunk["chrom"].isin(wanted)
@@ -230,7 +239,7 @@ def _rows(
                 others.update(chunk["name"][~here])
                 n_before += len(chunk)
     except (ValueError, OSError) as error:  # the parser's errors are ValueErrors, and name the line
-        raise InputError(f"target {path}: the table cannot be read ({str(error).strip()})") from error
+        raise InputError("read", f"target {path}: the table cannot be read ({str(error).strip()})") from error
     if not kept:
         return pd.DataFrame(), len(others)
     rows = pd.concat(kept, ignore_index=True)
@@ -246,6 +255,7 @@ def _refuse_repeats(path: Path, site: np.ndarray, sample: np.ndarray, rows: pd.D
     if repeated.any():
         row = rows.iloc[int(repeated.argmax())]
         raise InputError(
+            "content",
             f"target {path}: the call of {row['name']} in sample {row['sample']} is there twice; are two "
-            "samples named alike?"
+            "samples named alike?",
         )

@@ -44,23 +44,25 @@ class Lift:
         try:
             content = gunzipped(self.path.read_bytes())
         except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"chain file {chain}: cannot be read ({error})") from error
+            raise InputError("read", f"chain file {chain}: cannot be read ({error})") from error
         try:
             self._lifter = LiftOver(io.BytesIO(content))
         except Exception as error:  # the library has no exception of its own
             raise InputError(
+                "damaged",
                 f"chain file {chain}: it is no chain file, or is damaged ({printable(str(error).strip())}); "
-                f"{_WANTED}"
+                f"{_WANTED}",
             ) from error
         self._chrom = chrom
         names = _names(content)
         if not names:
-            raise InputError(f"chain file {chain}: there is no chain in it; {_WANTED}")
+            raise InputError("content", f"chain file {chain}: there is no chain in it; {_WANTED}")
         self._name = min(names_of_chromosome(chrom, names), default="")
         if not self._name:
             known = ", ".join(sorted(names)[:10])
             raise InputError(
-                f"chain file {chain}: it has no chain of chromosome {chrom}, but of {known}; {_WANTED}"
+                "content",
+                f"chain file {chain}: it has no chain of chromosome {chrom}, but of {known}; {_WANTED}",
             )
 
     def place(self, position: int) -> tuple[int, bool] | None:
@@ -139,8 +141,9 @@ class Lift:
             rows.append((found[0], i, found[1]))
         if not rows:
             raise InputError(
+                "mismatch",
                 f"chain file {self.path}: none of the target's sites is in it; is it the chain from the "
-                "target's build to the panel's?"
+                "target's build to the panel's?",
             )
         rows.sort()
         chosen = np.array([i for _, i, _ in rows])

@@ -92,28 +92,34 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     try:
         table = pgenlib.PvarReader(os.fsencode(variants))
     except (RuntimeError, MemoryError) as error:
-        raise InputError(f"target {variants}: cannot be read ({_said(error)}); is it damaged?") from error
+        raise InputError(
+            "damaged", f"target {variants}: cannot be read ({_said(error)}); is it damaged?"
+        ) from error
     try:
         reader = pgenlib.PgenReader(os.fsencode(path), raw_sample_ct=len(samples), pvar=table)
     except (RuntimeError, MemoryError) as error:
         raise InputError(
+            "read",
             f"target {path}: cannot be read ({_said(error)}); is it whole, and do {variants.name} and "
-            f"{names.name} belong to it?"
+            f"{names.name} belong to it?",
         ) from error
     skipped: Counter[str] = Counter()
     rows = sorted(_rows(table, panel, lift, skipped), key=lambda row: row.position)
     if not rows:
         if no_bases := _no_bases(table, panel.chrom):
-            raise NoRecord(f"target {variants}{no_bases}")
+            raise NoRecord("content", f"target {variants}{no_bases}")
         found = list(dict.fromkeys(_text(table.get_variant_chrom(i)) for i in range(table.get_variant_ct())))
         raise NoRecord(
+            "content",
             f"target {variants}: no usable variant on chromosome {panel.chrom}; the file holds chromosome "
-            f"{', '.join(found[:10])}"
+            f"{', '.join(found[:10])}",
         )
     try:
         calls, unphased = _read(reader, rows, len(samples))
     except (RuntimeError, MemoryError) as error:
-        raise InputError(f"target {path}: cannot be read ({_said(error)}); is it damaged?") from error
+        raise InputError(
+            "damaged", f"target {path}: cannot be read ({_said(error)}); is it damaged?"
+        ) from error
     finally:
         reader.close()
         table.close()
@@ -133,7 +139,7 @@ def load_pgenlib() -> Any:
     try:
         import pgenlib
     except ImportError as error:
-        raise InputError("PLINK files need pgenlib: pip install 'spinimpute[plink]'") from error
+        raise InputError("package", "PLINK files need pgenlib: pip install 'spinimpute[plink]'") from error
     return pgenlib
 
 
@@ -154,7 +160,9 @@ def _beside(path: Path, bed: bool, kind: str) -> Path:
     for suffix in suffixes:
         if path.with_suffix(suffix).is_file():
             return path.with_suffix(suffix)
-    raise InputError(f"target {path}: there is no {path.with_suffix(suffixes[0])} with its {kind} beside it")
+    raise InputError(
+        "content", f"target {path}: there is no {path.with_suffix(suffixes[0])} with its {kind} beside it"
+    )
 
 
 def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
@@ -165,7 +173,7 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"target {path}: cannot be read ({error})") from error
+        raise InputError("read", f"target {path}: cannot be read ({error})") from error
     columns = {"FID": 0, "IID": 1, "SEX": 4}
     rows: list[tuple[str, str, str]] = []
     for number, line in enumerate(lines, start=1):
@@ -174,13 +182,16 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
             if fields[0] in ("#FID", "#IID"):
                 columns = {name.lstrip("#"): place for place, name in enumerate(fields)}
                 if "IID" not in columns:
-                    raise InputError(f"target {path}, line {number}: no column IID among {' '.join(fields)}")
+                    raise InputError(
+                        "content", f"target {path}, line {number}: no column IID among {' '.join(fields)}"
+                    )
             continue
         if not fields:
             continue
         if len(fields) <= columns["IID"]:
             raise InputError(
-                f"target {path}, line {number}: {len(fields)} columns, and none with the sample's ID"
+                "content",
+                f"target {path}, line {number}: {len(fields)} columns, and none with the sample's ID",
             )
         family, sex = (
             fields[columns[name]] if name in columns and columns[name] < len(fields) else "0"
@@ -188,12 +199,12 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
         )
         rows.append((family, fields[columns["IID"]], sex))
     if not rows:
-        raise InputError(f"target {path}: there are no samples in it")
+        raise InputError("content", f"target {path}: there are no samples in it")
     names = [iid for _, iid, _ in rows]
     if repeated(names) is not None:
         names = [f"{family}_{iid}" for family, iid, _ in rows]
     if (twice := repeated(names)) is not None:
-        raise InputError(f"target {path}: two samples are named {twice}; rename one of them")
+        raise InputError("content", f"target {path}: two samples are named {twice}; rename one of them")
     male = {"1": True, "M": True, "2": False, "F": False}
     sexes = {n: male[sex.upper()] for n, (_, _, sex) in zip(names, rows, strict=True) if sex.upper() in male}
     return names, sexes
@@ -205,9 +216,13 @@ def _check_bim(path: Path) -> None:
         for number, line in enumerate(file, start=1):
             fields = line.split()
             if len(fields) != 6:
-                raise InputError(f"target {path}, line {number}: {len(fields)} columns, a .bim has 6")
+                raise InputError(
+                    "content", f"target {path}, line {number}: {len(fields)} columns, a .bim has 6"
+                )
             if not fields[3].lstrip("-").isdecimal():
-                raise InputError(f"target {path}, line {number}: the position {fields[3]!r} is no number")
+                raise InputError(
+                    "content", f"target {path}, line {number}: the position {fields[3]!r} is no number"
+                )
 
 
 def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_Row]:

@@ -82,7 +82,7 @@ def read_target(
         calls = read_variants(path, all_sites(panels), panels[0].contig_line, lift, samples)
     elif samples is not None:
         raise InputError(
-            f"target {path}: samples can be chosen of VCF and BCF; 'spinimpute convert' makes one"
+            "content", f"target {path}: samples can be chosen of VCF and BCF; 'spinimpute convert' makes one"
         )
     else:
         calls = form.read(path, all_sites(panels), panels[0].contig_line, lift)
@@ -95,7 +95,8 @@ def read_target(
     if all(part is None for part in parts):
         first, last = int(calls.sites.position[0]), int(calls.sites.position[-1])
         raise InputError(
-            f"target {path}: its sites, {chrom}:{first}-{last}, lie in other parts of {chrom} than the panel"
+            "mismatch",
+            f"target {path}: its sites, {chrom}:{first}-{last}, lie in other parts of {chrom} than the panel",
         )
     return parts
 
@@ -123,6 +124,7 @@ def _refuse_unphased(path: Path, parts: Sequence[ResolvedPloidy | None]) -> None
             row, sample = np.argwhere(part.haplotypes.unphased)[0]
             sites, name = part.haplotypes.sites, part.haplotypes.samples[sample]
             raise InputError(
+                "content",
                 f"target {path}: sample {name} has, at {sites.chrom}:{sites.position[row]}, an unphased "
-                "heterozygote; phase the file first (spinimpute phase)"
+                "heterozygote; phase the file first (spinimpute phase)",
             )

@@ -15,7 +15,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import NoMatch, SiteMatch, Sites, match_sites, same_chromosome
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.targets.duplicates import CONTRADICTORY, merge_duplicates
 from spinimpute.targets.without_alt import site_without_alt
 
@@ -142,7 +142,9 @@ def repair_and_match(
         As `match_sites`, and if `ambiguous` is none of these.
     """
     if ambiguous not in AMBIGUOUS:
-        raise InputError(f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}")
+        raise InputError(
+            "content", f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}"
+        )
     found = list(_find(panel, target.sites)) if same_chromosome(target.sites.chrom, panel.chrom) else []
     with_alt = {f.panel_index for f in found if not f.without_alt}
     taken = {f.panel_index for f in found if f.exact and not f.without_alt}
@@ -199,13 +201,15 @@ def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
     except NoMatch as error:
         if not n_left_out:
             raise
-        ambiguous = "A/T or C/G of unknown strand and were left out (ambiguous=...)"
+        ambiguous = f"A/T or C/G of unknown strand and were left out ({argument('ambiguous')})"
         if len(target):
-            raise NoMatch(f"{error}; {n_left_out} more are {ambiguous}") from error
+            raise NoMatch("content", f"{error}; {n_left_out} more are {ambiguous}") from error
         raise NoMatch(
+            "mismatch",
             f"all {n_left_out} typed sites that the panel has are {ambiguous}: nothing is left to impute "
-            "from. If the file's letters are those of the reference strand, give ambiguous='keep'; "
-            "otherwise give a target with other sites, too"
+            f"from. If the file's letters are those of the reference strand, give "
+            f"{argument('ambiguous', 'keep')}; "
+            "otherwise give a target with other sites, too",
         ) from error
 
 

@@ -35,9 +35,9 @@ def standard_input_as_file(option: str) -> Iterator[Path]:
         Standard input is closed, a terminal, or cannot be read; or there is no space for the file.
     """
     if sys.stdin is None:
-        raise InputError(f"{option} {STANDARD}: standard input is closed; pipe a file into it")
+        raise InputError("content", f"{option} {STANDARD}: standard input is closed; pipe a file into it")
     if sys.stdin.isatty():
-        raise InputError(f"{option} {STANDARD}: standard input is a terminal; pipe a file into it")
+        raise InputError("content", f"{option} {STANDARD}: standard input is a terminal; pipe a file into it")
     with temporary_folder() as folder:
         path = folder / NAME
         # what has been read already would be lacking in a second reader's buffer: none is made before
@@ -46,7 +46,7 @@ def standard_input_as_file(option: str) -> Iterator[Path]:
                 with path.open("wb") as file:
                     shutil.copyfileobj(piped, file, 1 << 20)
             except IsADirectoryError as error:
-                raise InputError(f"{option} {STANDARD}: standard input is a folder") from error
+                raise InputError("content", f"{option} {STANDARD}: standard input is a folder") from error
             except OSError as error:
                 raise CannotWrite(path, error) from error
         yield path

@@ -109,12 +109,14 @@ class EpisodeSettings:
         )
         if not all(0 <= share <= 1 for share in self.relative_share):
             raise InputError(
-                f"episodes.relative_share must lie between 0 and 1, found {list(self.relative_share)}"
+                "content",
+                f"episodes.relative_share must lie between 0 and 1, found {list(self.relative_share)}",
             )
         for name in rates:
             if not all(0 <= value < 0.5 for value in getattr(self, name)):
                 raise InputError(
-                    f"episodes.{name} must lie between 0 and 0.5, found {list(getattr(self, name))}"
+                    "content",
+                    f"episodes.{name} must lie between 0 and 0.5, found {list(getattr(self, name))}",
                 )
 
 

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.optimisers import Lookahead
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.processes import ALONE, Processes, launch
 from spinimpute.training.state import TrainingState, differences
 
@@ -147,7 +147,8 @@ class TrainingLoop(ABC, Generic[Network]):
                 parameter.grad = part
         if not math.isfinite(loss):
             raise InputError(
-                f"training diverged: the loss of step {self.step + 1} is {loss}; lower the learning rate"
+                "content",
+                f"training diverged: the loss of step {self.step + 1} is {loss}; lower the learning rate",
             )
         torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.optimiser.step()
@@ -220,8 +221,9 @@ class TrainingLoop(ABC, Generic[Network]):
             return Report(self.step, loss, None, False)
         if not math.isfinite(validation.loss):
             raise InputError(
+                "content",
                 f"training diverged: the validation loss is {validation.loss} after step {self.step}; lower "
-                "the learning rate, or look for extreme values in the data"
+                "the learning rate, or look for extreme values in the data",
             )
         improved = validation.loss < self.best
         self.best = min(self.best, validation.loss)
@@ -270,8 +272,9 @@ class TrainingLoop(ABC, Generic[Network]):
         found = differences(self.same_run(state.run), self.same_run(here))
         if found:
             raise InputError(
+                "mismatch",
                 f"training state {path} belongs to another run ({'; '.join(found[:3])}): resume with the "
-                "same settings, or start anew with force=True"
+                f"same settings, or start anew with {argument('force', True)}",
             )
         try:
             self.model.load_state_dict(state.content["weights"])
@@ -281,7 +284,8 @@ class TrainingLoop(ABC, Generic[Network]):
                 self.schedule._last_lr = state.content["schedule"]["_last_lr"]
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise InputError(
+                "mismatch",
                 f"training state {path} holds the weights of another network, perhaps of another version of "
-                "this program: start anew"
+                "this program: start anew",
             ) from error
         self.step, self.best, self.stale = state.step, state.best, state.stale

@@ -45,14 +45,16 @@ class SimulationSettings:
     def __post_init__(self) -> None:
         if self.samples[0] < FEWEST_SAMPLES or self.length[0] < SHORTEST:
             raise InputError(
+                "content",
                 f"simulation.samples must be at least {FEWEST_SAMPLES} and simulation.length at least "
-                f"{SHORTEST} bp, found {list(self.samples)} and {list(self.length)}"
+                f"{SHORTEST} bp, found {list(self.samples)} and {list(self.length)}",
             )
         shares = (self.gene_conversion_share, self.poor_share, self.deme_migration, self.hotspot_share[1])
         if not all(0 <= share <= 1 for share in shares):
             raise InputError(
+                "content",
                 "simulation.gene_conversion_share, poor_share, deme_migration and hotspot_share must lie "
-                f"between 0 and 1, found {', '.join(map(str, shares[:3]))} and {list(self.hotspot_share)}"
+                f"between 0 and 1, found {', '.join(map(str, shares[:3]))} and {list(self.hotspot_share)}",
             )
 
 

@@ -39,7 +39,7 @@ class SimulatedSource:
 
     def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
         if not 1 <= segments <= SEEDS_APART:
-            raise InputError(f"simulation.segments must lie in 1..{SEEDS_APART}, found {segments}")
+            raise InputError("content", f"simulation.segments must lie in 1..{SEEDS_APART}, found {segments}")
         self.first, self.segments, self.settings = seed * SEEDS_APART, segments, settings
         self._cache: OrderedDict[int, Segment] = OrderedDict()
 
@@ -113,8 +113,9 @@ class PanelSource:
     def __init__(self, panel: Panel, seed: int, length: int = 300_000) -> None:
         if panel.n_samples < FEWEST_SAMPLES:
             raise InputError(
+                "content",
                 f"{panel.path}: {panel.n_samples} samples are too few to train on, at least "
-                f"{FEWEST_SAMPLES} are needed; use the shipped model as it is"
+                f"{FEWEST_SAMPLES} are needed; use the shipped model as it is",
             )
         rng = np.random.default_rng([seed, 3])
         samples = rng.permutation(panel.n_samples)
@@ -145,6 +146,7 @@ class PanelSource:
             if usable_sites(panel.alleles(start, stop)[:, columns]) >= 2 * FEWEST_SITES:
                 return PanelSegment(panel, start, stop, columns, queries)
         raise InputError(
+            "content",
             f"{panel.path}: {TRIES} segments of {self.length:,} bp had fewer than {2 * FEWEST_SITES} common "
-            "sites each; the panel is too sparse to train on"
+            "sites each; the panel is too sparse to train on",
         )

@@ -71,8 +71,9 @@ class TrainingState:
             )
         except KeyError as error:
             raise InputError(
+                "mismatch",
                 f"training state {path} lacks {error}, perhaps as it is of another version of this program: "
-                "start anew"
+                "start anew",
             ) from error
 
 

@@ -69,17 +69,22 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         if self.optimiser not in ("adam", "lamb"):
-            raise InputError(f"training.optimiser must be 'adam' or 'lamb', found {self.optimiser!r}")
+            raise InputError(
+                "content", f"training.optimiser must be 'adam' or 'lamb', found {self.optimiser!r}"
+            )
         for name in ("steps", "tasks", "validate_every", "validation_tasks"):
             if getattr(self, name) < 1:
-                raise InputError(f"training.{name} must be at least 1, found {getattr(self, name)}")
+                raise InputError(
+                    "content", f"training.{name} must be at least 1, found {getattr(self, name)}"
+                )
         if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.flat <= 1:
             raise InputError(
+                "content",
                 "training.learning_rate and clip must be positive and training.flat between 0 and 1, "
-                f"found {self.learning_rate}, {self.clip}, {self.flat}"
+                f"found {self.learning_rate}, {self.clip}, {self.flat}",
             )
         if not 0 <= self.seed <= LARGEST_SEED:
-            raise InputError(f"training.seed must lie in 0..{LARGEST_SEED}, found {self.seed}")
+            raise InputError("content", f"training.seed must lie in 0..{LARGEST_SEED}, found {self.seed}")
 
 
 Sampler = Callable[[np.random.Generator], HaplotypeSource]
@@ -168,8 +173,9 @@ class Trainer(TrainingLoop[nn.Module]):
     ) -> None:
         if settings.tasks % processes.count:
             raise InputError(
+                "content",
                 f"training.tasks must be a multiple of the {processes.count} processes, found "
-                f"{settings.tasks}"
+                f"{settings.tasks}",
             )
         self.learner = learner
         self.settings = settings

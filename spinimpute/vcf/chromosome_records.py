@@ -23,6 +23,7 @@ from spinimpute.genotypes.sites import (
     names_of_chromosome,
     plain_chromosome,
 )
+from spinimpute.runtime.errors import argument
 from spinimpute.vcf import bcf_format
 from spinimpute.vcf.bcf_format import RECORD_LENGTHS, RECORD_PLACE, is_bcf
 from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
@@ -100,7 +101,7 @@ class ChromosomeRecords:
             elif name != chrom and wanted is None:
                 raise file.error(
                     f"more than one chromosome, {chrom} and {name} (record {file.n_read}); "
-                    "choose one with region=..."
+                    f"choose one with {argument('region')}"
                 )
             if position < 1:
                 self.skipped[AT_POSITION_0] = self.skipped.get(AT_POSITION_0, 0) + 1

@@ -238,8 +238,9 @@ def _check_samples(samples: Sequence[str]) -> None:
     for name in samples:
         if not name.strip() or any(character in name for character in "\t\n\r\0"):
             raise InputError(
+                "content",
                 f"a sample is named {name!r}: a name must not be blank or contain tabs or line breaks; "
-                "rename the sample"
+                "rename the sample",
             )
     if (twice := repeated(samples)) is not None:
-        raise InputError(f"two samples are named {twice!r}; rename one of them")
+        raise InputError("content", f"two samples are named {twice!r}; rename one of them")

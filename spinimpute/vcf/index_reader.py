@@ -213,8 +213,9 @@ def index_error(role: str, path: Path, what: object) -> InputError:
         For the user.
     """
     return InputError(
+        "damaged",
         f"{role} {path}: the file is damaged, or its index is of another file ({what}). Get the file "
-        f"again, or write its index again: bcftools index -f {path}"
+        f"again, or write its index again: bcftools index -f {path}",
     )
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import STANDARD, FilesTogether
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
@@ -167,7 +167,7 @@ class _StandardOutput:
 
     def __init__(self) -> None:
         if sys.stdout is None:
-            raise InputError("cannot write standard output: it is closed; give the name of a file")
+            raise InputError("write", "cannot write standard output: it is closed; give the name of a file")
         self._file = open(os.dup(sys.stdout.fileno()), "wb", buffering=0)  # noqa: SIM115
         self._kept = b""
 
@@ -216,27 +216,32 @@ def choose_output_type(path: Path, output_type: str | None, others: Sequence[str
         and the type is not text.
     """
     if output_type is not None and output_type not in OUTPUT_TYPES.values():
-        raise InputError(f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)")
+        raise InputError(
+            "content", f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)"
+        )
     for suffix, by_suffix in OUTPUT_TYPES.items():
         if path.name.lower().endswith(suffix):
             if output_type not in (None, by_suffix):
                 raise InputError(
+                    "content",
                     f"output type {output_type!r} contradicts the name {path}, which means {by_suffix!r}: "
-                    "change one of the two"
+                    "change one of the two",
                 )
             return by_suffix
     if os.fspath(path) == STANDARD:
         if output_type in ("z", "b") and sys.stdout is not None and sys.stdout.isatty():
             raise InputError(
+                "content",
                 f"{'BCF' if output_type == 'b' else 'a compressed VCF'} is not for a terminal: redirect "
-                "standard output into a file or a pipe, or write text with output_type='v'"
+                f"standard output into a file or a pipe, or write text with {argument('output_type', 'v')}",
             )
         return output_type or "v"
     if output_type is not None:
         return output_type
     raise InputError(
+        "mismatch",
         f"cannot tell the format of {path} from its name: it must end with "
-        f"{', '.join([*OUTPUT_TYPES, *others])}, or give the output type (z, b or v)"
+        f"{', '.join([*OUTPUT_TYPES, *others])}, or give the output type (z, b or v)",
     )
 
 

@@ -83,7 +83,9 @@ class HaplotypeReader:
         without_alt: Callable[[int, str], bool] | None = None,
     ) -> None:
         if region and chrom and not same_chromosome(region.chrom, chrom):
-            raise InputError(f"the region {region} is not on chromosome {chrom}: give one of the two")
+            raise InputError(
+                "content", f"the region {region} is not on chromosome {chrom}: give one of the two"
+            )
         self._file = VariantFile(path, role)
         self.samples, order = _chosen_samples(self._file, samples)
         self._records = ChromosomeRecords(self._file, region, chrom)
@@ -197,7 +199,7 @@ def check_samples(file: VariantFile, samples: Sequence[str]) -> None:
         The list is no list or is empty, a name is there twice, or is not in the file.
     """
     if isinstance(samples, str):
-        raise InputError(f"samples must be a list of names: got the text {samples!r}")
+        raise InputError("content", f"samples must be a list of names: got the text {samples!r}")
     unknown = sorted(set(samples) - set(file.samples))
     if unknown:
         some = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.sites import NO_ALT, Sites, why_no_site
+from spinimpute.runtime.errors import argument
 from spinimpute.vcf.variant_file import Record, VariantFile
 
 _PHASE_FIRST = "phase the file first (spinimpute phase, Beagle, Eagle or SHAPEIT)"
@@ -249,7 +250,8 @@ class BlockBuilder:
             raise self._file.error(
                 f"sample {self._samples[sample]} is {words[int(per_record[row])]} at "
                 f"{rows.chrom}:{rows.position[row]} but {words[expected]} before; choose a part of the "
-                "chromosome with one ploidy (region=...). Chromosome X is parted by itself if the header "
+                f"chromosome with one ploidy ({argument('region')}). Chromosome X is parted "
+                f"by itself if the header "
                 "states its length: ##contig=<ID=X,length=...>"
             )
         known[now_haploid] = 1

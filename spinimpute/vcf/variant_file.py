@@ -347,7 +347,7 @@ class VariantFile:
 
     def error(self, what: str, kind: type[InputError] = InputError) -> InputError:
         """What to raise for a defect of the file."""
-        return kind(f"{self._named}: {what}")
+        return kind("content", f"{self._named}: {what}")
 
     def close(self) -> None:
         """Nothing more will be read."""
@@ -386,7 +386,7 @@ def check_variant_file(path: Path, role: str) -> None:
     """
 
     def error(what: str) -> InputError:
-        return InputError(f"{role} {path}: {what}")
+        return InputError("content", f"{role} {path}: {what}")
 
     if not path.exists():
         raise error("there is no such file")

@@ -82,7 +82,9 @@ def test_a_signal_while_an_object_is_deleted(number: str, code: int, said: str) 
 @pytest.mark.parametrize(
     ("number", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
 )
-@pytest.mark.parametrize("then", ["raise InputError('cannot be read') from error", "time.sleep(1000)"])
+@pytest.mark.parametrize(
+    "then", ["raise InputError('read', 'cannot be read') from error", "time.sleep(1000)"]
+)
 def test_a_library_that_catches_all_exceptions(then: str, number: str, code: int, said: str) -> None:
     script = (
         "from spinimpute.cli import main\nfrom spinimpute.runtime.errors import InputError\n"

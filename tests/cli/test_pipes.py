@@ -150,7 +150,7 @@ def test_what_an_error_ends_does_not_look_whole(
     from spinimpute.runtime.errors import InputError
 
     def fails(*_: object) -> None:
-        raise InputError("the report fails")
+        raise InputError("content", "the report fails")
 
     monkeypatch.setattr(impute, "_write_report", fails)
     words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "-o", "-", "-O", form]

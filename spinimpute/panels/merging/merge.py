@@ -89,7 +89,7 @@ def merge_panels(
         or parts of X; or `out` exists without `force`.
     """
     if len(panels) < 2:
-        raise InputError(f"at least two panels are merged: found {len(panels)}")
+        raise InputError("content", f"at least two panels are merged: found {len(panels)}")
     out = check_output(out, force, panels)
     threads = choose_threads(threads)
     with ExitStack() as stack:
@@ -134,13 +134,16 @@ def check_mergeable(panels: Sequence[str | Path]) -> None:
 def _check_mergeable(opened: Sequence[Sequence[Panel]]) -> None:
     for one, other in itertools.combinations(opened, 2):
         if [panel.checksum for panel in one] == [panel.checksum for panel in other]:
-            raise InputError(f"panels {one[0].path} and {other[0].path} are the same: give one of them")
+            raise InputError(
+                "mismatch", f"panels {one[0].path} and {other[0].path} are the same: give one of them"
+            )
         check_alike(one[0], other[0])
         names, others = _names_of_parts(one), _names_of_parts(other)
         if (len(one) > 1 or len(other) > 1) and names != others:
             raise InputError(
+                "mismatch",
                 f"panels {one[0].path} and {other[0].path} have other parts of chromosome X "
-                f"({', '.join(names)}; {', '.join(others)}): build both of the same parts"
+                f"({', '.join(names)}; {', '.join(others)}): build both of the same parts",
             )
     for parts in zip(opened[0], opened[1], strict=True):
         check_positions(*parts)

@@ -18,7 +18,7 @@ from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import Sites, same_chromosome
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import SiteDoubts
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument, call
 
 ABSENT = -1
 LEAST_SHARED = 0.1  # of the sites of the panel that has fewer
@@ -255,14 +255,16 @@ def check_alike(first: Panel, second: Panel) -> None:
     """Raise InputError for panels of other chromosomes or genome builds."""
     if not same_chromosome(first.chrom, second.chrom):
         raise InputError(
+            "content",
             f"panels {first.path} and {second.path} are of chromosomes {first.chrom} and {second.chrom}: "
-            "give panels of one chromosome"
+            "give panels of one chromosome",
         )
     builds = _builds(first, second)
     if all(builds) and builds[0] != builds[1]:
         raise InputError(
+            "mismatch",
             f"panels {first.path} and {second.path} are of the genome builds {builds[0]} and {builds[1]}: "
-            "lift the VCF of one of them over (bcftools +liftover), and build it again"
+            "lift the VCF of one of them over (bcftools +liftover), and build it again",
         )
 
 
@@ -297,8 +299,9 @@ def _check_strand(
             said = f"{complements} of {len(alone)} sites with other alleles have their complements"
     if said:
         raise InputError(
+            "mismatch",
             f"panels {first.path} and {second.path}: {said}, so that one of them seems to be on the other "
-            "strand. Set its alleles by the reference genome (bcftools +fixref) and build it again"
+            "strand. Set its alleles by the reference genome (bcftools +fixref) and build it again",
         )
 
 
@@ -306,8 +309,9 @@ def _check_shared(first: Panel, second: Panel, n_shared: int) -> None:
     least = _least_shared(first, second)
     if n_shared < least:
         raise InputError(
+            "content",
             f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
-            f"{second.n_sites}, too few to fill in what one of them lacks: {_why_few(first, second, least)}"
+            f"{second.n_sites}, too few to fill in what one of them lacks: {_why_few(first, second, least)}",
         )
 
 
@@ -346,9 +350,10 @@ def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
         has, lacks = ((first, second), (second, first))[which]
         at = f"{union.sites.chrom}:{union.sites.position[far[0]]}"
         raise InputError(
+            "arguments",
             f"panel {has.path} has {len(far)} sites, the first at {at}, more than {MOST_APART_CM:g} cM from "
-            f"any that {lacks.path} has, too: build both of the same region (build_panel(...) with "
-            "region=...)"
+            f"any that {lacks.path} has, too: build both of the same region ({call('build_panel')} with "
+            f"{argument('region')})",
         )
 
 

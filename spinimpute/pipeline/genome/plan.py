@@ -76,10 +76,12 @@ def panel_files(panel: Several) -> list[Panel]:
             continue
         inside = sorted(path for path in Path(one).iterdir() if path.suffix in PANEL_FILES)
         if not inside:
-            raise InputError(f"panel {one}: this folder holds no file of {' or '.join(PANEL_FILES)}")
+            raise InputError(
+                "content", f"panel {one}: this folder holds no file of {' or '.join(PANEL_FILES)}"
+            )
         found += inside
     if not found:
-        raise InputError("no panel is given: give one for each chromosome")
+        raise InputError("content", "no panel is given: give one for each chromosome")
     return found
 
 
@@ -87,7 +89,7 @@ def target_files(vcf: str | Path | Sequence[str | Path]) -> list[str | Path]:
     """The target files that are given. Raises InputError if there is none."""
     files = [vcf] if isinstance(vcf, str | Path) else list(vcf)
     if not files:
-        raise InputError("no target is given: give one file, or one for each chromosome")
+        raise InputError("content", "no target is given: give one file, or one for each chromosome")
     return files
 
 
@@ -126,8 +128,9 @@ def plan_genome(
         if not any(same_chromosome(region.chrom, one.name) for one in found):
             names = ", ".join(one.name for one in found)
             raise InputError(
+                "arguments",
                 f"no panel is of the chromosome of region {region}, they are of {names}: give a panel of it, "
-                "or leave the region out"
+                "or leave the region out",
             )
     found = [one for one in found if not regions or regions_of(regions, one.name)]
     warnings: list[str] = []
@@ -155,8 +158,9 @@ def _panel(panel: Panel, vcf: str | Path) -> Chromosome:
     path = Path(panel)
     if path.is_file() and not is_panel_file(path):
         raise InputError(
+            "mismatch",
             f"{path} is no panel file: with several panels, targets or outputs each panel is to be one; make "
-            "it with 'spinimpute panel build'"
+            "it with 'spinimpute panel build'",
         )
     with open_panel_file(path) as parts:
         return _chromosome(parts, panel, vcf)
@@ -197,22 +201,26 @@ def _in_their_files(
     held: dict[str, tuple[str, str | Path]] = {}  # by plain name
     for number, path in enumerate(files):
         if format_of(Path(path)) is not VARIANTS:
-            raise InputError(f"target {path}: of several files, one for each chromosome, each is VCF or BCF")
+            raise InputError(
+                "content", f"target {path}: of several files, one for each chromosome, each is VCF or BCF"
+            )
         with VariantFile(path, "target") as file:
             if not number:
                 contigs, samples = file.contigs, file.samples
             elif file.samples != samples:
                 raise InputError(
+                    "mismatch",
                     f"targets {files[0]} and {path} have other samples, or another order of them: give files "
-                    "of the same samples (bcftools view -S)"
+                    "of the same samples (bcftools view -S)",
                 )
             record = next(file.records(), None)
         if record is None:
-            raise InputError(f"target {path}: there is no record in it")
+            raise InputError("content", f"target {path}: there is no record in it")
         name = record.CHROM
         if (other := held.get(plain_chromosome(name))) is not None:
             raise InputError(
-                f"targets {other[1]} and {path} are both of chromosome {name}: give one file for each"
+                "mismatch",
+                f"targets {other[1]} and {path} are both of chromosome {name}: give one file for each",
             )
         held[plain_chromosome(name)] = name, path
     chosen: list[Chromosome] = []
@@ -227,13 +235,16 @@ def _in_their_files(
             continue
         if len(meant) > 1:
             paths = " and ".join(str(held[plain_chromosome(name)][1]) for name in meant)
-            raise InputError(f"targets {paths} are both of chromosome {one.name}: give one file for each")
+            raise InputError(
+                "content", f"targets {paths} are both of chromosome {one.name}: give one file for each"
+            )
         vcf = held[plain_chromosome(meant[0])][1]
         chosen.append(replace(one, vcf=vcf))
     if not chosen:
         raise InputError(
+            "content",
             f"the targets are of chromosomes {', '.join(names)}, the panels of "
-            f"{', '.join(one.name for one in found)}: none of them is in both"
+            f"{', '.join(one.name for one in found)}: none of them is in both",
         )
     left_out |= {
         name: f"target {path}: there is no panel of chromosome {name}: it is left out"
@@ -258,8 +269,9 @@ def check_placeholders(out: str | Path) -> None:
     unknown = next((word for word in words_in_braces(out) if word != PLACEHOLDER), None)
     if unknown is not None:
         raise InputError(
+            "content",
             f"output {out}: {unknown} would be part of the name as it is; {PLACEHOLDER} stands for the name "
-            "of each chromosome. Write that, or give a name without braces"
+            "of each chromosome. Write that, or give a name without braces",
         )
 
 
@@ -290,8 +302,9 @@ def output_of(out: str | Path, chrom: str) -> Path:
     """
     if not fits_into_names(chrom):
         raise InputError(
+            "content",
             f"output {out}: chromosome {chrom!r} cannot be part of a file's name. Give one output for all "
-            "chromosomes, or rename the chromosome (bcftools annotate --rename-chrs)"
+            "chromosomes, or rename the chromosome (bcftools annotate --rename-chrs)",
         )
     return Path(str(out).replace(PLACEHOLDER, chrom))
 

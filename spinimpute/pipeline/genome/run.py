@@ -13,7 +13,7 @@ from spinimpute.genotypes.regions import regions_of
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
 from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form
 from spinimpute.panels.merging.merge import check_mergeable
-from spinimpute.panels.opening import PANELS_HAVE_MAPS, paths_of
+from spinimpute.panels.opening import panels_have_maps, paths_of
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.genome.plan import (
     Chromosome,
@@ -160,7 +160,7 @@ def plan_run(
             if fits_into_names(chrom) and output_of(out, chrom).resolve() not in read:
                 _warn_of_earlier(output_of(out, chrom), chrom, summary)
     if genetic_map is not None:
-        raise InputError(PANELS_HAVE_MAPS)
+        raise panels_have_maps()
     with summary.stage("open panel"):
         for one in plan:
             if one.more_panels:  # else it would be found when those before are imputed, after hours
@@ -169,15 +169,17 @@ def plan_run(
     for one in plan:  # panels that can be merged hold the same
         if one.holds != first.holds:
             raise InputError(
+                "content",
                 f"the panel of chromosome {first.name} holds {first.holds}, that of {one.name} {one.holds}: "
-                "give panels of one kind, or impute these chromosomes apart"
+                "give panels of one kind, or impute these chromosomes apart",
             )
     planned = outputs(out, plan)
     for path, chromosomes in planned:
         if len(chromosomes) > 1 and choose_form(path, output_type) in (BGEN, PGEN):
             raise InputError(
+                "content",
                 f"{path} would hold {len(chromosomes)} chromosomes: write {path.suffix} for each, with "
-                "{chrom} in its name"
+                "{chrom} in its name",
             )
     return GenomeRun(planned, True, len(files) == 1 and len(plan) > 1)
 
@@ -247,8 +249,9 @@ def impute_chromosomes(
         if not whole:
             raise
         raise InputError(
+            "mismatch",
             f"{error}. The files of {_named(whole)} are whole and stay; to go on, give the panels of the "
-            "other chromosomes"
+            "other chromosomes",
         ) from error
 
 

@@ -68,19 +68,22 @@ def tune_panel(
         found = max(map(len, typed_P))
         if max(panel.n_haplotypes for panel in panels) < LEAST_HAPLOTYPES:
             raise InputError(
+                "content",
                 f"panel {path}: it has {panels[0].n_haplotypes} haplotypes, at least {LEAST_HAPLOTYPES} are "
-                "needed to tune a map"
+                "needed to tune a map",
             )
         if found < LEAST_SITES:
             raise InputError(
+                "content",
                 f"array {array}: {found} of its sites are in the panel {path}, at least {LEAST_SITES} are "
-                "needed to tune a map"
+                "needed to tune a map",
             )
         with temporary_folder_in(out.parent, f".{out.name}.") as folder:
             for number, (panel, typed_index) in enumerate(zip(panels, typed_P, strict=True)):
                 if TUNED in panel.provenance:
                     raise InputError(
-                        f"panel {path}: its map is tuned already; tune the panel that it was made from"
+                        "content",
+                        f"panel {path}: its map is tuned already; tune the panel that it was made from",
                     )
 
                 def shown(share: float, number: int = number) -> None:

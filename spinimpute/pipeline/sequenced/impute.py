@@ -34,7 +34,7 @@ from spinimpute.quality.sequenced_summary import SequencedSummary
 from spinimpute.quality.site_quality import dosage_spread, site_quality
 from spinimpute.reports.report_files import ReportFiles
 from spinimpute.runtime.devices import choose_threads
-from spinimpute.runtime.memory import FEWER_SAMPLES, within_budget
+from spinimpute.runtime.memory import fewer_samples, within_budget
 from spinimpute.runtime.output_files import check_outputs
 from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
@@ -139,7 +139,7 @@ class _Given:
 
     def budget_of_reading(self) -> AbstractContextManager[None]:
         """Keeps the budget of memory while samples are read."""
-        return within_budget(self.resources.max_memory, "reading the samples", FEWER_SAMPLES)
+        return within_budget(self.resources.max_memory, "reading the samples", fewer_samples())
 
     def check_inputs(
         self, sequencing: SequencingSettings, step: Step, panels: Sequence[ReferencePanel]

@@ -20,7 +20,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods, stored_phred
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
@@ -123,10 +123,12 @@ class LikelihoodReader:
     def __init__(self, settings: SequencingSettings, panels: Sequence[Panel], *, force: bool = False) -> None:
         files = settings.likelihood_files
         if not files and settings.array is None and not settings.alignments:
-            raise InputError("nothing is known of the samples: give a file of likelihoods, or reads")
+            raise InputError(
+                "content", "nothing is known of the samples: give a file of likelihoods, or reads"
+            )
         if len(files) > 1:
             raise InputError(
-                f"{len(files)} files of likelihoods are given: give that of this chromosome alone"
+                "content", f"{len(files)} files of likelihoods are given: give that of this chromosome alone"
             )
         self.settings, self.warnings, self.absent = settings, list[str](), list[str]()
         self._force = force
@@ -203,9 +205,11 @@ class LikelihoodReader:
         path = settings.alignments[reads.samples.index(samples[x])]
         if not self._force:
             raise InputError(
+                "mismatch",
                 f"target {self._likelihoods}: its likelihoods and the reads {path} cover {n_sites_X[x]:,} of "
                 f"the same sites of sample {samples[x]}. Likelihoods made of these reads would count them "
-                "twice: give the reads alone. Add force=True if they are of different libraries"
+                f"twice: give the reads alone. Add {argument('force', True)} if they are of "
+                f"different libraries",
             )
         warning = (
             f"target {self._likelihoods}: its likelihoods and the reads cover the same sites, and both count "
@@ -323,8 +327,9 @@ def haplotypes_of(panel: ReferencePanel) -> Panel:
     """The panel, if it is one of haplotypes. Raises InputError for one of inducing points."""
     if panel.haplotypes is None:
         raise InputError(
+            "content",
             f"panel {panel.path}: sequenced samples cannot be imputed from {panel.holds}; give a .spin "
-            "file, a VCF or a BCF"
+            "file, a VCF or a BCF",
         )
     return panel.haplotypes
 

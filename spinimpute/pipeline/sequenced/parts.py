@@ -133,7 +133,7 @@ def _nothing_known(
 ) -> NoRecord:
     where = regions[0] if len(regions) == 1 else panels[0].chrom
     why = "; ".join(reasons[:_MOST_REASONS]) or "is it the right file?"
-    return NoRecord(f"nothing is known of any sample in {where}: {why}")
+    return NoRecord("content", f"nothing is known of any sample in {where}: {why}")
 
 
 def _which_known(found: GenotypeLikelihoods, reaches: Sequence[_Reach]) -> list[bool]:

@@ -157,9 +157,10 @@ def limits_within(
         return _spread(limits, left)
     needed = budget - left + least * ENTRY
     raise InputError(
+        "memory",
         f"{shown_size(budget)} of memory are too little for {query_haplotypes} haplotypes against a panel "
         f"of {panel_haplotypes} with {threads} thread{'s' if threads > 1 else ''}: {shown_size(needed)} are "
-        f"needed, {shown_size(held)} of them for what has been read. {remedy(threads)}"
+        f"needed, {shown_size(held)} of them for what has been read. {remedy(threads)}",
     )
 
 

@@ -13,7 +13,7 @@ from spinimpute.genotypes.windows import Window
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
 from spinimpute.panels.soft_alleles import as_stored
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
 Result = TypeVar("Result")
 
@@ -63,8 +63,9 @@ class BlockEngine(TorchEngine):
         encoded = self.predictor.encode(block)
         if not all(values.isfinite().all() for values in encoded.points.values()):
             raise InputError(
+                "damaged",
                 "the model makes inducing points that are no numbers: it is not trained, or damaged. Give "
-                "another one (model=...)"
+                f"another one ({argument('model')})",
             )
         return encoded
 

@@ -92,7 +92,9 @@ def build_inducing_panel(
         inducing_points = MOST_INDUCING_POINTS  # their number chooses the predictor that has them
     predictor, _ = predictor_for(panel, model, options={"inducing_points": inducing_points}, device=device)
     if not isinstance(predictor, SPINPredictor):
-        raise InputError(f"a model of the kind {predictor.kind!r} makes no inducing points: give another one")
+        raise InputError(
+            "mismatch", f"a model of the kind {predictor.kind!r} makes no inducing points: give another one"
+        )
     skipped: dict[str, int] = {}
     described: dict[str, str | int]
     if isinstance(array, np.ndarray):
@@ -187,7 +189,7 @@ def _checked(index: np.ndarray, n_sites: int) -> np.ndarray:
     if index.ndim != 1 or index.dtype.kind not in "iu" or (np.diff(index) <= 0).any():
         raise ValueError("array must be increasing panel site indices (1-dimensional integers)")
     if len(index) == 0:
-        raise InputError("the array has no site")
+        raise InputError("content", "the array has no site")
     if index[0] < 0 or index[-1] >= n_sites:
         raise ValueError(f"array must lie in 0..{n_sites - 1}, however: {index[0]}..{index[-1]}")
     return index.astype(np.int64)

@@ -117,8 +117,9 @@ class SPINPredictor(Predictor):
         made = _inducing(panel)
         if "inducing_points" in given:
             raise InputError(
+                "content",
                 f"{made.path} was made with {made.inducing_points} inducing points a block: their number is "
-                "chosen when the file is made"
+                "chosen when the file is made",
             )
         made.check_model(self.kind, self.fingerprint)
 
@@ -167,8 +168,9 @@ class SPINPredictor(Predictor):
         k = self.model.settings.k
         if block.k != k:
             raise InputError(
+                "damaged",
                 f"a block of inducing points has tokens of {block.k} SNPs, where the model reads {k}: their "
-                "file is damaged, make it again"
+                "file is damaged, make it again",
             )
         points = CarriedPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
         keys = self.model.keys(points, self._columns(block))
