@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval, cut_windows
 from spinimpute.genotypes.sites import Region
-from spinimpute.genotypes.windows import Window, cut_windows
 from spinimpute.runtime.errors import InputError
 
 DEFAULT_CHUNK_CM = 20.0
@@ -91,8 +91,8 @@ def cut_chunks(
         raise InputError("content", f"an overlap must have a length of at least 0 cM: got {overlap_cM} cM")
     cores, first_positions = [], []
     for panel in panels:
-        before: Window | None = None
-        for window in cut_windows(panel.cM, panel.position, length_cM, 0.0, most_sites):
+        before: Interval | None = None
+        for window in cut_windows(panel.cM, panel.position, length_cM, most_sites):
             start = window.start
             if before is not None and overlap_cM > 0:
                 start = _reaching_back(panel, before, window, overlap_cM)
@@ -107,7 +107,7 @@ def cut_chunks(
     ]
 
 
-def _reaching_back(panel: PanelPositions, before: Window, window: Window, overlap_cM: float) -> int:
+def _reaching_back(panel: PanelPositions, before: Interval, window: Interval, overlap_cM: float) -> int:
     """The first site of a window that reaches into the one before; records at a position stay together."""
     wanted = int(np.searchsorted(panel.cM, panel.cM[window.start] - overlap_cM))
     start = max(wanted, (before.start + before.stop + 1) // 2)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites, match_sites
-from spinimpute.genotypes.windows import Window
 from spinimpute.panels.opening import check_open
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
@@ -97,7 +97,7 @@ def _impute(
         return np.empty((panel.n_sites, 0), np.float32)
     job = ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options, sibling_Q=sibling_Q)
     with loaded.engine(job) as engine:
-        p_UQ = engine.impute_window(Window(0, 0, panel.n_sites, 0, panel.n_sites), typed_TQ)
+        p_UQ = engine.impute_window(Interval(0, panel.n_sites), typed_TQ)
     p_UQ[typed_index] = np.where(typed_TQ >= 0, typed_TQ, p_UQ[typed_index])
     return p_UQ
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes, sibling_haplotypes
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.phasing.memory import check_phasing
@@ -116,12 +116,15 @@ def impute_part(
 class _Written:
     """A window, and sites of the target that the panel lacks and that are written with it: int64 rows."""
 
-    window: Window
+    window: Interval
     extra: np.ndarray
 
 
 def _of_windows(
-    panel_position: np.ndarray, target_position: np.ndarray, unmatched: np.ndarray, windows: Sequence[Window]
+    panel_position: np.ndarray,
+    target_position: np.ndarray,
+    unmatched: np.ndarray,
+    windows: Sequence[Interval],
 ) -> list[np.ndarray]:
     """Unmatched sites by window: those up to its end, the rest with the last."""
     ends = [int(panel_position[window.stop - 1]) for window in windows[:-1]]
@@ -206,7 +209,7 @@ def _impute_windows(
     summary.written_sites += n_sites
 
 
-def _window_summary(engine: Engine, records: WindowRecords, window: Window) -> WindowSummary:
+def _window_summary(engine: Engine, records: WindowRecords, window: Interval) -> WindowSummary:
     position = records.panel.position
     low, high = np.searchsorted(engine.typed_index, [window.start, window.stop])
     return WindowSummary(

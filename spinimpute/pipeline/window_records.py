@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import SiteMatch, Sites
 from spinimpute.genotypes.untyped_stretches import far_from_typed
-from spinimpute.genotypes.windows import Window
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.site_quality import dosage_spread, site_quality
@@ -62,14 +62,14 @@ class WindowRecords:
         self.typed_TQ = target.alleles[match.target_index]
         self._called_index = match.panel_index[self.typed_TQ.max(axis=1) >= 0]
 
-    def write(self, writer: RecordWriter, window: Window, p_UQ: np.ndarray, extra: np.ndarray) -> None:
+    def write(self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, extra: np.ndarray) -> None:
         """Write the records of a window.
 
         Parameters
         ----------
         writer : RecordWriter
             The open output.
-        window : Window
+        window : Interval
             The next window.
         p_UQ : float32 (U, Q)
             P(ALT) at its panel sites.

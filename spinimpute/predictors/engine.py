@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from spinimpute.genotypes.exclusive_alleles import ExclusiveAlleles
-from spinimpute.genotypes.windows import DEFAULT_LENGTH_CM, Window, cut_windows
+from spinimpute.genotypes.intervals import DEFAULT_LENGTH_CM, Interval, cut_windows
 from spinimpute.panels.trust.site_trust import NEAR
 from spinimpute.runtime.errors import InputError
 
@@ -99,7 +99,7 @@ class Engine(ABC):
     def __exit__(self, *_: object) -> None:
         self.pool.shutdown(cancel_futures=True)
 
-    def windows(self, first: int, last: int) -> list[Window]:
+    def windows(self, first: int, last: int) -> list[Interval]:
         """Windows over panel sites, which are imputed and written one after the other.
 
         By default their length is that of the option `window_cM`, if the predictor has it.
@@ -111,20 +111,17 @@ class Engine(ABC):
 
         Returns
         -------
-        list of Window
+        list of Interval
             In order.
         """
         panel, options = self.job.panel, self.job.options
         length_cM = options.get("window_cM", DEFAULT_LENGTH_CM)
         most = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // max(1, self.job.n_queries)))
         sites = slice(first, last)
-        windows = []
-        for w in cut_windows(panel.cM[sites], panel.position[sites], length_cM, 0.0, most):
-            start, stop = w.start + first, w.stop + first
-            windows.append(Window(w.index, start, stop, start, stop))
-        return windows
+        windows = cut_windows(panel.cM[sites], panel.position[sites], length_cM, most)
+        return [Interval(window.start + first, window.stop + first) for window in windows]
 
-    def impute_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+    def impute_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Impute the core sites of windows, one after the other; later ones may be computed in advance.
 
         Where predictions are too certain (`ReferencePanel.prediction_trust`), they are drawn towards the
@@ -134,7 +131,7 @@ class Engine(ABC):
 
         Parameters
         ----------
-        windows : sequence of Window
+        windows : sequence of Interval
             Some of `windows`, in order.
         typed_TQ : int8 (T, Q)
             The queries' alleles at the typed sites, -1 where missing.
@@ -160,13 +157,13 @@ class Engine(ABC):
                 exclusive.exclude(window.start, p_UQ, typed_TQ)
                 yield p_UQ
 
-    def impute_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+    def impute_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
         """Impute the core sites of one window, as `impute_windows`."""
         (p_UQ,) = self.impute_windows([window], typed_TQ)
         return p_UQ
 
     @abstractmethod
-    def predict_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+    def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """P(ALT) by the predictor alone, of each window; arrays of the caller's own.
 
         Parameters
@@ -181,6 +178,6 @@ class Engine(ABC):
         """
 
 
-def panel_frequencies(frequency_X: np.ndarray, window: Window, n_queries: int) -> np.ndarray:
+def panel_frequencies(frequency_X: np.ndarray, window: Interval, n_queries: int) -> np.ndarray:
     """P(ALT) of queries without any typed site, float32 (stop - start, Q): the panel's frequencies."""
     return np.repeat(frequency_X[window.start : window.stop, None].astype(np.float32), n_queries, axis=1)

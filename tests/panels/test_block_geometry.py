@@ -16,7 +16,7 @@ from spinimpute.genotypes.blocks import (
     group_means,
     starting_groups,
 )
-from spinimpute.genotypes.windows import Window, cut_windows
+from spinimpute.genotypes.intervals import Interval, cut_windows
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.spin.block_engine import BlockEngine
@@ -154,7 +154,7 @@ def test_windows_and_blocks_impute_every_site_once_from_its_own_neighbours(
     typed_TQ = rng.integers(-1, 2, (len(typed), 3)).astype(np.int8)
     cM = example_panel.cM[:N_SITES]
     length = data.draw(st.floats(0.002, float(cM[-1] - cM[0]) + 0.01))
-    windows = cut_windows(cM, example_panel.position[:N_SITES], length, data.draw(st.floats(0, 0.05)))
+    windows = cut_windows(cM, example_panel.position[:N_SITES], length)
     job = ImputationJob(example_panel, typed, threads=1)
     with BlockEngine(Echo(BlockShape(core, flank), side), job) as engine:
         parts = [engine.predict_window(w, typed_TQ) for w in windows]
@@ -177,5 +177,5 @@ def test_engine_passes_on_any_interval(example_panel: spinimpute.Panel) -> None:
     job = ImputationJob(example_panel, typed, threads=2)
     with BlockEngine(Echo(BlockShape(2, 1), 1), job) as engine:
         for site, expected in ((0, 1), (40, 1), (41, 0), (42, 1), (90, 1), (91, UNSEEN), (4452, UNSEEN)):
-            p = engine.predict_window(Window(0, site, site + 1, 0, example_panel.n_sites), typed_TQ)
+            p = engine.predict_window(Interval(site, site + 1), typed_TQ)
             assert p.tolist() == [[expected]], site

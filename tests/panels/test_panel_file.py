@@ -357,7 +357,7 @@ def test_real_panel(shared_genotypes: Path, tmp_path: Path) -> None:
 
 def test_reading_genotypes_does_not_need_torch() -> None:
 
-    modules = "sys, spinimpute.panels.panel, spinimpute.genotypes.windows"
+    modules = "sys, spinimpute.panels.panel, spinimpute.genotypes.intervals"
     code = f"import {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

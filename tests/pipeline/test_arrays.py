@@ -103,12 +103,12 @@ def test_columns_stand_alone(
 def test_without_a_typed_site_there_are_frequencies(
     example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:
-    from spinimpute.genotypes.windows import Window
+    from spinimpute.genotypes.intervals import Interval
     from spinimpute.predictors.engine import ImputationJob
     from spinimpute.predictors.spin.block_engine import BlockEngine
 
     with BlockEngine(random_predictor, ImputationJob(example_panel, np.arange(0), threads=1)) as engine:
-        p = engine.impute_window(Window(0, 10, 30, 0, 50), np.ones((0, 3), dtype=np.int8))
+        p = engine.impute_window(Interval(10, 30), np.ones((0, 3), dtype=np.int8))
     np.testing.assert_allclose(p, np.repeat(example_panel.frequency[10:30, None], 3, axis=1), rtol=1e-6)
 
 

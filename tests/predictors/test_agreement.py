@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.pbwt import unite
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.stored_rows import RowLayout, store_rows
@@ -160,7 +160,7 @@ def test_networks_are_asked_where_candidates_differ(
     monkeypatch.setattr("spinimpute.predictors.haplotype_attention.predictor.agreed_patterns", note)
     typed_TQ = mosaic(np.random.default_rng(3), 600, 8, founders=5, errors=0.01)[TYPED].astype(np.int8)
     with panel:
-        chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 600, 0, 600))
+        chunk = prepare_chunk(panel, TYPED, 0, Interval(0, 600))
         assert all(block.whole for block in chunk.blocks)
         cut = replace(chunk, blocks=tuple(replace(block, whole=False) for block in chunk.blocks))
         matches = unite(*(predictor.find_matches(chunk, typed_TQ, on_left) for on_left in (True, False)))
@@ -195,7 +195,7 @@ def test_regions_that_cut_a_block_with_many_sites(
     """Such a block is cut where the region ends, and must not be asked otherwise than in one piece."""
     monkeypatch.setattr("spinimpute.predictors.haplotype_attention.chunk.WHOLE_BLOCK_SITES", 80)
     with panel:
-        for window in (Window(0, 0, 600, 0, 600), Window(0, 0, 250, 0, 250)):
+        for window in (Interval(0, 600), Interval(0, 250)):
             blocks = prepare_chunk(panel, TYPED, 0, window).blocks
             assert [block.whole for block in blocks] == [block.first == 96 for block in blocks]
 

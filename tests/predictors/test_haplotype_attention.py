@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH
@@ -240,7 +240,7 @@ def test_at_work_it_computes_what_training_computes(
     made = tmp_path / f"{len(list(tmp_path.iterdir()))}.spin"
     alone = mock.patch.object(posterior_alleles, "SMALLEST_WEIGHT", 0.0)  # posteriors are not mixed in
     with panel_of(sites, made) as panel, torch.inference_mode(), alone:
-        chunk = prepare_chunk(panel, TYPED, 0, Window(0, 0, 700, 0, 700))
+        chunk = prepare_chunk(panel, TYPED, 0, Interval(0, 700))
         # of blocks that are cut, networks are asked everywhere
         chunk = replace(chunk, blocks=tuple(replace(block, whole=False) for block in chunk.blocks))
         of_chunk = unite(*(predictor.find_matches(chunk, query_TQ, on_left) for on_left in (True, False)))

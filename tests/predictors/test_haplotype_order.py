@@ -7,7 +7,7 @@ import numpy as np
 
 import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.predictors.haplotype_attention.chunk import HASHED_SITES, prepare_chunk
 
 
@@ -40,6 +40,6 @@ def test_monomorphic_sites_in_a_long_gap(mosaic: Callable[..., np.ndarray], tmp_
     ):
         with panel_of(rows, at, tmp_path / f"{name}.spin") as panel:
             typed = np.searchsorted(panel.position, positions[[0, -1]])
-            window = Window(0, 0, panel.n_sites, 0, panel.n_sites)
+            window = Interval(0, panel.n_sites)
             orders.append(prepare_chunk(panel, typed, 0, window).order_N)
     np.testing.assert_array_equal(*orders)

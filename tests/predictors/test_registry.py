@@ -15,7 +15,7 @@ import torch
 from click.testing import CliRunner
 
 import spinimpute
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
 from spinimpute.pipeline.versions import environment
 from spinimpute.predictors import loading, registry
@@ -44,7 +44,7 @@ SHIPPED = [row for row in PREDICTORS if row.shipped is not None]
 class Frequencies(Engine):
     """The panel's frequencies, scaled."""
 
-    def predict_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+    def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         for window in windows:
             p_UQ = panel_frequencies(self.job.panel.frequency, window, typed_TQ.shape[1])
             yield p_UQ * np.float32(self.job.options["share"])

@@ -19,7 +19,7 @@ import numpy as np
 
 from spinimpute.genotypes.blocks import end_distances, gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
 from spinimpute.hmm.patterns import SpanPatterns, span_patterns
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
@@ -255,7 +255,7 @@ def windows_of_chunks(
     last: int,
     length_cM: float,
     n_sites: int,
-) -> list[Window]:
+) -> list[Interval]:
     """Windows of whole chunks over panel sites: a chunk that two windows share would be computed twice.
 
     A window takes more than one chunk as long as it has at most n_sites sites and length_cM. Only a chunk
@@ -276,7 +276,7 @@ def windows_of_chunks(
 
     Returns
     -------
-    list of Window
+    list of Interval
         In order.
     """
     ends = typed_index[typed_chunks.CHUNK - 1 :: typed_chunks.CHUNK] + 1
@@ -293,10 +293,10 @@ def windows_of_chunks(
             bounds += [start + (stop - start) * i // parts for i in range(1, parts)] + [stop]
     if bounds[-1] < last:
         bounds.append(last)
-    return [Window(i, a, b, a, b) for i, (a, b) in enumerate(itertools.pairwise(bounds))]
+    return [Interval(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
-def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Window) -> PanelChunk:
+def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Interval) -> PanelChunk:
     """Read a chunk of the panel; what lies between its typed sites is read by `read_patterns`.
 
     Parameters
@@ -307,7 +307,7 @@ def prepare_chunk(panel: Panel, typed_index: np.ndarray, number: int, window: Wi
         Typed panel sites, T > 0.
     number : int
         Of the chunk.
-    window : Window
+    window : Interval
         Only blocks that it touches are read between typed sites.
 
     Returns
@@ -395,7 +395,7 @@ def read_patterns(panel: Panel, chunk: PanelChunk) -> ChunkPatterns:
     return ChunkPatterns(patterns, rarest_alleles(patterns, start_G1, copies_U))
 
 
-def _whole_blocks(edges_G1: np.ndarray, window: Window) -> tuple[int, int]:
+def _whole_blocks(edges_G1: np.ndarray, window: Interval) -> tuple[int, int]:
     """A window's sites, with the rest of the blocks at its ends.
 
     What is computed for a part of a block may be rounded differently. A block with very many sites is cut

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.pbwt import Matches, unite
 from spinimpute.hmm.recombination_scale import recombination_scale
@@ -60,17 +60,17 @@ class ChunkPredictor(Protocol):
 class _WindowGroup:
     """Windows whose results are computed together: one of whole chunks, or all that one chunk is cut into."""
 
-    windows: list[Window]
+    windows: list[Interval]
     chunks: range
 
     @property
-    def whole(self) -> Window:
+    def whole(self) -> Interval:
         first, last = self.windows[0], self.windows[-1]
-        return Window(first.index, first.start, last.stop, first.left, last.right)
+        return Interval(first.start, last.stop)
 
     @staticmethod
-    def of(windows: Sequence[Window], typed_index: np.ndarray) -> list[_WindowGroup]:
-        def chunks(window: Window) -> range:
+    def of(windows: Sequence[Interval], typed_index: np.ndarray) -> list[_WindowGroup]:
+        def chunks(window: Interval) -> range:
             return chunks_between(window.start, window.stop, typed_index)
 
         groups: list[_WindowGroup] = []
@@ -154,7 +154,7 @@ class HaplotypeEngine(Engine):
         self._rare_odds_C = rare_allele_odds(np.minimum(count_X, n - count_X), n)
         self._jumps_per_cM = self.pool.submit(rate)  # a worker's first task, which the others can wait for
 
-    def windows(self, first: int, last: int) -> list[Window]:
+    def windows(self, first: int, last: int) -> list[Interval]:
         """As `Engine.windows`; whole chunks, as long as memory allows."""
         return windows_of_chunks(
             self.panel.cM,
@@ -165,7 +165,7 @@ class HaplotypeEngine(Engine):
             self.limits.window // self.job.n_queries,
         )
 
-    def predict_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+    def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """As `Engine.predict_windows`.
 
         Workers never wait for each other: walks along a chunk are submitted when it is prepared, and parts
@@ -178,10 +178,10 @@ class HaplotypeEngine(Engine):
             return
         limits, sibling_Q = self.limits, self.job.sibling_Q
 
-        def prepare(task: tuple[Window, int]) -> PanelChunk:
+        def prepare(task: tuple[Interval, int]) -> PanelChunk:
             return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
 
-        def impute(walked: _Walked, window: Window, results: ChunkResults, part: range) -> None:
+        def impute(walked: _Walked, window: Interval, results: ChunkResults, part: range) -> None:
             chunk, queries = walked.chunk, slice(part.start, part.stop)
             first = int(chunk.site_start_G1[0])
             of_part = part.start - walked.queries.start, part.stop - walked.queries.start

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
 from spinimpute.panels.soft_alleles import as_stored
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
@@ -30,10 +30,10 @@ class TorchEngine(Engine):
         torch.set_num_threads(self._torch_threads)  # later threads inherit this setting
 
     @abstractmethod
-    def predict_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+    def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
         """P(ALT) of one window, as `Engine.predict_windows`."""
 
-    def predict_windows(self, windows: Sequence[Window], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+    def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """As `Engine.predict_windows`."""
         for window in windows:
             yield self.predict_window(window, typed_TQ)
@@ -55,7 +55,7 @@ class BlockEngine(TorchEngine):
         super().__init__(job)
         self.panel, self.predictor = job.haplotypes, predictor
 
-    def encode_window(self, window: Window) -> list[EncodedBlock]:
+    def encode_window(self, window: Interval) -> list[EncodedBlock]:
         """Inducing points of every block of a window; none without a typed site."""
         return self._map_blocks(window, self._encode)
 
@@ -69,7 +69,7 @@ class BlockEngine(TorchEngine):
             )
         return encoded
 
-    def predict_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+    def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
         """As of `TorchEngine`."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
@@ -81,7 +81,7 @@ class BlockEngine(TorchEngine):
             p_UQ[index_U - window.start] = p
         return p_UQ
 
-    def _map_blocks(self, window: Window, work: Callable[[PanelBlock], Result]) -> list[Result]:
+    def _map_blocks(self, window: Interval, work: Callable[[PanelBlock], Result]) -> list[Result]:
         n_typed = len(self.typed_index)
         if n_typed == 0:
             return []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.build import MAP_ESTIMATED
 from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.inducing_panel import KIND, InducingPanel
@@ -174,15 +174,15 @@ def _write_blocks(
 
 def _windows(
     panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, n_blocks: int
-) -> Iterator[Window]:
+) -> Iterator[Interval]:
     """Windows of this many whole blocks, from which all typed sites are visible."""
     plan = BlockPlan(predictor.shape, typed_index, panel.cM, panel.frequency)
     blocks = plan.blocks(0, panel.n_sites)
-    for index, first in enumerate(blocks[::n_blocks]):
+    for first in blocks[::n_blocks]:
         end = min(first + n_blocks, blocks.stop) - 1
         low, _ = plan.span(first, 0, panel.n_sites)
         _, high = plan.span(end, 0, panel.n_sites)
-        yield Window(index, low, high, 0, panel.n_sites)
+        yield Interval(low, high)
 
 
 def _checked(index: np.ndarray, n_sites: int) -> np.ndarray:

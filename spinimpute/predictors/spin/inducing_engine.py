@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.genotypes.windows import Window
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor
 from spinimpute.predictors.engine import ImputationJob, panel_frequencies
@@ -26,7 +26,7 @@ class InducingEngine(TorchEngine):
         # of the typed sites, for each site of the array; near a region there may be none
         self._row_T = np.where(np.isin(array, job.typed_index), row_T, -1)
 
-    def predict_window(self, window: Window, typed_TQ: np.ndarray) -> np.ndarray:
+    def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
         """As of `TorchEngine`."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
