@@ -20,7 +20,7 @@ import spinimpute
 from spinimpute.genotypes.sites import Region
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
-from spinimpute.runtime.kernels import cache_folder
+from spinimpute.runtime.kernels import folder_of
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -46,14 +46,13 @@ def usual_environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiled_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compile what most tests need, where nothing is compiled yet: the first command would announce it."""
-    folder = cache_folder()
-    if folder is None or not any(folder.rglob("*.nbi")):
-        out = tmp_path_factory.mktemp("kernels") / "imputed.vcf"
-        example = REPOSITORY / "data" / "example"
-        genetic_map = example / "genetic.map"
-        spinimpute.impute(example / "target.vcf.gz", out, example / "panel.vcf.gz", genetic_map=genetic_map)
+def announced_kernels() -> None:
+    """Make the folders of all kernels: a command announces that it compiles when it makes one."""
+    package = Path(spinimpute.__file__).parent
+    for path in package.rglob("*.py"):
+        if "\n@kernel(" in path.read_text():
+            name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+            folder_of(name)
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import cyvcf2
+from safetensors import safe_open
 
 NO_OUTPUTS = ("inputs", "in")  # folders of files that commands read
 INPUTS = NO_OUTPUTS[0]
@@ -24,10 +26,17 @@ def outputs_in(folder: Path) -> set[Path]:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file's bytes, or of the records of a VCF or BCF."""
-    if not path.name.endswith((".vcf", ".vcf.gz", ".bcf")):
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+    """SHA-256 of a file; of the records of a VCF or BCF; of the tensors and metadata of a checkpoint."""
     digest = hashlib.sha256()
-    for record in cyvcf2.VCF(str(path)):
-        digest.update(str(record).encode())
+    if path.name.endswith((".vcf", ".vcf.gz", ".bcf")):
+        for record in cyvcf2.VCF(str(path)):
+            digest.update(str(record).encode())
+    elif path.name.endswith((".safetensors", ".safetensors.state")):  # metadata has no fixed order
+        with safe_open(path, "np") as checkpoint:
+            digest.update(json.dumps(checkpoint.metadata(), sort_keys=True).encode())
+            for name in sorted(checkpoint.keys()):
+                tensor = checkpoint.get_tensor(name)
+                digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode() + tensor.tobytes())
+    else:
+        digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -108,24 +108,17 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_each_time(
     assert list(tmp_path.rglob("*.nb?")) == []
 
 
-@pytest.fixture
-def user_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SPINIMPUTE_CACHE", str(tmp_path))
-    kernels.cache_folder.cache_clear()
-    return tmp_path / "kernels"
-
-
-def test_folders_of_unused_versions_are_removed(user_cache: Path) -> None:
-    for name, days in (("old", kernels.MOST_DAYS + 1), ("new", kernels.MOST_DAYS - 1)):
-        (user_cache / name).mkdir(parents=True)
-        (user_cache / name / "a.nbi").touch()
+def test_folders_of_unused_versions_are_removed(run: Callable[..., str], tmp_path: Path) -> None:
+    run()
+    kept = tmp_path / "cache" / "kernels"
+    (folder,) = kept.iterdir()
+    days_unused = {folder: 2, kept / "old": kernels.MOST_DAYS + 1, kept / "new": kernels.MOST_DAYS - 1}
+    for path, days in days_unused.items():
+        path.mkdir(exist_ok=True)
         then = time.time() - days * 24 * 3600
-        os.utime(user_cache / name, (then, then))
-    user_cache.chmod(0o700)
-    folder = kernels.cache_folder()
-    kernels.cache_folder.cache_clear()
-    assert folder is not None
-    assert {path.name for path in user_cache.iterdir()} == {"new", folder.name}
+        os.utime(path, (then, then))
+    run()
+    assert set(kept.iterdir()) == {folder, kept / "new"}
 
 
 @pytest.mark.parametrize(
