@@ -26,12 +26,12 @@ NO_FOLDER = "--out - is no folder's name; the table is printed on standard outpu
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
-    from spinimpute.evaluation.outputs import Outputs
+    from spinimpute.evaluation.files import EvaluationFiles
 
     if params["out"] == "-":
         raise InputError("content", NO_FOLDER)
     out, report = (None if params[name] is None else Path(params[name]) for name in ("out", "report"))
-    Outputs(out, report, params["concordance"], params["force"]).check([])
+    EvaluationFiles(out, report, params["concordance"], params["force"]).check([])
 
 
 @click.command(cls=Piped, check=_check_outputs)
@@ -79,7 +79,7 @@ def evaluate(
     Beside the imputed file stands a predictor that knows the panel's allele frequencies and nothing else.
     """
     from spinimpute.evaluation.evaluate import evaluate as run
-    from spinimpute.evaluation.tables import summary_table
+    from spinimpute.evaluation.result import summary_table
     from spinimpute.quality.metrics import DEFAULT_BINS
 
     if out == "-":

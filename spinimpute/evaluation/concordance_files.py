@@ -1,7 +1,7 @@
-"""The files of GLIMPSE2_concordance, which MultiQC and scripts around GLIMPSE2 read.
+"""The files of GLIMPSE2_concordance, which MultiQC and other scripts read.
 
-Their columns, names and numbers of digits are those that GLIMPSE2 2.0 writes for diploid samples, and so is
-the spelling; lines of comments begin with "#", columns are separated by single blanks.
+File names, columns (with their spelling) and numbers of digits are those of GLIMPSE2 2.0 for diploid samples.
+Comment lines begin with "#". Columns are separated by single blanks.
 """
 
 from __future__ import annotations
@@ -57,52 +57,22 @@ _PROBABILITY_COLUMNS = (
 
 
 def concordance_paths(prefix: str | os.PathLike[str]) -> list[Path]:
-    """The files of a prefix.
-
-    Parameters
-    ----------
-    prefix : path
-        What their names begin with.
-
-    Returns
-    -------
-    list of Path
-        In the order of SUFFIXES.
-
-    Raises
-    ------
-    InputError
-        The prefix is that of hidden files, such as a folder.
-    """
+    """The files of a prefix, in the order of SUFFIXES; raises InputError if they would be hidden files."""
     text = os.fspath(prefix)
     name = text.rpartition("/")[2]
     if not name or name.startswith("."):
         raise InputError(
-            "content",
-            f"the files of concordance cannot be {text!r}: they would be hidden files; give what their names "
-            "begin with, such as evaluation/chr20",
+            "argument",
+            f"concordance files with the prefix {text!r} would be hidden files. Give a prefix of file names, "
+            "such as evaluation/chr20.",
         )
     return [Path(text + suffix) for suffix in SUFFIXES]
 
 
 def write_concordance(concordance: Concordance, samples: list[str], prefix: str | os.PathLike[str]) -> None:
-    """Write all files of a prefix; all appear, or none.
+    """Write all files of a prefix, all or none.
 
-    Without GP there is no file of calibration; one that is left of an earlier evaluation is removed.
-
-    Parameters
-    ----------
-    concordance : Concordance
-        The tallies.
-    samples : list of str
-        Names of the samples.
-    prefix : path
-        What the names of the files begin with.
-
-    Raises
-    ------
-    InputError
-        A file cannot be written.
+    Without GP there is no calibration file; one of an earlier evaluation is deleted.
     """
     names = [re.sub(r"\s", "_", printable(name)) for name in samples]  # a blank separates columns
     calibrated = bool(concordance.by_probability.any())
@@ -114,7 +84,7 @@ def write_concordance(concordance: Concordance, samples: list[str], prefix: str 
         _r2_by_sample(concordance.by_sample.sum(axis=0), names),
     )
     paths = concordance_paths(prefix)
-    with ExitStack() as stack:  # all get their names when all are written
+    with ExitStack() as stack:  # all files get their names when all are written
         for path, lines in zip(paths, texts, strict=True):
             if lines is None:
                 continue
@@ -126,20 +96,20 @@ def write_concordance(concordance: Concordance, samples: list[str], prefix: str 
 
 
 def _errors_by_sample(by_kind: np.ndarray, names: list[str]) -> Iterator[str]:
-    for (letter, kind), tally in zip(_KINDS, _and_both(by_kind), strict=True):
+    for (letter, kind), tally in zip(_KINDS, _with_sum(by_kind), strict=True):
         yield f"#Genotype concordance by sample ({kind})"
         yield f"#GCs{letter} {_SAMPLE_COLUMNS}"
-        for number, (name, row, r2) in enumerate(zip(names, tally, _both_r2(tally), strict=True)):
+        for number, (name, row, r2) in enumerate(zip(names, tally, _r2_pairs(tally), strict=True)):
             wrong = row[MISMATCHES].sum()
             discordance = _percent(wrong, row[MATCHES][1:].sum() + wrong)
             yield f"GCs{letter} {number} {name} {_errors(row)} {discordance:.3f} {r2[0]:.6f} {r2[1]:.6f}"
 
 
 def _errors_by_bin(by_kind: np.ndarray) -> Iterator[str]:
-    for (letter, kind), tally in zip(_KINDS, _and_both(by_kind), strict=True):
+    for (letter, kind), tally in zip(_KINDS, _with_sum(by_kind), strict=True):
         yield f"#Genotype concordance by allele frequency bin ({kind})"
         yield f"#GCs{letter}AF {_BIN_COLUMNS}"
-        for number, (row, r2) in enumerate(zip(tally, _both_r2(tally), strict=True)):
+        for number, (row, r2) in enumerate(zip(tally, _r2_pairs(tally), strict=True)):
             yield (
                 f"GCs{letter}AF {number} {row[GENOTYPES]:.0f} {_mean_frequency(row):.6f} {_errors(row)} "
                 f"{r2[0]:.6f} {r2[1]:.6f}"
@@ -147,7 +117,7 @@ def _errors_by_bin(by_kind: np.ndarray) -> Iterator[str]:
 
 
 def _errors_by_probability(by_kind: np.ndarray) -> Iterator[str]:
-    for (letter, kind), counts in zip(_KINDS, _and_both(by_kind), strict=True):
+    for (letter, kind), counts in zip(_KINDS, _with_sum(by_kind), strict=True):
         yield f"#Genotype {'concordance' if letter == 'V' else 'caoncordance'} by calibration bin ({kind})"
         yield f"#GCs{letter}C {_PROBABILITY_COLUMNS}"
         for number, (right, wrong) in enumerate(counts):
@@ -161,27 +131,27 @@ def _errors_by_probability(by_kind: np.ndarray) -> Iterator[str]:
 
 
 def _r2_by_bin(tally: np.ndarray) -> Iterator[str]:
-    for number, (row, r2) in enumerate(zip(tally, _both_r2(tally), strict=True)):
+    for number, (row, r2) in enumerate(zip(tally, _r2_pairs(tally), strict=True)):
         yield f"{number} {row[GENOTYPES]:.0f} {_mean_frequency(row):g} {r2[0]:g} {r2[1]:g}"
 
 
 def _r2_by_sample(tally: np.ndarray, names: list[str]) -> Iterator[str]:
-    for name, r2 in zip(names, _both_r2(tally), strict=True):
+    for name, r2 in zip(names, _r2_pairs(tally), strict=True):
         yield f"{name} {r2[0]:g} {r2[1]:g}"
 
 
-def _and_both(by_kind: np.ndarray) -> list[np.ndarray]:
+def _with_sum(by_kind: np.ndarray) -> list[np.ndarray]:
     """Tallies of SNPs, of indels, and of both."""
     return [*by_kind, by_kind.sum(axis=0)]
 
 
-def _both_r2(tally: np.ndarray) -> np.ndarray:
-    """float64 (n, 2): of the likeliest genotype, of the dosage."""
+def _r2_pairs(tally: np.ndarray) -> np.ndarray:
+    """r2 of the most likely genotype and of the dosage, float64 (n, 2)."""
     return np.stack([tally_r2(tally, BEST), tally_r2(tally, DOSAGE)], axis=1)
 
 
 def _errors(row: np.ndarray) -> str:
-    """The columns from genotypes of the truth to rates of errors; no genotype is filtered by its GP."""
+    """The columns from true genotypes to error rates. No genotype is filtered by GP: that column is 0."""
     right, wrong = row[MATCHES], row[MISMATCHES]
     rates = " ".join(f"{_percent(w, r + w):.3f}" for r, w in zip(right, wrong, strict=True))
     return f"{_integers(row[VALIDATED])} 0 {_integers([*right, *wrong])} {rates}"

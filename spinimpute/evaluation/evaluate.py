@@ -1,4 +1,4 @@
-"""`evaluate`: agreement of an imputed file with the truth, compared with a guess by allele frequency."""
+"""`evaluate`: the accuracy of an imputed file, compared with a guess by allele frequency."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from spinimpute.evaluation.files import EvaluationFiles
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
-from spinimpute.evaluation.outputs import Outputs
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
-from spinimpute.evaluation.selection import compared_samples
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
 from spinimpute.genotypes.regions import chosen_regions, some_regions
 from spinimpute.genotypes.sites import NoRecord, Region
@@ -36,6 +35,7 @@ from spinimpute.quality.metrics import (
 )
 from spinimpute.runtime.errors import InputError, refuse_pipe
 from spinimpute.runtime.progress import Progress, Shares, begin_stage
+from spinimpute.vcf.reader import check_samples
 
 
 def evaluate(
@@ -56,83 +56,83 @@ def evaluate(
 ) -> Evaluation:
     """Score imputed dosages against true genotypes, by minor allele frequency in the panel.
 
-    Scored are the biallelic sites of the truth that are polymorphic in the panel and not typed, matched by
-    (chromosome without "chr", position, REF, ALT), for the samples that both files name, whatever their
-    order. Dosages are turned to the panel's minor allele first. A site or genotype that the imputed file
-    lacks counts as the panel's frequency; a genotype that the truth lacks is not scored. Of chromosome X
-    all parts may be in one file: men have one allele between its pseudo-autosomal ends.
+    Scored sites are the biallelic sites of the truth that are polymorphic in the panel and not typed. Sites
+    are matched by chromosome (without "chr"), position, REF and ALT; samples are matched by name. Dosages are
+    counted in copies of the panel's minor allele. A site or genotype that the imputed file lacks counts as
+    the panel's frequency. A genotype that the truth lacks is not scored. One file may contain all of
+    chromosome X; males have one allele between its pseudo-autosomal regions.
 
     Parameters
     ----------
     truth : path
         VCF or BCF with true genotypes (GT).
     imputed : path
-        VCF or BCF with DS, HDS, GP or GT, taken in that order.
+        VCF or BCF with DS, HDS, GP or GT; the first of these that a record has is used.
     panel : ReferencePanel or path
-        The reference panel: an open one, or `.spin`, `.spip`, VCF or BCF.
+        An open reference panel, or a `.spin`, `.spip`, VCF or BCF file.
     typed : path or None
-        The target file that was imputed; its sites are not scored. None for sequenced samples, of which all
-        sites are.
+        The target file that was imputed; its sites are not scored. None for sequenced samples, for which all
+        sites are scored.
     out : path or None
-        Folder for accuracy.tsv, accuracy.png, samples.tsv and, where the imputed file has GP,
-        calibration.tsv.
+        Folder for accuracy.tsv, accuracy.png, samples.tsv and, if the imputed file has GP, calibration.tsv.
     bins : sequence of float
-        Increasing edges of minor allele frequency, between 0 and 0.5.
+        Increasing bounds of the minor allele frequency bins, between 0 and 0.5.
     force : bool
-        Replace reports that are already there.
+        Replace existing outputs.
     report : path or None
-        A page (HTML) to write.
+        Write a report page (HTML).
     regions : iterable of str or Region, str, Region or None
-        Compare the sites in these only, such as "20:1000000-2000000"; there is a warning of those in which a
-        file has no record. They are read through indexes where there are any.
+        Compare only sites in these regions, such as "20:1000000-2000000". Indexes are used where they exist.
+        A region in which a file has no record gives a warning.
     samples : sequence of str or None
-        Compare these samples only; both files must have them.
+        Compare only these samples; both files must have them.
     concordance : path or None
-        What the names of the files of GLIMPSE2_concordance are to begin with, see Notes.
+        Write the files of GLIMPSE2_concordance with this prefix, see Notes.
     regions_file : path or None
         A BED file with the regions, in place of `regions`.
     progress : callable, optional
-        Called with the fraction that is done.
+        Called with the completed fraction.
 
     Returns
     -------
     Evaluation
-        The tables and counts.
+        Tables and counts.
 
     Raises
     ------
     InputError
-        A file cannot be read or lacks what is needed, no sample or site is common, one of `samples` or
-        `regions` is not there, a sample's ploidy differs between the files, `bins` are not increasing,
-        `typed` is None and the imputed file has typed sites, or an output is there and `force` is not given.
+        A file cannot be read or lacks a required field, the files share no sample or site, one of `samples`
+        or `regions` does not exist, a sample's ploidy differs between the files, `bins` are not increasing,
+        `typed` is None and the imputed file has typed sites, or an output exists and `force` is False.
 
     Notes
     -----
-    The r2 of a site, as of mean_r2, is Pearson's correlation of dosages and true counts, squared; pooled_r2
-    is that of all genotypes of a bin. `bcftools stats` with two files has another pooled one: of calls (GT),
-    never dosages, by frequency of ALT, without a turn to the minor allele, in bins that are open on the
-    right. It is equal where the imputed file has GT alone and ALT is the minor allele of all sites.
+    mean_r2 is the mean over sites of Pearson's squared correlation of dosages and true counts. pooled_r2 is
+    the squared correlation over all genotypes of a bin. `bcftools stats` with two files computes another
+    pooled r2: of calls (GT) instead of dosages, by ALT frequency, without a turn to the minor allele, in bins
+    that are open on the right.
 
-    The files of GLIMPSE2_concordance, PREFIX.error.spl.txt.gz, .error.grp, .error.cal, .rsquare.grp and
-    .rsquare.spl, follow its definitions, not those of the tables: a genotype that is not imputed does not
-    count; SNPs and indels are apart, other variants left out; the imputed genotype is the likeliest by GP, or
-    without GP the rounded dosage; all `bins` are listed, also empty ones. Typed sites do not count, as in the
-    tables, and 0 and 1 of a sample with one allele do as homozygous. Without GP there is no .error.cal.
+    The files of GLIMPSE2_concordance are PREFIX.error.spl.txt.gz, .error.grp, .error.cal, .rsquare.grp and
+    .rsquare.spl. They follow the definitions of that program, not those of the tables: genotypes that are not
+    imputed do not count; SNPs and indels are separate, and other variants are left out; the imputed genotype
+    is the most likely one by GP, or the rounded dosage without GP; all `bins` are listed, including empty
+    ones. As in the tables, typed sites do not count. Haploid 0 and 1 count as homozygous. Without GP there is
+    no .error.cal.
     """
     _check_bins(bins)
     chosen = chosen_regions(regions, None if regions_file is None else Path(regions_file))
     reference = Path(panel) if isinstance(panel, os.PathLike) else panel
     inputs = [truth, imputed, path_of(reference), typed, regions_file]
-    outputs = Outputs(
+    files = EvaluationFiles(
         None if out is None else Path(out), None if report is None else Path(report), concordance, force
     )
-    outputs.check(inputs)
-    if chosen:  # each is read on its own
+    files.check(inputs)
+    if chosen:  # the file is opened again for each region
         refuse_pipe(Path(truth), "truth file")
         refuse_pipe(Path(imputed), "imputed file")
     truth_file = GenotypeFile(truth, "truth", chosen)
     imputed_file = GenotypeFile(imputed, "imputed", chosen)
-    compared = compared_samples(truth_file, imputed_file, samples)
+    compared = _compared_samples(truth_file, imputed_file, samples)
     begin_stage(progress, "reading the panel")
     frequencies = read_panel(reference)
     typed_keys = set() if typed is None else read_typed_sites(typed, frequencies)
@@ -147,15 +147,16 @@ def evaluate(
     except NoRecord as error:
         raise InputError(
             "content",
-            f"{error}. Panel: {frequencies.where}. Give regions in which truth and imputed file have records",
+            f"{error}. Panel: {frequencies.where}. Give regions in which the truth and the imputed file have "
+            "records.",
         ) from error
-    _warn_of_empty(truth_file, imputed_file)
+    _warn_of_empty_regions(truth_file, imputed_file)
     if scores.missing.all():
         raise InputError(
             "mismatch",
-            f"none of the {len(known.keys):,} sites to score is in the {imputed_file.name}. "
-            f"Truth: {truth_file.describe_spans()}. Imputed: {imputed_file.describe_spans()}. "
-            "Both must be of the same region and genome build, with the same REF and ALT",
+            f"{imputed_file.name}: none of the {len(known.keys):,} sites to score is in the file. "
+            f"Truth: {truth_file.describe_ranges()}. Imputed: {imputed_file.describe_ranges()}. "
+            "Both files must be of the same region and genome build, with the same REF and ALT.",
         )
 
     minor_frequency = np.minimum(known.frequency, 1 - known.frequency)
@@ -167,7 +168,7 @@ def evaluate(
     panel_samples = set(frequencies.samples)
     result = Evaluation(
         by_frequency=pd.DataFrame(rows),
-        by_sample=pd.DataFrame(_sample_rows(compared, scores.of_samples)),
+        by_sample=pd.DataFrame(_sample_rows(compared, scores.by_sample)),
         calibration=pd.DataFrame(calibration) if calibration else None,
         scored_sites=len(known.keys),
         missing_sites=int(scores.missing.sum()),
@@ -181,11 +182,37 @@ def evaluate(
         fields_used=scores.fields_used,
         regions=[str(region) for region in chosen],
     )
-    outputs.write(result, tally, Path(imputed), Path(truth))
+    files.write(result, tally, Path(imputed), Path(truth))
     return result
 
 
-def _warn_of_empty(truth: GenotypeFile, imputed: GenotypeFile) -> None:
+def _compared_samples(
+    truth: GenotypeFile, imputed: GenotypeFile, selected: Sequence[str] | None
+) -> list[str]:
+    """The selected samples, or all that both files have, in the order of the truth."""
+    for file in (truth, imputed):
+        if not file.samples:
+            raise InputError("content", f"{file.name} has no samples")
+        if selected is not None:
+            check_samples(file, selected)
+    chosen = set(imputed.samples if selected is None else selected)
+    common = [name for name in truth.samples if name in chosen]
+    if not common:
+        raise InputError(
+            "mismatch",
+            f"no sample is in both the {truth.name} ({_first_names(truth.samples)}) and the {imputed.name} "
+            f"({_first_names(imputed.samples)}). Samples are matched by name: rename them in one file "
+            "(bcftools reheader).",
+        )
+    return common
+
+
+def _first_names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+def _warn_of_empty_regions(truth: GenotypeFile, imputed: GenotypeFile) -> None:
     """Warn of regions in which a file has no record."""
     if truth.empty:
         warnings.warn(
@@ -208,19 +235,19 @@ class _Scores:
     missing_genotypes: int
     calibration: GenotypeCalibration
     fields_used: tuple[str, ...]
-    of_samples: list[np.ndarray]  # SITE_STATISTICS (n_samples,) each, with a sample's sites as its genotypes
+    by_sample: list[np.ndarray]  # SITE_STATISTICS (n_samples,) of each block, over its sites
 
 
 def _sample_rows(samples: Sequence[str], statistics: Sequence[np.ndarray]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for i, name in enumerate(samples):
-        of_sample = np.array([block[i] for block in statistics], dtype=SITE_STATISTICS)
+        sample = np.array([block[i] for block in statistics], dtype=SITE_STATISTICS)
         rows.append(
             {
                 "sample": name,
-                "pooled_r2": pooled_r2(of_sample),
-                "nrc": minor_concordance(of_sample),
-                "genotypes": int(of_sample["genotypes"].sum()),
+                "pooled_r2": pooled_r2(sample),
+                "nrc": minor_concordance(sample),
+                "genotypes": int(sample["genotypes"].sum()),
             }
         )
     return rows
@@ -233,20 +260,20 @@ def _score(
     baseline = np.zeros(n_sites, dtype=SITE_STATISTICS)
     for start in range(0, n_sites, BLOCK_SITES):
         rows = np.arange(start, min(start + BLOCK_SITES, n_sites))
-        baseline[rows] = site_statistics(*_turned(truth, rows, _frequency_dosage(truth, rows)))
+        baseline[rows] = site_statistics(*_minor_counts(truth, rows, _frequency_dosage(truth, rows)))
 
-    imputed = baseline.copy()  # what is never found keeps the panel's frequency
+    imputed = baseline.copy()  # sites that are not found keep the panel's frequency
     missing = np.ones(n_sites, dtype=bool)
     missing_genotypes = 0
     calibration = GenotypeCalibration()
-    of_samples: list[np.ndarray] = []
+    by_sample: list[np.ndarray] = []
     for block in reader.blocks():
         lacking = np.isnan(block.dosage) & (truth.count[block.rows] != MISSING)
         missing_genotypes += int(lacking.sum())
         dosage = np.where(lacking, _frequency_dosage(truth, block.rows), block.dosage)
-        true, dosage = _turned(truth, block.rows, dosage)
+        true, dosage = _minor_counts(truth, block.rows, dosage)
         imputed[block.rows] = site_statistics(true, dosage)
-        of_samples.append(site_statistics(true.T, dosage.T))
+        by_sample.append(site_statistics(true.T, dosage.T))
         missing[block.rows] = False
         if progress is not None:
             progress(1 - np.count_nonzero(missing) / n_sites)
@@ -266,10 +293,10 @@ def _score(
     never_found = np.flatnonzero(missing)
     for start in range(0, len(never_found), BLOCK_SITES):
         rows = never_found[start : start + BLOCK_SITES]
-        true, dosage = _turned(truth, rows, _frequency_dosage(truth, rows))
-        of_samples.append(site_statistics(true.T, dosage.T))
+        true, dosage = _minor_counts(truth, rows, _frequency_dosage(truth, rows))
+        by_sample.append(site_statistics(true.T, dosage.T))
     used = tuple(sorted(reader.fields_used))
-    return _Scores(baseline, imputed, missing, missing_genotypes, calibration, used, of_samples)
+    return _Scores(baseline, imputed, missing, missing_genotypes, calibration, used, by_sample)
 
 
 def _frequency_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:
@@ -277,7 +304,7 @@ def _frequency_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:
     return (truth.frequency[rows, None] * truth.ploidy(rows)).astype(np.float32)
 
 
-def _turned(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _minor_counts(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """True counts (NaN where unknown) and dosages of the panel's minor allele, each (n_rows, n_samples)."""
     count = truth.count[rows]
     true = np.where(count == MISSING, np.nan, count).astype(np.float32)
@@ -289,7 +316,7 @@ def _check_bins(bins: Sequence[float]) -> None:
     ordered = all(low < high for low, high in pairwise(bins))
     if len(bins) < 2 or not ordered or bins[0] < 0 or bins[-1] > 0.5:
         raise InputError(
-            "content",
-            f"bins must be two or more increasing minor allele frequencies between 0 and 0.5, however: "
+            "argument",
+            f"bins must be two or more increasing minor allele frequencies between 0 and 0.5, got "
             f"{', '.join(f'{edge:g}' for edge in bins) or 'none'}",
         )

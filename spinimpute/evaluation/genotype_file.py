@@ -1,7 +1,7 @@
 """VCF and BCF files for evaluation, with keys to compare sites, and counts of ALT alleles.
 
 Sites are keyed by (plain chromosome, position, REF, ALT). Only biallelic records are compared, because
-programs differ in how they write the others; they are counted.
+programs write multi-allelic ones differently; the others are counted.
 """
 
 from __future__ import annotations
@@ -29,21 +29,10 @@ MISSING = -1
 
 
 class GenotypeFile(VariantFile):
-    """A variant file that remembers which chromosomes and ranges it was read on; it is read once.
+    """A variant file that can be read once and records the chromosomes and positions of its records.
 
-    Parameters
-    ----------
-    path : str or path-like
-        VCF, VCF.gz or BCF.
-    role : str
-        What the file is to the user, e.g. "truth"; it starts every message.
-    regions : sequence of Region
-        The records to read, those that begin in one of these, which do not overlap; none for all records.
-
-    Raises
-    ------
-    InputError
-        As `VariantFile`.
+    `role` names the file in messages, for example "truth". `regions` must not overlap; without regions all
+    records are read.
     """
 
     def __init__(self, path: str | os.PathLike[str], role: str, regions: Sequence[Region] = ()) -> None:
@@ -51,27 +40,24 @@ class GenotypeFile(VariantFile):
         self._regions = regions
         self.name = f"{role} file {self.path}"
         self.empty: list[Region] = []  # regions without a record
-        self.spans: dict[str, tuple[int, int, int]] = {}  # plain chromosome -> first, last position, records
+        self.ranges: dict[str, tuple[int, int, int]] = {}  # plain chromosome -> first, last position, records
         self._others: Collection[str] = ()
-        self._plain: dict[str, str] = {}  # what the file calls a chromosome -> its plain name
+        self._plain: dict[str, str] = {}  # the file's name of a chromosome -> plain name
 
     def fields(self) -> tuple[str, ...]:
         """The fields of DS, HDS, GP and GT that the header declares, in that order."""
         return tuple(name for name in DOSAGE_FIELDS if self.declares(name))
 
     def match_names(self, others: Collection[str]) -> None:
-        """Call chromosomes as another file does where this one has other names; call it before `records`.
+        """Use another file's plain chromosome names where this file's names differ (X for 23, PAR1 or XY).
 
-        Parameters
-        ----------
-        others : collection of str
-            Plain names of the other file's chromosomes: "X" for what this one calls 23, PAR1 or XY.
+        Call this method before `records`.
         """
         self._others = others
         self._plain.clear()
 
     def chromosome(self, name: str) -> str:
-        """The plain name of a chromosome, the other file's where that has another one."""
+        """The plain name of a chromosome, as the other file of `match_names` has it."""
         if name not in self._plain:
             plain = plain_chromosome(name)
             if plain not in self._others:
@@ -84,39 +70,26 @@ class GenotypeFile(VariantFile):
         return self._plain[name]
 
     def records(self, region: str | None = None) -> Iterator[Record]:
-        """Records of the file, or of its regions; the file is closed at the end.
+        """Records of a region, of the file's regions or of the whole file; then the file is closed.
 
-        Parameters
-        ----------
-        region : str or None
-            As of `VariantFile.records`; None for all, or for the file's regions.
-
-        Yields
-        ------
-        Record
-            One after the other.
-
-        Raises
-        ------
-        InputError
-            As `VariantFile.records`; of regions as `ChromosomeRecords`, `NoRecord` if none has a record.
+        Raises `NoRecord` if none of the file's regions has a record.
         """
         try:
-            of_regions = region is None and self._regions
-            for record in self._of_regions() if of_regions else super().records(region):
+            use_regions = region is None and self._regions
+            for record in self._records_of_regions() if use_regions else super().records(region):
                 position = record.POS
                 chrom = self.chromosome(record.CHROM)
-                first, end, count = self.spans.get(chrom, (position, position, 0))
-                self.spans[chrom] = (min(first, position), max(end, position), count + 1)
+                first, last, count = self.ranges.get(chrom, (position, position, 0))
+                self.ranges[chrom] = (min(first, position), max(last, position), count + 1)
                 yield record
         finally:
             self.close()
 
-    def _of_regions(self) -> Iterator[Record]:
+    def _records_of_regions(self) -> Iterator[Record]:
         first: NoRecord | None = None
         for region in self._regions:
             try:
-                with VariantFile(self.path, self.role) as file:  # which is read once
+                with VariantFile(self.path, self.role) as file:  # a file can be read only once
                     yield from ChromosomeRecords(file, region, None)
             except NoRecord as error:
                 self.empty.append(region)
@@ -133,26 +106,10 @@ class GenotypeFile(VariantFile):
     def allele_counts(
         self, record: Record, columns: np.ndarray | slice = slice(None)
     ) -> tuple[np.ndarray, np.ndarray]:
-        """ALT count and ploidy of each sample of a biallelic record.
+        """ALT count and ploidy of the samples with indices `columns`, each int8 (n_samples,).
 
-        Parameters
-        ----------
-        record : Record
-            It has genotypes (GT).
-        columns : int64 (n_samples,)
-            Indices of the wanted samples, in the wanted order.
-
-        Returns
-        -------
-        int8 (n_samples,)
-            Count, MISSING where any allele of the sample is missing.
-        int8 (n_samples,)
-            Ploidy, 1 or 2.
-
-        Raises
-        ------
-        InputError
-            A sample has more than two alleles.
+        The count is MISSING where any allele is missing. The record must have genotypes (GT). Raises
+        InputError for more than two alleles.
         """
         alleles = self.genotypes(record)[columns, :-1]
         ploidy = (alleles != -2).sum(1, dtype=np.int8)
@@ -161,21 +118,21 @@ class GenotypeFile(VariantFile):
             name = self.samples[np.arange(len(self.samples))[columns][i]]
             raise InputError(
                 "content",
-                f"{self.name}: sample {name} has {ploidy[i]} alleles at {record.CHROM}:{record.POS}; one or "
-                "two can be compared",
+                f"{self.name}: sample {name} has {ploidy[i]} alleles at {record.CHROM}:{record.POS}. "
+                "Genotypes of one or two alleles can be compared.",
             )
         count = (alleles > 0).sum(1, dtype=np.int8)
         count[(alleles == -1).any(1)] = MISSING
         return count, ploidy
 
-    def describe_spans(self) -> str:
-        """The chromosomes and ranges that were read, for messages."""
-        return describe_spans(self.spans)
+    def describe_ranges(self) -> str:
+        """The chromosomes and positions of the records that were read, for messages."""
+        return describe_ranges(self.ranges)
 
 
-def describe_spans(spans: Mapping[str, tuple[int, int, int]]) -> str:
+def describe_ranges(ranges: Mapping[str, tuple[int, int, int]]) -> str:
     """One line for {chromosome: (first position, last position, records)}."""
-    if not spans:
+    if not ranges:
         return "no records"
-    shown = [f"{chrom}:{first:,}-{last:,} ({n:,} records)" for chrom, (first, last, n) in spans.items()]
+    shown = [f"{chrom}:{first:,}-{last:,} ({n:,} records)" for chrom, (first, last, n) in ranges.items()]
     return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more chromosomes" if len(shown) > 5 else "")

@@ -11,20 +11,7 @@ from spinimpute.reports.sections import MOST_SAMPLES, made_by
 
 
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
-    """Make the report of an evaluation.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        Tables and counts.
-    imputed, truth : str
-        Names of the files.
-
-    Returns
-    -------
-    Page
-        It.
-    """
+    """The report of an evaluation of the file `imputed` against the file `truth`."""
     rows = evaluation.by_frequency.to_dict("records")
     everything = next(row for row in rows if (row["imputer"], row["bin"]) == (IMPUTED, "all"))
     shown = {
@@ -79,12 +66,12 @@ def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> Section
     )
     columns = ("imputer", "bin", "sites", "pooled_r2", "mean_r2", "nrc", "missing_sites", "genotypes")
     body: list[Row] = [[row[name] for name in columns] for row in rows]
-    said = paragraph(
+    text = paragraph(
         "Dosages are turned to the panel's minor allele. Pooled r² is over all genotypes of a bin, mean "
         "r² over its sites; nrc is the share of carriers of the minor allele whose genotype is right."
     )
     return Section(
-        "Accuracy by allele frequency", [said, chart, table(columns, body, "Accuracy by frequency")]
+        "Accuracy by allele frequency", [text, chart, table(columns, body, "Accuracy by frequency")]
     )
 
 
@@ -93,25 +80,24 @@ def _calibration(evaluation: Evaluation) -> Section:
         return Section("Calibration", [paragraph("The imputed file has no genotype probabilities (GP).")])
     rows = [row for row in evaluation.calibration.to_dict("records") if row["minor_alleles"] == "any"]
     binned = [row for row in rows if row["bin"] != "all"]
-    said = [row["mean_predicted"] for row in binned]
-    lines = [
-        Series("how many were so", [row["observed"] for row in binned]),
-        Series("how many should be", said),
-    ]
-    columns = ("bin", "predictions", "mean_predicted", "observed", "calibration_error")
-    body: list[Row] = [[row[name] for name in columns] for row in rows]
+    predicted = [row["mean_predicted"] for row in binned]
     chart = lines_by_position(
         "calibration",
-        said,
-        lines,
-        "probability that is given",
-        "share",
+        predicted,
+        [Series("observed share", [row["observed"] for row in binned]), Series("expected share", predicted)],
+        "genotype probability",
+        "share of genotypes that are true",
         "Calibration of genotype probabilities.",
         unit_interval=True,
     )
-    asked = "Of genotypes that are given a probability, how many are so? The two lines should be one."
+    columns = ("bin", "predictions", "mean_predicted", "observed", "calibration_error")
+    body: list[Row] = [[row[name] for name in columns] for row in rows]
+    text = (
+        "Which share of the genotypes with a given probability is true? If the probabilities are calibrated, "
+        "both lines coincide."
+    )
     return Section(
-        "Calibration", [paragraph(asked), chart, table(columns, body, "Calibration, all genotypes")]
+        "Calibration", [paragraph(text), chart, table(columns, body, "Calibration, all genotypes")]
     )
 
 

@@ -1,4 +1,4 @@
-"""Streaming the dosages and genotype probabilities of an imputed file, from whichever field it has."""
+"""Dosages and genotype probabilities of an imputed file, block by block, from the fields that it has."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile
-from spinimpute.evaluation.truth import Truth, n_alleles, what_ploidy
+from spinimpute.evaluation.truth import Truth, n_alleles, ploidy_rule
 from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.variant_file import Record
 
 BLOCK_SITES = 512
 MISSING_INTEGER = np.iinfo(np.int32).min
-PROBABILITY_TOLERANCE = 0.02  # programs print two decimals and more
+PROBABILITY_TOLERANCE = 0.02  # programs print two decimals or more
 
 
 @dataclass(frozen=True)
 class ImputedBlock:
-    """Some sites of the imputed file that are scored.
+    """Scored sites of the imputed file.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class ImputedBlock:
     dosage : float32 (n, n_samples)
         Expected ALT count; NaN where the file has none.
     probability : float32 (n, n_samples, 3) or None
-        Of 0, 1, 2 ALT alleles; NaN where the file has none, None where it has none at all of these sites.
+        Probabilities of 0, 1, 2 ALT alleles; NaN where the file has none, None if no site has any.
     """
 
     rows: np.ndarray
@@ -39,20 +39,10 @@ class ImputedBlock:
 
 @dataclass
 class ImputedReader:
-    """Streams the dosages of the sites that are scored and skips all others.
+    """Reads the dosages of `samples` at the sites of `truth` and skips all other sites.
 
-    Attributes
-    ----------
-    file : GenotypeFile
-        The imputed file, just opened.
-    samples : sequence of str
-        Names of the samples to read, in the order wanted.
-    truth : Truth
-        The sites that are scored, with the ploidy of each genotype.
-    refuse_typed : bool
-        Whether sites that the file says were typed (INFO/TYPED) are refused.
-    fields_used : set of str
-        The fields of DS, HDS, GP and GT that dosages were taken from.
+    `refuse_typed` refuses sites with INFO/TYPED. `fields_used` collects the fields that dosages were read
+    from.
     """
 
     file: GenotypeFile
@@ -62,27 +52,17 @@ class ImputedReader:
     fields_used: set[str] = field(default_factory=set)
 
     def blocks(self) -> Iterator[ImputedBlock]:
-        """Blocks of up to `BLOCK_SITES` sites, each scored site once (the first record of it).
+        """Blocks of up to BLOCK_SITES sites in the order of the file, each site once (its first record).
 
-        Dosages are DS, else HDS, else GP, else GT, whichever a record has first.
-
-        Yields
-        ------
-        ImputedBlock
-            The next sites, in the order of the file.
-
-        Raises
-        ------
-        InputError
-            No such field, values that cannot be dosages or probabilities, another ploidy than the truth's, a
-            typed site that is refused, or a damaged file.
+        Dosages are read from the first field that a record has, of DS, HDS, GP and GT. Raises InputError
+        for invalid values, a ploidy other than the truth's, a refused typed site, or a damaged file.
         """
         fields = self.file.fields()
         if not fields:
             raise InputError(
                 "content",
-                f"{self.file.name} has none of the fields {', '.join(DOSAGE_FIELDS)}; "
-                "give the output of an imputation program",
+                f"{self.file.name} has none of the fields {', '.join(DOSAGE_FIELDS)}. "
+                "Give the output of an imputation program.",
             )
         self.file.match_names({key[0] for key in self.truth.keys})
         row_of = {key: row for row, key in enumerate(self.truth.keys)}
@@ -92,7 +72,7 @@ class ImputedReader:
         probabilities: list[np.ndarray | None] = []
         chrom = ""
         unchecked = np.ones(len(columns), dtype=bool)  # samples whose ploidy was not compared yet on chrom
-        done = False  # all were; never on X, where it changes
+        all_checked = False  # never True on X, where ploidy changes
         for record in self.file.records():
             keys = self.file.site_keys(record)
             if len(keys) != 1:
@@ -103,18 +83,18 @@ class ImputedReader:
             if self.refuse_typed and record.INFO.get("TYPED"):
                 raise InputError(
                     "arguments",
-                    f"{self.file.name}: {record.CHROM}:{record.POS} was typed, and counts as if it had been "
-                    f"imputed: give the target that was imputed ({argument('typed')}), so "
-                    f"that its sites are left out",
+                    f"{self.file.name}: {record.CHROM}:{record.POS} was typed, and would be scored like an "
+                    f"imputed site. Give the target that was imputed ({argument('typed')}), so that its "
+                    "sites are excluded.",
                 )
             if chrom != keys[0][0]:
                 chrom = keys[0][0]
-                unchecked[:], done = True, False
+                unchecked[:], all_checked = True, False
             ploidy = self.truth.ploidy(slice(row, row + 1))[0]
-            if not done and "GT" in self.file.formats(record):
+            if not all_checked and "GT" in self.file.formats(record):
                 known = self.truth.count[row] != MISSING
                 unchecked &= ~self._check_ploidy(record, columns, known, ploidy)
-                done = not (unchecked.any() or is_x(chrom))
+                all_checked = not (unchecked.any() or is_x(chrom))
             probability = self._probability(record, columns, ploidy) if "GP" in fields else None
             rows.append(row)
             dosages.append(self._dosage(record, columns, fields, probability, ploidy))
@@ -142,13 +122,13 @@ class ImputedReader:
         probability: np.ndarray | None,
         ploidy: np.ndarray,
     ) -> np.ndarray:
-        there = self.file.formats(record)
-        present = next((name for name in fields if name in there), None)
+        formats = self.file.formats(record)
+        present = next((name for name in fields if name in formats), None)
         if present is None:
             raise InputError(
                 "content",
                 f"{self.file.name}: the record at {record.CHROM}:{record.POS} has none of the fields "
-                f"{', '.join(DOSAGE_FIELDS)}",
+                f"{', '.join(DOSAGE_FIELDS)}. Give the output of an imputation program.",
             )
         self.fields_used.add(present)
         if present == "GT":
@@ -163,13 +143,14 @@ class ImputedReader:
         else:
             dosage = np.nansum(values, axis=1)
             dosage[(~np.isnan(values)).sum(1) < np.minimum(ploidy, values.shape[1])] = np.nan
-        if (dosage < 0).any() or (dosage > ploidy + PROBABILITY_TOLERANCE).any():
-            wrong = int(np.flatnonzero((dosage < 0) | (dosage > ploidy + PROBABILITY_TOLERANCE))[0])
+        wrong = np.flatnonzero((dosage < 0) | (dosage > ploidy + PROBABILITY_TOLERANCE))
+        if len(wrong):
+            i = int(wrong[0])
             raise InputError(
                 "content",
-                f"{self.file.name}: sample {self.samples[wrong]} has {present} {dosage[wrong]:g} at "
-                f"{record.CHROM}:{record.POS}; a dosage lies between 0 and the number of alleles, "
-                f"{ploidy[wrong]} in the truth",
+                f"{self.file.name}: sample {self.samples[i]} has {present} {dosage[i]:g} at "
+                f"{record.CHROM}:{record.POS}. A dosage must be between 0 and the number of alleles, "
+                f"{ploidy[i]} in the truth.",
             )
         return dosage
 
@@ -180,28 +161,28 @@ class ImputedReader:
         probability = np.full((len(columns), 3), np.nan, dtype=np.float32)
         probability[:, : values.shape[1]] = values[:, :3]
         total = np.where(ploidy == 1, probability[:, :2].sum(1), probability.sum(1))
-        wrong = np.flatnonzero(np.abs(total - 1) > PROBABILITY_TOLERANCE)
-        if len(wrong) or (probability < 0).any():
-            i = int(wrong[0]) if len(wrong) else int(np.flatnonzero((probability < 0).any(1))[0])
+        wrong = (np.abs(total - 1) > PROBABILITY_TOLERANCE) | (probability < 0).any(1)
+        if wrong.any():
+            i = int(np.argmax(wrong))
             shown = ",".join(f"{p:g}" for p in probability[i] if not np.isnan(p))
             raise InputError(
                 "content",
-                f"{self.file.name}: sample {self.samples[i]} has GP {shown} at {record.CHROM}:{record.POS}; "
-                "genotype probabilities must sum to 1 (phred-scaled GP are not supported)",
+                f"{self.file.name}: sample {self.samples[i]} has GP {shown} at {record.CHROM}:{record.POS}. "
+                "Genotype probabilities must sum to 1; Phred-scaled GP are not supported.",
             )
         return probability
 
     def _numbers(self, record: Record, name: str, columns: np.ndarray) -> np.ndarray:
-        """float32 (n_samples, n_values), NaN where missing."""
+        """Values of a field, float32 (n_samples, n_values), NaN where missing."""
         try:
             values = np.asarray(record.format(name))
-        except Exception:  # of no type of its own, where the header does not define the field as it must
+        except Exception:  # cyvcf2 raises a plain Exception if the header defines the field wrongly
             values = np.empty(0, dtype=object)
         if values.dtype.kind not in "if" or values.ndim != 2:
             raise InputError(
                 "content",
-                f"{self.file.name}: {name} at {record.CHROM}:{record.POS} holds no numbers; the header must "
-                "declare it as Type=Float",
+                f"{self.file.name}: {name} at {record.CHROM}:{record.POS} has no numbers. The header must "
+                "declare the field as Type=Float.",
             )
         numbers = values[columns].astype(np.float32)
         if values.dtype.kind == "i":
@@ -209,18 +190,18 @@ class ImputedReader:
         return numbers
 
     def _check_ploidy(
-        self, record: Record, columns: np.ndarray, known: np.ndarray, of_truth: np.ndarray
+        self, record: Record, columns: np.ndarray, known: np.ndarray, truth_ploidy: np.ndarray
     ) -> np.ndarray:
-        """bool (n_samples,): the samples whose ploidy is known in both files; it is the same."""
+        """The samples whose genotype is known in both files, bool; their ploidy must be equal."""
         count, ploidy = self.file.allele_counts(record, columns)
         in_both = known & (count != MISSING)
-        clash = np.flatnonzero(in_both & (ploidy != of_truth))
+        clash = np.flatnonzero(in_both & (ploidy != truth_ploidy))
         if len(clash):
             i = int(clash[0])
             raise InputError(
                 "content",
                 f"{self.file.name}: sample {self.samples[i]} has {n_alleles(int(ploidy[i]))} at "
-                f"{record.CHROM}:{record.POS} and {of_truth[i]} in the truth; "
-                f"{what_ploidy(self.file.chromosome(record.CHROM))}",
+                f"{record.CHROM}:{record.POS} and {truth_ploidy[i]} in the truth. "
+                f"{ploidy_rule(self.file.chromosome(record.CHROM))}",
             )
         return in_both

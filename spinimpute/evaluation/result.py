@@ -1,31 +1,26 @@
-"""The result of an evaluation: tables, counts, and r2 against allele frequency as curves."""
+"""The result of an evaluation: tables, counts, r2 by allele frequency, and the table for the terminal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
+from rich.table import Table
 
 from spinimpute.quality.metrics import bin_labels, curve
 
 BASELINE = "allele-frequency"
 IMPUTED = "imputed"
-MOST_REGIONS = 3  # that a title names
+SHOWN_REGIONS = 3  # in a title
 
 
-@dataclass(frozen=True)
-class AccuracyCurves:
-    """r2 by minor allele frequency, a curve for each imputer and measure; the one source of all drawings.
+class AccuracyCurves(NamedTuple):
+    """r2 by minor allele frequency, for the plot and the report.
 
-    Attributes
-    ----------
-    bins : list of str
-        Labels of the bins that hold sites, by increasing frequency.
-    sites : list of int
-        Sites of each bin.
-    r2 : dict
-        "pooled_r2" or "mean_r2" -> imputer, in the order of the table -> r2 of each bin, NaN where it is
-        undefined.
+    `bins` and `sites` are the label and number of sites of each bin that has sites, by increasing frequency.
+    `r2` maps "pooled_r2" or "mean_r2" to {imputer: r2 of each bin}, NaN where r2 is undefined.
     """
 
     bins: list[str]
@@ -43,30 +38,31 @@ class Evaluation:
         A row for each imputer (BASELINE and IMPUTED) and bin of minor allele frequency in the panel: imputer,
         bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites, genotypes.
     by_sample : DataFrame
-        A row for each sample: sample, pooled_r2, nrc and genotypes of the imputed file, all scored sites.
+        A row for each sample: sample, pooled_r2, nrc and genotypes of the imputed file, over all scored
+        sites.
     calibration : DataFrame or None
-        Reliability of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
-        calibration_error); None where the imputed file has no GP.
+        Calibration of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
+        calibration_error); None if the imputed file has no GP.
     scored_sites : int
-        Sites that are scored.
+        Number of scored sites.
     missing_sites : int
-        Scored sites that the imputed file lacks: they count as the panel's frequency.
+        Scored sites that the imputed file lacks. They count as the panel's frequency.
     missing_genotypes : int
-        Missing values within imputed sites: they too count as the panel's frequency.
+        Missing values at imputed sites. They also count as the panel's frequency.
     unknown_genotypes : int
-        Genotypes missing in the truth at scored sites: they are not scored.
+        Genotypes that are missing in the truth at scored sites. They are not scored.
     samples : list of str
         Compared samples, in the order of the truth.
     truth_only_samples, imputed_only_samples : list of str
-        Samples that only one of the two files has; none where samples were chosen.
+        Samples of only one of the two files; empty if `samples` were selected.
     samples_in_panel : list of str
-        Compared samples whose names are in the panel, too: their scores mean little.
+        Compared samples whose names are also in the panel: their scores mean little.
     left_out : dict of str to int
         Reason -> sites that are not scored.
     fields_used : tuple of str
         The fields of DS, HDS, GP and GT that dosages were read from.
     regions : list of str
-        Where sites were compared, such as "20:1-1000"; empty for everywhere.
+        The compared regions, such as "20:1-1000"; empty for all.
     """
 
     by_frequency: pd.DataFrame
@@ -85,12 +81,12 @@ class Evaluation:
     regions: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        said = f"{len(self.samples)} samples, {self.scored_sites:,} sites scored{self.where()}"
-        return f"<Evaluation: {said}>\n{self.by_frequency.to_string(index=False)}"
+        counts = f"{len(self.samples)} samples, {self.scored_sites:,} sites scored{self.where()}"
+        return f"<Evaluation: {counts}>\n{self.by_frequency.to_string(index=False)}"
 
     def where(self) -> str:
-        """The regions to follow in a title; empty for everywhere."""
-        if len(self.regions) > MOST_REGIONS:
+        """The regions, to append to a title; empty for all."""
+        if len(self.regions) > SHOWN_REGIONS:
             return f", {len(self.regions)} regions"
         return "".join(f", {region}" for region in self.regions)
 
@@ -98,13 +94,66 @@ class Evaluation:
         """The table by frequency as curves."""
         rows = self.by_frequency.to_dict("records")
         bins = bin_labels(rows)
-        of_imputer = {
+        rows_of = {
             str(imputer): [row for row in rows if row["imputer"] == imputer]
             for imputer in dict.fromkeys(row["imputer"] for row in rows)
         }
         sites = {row["bin"]: int(row["sites"]) for row in rows}
         r2 = {
-            measure: {imputer: curve(own, bins, measure) for imputer, own in of_imputer.items()}
+            measure: {imputer: curve(own, bins, measure) for imputer, own in rows_of.items()}
             for measure in ("pooled_r2", "mean_r2")
         }
         return AccuracyCurves(bins, [sites[label] for label in bins], r2)
+
+
+def percent(label: str) -> str:
+    """The label of a frequency bin in percent: "(0.001,0.002]" becomes "0.1–0.2 %"."""
+    low, high = (100 * float(edge) for edge in label.strip("(]").split(","))
+    return f"{low:g}–{high:g} %" if low else f"≤ {high:g} %"
+
+
+def summary_table(evaluation: Evaluation) -> Table:
+    """Accuracy per bin of frequency, with the pooled r² of the baseline."""
+    frame = evaluation.by_frequency
+    baseline, imputed = (frame[frame["imputer"] == name] for name in (BASELINE, IMPUTED))
+    table = Table(
+        title=f"{evaluation.scored_sites:,} sites, {len(evaluation.samples):,} samples{evaluation.where()}",
+        caption=_caption(evaluation),
+        caption_justify="left",
+    )
+    table.add_column("\nMAF", no_wrap=True)
+    for name in ("\nsites", "baseline\nr²", "pooled\nr²", "mean\nr²", "\nconcordance", "missing\nsites"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for guess, row in zip(baseline.to_dict("records"), imputed.to_dict("records"), strict=True):
+        table.add_row(
+            "all" if row["bin"] == "all" else percent(row["bin"]),
+            f"{row['sites']:,}",
+            _number(guess["pooled_r2"]),
+            *(_number(row[measure]) for measure in ("pooled_r2", "mean_r2", "nrc")),
+            f"{row['missing_sites']:,}",
+        )
+    return table
+
+
+def _number(number: float) -> str:
+    return "–" if np.isnan(number) else f"{number:.4f}"
+
+
+def _caption(evaluation: Evaluation) -> str:
+    """Counts of missing sites, genotypes and samples, and the calibration of the probabilities."""
+    lines = []
+    if evaluation.missing_sites:
+        lines.append(f"{evaluation.missing_sites:,} sites not imputed: counted as the panel's frequency")
+    if evaluation.missing_genotypes:
+        lines.append(f"{evaluation.missing_genotypes:,} missing dosages: counted as the panel's frequency")
+    if evaluation.unknown_genotypes:
+        lines.append(f"{evaluation.unknown_genotypes:,} genotypes unknown in the truth: not scored")
+    if evaluation.truth_only_samples:
+        lines.append(f"{len(evaluation.truth_only_samples):,} samples of the truth are not imputed")
+    if evaluation.samples_in_panel:
+        n = len(evaluation.samples_in_panel)
+        lines.append(f"{n:,} samples are also in the panel: do not trust these scores")
+    if evaluation.calibration is not None:
+        overall = evaluation.calibration.query("minor_alleles == 'any' and bin == 'all'")
+        lines.append(f"calibration error of GP: {overall['calibration_error'].iloc[0]:.5f}")
+    return "\n".join(lines)

@@ -77,7 +77,7 @@ def test_arguments(run: Run, tmp_path: Path) -> None:
     for more, bins in ([], DEFAULT_BINS), (["--bins", "0, 0.01,0.5"], (0.0, 0.01, 0.5)):
         with (
             mock.patch("spinimpute.evaluation.evaluate.evaluate") as library,
-            mock.patch("spinimpute.evaluation.tables.summary_table", return_value="the table"),
+            mock.patch("spinimpute.evaluation.result.summary_table", return_value="the table"),
         ):
             library.return_value.left_out = {}
             done = run("evaluate", *as_arguments(options), *more)

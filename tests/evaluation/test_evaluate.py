@@ -1,4 +1,4 @@
-"""`evaluate` on files: against plain loops, against the neutral scorer, and what it says of bad input."""
+"""`evaluate` compared with plain loops and with the neutral scorer, its files, and its error messages."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import pytest
 import rich.console
 
 from spinimpute.evaluation.evaluate import evaluate
-from spinimpute.evaluation.tables import summary_table
+from spinimpute.evaluation.result import summary_table
 from spinimpute.panels.build import build_panel
 from spinimpute.quality.metrics import DEFAULT_BINS
 from spinimpute.runtime.errors import InputError
@@ -255,7 +255,7 @@ def test_nothing_is_left_behind_when_a_report_cannot_be_written(problem, monkeyp
     def broken(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spinimpute.evaluation.tables.draw_accuracy", broken)
+    monkeypatch.setattr("spinimpute.evaluation.files.draw_accuracy", broken)
     with pytest.raises(InputError, match="No space left on device"):
         evaluate(*problem.files(), out=out)
     assert not out.exists()
@@ -272,30 +272,22 @@ def test_terminal_table_fits_eighty_columns(problem):
     assert "not imputed" in text
 
 
-def test_no_common_sample_shows_names_of_both(problem):
-    truth, imputed, panel, typed = problem.files()
-    imputed.write_text(imputed.read_text().replace("\ts", "\tother"))
-    with pytest.raises(InputError, match=r"no sample is both in .*s0, s1, .* 20 more.*other0, other1"):
-        evaluate(truth, imputed, panel, typed)
+@pytest.mark.parametrize(
+    ("number", "old", "new", "message"),
+    [
+        (1, "\ts", "\tother", r"no sample is in both .*s0, s1, .* 20 more.*other0, other1"),
+        (2, "\n20\t", "\n21\t", r"300 are not in the panel.*Truth: 20:100-30,000.*Panel: 21:100-30,000"),
+        (1, "\n20\t", "\n21\t", r"none of the .* Truth: 20:100-.*Imputed: 21:100-"),
+    ],
+)
+def test_files_that_have_nothing_in_common(problem, number, old, new, message):
+    files = problem.files()
+    files[number].write_text(files[number].read_text().replace(old, new))
+    with pytest.raises(InputError, match=message):
+        evaluate(*files)
 
 
-def test_no_site_of_the_truth_in_the_panel_shows_ranges(problem):
-    truth, imputed, panel, typed = problem.files()
-    panel.write_text(panel.read_text().replace("\n20\t", "\n21\t"))
-    with pytest.raises(
-        InputError, match=r"300 are not in the panel.*Truth: 20:100-30,000.*Panel: 21:100-30,000"
-    ):
-        evaluate(truth, imputed, panel, typed)
-
-
-def test_no_imputed_site_shows_ranges(problem):
-    truth, imputed, panel, typed = problem.files()
-    imputed.write_text(imputed.read_text().replace("\n20\t", "\n21\t"))
-    with pytest.raises(InputError, match=r"none of the .* Truth: 20:100-.*Imputed: 21:100-"):
-        evaluate(truth, imputed, panel, typed)
-
-
-def test_a_typed_file_that_leaves_nothing_out_is_told(problem):
+def test_a_typed_file_without_sites_of_the_panel_gives_a_warning(problem):
     truth, imputed, panel, typed = problem.files()
     typed.write_text(typed.read_text().replace("\n20\t", "\n21\t"))
     with pytest.warns(
@@ -303,7 +295,7 @@ def test_a_typed_file_that_leaves_nothing_out_is_told(problem):
     ):
         assert "typed" not in evaluate(truth, imputed, panel, typed).left_out
     typed.write_text("".join(line for line in typed.read_text().splitlines(keepends=True) if line[0] == "#"))
-    with pytest.warns(UserWarning, match=r"typed file .*: it holds no site"):
+    with pytest.warns(UserWarning, match=r"typed file .*: the file has no sites"):
         evaluate(truth, imputed, panel, typed)
 
 
@@ -317,7 +309,7 @@ def test_without_a_typed_file_all_sites_count(problem):
 
 
 def test_a_file_with_typed_sites_needs_the_typed_file(problem):
-    """As they would count as imputed without an error."""
+    """Otherwise typed sites would be scored as perfectly imputed."""
     truth, imputed, panel, typed = problem.files()
     lines = imputed.read_text().splitlines(keepends=True)
     head = sum(line[0] == "#" for line in lines)
@@ -330,9 +322,9 @@ def test_a_file_with_typed_sites_needs_the_typed_file(problem):
     evaluate(truth, imputed, panel, typed)
 
 
-def test_everything_typed_is_said_so(problem):
+def test_a_truth_with_only_typed_sites_is_refused(problem):
     truth, imputed, panel, _ = problem.files()
-    with pytest.raises(InputError, match=r"no site to score: .*300 are typed"):
+    with pytest.raises(InputError, match=r"no site can be scored: .*300 are typed"):
         evaluate(truth, imputed, panel, truth)
 
 
@@ -358,26 +350,24 @@ def test_files_without_the_fields_needed(problem, write_vcf):
         ("GT", "1", r"sample s1 has 1 allele at 20:100 and 2 in the truth"),
     ],
 )
-def test_values_that_cannot_be(small, form, value, message):
+def test_invalid_values(small, form, value, message):
     good = {"DS": "1", "GP": "0,1,0", "GT": "0|1"}[form]
-    truth = [("20", 100, "A", "C", "GT", ["0|0", "0|1"])]
-    files = small(truth, [("20", 100, "A", "C", form, [good, value])])
+    files = small([("20", 100, "A", "C", "GT", ["0|0", "0|1"])], [("20", 100, "A", "C", form, [good, value])])
     with pytest.raises(InputError, match=message):
         evaluate(*files)
 
 
-@pytest.mark.parametrize("stated", ["Type=String,", ""])
-def test_fields_that_hold_no_numbers(small, stated):
-    truth = [("20", 100, "A", "C", "GT", ["0|0", "0|1"])]
-    files = small(truth, [("20", 100, "A", "C", "DS", ["1", "0.5"])])
+@pytest.mark.parametrize("type_", ["Type=String,", ""])
+def test_fields_that_are_not_declared_as_numbers(small, type_):
+    files = small([("20", 100, "A", "C", "GT", ["0|0", "0|1"])], [("20", 100, "A", "C", "DS", ["1", "0.5"])])
     header = files[1].read_text()
-    files[1].write_text(header.replace("ID=DS,Number=A,Type=Float,", f"ID=DS,Number=A,{stated}"))
-    with pytest.raises(InputError, match="DS at 20:100 holds no numbers; the header must declare it"):
+    files[1].write_text(header.replace("ID=DS,Number=A,Type=Float,", f"ID=DS,Number=A,{type_}"))
+    with pytest.raises(InputError, match=r"DS at 20:100 has no numbers\. The header must declare the field"):
         evaluate(*files)
 
 
 @pytest.mark.parametrize("role", ["truth", "imputed", "panel", "typed"])
-def test_absent_and_cut_files_name_their_role(problem, role):
+def test_messages_name_absent_and_truncated_files(problem, role):
     files = dict(zip(["truth", "imputed", "panel", "typed"], problem.files(), strict=True))
     whole = files[role].read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -393,18 +383,17 @@ def test_absent_and_cut_files_name_their_role(problem, role):
         evaluate(**files)
 
 
-def test_out_that_is_a_file_is_refused_before_any_work(problem):
+@pytest.mark.parametrize(
+    ("bins", "message"),
+    [(bins, "bins must be") for bins in [(), (0.1,), (0.1, 0.1), (0, 0.6), (-0.1, 0.5)]]
+    + [(DEFAULT_BINS, r"is a file\. Give a folder")],
+)
+def test_invalid_arguments_are_refused_before_files_are_read(problem, bins, message):
     out = problem.folder / "report"
     out.write_text("mine")
-    with pytest.raises(InputError, match="is a file; give a folder"):
-        evaluate("absent", "absent", "absent", "absent", out=out)
+    with pytest.raises(InputError, match=message):
+        evaluate("absent", "absent", "absent", "absent", bins=bins, out=out)
     assert out.read_text() == "mine"
-
-
-@pytest.mark.parametrize("bins", [(), (0.1,), (0.1, 0.1), (0, 0.6), (-0.1, 0.5)])
-def test_bins_must_increase_within_a_half(problem, bins):
-    with pytest.raises(InputError, match="bins must be"):
-        evaluate("absent", "absent", "absent", "absent", bins=bins)
 
 
 def test_samples_of_the_panel_among_those_compared_are_reported(problem):
@@ -416,29 +405,21 @@ def test_samples_of_the_panel_among_those_compared_are_reported(problem):
 
 def test_reports_do_not_overwrite_inputs_or_each_other(problem):
     truth, imputed, panel, typed = problem.files()
-    out = problem.folder / "report"
+    out, new = problem.folder / "report", problem.folder / "new"
     out.mkdir()
     mine = out / "samples.tsv"
     mine.write_bytes(Path(imputed).read_bytes())
     with pytest.raises(InputError, match="it is also read from"):
         evaluate(truth, mine, panel, typed, out=out, force=True)
-    with pytest.raises(InputError, match=r"accuracy\.tsv goes there"):
-        evaluate(
-            truth,
-            imputed,
-            panel,
-            typed,
-            out=problem.folder / "new",
-            report=problem.folder / "new" / "accuracy.tsv",
-        )
-    new = problem.folder / "new"
-    with pytest.raises(InputError, match="it is the folder of the tables"):
+    with pytest.raises(InputError, match=r"also the name of the table accuracy\.tsv"):
+        evaluate(truth, imputed, panel, typed, out=new, report=new / "accuracy.tsv")
+    with pytest.raises(InputError, match="is also the folder of the tables"):
         evaluate(truth, imputed, panel, typed, out=new, report=new)
     assert not new.exists()
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_alleles_that_are_no_text(small, number):
+def test_alleles_with_invalid_utf8(small, number):
     rows = [("20", 100, "A", "C", "GT", ["0|0", "0|1"]), ("20", 200, "A", "CTT", "GT", ["0|0", "0|1"])]
     files = small(rows, rows)
     files[number].write_bytes(files[number].read_bytes().replace(b"CTT", b"C\xff\xfeT"))

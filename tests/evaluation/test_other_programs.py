@@ -1,4 +1,4 @@
-"""The same files in `evaluate` and in other programs, where they are installed: equal r2."""
+"""`evaluate` gives the r2 of other programs for the same files, where these are installed."""
 
 import shutil
 import subprocess

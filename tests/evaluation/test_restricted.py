@@ -1,4 +1,4 @@
-"""`evaluate` on some regions and samples alone, and with an open panel."""
+"""`evaluate` for selected regions and samples, and with an open panel."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def only(path: Path, keep) -> Path:
     return out
 
 
-def test_regions_are_those_of_a_truth_that_holds_nothing_else(problem):
+def test_regions_equal_a_truth_with_only_their_sites(problem):
     truth, imputed, panel, typed = problem.files(form="GT:DS:GP")
     kept = only(truth, lambda position: 1_000 <= position <= 9_000 or position >= 25_050)
     expected = evaluate(kept, imputed, panel, typed, bins=BINS)
@@ -66,13 +66,13 @@ def test_regions_are_read_through_an_index(problem, convert_vcf, index):
         ([], r"the list of regions is empty"),
     ],
 )
-def test_regions_that_are_not_there(problem, regions, message):
+def test_invalid_regions(problem, regions, message):
     with pytest.raises(InputError, match=message):
         evaluate(*problem.files(), regions=regions)
 
 
 def test_regions_without_a_record_are_named(problem):
-    """As `impute` does: others are compared."""
+    """Other regions are compared, as in `impute`."""
     truth, imputed, panel, typed = problem.files()
     expected = evaluate(truth, imputed, panel, typed, bins=BINS, regions="20:1-5000")
     with pytest.warns(UserWarning, match=r"no record in 20:40000- and 1 more region: nothing is") as warned:
@@ -94,7 +94,7 @@ def test_regions_that_were_not_imputed_count_as_the_panels_frequency(problem):
     assert result.missing_sites > 0
 
 
-def test_regions_of_a_pipe(problem):
+def test_regions_cannot_be_read_from_a_pipe(problem):
     truth, _, panel, typed = problem.files()
     pipe = problem.folder / "pipe"
     os.mkfifo(pipe)
@@ -102,7 +102,7 @@ def test_regions_of_a_pipe(problem):
         evaluate(truth, pipe, panel, typed, regions=["20"])
 
 
-def test_chosen_samples_are_those_of_files_that_hold_no_others(problem):
+def test_samples_equal_files_with_only_these_samples(problem):
     truth, imputed, panel, typed = problem.files()
     result = evaluate(truth, imputed, panel, typed, bins=BINS, samples=["s12", "s4", "s9"])
     assert result.samples == ["s4", "s9", "s12"]
@@ -120,7 +120,7 @@ def test_chosen_samples_are_those_of_files_that_hold_no_others(problem):
         ("s1", r"samples must be a list of names: got the text 's1'"),
     ],
 )
-def test_samples_that_are_not_there(problem, samples, message):
+def test_invalid_samples(problem, samples, message):
     with pytest.raises(InputError, match=message):
         evaluate(*problem.files(order=[0, 1, 3]), samples=samples)
 

@@ -1,0 +1,151 @@
+"""The files of an evaluation: tables and a plot in a folder, a report page, GLIMPSE2_concordance files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from spinimpute.evaluation.concordance_files import concordance_paths, write_concordance
+from spinimpute.evaluation.html_report import evaluation_report
+from spinimpute.evaluation.result import BASELINE, AccuracyCurves, Evaluation, percent
+from spinimpute.quality.concordance import Concordance
+from spinimpute.runtime.errors import InputError, argument, printable
+from spinimpute.runtime.output_files import check_output, check_outputs, written_whole
+
+ACCURACY_TABLE = "accuracy.tsv"
+ACCURACY_PLOT = "accuracy.png"
+CALIBRATION_TABLE = "calibration.tsv"
+SAMPLE_TABLE = "samples.tsv"
+FOLDER_FILES = (ACCURACY_TABLE, ACCURACY_PLOT, SAMPLE_TABLE, CALIBRATION_TABLE)
+
+_TITLES = {"pooled_r2": "all genotypes of a bin", "mean_r2": "mean over variants"}
+_STYLES = {BASELINE: {"color": "0.55", "linestyle": "--", "marker": "s"}}
+_DEFAULT_STYLE = {"color": "C0", "linestyle": "-", "marker": "o"}
+
+
+@dataclass(frozen=True)
+class EvaluationFiles:
+    """The files to write; None for unwanted ones.
+
+    `folder` is for the tables and the plot, `page` for the report, `concordance` is the prefix of
+    GLIMPSE2_concordance's files. `force` replaces existing files.
+    """
+
+    folder: Path | None
+    page: Path | None
+    concordance: str | os.PathLike[str] | None
+    force: bool
+
+    def check(self, inputs: Sequence[object]) -> None:
+        """Raise InputError for files that exist, are also read, have no folder or have the same name."""
+        files = [] if self.page is None else [self.page]
+        files += [] if self.concordance is None else concordance_paths(self.concordance)
+        if self.folder is None:
+            check_outputs(files, self.force, inputs)
+            return
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError("argument", f"{self.folder} is a file. Give a folder for the tables.")
+        for name in FOLDER_FILES:
+            if not self.force and (self.folder / name).exists():
+                raise InputError(
+                    "exists",
+                    f"{self.folder / name} already exists; use {argument('force', True)} to overwrite",
+                )
+        folder = self.folder.resolve()
+        tables = {folder / name: name for name in FOLDER_FILES}
+        for path in tables:
+            if path.exists():
+                check_output(path, self.force, inputs)
+        for file in files:
+            if file.resolve() == folder:
+                raise InputError("arguments", f"{file} is also the folder of the tables. Give another name.")
+            if (name := tables.get(file.resolve())) is not None:
+                raise InputError(
+                    "arguments", f"{file} is also the name of the table {name}. Give another name."
+                )
+        is_new = not folder.exists()
+        check_outputs(
+            [file for file in files if not (is_new and file.parent.resolve() == folder)], self.force, inputs
+        )
+
+    def write(
+        self, evaluation: Evaluation, concordance: Concordance | None, imputed: Path, truth: Path
+    ) -> None:
+        """Write all wanted files; the page names the files `imputed` and `truth`."""
+        if self.folder is not None:
+            _write_folder(evaluation, self.folder)
+        if self.concordance is not None and concordance is not None:
+            write_concordance(concordance, evaluation.samples, self.concordance)
+        if self.page is not None:
+            with written_whole(self.page) as partial:
+                evaluation_report(evaluation, imputed.name, truth.name).write(partial)
+
+
+def _write_folder(evaluation: Evaluation, folder: Path) -> None:
+    """Write the tables and the plot, all or none.
+
+    The folder is made if it does not exist. A calibration table of an earlier evaluation is deleted if this
+    one has none.
+    """
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:  # all files get their names when all are written
+
+            def partial(name: str) -> Path:
+                return stack.enter_context(written_whole(folder / name))
+
+            _write_table(evaluation.by_frequency, partial(ACCURACY_TABLE))
+            draw_accuracy(evaluation.accuracy_curves(), partial(ACCURACY_PLOT))
+            names = evaluation.by_sample["sample"].map(printable)
+            _write_table(evaluation.by_sample.assign(sample=names), partial(SAMPLE_TABLE))
+            if evaluation.calibration is not None:
+                _write_table(evaluation.calibration, partial(CALIBRATION_TABLE))
+        if evaluation.calibration is None:
+            (folder / CALIBRATION_TABLE).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            "write", f"{folder}: the tables cannot be written: {error.strerror or error}"
+        ) from error
+    finally:
+        if is_new:
+            with suppress(OSError):  # the folder is not empty if all went well
+                folder.rmdir()
+
+
+def _write_table(table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, sep="\t", index=False, float_format="%.6f", na_rep="nan", lineterminator="\n")
+
+
+def draw_accuracy(curves: AccuracyCurves, path: Path) -> None:
+    """Plot pooled and mean r2 against minor allele frequency as PNG, a line for each imputer.
+
+    Bins are evenly spaced, which is about logarithmic in frequency. An undefined r2 leaves a gap.
+    """
+    # Matplotlib takes a second to import. The plot does not use pyplot, which needs a display or a backend
+    # and keeps global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    place = np.arange(len(curves.bins))
+    names = [f"{percent(label)}\n{n:,} sites" for label, n in zip(curves.bins, curves.sites, strict=True)]
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, (measure, title) in zip(figure.subplots(1, 2, sharey=True), _TITLES.items(), strict=True):
+        for imputer, r2 in curves.r2[measure].items():
+            axes.plot(place, r2, label=imputer, **_STYLES.get(imputer, _DEFAULT_STYLE))
+        axes.set_xticks(place, names, rotation=45, ha="right", fontsize=8)
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("minor allele frequency in the panel")
+        axes.grid(axis="y", alpha=0.3)
+    figure.axes[0].set_ylabel("dosage r²")
+    figure.axes[0].legend(loc="upper left", frameon=False)
+    # without a Software entry the bytes do not depend on matplotlib's version string
+    figure.savefig(path, format="png", dpi=120, metadata={"Software": None})
