@@ -65,9 +65,10 @@ class EvaluationFiles:
         for file in files:
             if file.resolve() == folder:
                 raise InputError("arguments", f"{file} is also the folder of the tables. Give another name.")
-            if (name := tables.get(file.resolve())) is not None:
+            table = tables.get(file.resolve())
+            if table is not None:
                 raise InputError(
-                    "arguments", f"{file} is also the name of the table {name}. Give another name."
+                    "arguments", f"{file} is also the name of the table {table}. Give another name."
                 )
         is_new = not folder.exists()
         check_outputs(
