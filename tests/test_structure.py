@@ -211,7 +211,7 @@ def reached(name: str) -> set[str]:
         ("spinimpute.predictors.haplotype_attention.learner", {"spinimpute.nn.carrying"}),
         ("spinimpute.predictors.spin.predictor", {"spinimpute.nn.carrying"}),
         ("spinimpute.predictors.spin.learner", {"spinimpute.nn.carrying"}),
-        ("spinimpute.neural_processes.models", {"spinimpute.nn.cipnp", "spinimpute.nn.attention"}),
+        ("spinimpute.neural_processes.models", {"spinimpute.nn.points", "spinimpute.nn.attention"}),
         ("spinimpute.tabular.context_estimators", {"spinimpute.nn.carrying", "spinimpute.nn.attention"}),
     ],
 )

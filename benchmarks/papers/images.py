@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import Recipe, parameters, train
 from spinimpute.nn.attention import MABOptions
-from spinimpute.nn.npt import NPT
+from spinimpute.nn.row_models import NPT
 from spinimpute.nn.spin import SPIN, SPINConfig
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")

@@ -18,11 +18,9 @@ from torch import Tensor, nn
 from benchmarks.papers.training import Recipe, train
 from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
 from spinimpute.nn.attention import MABOptions
-from spinimpute.nn.cipnp import CIPNP
 from spinimpute.nn.masking import attribute_weight, mask_tokens, spin_loss
-from spinimpute.nn.npt import NPT
-from spinimpute.nn.set_transformer import SetTransformer
-from spinimpute.nn.spin import SPIN, SPINConfig
+from spinimpute.nn.row_models import NPT, SetTransformer
+from spinimpute.nn.spin import CIPNP, SPIN, SPINConfig
 
 SPIN_16, NPT_16, SET_TF_16 = "SPIN-16", "NPT-16", "Set-TF-16"
 CIPNP_16 = "CIPNP-16"  # with the head of the paper's network for several windows

@@ -20,9 +20,8 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional
 
-from spinimpute.nn.attention import ABD, XABD, MABOptions, start_alike
-from spinimpute.nn.attention_maps import recorded_attention
-from spinimpute.nn.npt import NPT
+from spinimpute.nn.attention import ABD, XABD, MABOptions, recorded_attention, start_alike
+from spinimpute.nn.row_models import NPT
 from spinimpute.nn.spin import SPIN, SPINConfig
 from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.datasets import load_table, split

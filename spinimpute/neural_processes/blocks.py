@@ -11,8 +11,7 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily, No
 from torch.nn import functional
 
 from spinimpute.nn.attention import MAB, MABOptions, MultiHeadAttention
-from spinimpute.nn.cipnp import KeptPoints, PointsRead
-from spinimpute.nn.embedding import mlp
+from spinimpute.nn.points import ContextPoints, TargetReading, mlp
 
 
 def without_output(x_BLX: Tensor, y_size: int) -> Tensor:
@@ -37,7 +36,7 @@ class SelfAttendedPoints(nn.Module):
 class Reader(nn.Module):
     """Targets read (by position) what was kept of the context: multi-head cross-attention.
 
-    It is called as `nn.cipnp.PointReader` is, and carries nothing.
+    It is called as `nn.points.PointReader` is, and carries nothing.
     """
 
     def __init__(self, width: int, options: MABOptions) -> None:
@@ -47,11 +46,11 @@ class Reader(nn.Module):
             width, width, options.heads, score=options.score, steepness=options.steepness
         )
 
-    def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: KeptPoints) -> PointsRead:
+    def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: ContextPoints) -> TargetReading:
         """Read: (B, Q, E)."""
         asked_BGQP = self.attention.queries(key_BQE)
         r_BQE, _ = self.attention.look_up(asked_BGQP, points.key_BLE, points.value_BLE)
-        return PointsRead(r_BQE, torch.zeros_like(x_BQX[..., :1]))
+        return TargetReading(r_BQE, torch.zeros_like(x_BQX[..., :1]))
 
 
 class Decoder(nn.Module):

@@ -16,7 +16,7 @@ from torch import Tensor
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
 from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
-from spinimpute.nn.shapes import require_count
+from spinimpute.nn.checks import require_count
 from spinimpute.runtime.errors import InputError
 
 LEAST_POINTS = 3

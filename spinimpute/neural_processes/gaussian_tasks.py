@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from spinimpute.nn.shapes import require_count, require_positive
+from spinimpute.nn.checks import require_count, require_positive
 
 KERNELS = ("rbf", "matern52", "periodic")
 MOST_POINTS = 10**9

@@ -4,7 +4,7 @@ CANP  conditional attentive neural process (Kim et al. 2018, without the latent 
 ANP   attentive neural process with a latent variable (Kim et al. 2018)
 BANP  bootstrapping attentive neural process (Lee et al. 2020)
 CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16);
-      attention compares positions by their distance and carries y (see `nn.cipnp.PointEncoder`)
+      attention compares positions by their distance and carries y (see `nn.points.PointEncoder`)
 IPNP  the same with a latent variable (Table 17)
 LBANP latent bottlenecked attentive neural process (Feng et al. 2023), with the start of the inducing models
 RCANP, RCIPNP, RIPNP  CANP, CIPNP and IPNP that read their context again (ours): what is left of it, the
@@ -40,9 +40,15 @@ from spinimpute.neural_processes.blocks import (
 )
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.nn.attention import MAB, STEEPNESS, MABOptions
-from spinimpute.nn.cipnp import KeptPoints, PointEncoder, PointReader, PointsRead
-from spinimpute.nn.embedding import mlp, spread_positions
-from spinimpute.nn.shapes import require_count, require_dimensions, require_size
+from spinimpute.nn.checks import require_count, require_shape
+from spinimpute.nn.points import (
+    ContextPoints,
+    PointEncoder,
+    PointReader,
+    TargetReading,
+    mlp,
+    spread_positions,
+)
 
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
 LATENT_FLOOR = 0.1  # of the latent variable's standard deviation
@@ -115,14 +121,14 @@ class Summary(NamedTuple):
 
     Attributes
     ----------
-    kept : tuple of KeptPoints
+    kept : tuple of ContextPoints
         What targets read: of the context, then of what was left of it at every further reading. Of LBANP the
         latents of all blocks.
     pooled_BE : Tensor
         Of the whole context.
     """
 
-    kept: tuple[KeptPoints, ...]
+    kept: tuple[ContextPoints, ...]
     pooled_BE: Tensor
 
 
@@ -184,15 +190,10 @@ class NeuralProcess(nn.Module, ABC):
     ) -> None:
         if samples is not None:
             require_count("samples", samples)
-        for name, x, size, what in (
-            ("x_context", x_context, self.settings.x_size, "input dimensions"),
-            ("y_context", y_context, self.settings.y_size, "output dimensions"),
-            ("x_target", x_target, self.settings.x_size, "input dimensions"),
-        ):
-            require_dimensions(name, x, 3)
-            require_size(name, x, 2, size, what)
-            require_size(name, x, 0, x_context.shape[0], "tasks (as x_context has)")
-        require_size("y_context", y_context, 1, x_context.shape[1], "points (as x_context has)")
+        tasks, points = x_context.shape[:2]
+        require_shape("x_context", x_context, None, None, self.settings.x_size)
+        require_shape("y_context", y_context, tasks, points, self.settings.y_size)
+        require_shape("x_target", x_target, tasks, None, self.settings.x_size)
 
 
 class _AttentiveProcess(NeuralProcess):
@@ -245,11 +246,11 @@ class _AttentiveProcess(NeuralProcess):
             whole_BLE = self.pooled_encoder(torch.cat([x_BNX, y_BNY], -1))
         return Summary((kept,), self.after_pooling(pooled(whole_BLE)))
 
-    def _kept(self, encoder: nn.Module, x_BNX: Tensor, y_BNY: Tensor) -> KeptPoints:
+    def _kept(self, encoder: nn.Module, x_BNX: Tensor, y_BNY: Tensor) -> ContextPoints:
         if isinstance(encoder, PointEncoder):
             return encoder([(x_BNX, y_BNY)], self.points, self.position)
         nothing_B1N0 = y_BNY[:, None, :, :0]
-        return KeptPoints(self.position(x_BNX), encoder(torch.cat([x_BNX, y_BNY], -1)), nothing_B1N0)
+        return ContextPoints(self.position(x_BNX), encoder(torch.cat([x_BNX, y_BNY], -1)), nothing_B1N0)
 
     @abstractmethod
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
@@ -260,13 +261,13 @@ class _AttentiveProcess(NeuralProcess):
         """The first reading, the first two, ... all of them; training teaches each to predict."""
         return [summary._replace(kept=summary.kept[: n + 1]) for n in range(len(summary.kept))]
 
-    def read(self, summary: Summary, x_BQX: Tensor) -> list[PointsRead]:
+    def read(self, summary: Summary, x_BQX: Tensor) -> list[TargetReading]:
         """What targets read of every reading of the context."""
         key_BQE = self.position(x_BQX)
         readers = [self.reader, *self.left_readers][: len(summary.kept)]
         return [reader(key_BQE, x_BQX, kept) for reader, kept in zip(readers, summary.kept, strict=True)]
 
-    def _decoded(self, known_BQI: Tensor, read: list[PointsRead]) -> Normal:
+    def _decoded(self, known_BQI: Tensor, read: list[TargetReading]) -> Normal:
         """A correction of what all readings carried; readings that the summary lacks are zero."""
         carried_BQY = torch.stack([one.carried_BQY for one in read]).sum(0)
         if len(read) == 1:
@@ -292,7 +293,7 @@ class ConditionalProcess(_AttentiveProcess):
         return self.decode(summary, x_BQX).mean
 
     @staticmethod
-    def known(summary: Summary, x_BQX: Tensor, read: list[PointsRead]) -> Tensor:
+    def known(summary: Summary, x_BQX: Tensor, read: list[TargetReading]) -> Tensor:
         """The decoder's input (B, Q, I): the position, what was read first, and the whole context."""
         pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
         return torch.cat([x_BQX, read[0].r_BQI, pooled_BQE], -1)
@@ -459,7 +460,7 @@ class BottleneckProcess(NeuralProcess):
             kept.append(l_BHE)
         value_BLE = torch.cat(kept, 1)
         nothing_B1L0 = value_BLE[:, None, :, :0]
-        return Summary((KeptPoints(value_BLE, value_BLE, nothing_B1L0),), pooled(l_BHE))
+        return Summary((ContextPoints(value_BLE, value_BLE, nothing_B1L0),), pooled(l_BHE))
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
         """Predict at targets from a summary alone."""

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
+from spinimpute.nn.checks import require_count, require_positive
 from spinimpute.nn.model_weights import arrays_of, load_weights, network_of
-from spinimpute.nn.shapes import require_count, require_positive
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.loop import Report, TrainingLoop

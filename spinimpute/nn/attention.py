@@ -1,4 +1,4 @@
-"""Attention blocks, named as in the SPIN and NPT papers.
+"""Attention, computed with bounded memory, and the attention blocks of the SPIN and NPT papers.
 
 Axes: see `spinimpute.nn`.
 
@@ -9,62 +9,96 @@ Axes: see `spinimpute.nn`.
     ABA   attention between attributes:        self-attention inside a datapoint (NPT)
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from spinimpute.nn.fused_attention import attend
-from spinimpute.nn.shapes import require_count, require_dimensions, require_positive, require_size
+from spinimpute.nn.checks import require_choice, require_count, require_positive, require_shape
 
 Scale = Literal["head", "full"]
 Score = Literal["dot", "distance"]
 
-STEEPNESS = 3.0  # with 1 attention starts nearly even, and takes twice as many steps to learn where to look
+STEEPNESS = 3.0  # with 1, attention starts nearly uniform and takes twice as many steps to learn
+FUSED_HEAD_WIDTH = 256  # fused kernels take no wider heads; for those, torch holds the L x M matrix of scores
+QUERY_BLOCK = 512  # queries computed at a time when heads are wider
+BATCH_BLOCK = 32_768  # CUDA kernels index the batch with 16 bits; B * N of a large context exceeds that
 
 
 @dataclass(frozen=True)
 class MABOptions:
-    """What all attention blocks of a model share.
+    """Options that all attention blocks of a model share."""
 
-    Attributes
-    ----------
-    heads : int
-        Number of attention heads; must divide the width of every block.
-    scale : Scale
-        Scores are divided by the square root of the width of one head ("head", as in the papers) or
-        of all heads together ("full", as in the code released with them).
-    learned_residual : bool
-        True: the residual branch of the attention is a learned projection (NPT paper,
-        released SPIN code); False: it is the identity (SPIN paper).
-    dropout : float
-        Probability of dropping attention weights and feed-forward outputs in training.
-    expansion : int
-        Hidden width of the feed-forward network, in units of its input width.
-    score, steepness
-        See `MultiHeadAttention`.
-    """
-
-    heads: int = 1
-    scale: Scale = "head"
-    learned_residual: bool = False
-    dropout: float = 0.0
-    expansion: int = 4
-    score: Score = "dot"
-    steepness: float | None = None
+    heads: int = 1  # must divide the width of every block
+    scale: Scale = "head"  # scores are divided by the root of a head's width ("full": of all heads' together)
+    learned_residual: bool = False  # learned projection (NPT paper, SPIN code) or the identity (SPIN paper)
+    dropout: float = 0.0  # of attention weights and feed-forward outputs
+    expansion: int = 4  # hidden width of the feed-forward network, in units of its input width
+    score: Score = "dot"  # see `MultiHeadAttention`
+    steepness: float | None = None  # see `MultiHeadAttention`
 
     def __post_init__(self) -> None:
         require_count("heads", self.heads)
-        if self.scale not in ("head", "full"):
-            raise ValueError(f"scale must be 'head' or 'full', however: scale={self.scale!r}")
+        require_choice("scale", self.scale, ("head", "full"))
+        require_choice("score", self.score, ("dot", "distance"))
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), however: dropout={self.dropout}")
-        if self.score not in ("dot", "distance"):
-            raise ValueError(f"score must be 'dot' or 'distance', however: score={self.score!r}")
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
         if self.steepness is not None:
             require_positive("steepness", self.steepness)
+
+
+def attend(
+    q_BGLP: Tensor,
+    k_BGMP: Tensor,
+    v_BGMP: Tensor,
+    *,
+    scale: float,
+    visible_BM: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Scaled dot-product attention with bounded memory; zero without keys.
+
+    Values may be wider or narrower than keys. `visible_BM` is True where a key may be read, at least once in
+    every row.
+    """
+    if not k_BGMP.shape[-2]:
+        return v_BGMP.new_zeros(*q_BGLP.shape[:-1], v_BGMP.shape[-1])
+    value_width = v_BGMP.shape[-1]
+    if value_width != q_BGLP.shape[-1]:  # fused kernels need values as wide as keys
+        width = max(value_width, q_BGLP.shape[-1])
+        padded = (functional.pad(t, (0, width - t.shape[-1])) for t in (q_BGLP, k_BGMP, v_BGMP))
+        return attend(*padded, scale=scale, visible_BM=visible_BM, dropout=dropout)[..., :value_width]
+    if q_BGLP.shape[0] > BATCH_BLOCK:
+        tensors = (q_BGLP, k_BGMP, v_BGMP, *(() if visible_BM is None else (visible_BM,)))
+        blocks = zip(*(tensor.split(BATCH_BLOCK) for tensor in tensors), strict=True)
+        return torch.cat(
+            [
+                attend(q, k, v, scale=scale, visible_BM=mask[0] if mask else None, dropout=dropout)
+                for q, k, v, *mask in blocks
+            ]
+        )
+
+    mask_B11M = None if visible_BM is None else visible_BM[:, None, None, :]
+
+    def fused(q_BGLP: Tensor, k_BGMP: Tensor, v_BGMP: Tensor) -> Tensor:
+        with torch.autocast(q_BGLP.device.type, enabled=False):  # distances need float32
+            return functional.scaled_dot_product_attention(
+                q_BGLP, k_BGMP, v_BGMP.to(q_BGLP.dtype), attn_mask=mask_B11M, dropout_p=dropout, scale=scale
+            )
+
+    if q_BGLP.shape[-1] <= FUSED_HEAD_WIDTH or q_BGLP.shape[-2] <= QUERY_BLOCK:
+        return fused(q_BGLP, k_BGMP, v_BGMP)
+    query_blocks = q_BGLP.split(QUERY_BLOCK, dim=-2)
+    if torch.is_grad_enabled():
+        outputs = [checkpoint(fused, block, k_BGMP, v_BGMP, use_reentrant=False) for block in query_blocks]
+    else:
+        outputs = [fused(block, k_BGMP, v_BGMP) for block in query_blocks]
+    return torch.cat(outputs, dim=-2)
 
 
 def start_alike(attention: "MultiHeadAttention", steepness: float = STEEPNESS) -> None:
@@ -79,39 +113,17 @@ def start_alike(attention: "MultiHeadAttention", steepness: float = STEEPNESS) -
 
 
 class MultiHeadAttention(nn.Module):
-    """MHA(x, h, h): x asks, h answers.
+    """Multi-head attention MHA(x, h, h), with dot products or distances, that can pool labels.
 
         paper  score(q, k) = q . k / sqrt(P)
-        here   the same, or with "distance" -|q - k|^2 / (2 sqrt(P)), a query's own |q|^2 left out: no softmax
-               over keys sees it. What is left is q . k - |k|^2 / 2, the dot product of (q, 1) and
-               (k, -|k|^2 / 2): whatever computes attention, at once or in chunks, computes it.
+        here   the same, or with "distance" -|q - k|^2 / (2 sqrt(P)) without the query's own |q|^2, which no
+               softmax over keys depends on. The rest, q . k - |k|^2 / 2, is the dot product of (q, 1) and
+               (k, -|k|^2 / 2), so any implementation of attention computes it.
 
-    With equal projections a distance is a similarity: nothing scores higher than what is equal to the query.
-    Of a dot product a long key does. And the weights can pool labels as they are, beside the values: labels
-    are appended to the values of each head.
-
-    Parameters
-    ----------
-    query_width : int
-        W, width of the queries, of all heads together and of the output.
-    key_width : int
-        V, width of what is attended to.
-    heads : int
-        G; must divide `query_width`.
-    scale : Scale
-        See `MABOptions`.
-    dropout : float
-        Probability of dropping an attention weight in training.
-    score : {"dot", "distance"}
-        Distances are computed in float32, also where autocast is on.
-    steepness : float, optional
-        Queries and keys start with the same projection, this many times as steep as usual (see
-        `start_alike`); by default each has its own start, as in the papers.
-
-    Raises
-    ------
-    ValueError
-        Heads do not divide the width, or queries and keys are to start alike but differ in width.
+    With equal projections a distance is a similarity: no key scores higher than one equal to the query,
+    whereas a long key wins a dot product. Labels are appended to the values of each head, so that the
+    attention weights pool them unchanged. With `steepness`, queries and keys start with the same projection
+    (see `start_alike`). Distances are computed in float32 under autocast too.
     """
 
     def __init__(
@@ -127,11 +139,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         if query_width % heads:
-            raise ValueError(f"heads must divide the width of the queries, however: {query_width=}, {heads=}")
-        if steepness is not None and query_width != key_width:
-            raise ValueError(
-                f"queries and keys must have one width to start alike, however: {query_width=}, {key_width=}"
-            )
+            raise ValueError(f"heads must divide the width of the queries, got {query_width=}, {heads=}")
         self.query_width = query_width
         self.key_width = key_width
         self.heads = heads
@@ -149,119 +157,52 @@ class MultiHeadAttention(nn.Module):
         return x_BLW.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def queries(self, x_BLW: Tensor) -> Tensor:
-        """Project what asks and split it by heads: (B, L, W) -> (B, G, L, P), P + 1 for distances."""
+        """Project queries and split them by head: (B, L, W) -> (B, G, L, P), P + 1 for distances."""
         if self.score == "dot":
             return self._split_heads(self.query(x_BLW))
-        return functional.pad(self._split_heads(_precisely(self.query, x_BLW)), (0, 1), value=1.0)
+        return functional.pad(self._split_heads(_project_in_float32(self.query, x_BLW)), (0, 1), value=1.0)
 
     def _keys(self, h_BMV: Tensor) -> Tensor:
         if self.score == "dot":
             return self._split_heads(self.key(h_BMV))
-        k_BGMP = self._split_heads(_precisely(self.key, h_BMV))
+        k_BGMP = self._split_heads(_project_in_float32(self.key, h_BMV))
         return torch.cat([k_BGMP, -0.5 * k_BGMP.square().sum(-1, keepdim=True)], -1)
 
     def keys_values(
         self, key_BMV: Tensor, value_BMV: Tensor | None = None, label: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Project rows to keys and values. They depend on their own row only.
+        """Keys (B, G, M, P), P + 1 for distances, and values (B, G, M, P + U) followed by labels.
 
-        Parameters
-        ----------
-        key_BMV : Tensor
-            What keys are made of, and values, too.
-        value_BMV : Tensor, optional
-            What values are made of instead.
-        label : Tensor (B, M, U), or (B, G, M, U) with labels of each head, optional
-            What the weights are to pool as it is.
-
-        Returns
-        -------
-        Tensor (B, G, M, P), P + 1 for distances
-            Keys.
-        Tensor (B, G, M, P + U)
-            Values with the labels behind them.
+        Values are computed from `key_BMV` without `value_BMV`. Labels are (B, M, U), or (B, G, M, U) where
+        heads have their own. Each row depends on its own inputs only.
         """
         v_BGMP = self._split_heads(self.value(key_BMV if value_BMV is None else value_BMV))
         if label is not None:
             label_BGMU = (label.unsqueeze(1) if label.ndim == 3 else label).expand(-1, self.heads, -1, -1)
-            v_BGMP = torch.cat([v_BGMP, label_BGMU], -1)  # labels keep their digits: cat promotes
+            v_BGMP = torch.cat([v_BGMP, label_BGMU], -1)  # cat promotes, so labels keep their precision
         return self._keys(key_BMV), v_BGMP
 
-    def pooled(self, o_BGLP: Tensor) -> tuple[Tensor, Tensor]:
-        """Split what was read into values, their heads mixed, and labels.
-
-        Parameters
-        ----------
-        o_BGLP : Tensor (B, G, L, P + U)
-            What attention gave.
-
-        Returns
-        -------
-        Tensor (B, L, W)
-            What each query reads.
-        Tensor (B, G, L, U)
-            The labels that it pools.
-        """
+    def split_labels(self, o_BGLP: Tensor) -> tuple[Tensor, Tensor]:
+        """Split outputs (B, G, L, P + U) of attention: joined values (B, L, W) and labels (B, G, L, U)."""
         head = self.query_width // self.heads
-        return self.join(o_BGLP[..., :head]), o_BGLP[..., head:]
+        return self.join_heads(o_BGLP[..., :head]), o_BGLP[..., head:]
 
     def look_up(
         self, q_BGLP: Tensor, key_BMV: Tensor, value_BMV: Tensor, label: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Attend with keys that are made of something else than the values.
-
-        Parameters
-        ----------
-        q_BGLP : Tensor
-            See `queries`.
-        key_BMV, value_BMV, label : Tensor
-            See `keys_values`.
-
-        Returns
-        -------
-        Tensor (B, L, W)
-            What each query reads.
-        Tensor (B, G, L, U)
-            The labels that it pools; U is 0 without labels.
-        """
+        """Attend with separate keys and values; give values (B, L, W) and pooled labels (B, G, L, U)."""
         k_BGMP, v_BGMP = self.keys_values(key_BMV, value_BMV, label)
         dropout = self.dropout if self.training else 0.0
-        return self.pooled(attend(q_BGLP, k_BGMP, v_BGMP, scale=self.scale, dropout=dropout))
+        return self.split_labels(attend(q_BGLP, k_BGMP, v_BGMP, scale=self.scale, dropout=dropout))
 
-    def join(self, o_BGLP: Tensor) -> Tensor:
+    def join_heads(self, o_BGLP: Tensor) -> Tensor:
         """Mix the heads: (B, G, L, P) -> (B, L, W)."""
         return self.output(o_BGLP.transpose(-3, -2).flatten(-2))
 
     def forward(self, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None) -> Tensor:
-        """Attend.
-
-        Parameters
-        ----------
-        x_BLW : Tensor
-            What asks.
-        h_BMV : Tensor
-            What is asked.
-        visible_BM : bool Tensor, optional
-            True where a row of h may be read; all by default.
-
-        Returns
-        -------
-        Tensor (B, L, W)
-            What each row of x reads of h.
-
-        Raises
-        ------
-        ValueError
-            A shape does not fit.
-        """
-        require_dimensions("x", x_BLW, 3)
-        require_dimensions("h", h_BMV, 3)
-        require_size("x", x_BLW, -1, self.query_width, "numbers (the width of the queries)")
-        require_size("h", h_BMV, -1, self.key_width, "numbers (the width of the keys)")
-        require_size("h", h_BMV, 0, x_BLW.shape[0], "tasks (as x has)")
-        if visible_BM is not None:
-            require_dimensions("visible", visible_BM, 2)
-            require_size("visible", visible_BM, 1, h_BMV.shape[1], "keys (as h has)")
+        """Attend from x to the visible rows of h: (B, L, W)."""
+        require_shape("x", x_BLW, None, None, self.query_width)
+        require_shape("h", h_BMV, x_BLW.shape[0], None, self.key_width)
         k_BGMP, v_BGMP = self.keys_values(h_BMV)
         o_BGLP = attend(
             self.queries(x_BLW),
@@ -271,24 +212,50 @@ class MultiHeadAttention(nn.Module):
             visible_BM=visible_BM,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.join(o_BGLP)
+        return self.join_heads(o_BGLP)
 
 
-def _precisely(projection: nn.Linear, x: Tensor) -> Tensor:
-    """Project in float32 at least: differences of positions need more digits than autocast keeps."""
+def _project_in_float32(projection: nn.Linear, x: Tensor) -> Tensor:
+    """Project in float32 at least: autocast would round differences of positions."""
     with torch.autocast(x.device.type, enabled=False):
         return projection(x.to(projection.weight.dtype))
+
+
+def attention_weights(
+    attention: MultiHeadAttention, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None
+) -> Tensor:
+    """The matrix of attention weights (B, G, L, M), which `MultiHeadAttention.forward` does not hold."""
+    k_BGMP, _ = attention.keys_values(h_BMV)
+    score_BGLM = attention.queries(x_BLW) @ k_BGMP.mT * attention.scale
+    if visible_BM is not None:
+        score_BGLM = score_BGLM.masked_fill(~visible_BM[:, None, None, :], -torch.inf)
+    return torch.softmax(score_BGLM, -1)
+
+
+@contextmanager
+def recorded_attention(layers: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
+    """A list to which every forward call of these layers appends its weights (B, G, L, M)."""
+    maps: list[Tensor] = []
+
+    def record(attention: nn.Module, inputs: tuple[Any, ...], _: Tensor) -> None:
+        assert isinstance(attention, MultiHeadAttention)
+        with torch.no_grad():
+            maps.append(attention_weights(attention, *inputs))
+
+    handles = [attention.register_forward_hook(record) for attention in layers]
+    try:
+        yield maps
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 class MAB(nn.Module):
     """Multi-head attention block: O = X + MHA(LN(X), H, H); out = O + FF(LN(O)).
 
-    With `learned_residual` the first term of O is a learned projection of X. Where scores are distances
-    queries are not normalised, as keys are not.
-
-    References
-    ----------
-    Lee et al., Set Transformer, ICML 2019, section 3.1; normalised as in Kossen et al., NeurIPS 2021.
+    With `learned_residual` the first term of O is a learned projection of X. With distances, queries are not
+    normalised, because keys are not either. Lee et al., Set Transformer, ICML 2019, section 3.1;
+    normalisation as in Kossen et al., NeurIPS 2021.
     """
 
     def __init__(self, query_width: int, key_width: int, options: MABOptions) -> None:
@@ -310,30 +277,17 @@ class MAB(nn.Module):
         )
 
     def queries(self, x_BLW: Tensor) -> Tensor:
-        """What the attention asks with: (B, L, W) -> (B, G, L, P)."""
+        """Queries of the attention: (B, L, W) -> (B, G, L, P)."""
         return self.attention.queries(self.norm(x_BLW))
 
-    def close(self, x_BLW: Tensor, attended_BLW: Tensor) -> Tensor:
-        """Compute everything after the attention: residual branch and feed-forward network."""
+    def finish(self, x_BLW: Tensor, attended_BLW: Tensor) -> Tensor:
+        """Apply the layers after the attention: residual branch and feed-forward network."""
         o_BLW = self.residual(x_BLW) + attended_BLW
         return o_BLW + self.feed_forward(self.feed_forward_norm(o_BLW))
 
     def forward(self, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None) -> Tensor:
-        """Attend, then pass through the feed-forward network; parameters as of `MultiHeadAttention.forward`.
-
-        Returns
-        -------
-        Tensor (B, L, W)
-            The rows of x with what they read of h.
-
-        Raises
-        ------
-        ValueError
-            A shape does not fit.
-        """
-        require_dimensions("x", x_BLW, 3)
-        require_size("x", x_BLW, -1, self.attention.query_width, "numbers (the width of the queries)")
-        return self.close(x_BLW, self.attention(self.norm(x_BLW), h_BMV, visible_BM))
+        """Attend from x to the visible rows of h, then apply the feed-forward network: (B, L, W)."""
+        return self.finish(x_BLW, self.attention(self.norm(x_BLW), h_BMV, visible_BM))
 
 
 class XABA(nn.Module):
@@ -344,61 +298,36 @@ class XABA(nn.Module):
         self.mab = MAB(width, width, options)
 
     def forward(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
-        """Read.
-
-        Parameters
-        ----------
-        a_BNFE : Tensor
-            Latent attributes.
-        d_BNDE : Tensor
-            Embedded datapoints.
-
-        Returns
-        -------
-        Tensor (B, N, F, E)
-            Latent attributes that have read the attributes.
-        """
-        require_dimensions("a", a_BNFE, 4)
-        require_dimensions("d", d_BNDE, 4)
+        """Latent attributes (B, N, F, E) that have read the attributes."""
         out = self.mab(a_BNFE.flatten(0, 1), d_BNDE.flatten(0, 1))
         return out.unflatten(0, a_BNFE.shape[:2])
 
 
 class ABA(nn.Module):
-    """Attention between attributes: self-attention inside every datapoint on its own."""
+    """Attention between attributes: self-attention inside each datapoint."""
 
     def __init__(self, width: int, options: MABOptions) -> None:
         super().__init__()
         self.mab = MAB(width, width, options)
 
     def forward(self, d_BNDE: Tensor) -> Tensor:
-        """Mix the attributes of each datapoint: (B, N, D, E) -> the same."""
-        require_dimensions("d", d_BNDE, 4)
+        """Mix the attributes of each datapoint: (B, N, D, E) -> (B, N, D, E)."""
         rows = d_BNDE.flatten(0, 1)
         return self.mab(rows, rows).unflatten(0, d_BNDE.shape[:2])
 
 
 class ABLA(ABA):
-    """Attention between latent attributes: ABA over F latent attributes, (B, N, F, E) -> the same."""
+    """Attention between latent attributes: ABA over F latent attributes, (B, N, F, E) -> (B, N, F, E)."""
 
 
 class XABD(nn.Module):
     """Cross-attention between datapoints: H inducing points read N datapoints, each unfolded to one vector.
 
-    `forward` is the paper's. `queries`, `keys_values` and `carry` are its parts, with keys that are made of
-    something else than the values (of positions alone), and with labels that the same weights pool:
+    `forward` is the paper's. `queries`, `keys_values` and `carry` are its steps, with keys that differ from
+    the values (keys of positions alone), and with labels that the same weights pool:
 
         paper  H' = MAB(H, A): O = H + W sum_n softmax_n(score(LN(H), A)) value(A_n); H' = O + FF(LN(O))
         here   scores compare key_h with key_n, values are of A; label_gh = sum_n softmax_n(score_g) label_n
-
-    Parameters
-    ----------
-    attributes : int
-        F, latent attributes of an inducing point and of a datapoint.
-    width : int
-        E.
-    options : MABOptions
-        Shared options; heads must divide F * E.
     """
 
     def __init__(self, attributes: int, width: int, options: MABOptions) -> None:
@@ -408,66 +337,27 @@ class XABD(nn.Module):
         self.mab = MAB(attributes * width, attributes * width, options)
 
     def forward(self, h_BHFE: Tensor, a_BNFE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Read.
-
-        Parameters
-        ----------
-        h_BHFE : Tensor
-            Inducing points.
-        a_BNFE : Tensor
-            Latent attributes of the datapoints.
-        visible_BN : bool Tensor, optional
-            False for padding; all are read by default.
-
-        Returns
-        -------
-        Tensor (B, H, F, E)
-            Inducing points that have read the datapoints.
-
-        Raises
-        ------
-        ValueError
-            A shape does not fit.
-        """
-        self.check(h_BHFE, a_BNFE)
+        """Inducing points (B, H, F, E) that have read the visible datapoints."""
         out = self.mab(h_BHFE.flatten(-2), a_BNFE.flatten(-2), visible_BN)
         return out.unflatten(-1, (self.attributes, self.width))
 
     def queries(self, key_BHFE: Tensor) -> Tensor:
-        """What inducing points with these keys ask with, (B, G, H, P)."""
+        """Queries (B, G, H, P) of inducing points with these keys."""
         return self.mab.queries(key_BHFE.flatten(-2))
 
     def keys_values(self, key_BNFE: Tensor, a_BNFE: Tensor, label_BNU: Tensor) -> tuple[Tensor, Tensor]:
-        """What datapoints with these keys and labels answer with; see `MultiHeadAttention.keys_values`."""
+        """Keys and values of datapoints, see `MultiHeadAttention.keys_values`."""
         return self.mab.attention.keys_values(key_BNFE.flatten(-2), a_BNFE.flatten(-2), label_BNU)
 
     def carry(self, h_BHFE: Tensor, read_BGHP: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute what follows the attention.
+        """Apply the layers after the attention.
 
-        Parameters
-        ----------
-        h_BHFE : Tensor
-            Inducing points before.
-        read_BGHP : Tensor (B, G, H, P + U)
-            What the attention gave, at once or in chunks.
-
-        Returns
-        -------
-        Tensor (B, H, F, E)
-            Inducing points that have read the datapoints.
-        Tensor (B, G, H, U)
-            The labels that they carry, of each head.
+        `read_BGHP` is the output of attention, with labels. Gives the new inducing points (B, H, F, E) and
+        the labels (B, G, H, U) that each head carries.
         """
-        attended_BHW, label_BGHU = self.mab.attention.pooled(read_BGHP)
-        out_BHW = self.mab.close(h_BHFE.flatten(-2), attended_BHW)
+        attended_BHW, label_BGHU = self.mab.attention.split_labels(read_BGHP)
+        out_BHW = self.mab.finish(h_BHFE.flatten(-2), attended_BHW)
         return out_BHW.unflatten(-1, (self.attributes, self.width)), label_BGHU
-
-    def check(self, h_BHFE: Tensor, a_BNFE: Tensor) -> None:
-        """Raise ValueError where shapes do not fit this layer."""
-        for name, tensor in (("h", h_BHFE), ("a", a_BNFE)):
-            require_dimensions(name, tensor, 4)
-            require_size(name, tensor, 2, self.attributes, "latent attributes")
-            require_size(name, tensor, 3, self.width, "numbers (the embedding width)")
 
 
 class ABD(nn.Module):
@@ -480,8 +370,6 @@ class ABD(nn.Module):
         self.mab = MAB(attributes * width, attributes * width, options)
 
     def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Mix the datapoints: (B, N, D, E) -> the same; visible_BN as of `XABD.forward`."""
-        require_dimensions("d", d_BNDE, 4)
-        require_size("d", d_BNDE, 2, self.attributes, "attributes")
+        """Mix the visible datapoints: (B, N, D, E) -> (B, N, D, E)."""
         rows = d_BNDE.flatten(-2)
         return self.mab(rows, rows, visible_BN).unflatten(-1, (self.attributes, self.width))

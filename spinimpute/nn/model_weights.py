@@ -1,4 +1,4 @@
-"""Weights of torch modules as the arrays that files hold, and back."""
+"""Weights of torch modules as NumPy arrays, and back."""
 
 from __future__ import annotations
 
@@ -25,47 +25,20 @@ def tensors_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Put weights into a model.
-
-    Parameters
-    ----------
-    model : nn.Module
-        The model; its weights change in place.
-    arrays : mapping of str to array
-        Weights by name, see `arrays_of`.
-
-    Raises
-    ------
-    RuntimeError
-        Names or shapes differ from the model's.
-    """
+    """Set the weights of a model in place."""
     model.load_state_dict(tensors_of(arrays))
 
 
 def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) -> Network:
-    """Build a network with given weights; torch's generator stays as it is.
+    """Build a network with given weights; torch's random generator keeps its state.
 
-    Parameters
-    ----------
-    make : callable
-        Gives a network of the same shapes.
-    arrays : mapping of str to array
-        Its weights.
-
-    Returns
-    -------
-    nn.Module
-        What `make` gave, with these weights.
-
-    Raises
-    ------
-    ValueError
-        The weights are of another network.
+    `make` builds a network of the same shapes. Raises ValueError if the weights belong to another network or
+    are not finite.
     """
     check_weights(make, arrays)
     unusable = sorted(key for key, value in arrays.items() if not np.isfinite(value).all())
     if unusable:
-        raise ValueError(f"weights that are no numbers: {', '.join(unusable[:3])}")
+        raise ValueError(f"weights that are not finite: {', '.join(unusable[:3])}")
     with torch.random.fork_rng([]):
         network = make()
     load_weights(network, arrays)
@@ -73,32 +46,20 @@ def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) ->
 
 
 def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray]) -> None:
-    """Check that these are the weights, by name and shape, of the network that `make` gives.
+    """Raise ValueError unless these are the weights, by name and shape, of the network that `make` builds.
 
-    A file's description may be of any network: it is built without memory, and no further once it is larger
+    A damaged file may describe a network of any size: it is built without memory, and only until it is larger
     than the weights.
-
-    Parameters
-    ----------
-    make : callable
-        Gives a network.
-    arrays : mapping of str to array
-        The weights by name.
-
-    Raises
-    ------
-    ValueError
-        They are of another network.
     """
     made, here = 0, threading.get_ident()
 
     def count(*_: Any) -> None:
         nonlocal made
-        if threading.get_ident() != here:  # networks of other threads are counted, too
+        if threading.get_ident() != here:  # the hook also sees networks of other threads
             return
         made += 1
         if made > 2 * len(arrays):
-            raise ValueError("its parameters are those of a larger network")
+            raise ValueError("the description is of a larger network than the weights")
 
     hook = register_module_parameter_registration_hook(count)
     try:
@@ -109,4 +70,4 @@ def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray
     found = {key: value.shape for key, value in arrays.items()}
     differing = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
     if differing:
-        raise ValueError(f"weights of another network: {', '.join(differing[:3])}")
+        raise ValueError(f"the weights belong to another network: {', '.join(differing[:3])}")

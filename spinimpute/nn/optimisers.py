@@ -9,36 +9,16 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import Optimizer
 
-from spinimpute.nn.shapes import require_count
+from spinimpute.nn.checks import require_count, require_fraction
 
 
 class Lamb(Optimizer):
-    """Layer-wise adaptive moments (You et al. 2020), as the NPT and SPIN experiments use it.
+    """Layer-wise adaptive moments (You et al. 2020), as in the NPT and SPIN experiments.
 
     step = m / (√v + eps) + weight_decay · w;  w ← w - lr · min(‖w‖, clamp) / ‖step‖ · step
 
-    The factor is 1 where either norm is 0. Moments are not corrected for their start at zero: the division
-    by ‖step‖ cancels the common factor. Weight decay never enters the moments.
-
-    Parameters
-    ----------
-    params : iterable of Tensor or dict
-        Parameters or groups of them.
-    lr : float
-        Learning rate.
-    betas : tuple of float
-        Decay of the two moments.
-    eps : float
-        Added to √v.
-    weight_decay : float
-        Decoupled.
-    clamp : float
-        Upper limit of ‖w‖ in the factor.
-
-    Raises
-    ------
-    ValueError
-        A setting is out of range.
+    The factor is 1 where either norm is 0. Moments are not corrected for their start at zero: the division by
+    ‖step‖ cancels the common factor. Weight decay does not enter the moments.
     """
 
     def __init__(
@@ -52,15 +32,15 @@ class Lamb(Optimizer):
     ) -> None:
         for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay), ("clamp", clamp)):
             if not value >= 0:
-                raise ValueError(f"{name} must not be negative, however: {name}={value}")
+                raise ValueError(f"{name} must not be negative, got {value}")
         if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas must be in [0, 1), however: betas={betas}")
+            raise ValueError(f"betas must be in [0, 1), got {betas}")
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "clamp": clamp}
         super().__init__(params, defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of all parameters that have a gradient; returns what `closure` returned, if given."""
+        """Update all parameters that have a gradient; returns the result of `closure`, if given."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -72,7 +52,7 @@ class Lamb(Optimizer):
         return loss
 
     def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """All parameters at once: one by one, small models spend more time here than on their gradient."""
+        """Update all parameters together: one by one, small models would spend most of their time here."""
         for parameter in parameters:
             if not self.state[parameter]:
                 self.state[parameter]["first"] = torch.zeros_like(parameter)
@@ -91,7 +71,7 @@ class Lamb(Optimizer):
             torch._foreach_add_(step, parameters, alpha=group["weight_decay"])
         weight_norm = torch.stack(torch._foreach_norm(parameters)).clamp(max=group["clamp"])
         step_norm = torch.stack(torch._foreach_norm(step))
-        # Chosen on the device: reading the norms would wait for it.
+        # computed on the device: reading the norms would wait for it
         trust = torch.where((weight_norm > 0) & (step_norm > 0), weight_norm / step_norm, 1.0)
         torch._foreach_mul_(step, list((-group["lr"] * trust).unbind()))
         torch._foreach_add_(parameters, step)
@@ -103,26 +83,11 @@ class Lookahead:
     After every k inner steps the slow weights move the fraction alpha towards the fast ones, and the fast
     weights start again from there. The state dictionary holds the slow weights and the count, so that a
     resumed run continues bit for bit.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        The inner optimiser; its parameters as they are now become the slow weights.
-    k : int
-        Inner steps between two slow ones.
-    alpha : float
-        Fraction of the way.
-
-    Raises
-    ------
-    ValueError
-        `k` or `alpha` is out of range.
     """
 
     def __init__(self, optimizer: Optimizer, k: int = 6, alpha: float = 0.5) -> None:
         require_count("k", k)
-        if not 0 <= alpha <= 1:
-            raise ValueError(f"alpha must be in [0, 1], however: alpha={alpha}")
+        require_fraction("alpha", alpha)
         self.optimizer = optimizer
         self.k = k
         self.alpha = alpha
@@ -131,16 +96,16 @@ class Lookahead:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The inner optimiser's groups."""
+        """Parameter groups of the inner optimiser."""
         return self.optimizer.param_groups
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients, as the inner optimiser does."""
+        """Clear the gradients."""
         self.optimizer.zero_grad(set_to_none)
 
     @torch.no_grad()
     def step(self) -> None:
-        """One inner step, and a slow one after every k."""
+        """Make one inner step, and a slow one after every k."""
         self.optimizer.step()
         self._count += 1
         if self._count % self.k == 0:
@@ -157,17 +122,11 @@ class Lookahead:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave; the model's weights must be restored separately.
-
-        Raises
-        ------
-        ValueError
-            The state belongs to other parameters.
-        """
+        """Restore a state from `state_dict`; the model's weights must be restored separately."""
         shapes = [tuple(slow.shape) for slow in state["slow"]]
         expected = [tuple(slow.shape) for slow in self._slow]
         if shapes != expected:
-            raise ValueError(f"slow weights must have the shapes {expected}, however: {shapes}")
+            raise ValueError(f"slow weights must have the shapes {expected}, got {shapes}")
         self.optimizer.load_state_dict(state["optimizer"])
         with torch.no_grad():
             for slow, saved in zip(self._slow, state["slow"], strict=True):
@@ -179,30 +138,9 @@ class Lookahead:
 
 
 def flat_then_cosine(optimizer: Optimizer | Lookahead, total_steps: int, flat: float = 0.7) -> LambdaLR:
-    """A schedule of learning rates: constant at first, then by cosine to 0.
-
-    Parameters
-    ----------
-    optimizer : Optimizer or Lookahead
-        Whose learning rate it sets.
-    total_steps : int
-        Number of steps.
-    flat : float
-        The fraction of steps with a constant rate.
-
-    Returns
-    -------
-    LambdaLR
-        The schedule.
-
-    Raises
-    ------
-    ValueError
-        No steps, or a fraction outside [0, 1].
-    """
+    """Learning rates that are constant for the fraction `flat` of the steps, then fall by cosine to 0."""
     require_count("total_steps", total_steps)
-    if not 0 <= flat <= 1:
-        raise ValueError(f"flat must be in [0, 1], however: flat={flat}")
+    require_fraction("flat", flat)
     start = flat * total_steps
 
     def factor(step: int) -> float:

@@ -1,6 +1,6 @@
 """Predictors: from a query's embeddings and the inducing points to logits of every attribute.
 
-Queries never meet: each is predicted from its own attributes and H alone.
+Each query is predicted from its own attributes and H alone.
 
 Axes: see `spinimpute.nn`.
 """
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spinimpute.nn.attention import ABA, MAB, MABOptions
-from spinimpute.nn.carrying import Read
+from spinimpute.nn.carrying import Reading
+from spinimpute.nn.checks import require_column, require_count
 from spinimpute.nn.embedding import ColumnHead
-from spinimpute.nn.shapes import require_column, require_count, require_dimensions, require_size
 
-LEAST_SHARE = 0.01  # of a class among what was read, in logits
+LEAST_SHARE = 0.01  # added to the pooled share of each class
 DENSITY_SCALE = 10.0
 
 
 class TokenwiseReader(nn.Module):
     """r(x, H): every token of a query reads the latent tokens of all inducing points.
 
-    A layer is self-attention among the tokens of one query (without it a masked token would ask the same
+    A layer is self-attention among the tokens of one query (without it, a masked token would ask the same
     question whatever its neighbours hold), then cross-attention to the H * F latent tokens. All weights are
     O(E^2), and the number of attributes may change from call to call.
     """
@@ -31,31 +31,11 @@ class TokenwiseReader(nn.Module):
     def __init__(self, width: int, layers: int, options: MABOptions) -> None:
         super().__init__()
         require_count("predictor_layers", layers)
-        self.width = width
         self.mix = nn.ModuleList(ABA(width, options) for _ in range(layers))
         self.read = nn.ModuleList(MAB(width, width, options) for _ in range(layers))
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Read.
-
-        Parameters
-        ----------
-        x_BQDE : Tensor
-            Embedded queries.
-        h_BHFE : Tensor
-            Inducing points.
-
-        Returns
-        -------
-        Tensor (B, Q, D, E)
-            Tokens of the queries that have read the inducing points.
-
-        Raises
-        ------
-        ValueError
-            A shape does not fit.
-        """
-        _check(x_BQDE, h_BHFE, self.width)
+        """Tokens (B, Q, D, E) of embedded queries that have read the inducing points."""
         latents = h_BHFE.flatten(1, 2)
         for mix, read in zip(self.mix, self.read, strict=True):
             x_BQDE = mix(x_BQDE)
@@ -64,7 +44,7 @@ class TokenwiseReader(nn.Module):
 
 
 class TokenwisePredictor(nn.Module):
-    """`TokenwiseReader`, then a linear map of every token to its logits."""
+    """A `TokenwiseReader`, then a linear map of every token to its logits."""
 
     def __init__(
         self, width: int, outputs: int, columns: int | None, layers: int, options: MABOptions
@@ -74,7 +54,7 @@ class TokenwisePredictor(nn.Module):
         self.head = ColumnHead(width, outputs, columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Logits (B, Q, D, K) of every attribute; parameters as of `TokenwiseReader.forward`."""
+        """Logits (B, Q, D, K) of every attribute."""
         return self.head(self.reader(x_BQDE, h_BHFE))
 
 
@@ -94,33 +74,16 @@ class FlatPredictor(nn.Module):
         self.head = ColumnHead(width, outputs, columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Logits (B, Q, D, K) of every attribute; parameters as of `TokenwiseReader.forward`."""
-        _check(x_BQDE, h_BHFE, self.width)
-        require_size("x", x_BQDE, 2, self.columns, "columns")
+        """Logits (B, Q, D, K) of every attribute."""
         out = self.mab(x_BQDE.flatten(-2), h_BHFE.flatten(-2))
         return self.head(out.unflatten(-1, (self.columns, self.width)))
 
 
 class MemberFold(nn.Linear):
-    """Rows folded to R numbers, by each of A members in its own way.
+    """Fold rows to R numbers, differently for each of A members.
 
-    Members share all weights but a scaling of what they fold. It starts normal for the numbers of
-    `continuous` columns, and with one random sign for a column of categories, which keeps categories as far
-    apart as before.
-
-    Parameters
-    ----------
-    width, columns : int
-        E and D.
-    row_width : int
-        R.
-    members : int
-        A.
-    continuous : sequence of int
-        Columns of numbers.
-
-    References
-    ----------
+    Members share all weights but a scaling of the row. The scaling starts normal for `continuous` columns,
+    and with one random sign for a column of categories, which keeps categories as far apart as before.
     Gorishniy et al., TabM, ICLR 2025, section 3, "TabM-mini".
     """
 
@@ -140,7 +103,7 @@ class MemberFold(nn.Linear):
         x_BQU = x_BQDE.flatten(-2)
         if self.scaling is None:
             return super().forward(x_BQU)[:, None]
-        # weights are scaled in place of queries, which would be copied for every member
+        # scaling the weights avoids a copy of the queries for every member
         weight_ARU = self.weight * self.scaling
         row_BQAR = functional.linear(x_BQU, weight_ARU.flatten(0, 1)).unflatten(-1, weight_ARU.shape[:2])
         return (row_BQAR + self.bias).transpose(1, 2)
@@ -149,34 +112,9 @@ class MemberFold(nn.Linear):
 class RowPredictor(nn.Module):
     """The paper's predictor with rows folded to R numbers.
 
-    It is X + unfold(MAB(fold(X), unfold(H))), with any number of MABs, then a linear map of every token. Its
-    weights grow with D * E * R, not with (D * E)^2.
-
-    Parameters
-    ----------
-    width : int
-        E.
-    outputs : int
-        K.
-    columns : int
-        D.
-    latent_attributes : int
-        F.
-    row_width : int
-        R.
-    layers : int
-        Number of MABs.
-    options : MABOptions
-        Shared by the attention blocks.
-    members : int
-        A: predictors that share all weights but those of a `MemberFold` and the map to logits. Each is to be
-        trained on its own loss; their mean is what to predict.
-    continuous : sequence of int
-        Columns of numbers.
-
-    References
-    ----------
-    Rastogi et al., ICLR 2023.
+    X + unfold(MAB(fold(X), unfold(H))), with any number of MABs, then a linear map of every token. Its
+    weights grow with D * E * R, not with (D * E)^2. The A members share all weights but those of a
+    `MemberFold` and the map to logits. Each is trained on its own loss, and their mean is the prediction.
     """
 
     def __init__(
@@ -202,29 +140,10 @@ class RowPredictor(nn.Module):
         self.head = ColumnHead(width, outputs, members * columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor, only: int | None = None) -> Tensor:
-        """Predict.
+        """Logits (B, A * Q, D, K) of all queries by the first member, then by the next.
 
-        Parameters
-        ----------
-        x_BQDE : Tensor
-            Embedded queries.
-        h_BHFE : Tensor
-            Inducing points.
-        only : int, optional
-            The one column whose logits are wanted; negative numbers count from the last. It costs less.
-
-        Returns
-        -------
-        Tensor (B, A * Q, D, K), or (B, A * Q, 1, K) with `only`
-            Logits of all queries by the first member, then by the next.
-
-        Raises
-        ------
-        ValueError
-            A shape does not fit or there is no such column.
+        With `only`, the logits (B, A * Q, 1, K) of that column alone, which costs less.
         """
-        _check(x_BQDE, h_BHFE, self.width)
-        require_size("x", x_BQDE, 2, self.columns, "columns")
         require_column(only, self.columns)
         row_BLR = self.fold(x_BQDE).flatten(1, 2)
         for read in self.read:
@@ -234,7 +153,7 @@ class RowPredictor(nn.Module):
         unfolded_BLU = functional.linear(row_BLR, self.unfold.weight[numbers], self.unfold.bias[numbers])
         row_BAQDE = unfolded_BLU.unflatten(1, (self.members, -1)).unflatten(-1, (-1, self.width))
         token_BAQDE = x_BQDE[:, None, :, first:after] + row_BAQDE
-        # a member's maps are columns of their own
+        # the head has columns of its own for each member
         heads = slice(first, None, 1 if only is None else self.columns)
         logit_BQLK = self.head(token_BAQDE.transpose(1, 2).flatten(2, 3), heads)
         return logit_BQLK.unflatten(2, (self.members, -1)).transpose(1, 2).flatten(1, 2)
@@ -259,45 +178,15 @@ class CorrectionLayer(nn.Module):
 
 
 class CorrectingPredictor(nn.Module):
-    """What was read of inducing points that carry labels, corrected by a network of the query.
+    """Pooled labels of inducing points, corrected by a network of the query.
 
-        p_a   = sum_g softmax_g(gate_a)_g label_g             what the heads pooled, mixed by member a
+        p_a   = sum_g softmax_g(gate_a)_g label_g             labels pooled by the heads, mixed by member a
         row_a = relu(fold_a(x) + read(label, feature, density))
         out_a = base(p_a) + head_a(layers(row_a))             head_a starts at zero
 
-    base is the logarithm of probabilities, or a number itself. So an untrained predictor gives what was read.
-
-    Parameters
-    ----------
-    width, columns : int
-        E and D.
-    outputs : int
-        O, numbers of a carried label.
-    features : int
-        X, of the encoder's datapoints.
-    heads : int
-        G, of the `LabelReader`.
-    row_width : int
-        R.
-    layers : int
-        Residual layers of the network.
-    members : int
-        A: see `MemberFold`. Each is to be trained on its own loss; their mean is what to predict.
-    continuous : sequence of int
-        Columns of numbers.
-    probabilities : bool
-        Whether labels are probabilities of classes; otherwise numbers.
-    dropout : float
-        Probability of dropping a number of the network in training.
-
-    Raises
-    ------
-    ValueError
-        Layers or members are no count.
-
-    References
-    ----------
-    A correction of what neighbours say: Gorishniy et al., TabR, ICLR 2024, section 3.
+    base is the logarithm of probabilities, or the number itself. An untrained predictor gives the pooled
+    labels. The A members (see `MemberFold`) are each trained on their own loss, and their mean is the
+    prediction. Neighbours' labels are corrected as in Gorishniy et al., TabR, ICLR 2024, section 3.
     """
 
     def __init__(
@@ -326,30 +215,15 @@ class CorrectingPredictor(nn.Module):
         self.head_A1RO = nn.Parameter(torch.zeros(members, 1, row_width, outputs))
         self.bias_A1O = nn.Parameter(torch.zeros(members, 1, outputs))
 
-    def forward(self, x_BQDE: Tensor, read: Read) -> tuple[Tensor, Tensor]:
-        """Predict.
-
-        Parameters
-        ----------
-        x_BQDE : Tensor
-            Embedded queries.
-        read : Read
-            What they have read.
-
-        Returns
-        -------
-        Tensor (B, A, Q, O)
-            Logits, or numbers, of all members.
-        Tensor (B, A, Q, O)
-            The same without the correction.
-        """
+    def forward(self, x_BQDE: Tensor, read: Reading) -> tuple[Tensor, Tensor]:
+        """Logits, or numbers, (B, A, Q, O) of all members, and the same without the correction."""
         label_BQGU = read.label_BGQU.transpose(1, 2)
         pooled_BAQU = torch.einsum("ag,bqgu->baqu", self.mixture().to(label_BQGU.dtype), label_BQGU)
         base_BAQO = log_of_shares(pooled_BAQU) if self.probabilities else pooled_BAQU
-        # a row far from all others must not be far outside of what the network knows
+        # bounded, so that a row far from all others stays in the range that the network was trained on
         density_BQG = functional.softsign(read.density_BGQ.transpose(1, 2) / DENSITY_SCALE)
-        told_BQI = torch.cat((label_BQGU.flatten(2), read.feature_BQX, density_BQG), -1)
-        read_BQR = self.read(told_BQI.to(x_BQDE.dtype))
+        reading_BQI = torch.cat((label_BQGU.flatten(2), read.feature_BQX, density_BQG), -1)
+        read_BQR = self.read(reading_BQI.to(x_BQDE.dtype))
         row_BAQR = torch.relu(self.fold(x_BQDE) + read_BQR[:, None])
         for layer in self.layers:
             row_BAQR = layer(row_BAQR)
@@ -362,12 +236,5 @@ class CorrectingPredictor(nn.Module):
 
 
 def log_of_shares(share: Tensor) -> Tensor:
-    """Logits of pooled classes, finite where a class was not read at all."""
+    """Logits of pooled classes, finite for a class that no point carries."""
     return (share + LEAST_SHARE).log()
-
-
-def _check(x_BQDE: Tensor, h_BHFE: Tensor, width: int) -> None:
-    for name, tensor in (("x", x_BQDE), ("h", h_BHFE)):
-        require_dimensions(name, tensor, 4)
-        require_size(name, tensor, 3, width, "numbers (the embedding width)")
-    require_size("h", h_BHFE, 0, x_BQDE.shape[0], "tasks (as x has)")

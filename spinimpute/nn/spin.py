@@ -1,9 +1,9 @@
-"""SPIN: semi-parametric inducing point networks (Rastogi et al., ICLR 2023).
+"""SPIN: semi-parametric inducing point networks (Rastogi et al., ICLR 2023), and CIPNP over tokens.
 
     D = embed(context)        H = encoder(D)        logits = predictor(embed(query), H)
 
-H is all that a prediction needs of the context: it can be computed once and kept. Queries never enter the
-encoder and do not depend on one another.
+Predictions need only H of the context, so H can be computed once and kept. Queries never enter the encoder
+and do not depend on one another.
 
 Axes: see `spinimpute.nn`; n datapoints of one chunk.
 """
@@ -14,16 +14,18 @@ from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Bernoulli, Categorical
 
 from spinimpute.nn.attention import ABLA, XABA, XABD, MABOptions, Scale
+from spinimpute.nn.checks import require_choice, require_column, require_count, require_shape
 from spinimpute.nn.embedding import ColumnEmbedding
-from spinimpute.nn.predictors import FlatPredictor, RowPredictor, TokenwisePredictor
-from spinimpute.nn.shapes import require_column, require_count, require_dimensions, require_size
+from spinimpute.nn.predictors import FlatPredictor, RowPredictor, TokenwisePredictor, TokenwiseReader
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 from spinimpute.runtime.processes import ALONE, Processes
 
 EmbeddedChunk = Tensor | Callable[[], Tensor]
 TokenChunk = tuple[Tensor, Tensor] | Callable[[], tuple[Tensor, Tensor]]
+DistributionName = Literal["categorical", "bernoulli"]
 
 
 class EncoderBlock(nn.Module):
@@ -38,35 +40,16 @@ class EncoderBlock(nn.Module):
         self.xabd = XABD(latent_attributes, width, options)
 
     def latents(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
-        """Compute the part that is local to a datapoint: (B, N, F, E), (B, N, D, E) -> (B, N, F, E)."""
+        """Update the latent attributes of each datapoint: (B, N, F, E), (B, N, D, E) -> (B, N, F, E)."""
         return self.abla(self.xaba(a_BNFE, d_BNDE))
 
 
 class SPINEncoder(nn.Module):
-    """A context of embedded datapoints (B, N, D, E) to inducing points H (B, H, F, E), linear in N and D.
+    """Encode a context of embedded datapoints (B, N, D, E) as inducing points (B, H, F, E), linear in N, D.
 
-    Parameters
-    ----------
-    width : int
-        E.
-    columns : int, optional
-        D; may be None with `latent_start="learned"`.
-    inducing_points, latent_attributes : int
-        H and F.
-    blocks : int
-        Each XABA, ABLA, XABD. The papers' "depth 4" is two blocks.
-    latent_start : {"linear", "learned"}
-        Where a datapoint's latent attributes come from before the first block: "linear", a
-        linear map over the attribute axis (D -> F, shared over E), or "learned", constants.
-    latent_self_attention : bool
-        Whether blocks have ABLA layers.
-    options : MABOptions, optional
-        Shared by all attention blocks.
-
-    Raises
-    ------
-    ValueError
-        `latent_start="linear"` without a number of columns.
+    `columns` may be None with `latent_start="learned"`. Each of the `blocks` is XABA, ABLA, XABD (the papers'
+    "depth 4" is two blocks). Before the first block, the latent attributes of a datapoint are a linear map
+    over its attributes ("linear": D -> F, shared over E) or constants ("learned").
     """
 
     def __init__(
@@ -83,15 +66,12 @@ class SPINEncoder(nn.Module):
     ) -> None:
         super().__init__()
         options = MABOptions() if options is None else options
-        for name, value in (
-            ("blocks", blocks),
-            ("inducing_points", inducing_points),
-            ("latent_attributes", latent_attributes),
-        ):
-            require_count(name, value)
-        if latent_start not in ("linear", "learned"):
-            raise ValueError(f"latent_start must be 'linear' or 'learned', however: {latent_start!r}")
+        require_count("blocks", blocks)
+        require_count("inducing_points", inducing_points)
+        require_count("latent_attributes", latent_attributes)
+        require_choice("latent_start", latent_start, ("linear", "learned"))
         self.width = width
+        self.columns = columns
         self.dropout = options.dropout
         self.start_map: nn.Linear | None = None
         self.start_latents: nn.Parameter | None = None
@@ -107,26 +87,8 @@ class SPINEncoder(nn.Module):
         )
 
     def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Encode.
-
-        Parameters
-        ----------
-        d_BNDE : Tensor
-            Embedded datapoints.
-        visible_BN : bool Tensor, optional
-            False for padding, which is ignored.
-
-        Returns
-        -------
-        Tensor (B, H, F, E)
-            Inducing points of the context.
-
-        Raises
-        ------
-        ValueError
-            A shape does not fit.
-        """
-        self._check(d_BNDE)
+        """Inducing points (B, H, F, E) of the visible datapoints of a context."""
+        require_shape("d", d_BNDE, None, None, self.columns, self.width)
         a_BNFE = self._start(d_BNDE)
         h_BHFE = self.start_points.expand(d_BNDE.shape[0], -1, -1, -1)
         for block in self._blocks():
@@ -142,45 +104,28 @@ class SPINEncoder(nn.Module):
         keep_latents: bool = False,
         processes: Processes = ALONE,
     ) -> Tensor:
-        """The same H as `forward` of the concatenated chunks, gradients included, one chunk at a time.
+        """The result of `forward` on the concatenated chunks (B, n, D, E), gradients included.
 
-        Parameters
-        ----------
-        chunks : sequence of EmbeddedChunk
-            Embedded datapoints (B, n, D, E), or functions that give them; B is the same in all.
-        sources : sequence of Tensor
-            Tensors that functions among the chunks compute from and that gradients should reach
-            (parameters of an embedding). Parameters of the encoder and chunks that are tensors need not
-            be named.
-        keep_latents : bool
-            False: nothing that grows with N is held, and every chunk is read once a block.
-            True: every chunk is read once, and blocks * N * F * E numbers a task are held during the
-            forward pass. The backward pass reads every chunk once a block either way.
-        processes : Processes
-            Processes that have some of the chunks each (see `streamed_attention`); all get the H of the
-            whole context, and gradients that need no further adding up.
+        One chunk is held at a time. `sources` are the tensors that functions among the chunks compute from
+        and that gradients should reach, such as the parameters of an embedding; the encoder's parameters and
+        chunks that are tensors are included already.
 
-        Returns
-        -------
-        Tensor (B, H, F, E)
-            Inducing points of the whole context.
+        By default nothing that grows with N is held, and every chunk is read once a block. With
+        `keep_latents` every chunk is read once, and blocks * N * F * E numbers a task are held during the
+        forward pass. The backward pass reads every chunk once a block in both cases. Several processes may
+        hold some of the chunks each (see `streamed_attention`); all get the same H and complete gradients.
 
-        Raises
-        ------
-        ValueError
-            There is no chunk, a shape does not fit, or dropout is on (each reading would differ).
+        Dropout must be off in training, because each reading would draw it anew.
         """
         if not chunks:
-            raise ValueError("chunks must hold at least one chunk, however: it is empty")
+            raise ValueError("chunks must contain at least one chunk")
         if self.training and self.dropout:
-            raise ValueError(f"dropout must be 0 to train on a stream, however: dropout={self.dropout}")
+            raise ValueError(f"dropout must be 0 to train on a stream, got {self.dropout}")
         readers = [_reader(chunk) for chunk in chunks]
-        # Function inputs, so that gradients reach what the chunks were computed from.
         sources = [*self.parameters(), *sources, *(chunk for chunk in chunks if isinstance(chunk, Tensor))]
         with torch.no_grad():
             kept = [self._latents(read(), len(self.blocks)) for read in readers] if keep_latents else None
-        # B = 1 until the first block has read the chunks and learned how many tasks there are.
-        h_BHFE: Tensor = self.start_points
+        h_BHFE: Tensor = self.start_points  # B = 1 until the first block has read the chunks
         for depth, block in enumerate(self._blocks()):
             mab = block.xabd.mab
             x_BHW = h_BHFE.flatten(-2)
@@ -193,7 +138,7 @@ class SPINEncoder(nn.Module):
                 recompute=recompute,
                 processes=processes,
             )
-            out = mab.close(x_BHW, mab.attention.join(attended))
+            out = mab.finish(x_BHW, mab.attention.join_heads(attended))
             h_BHFE = out.unflatten(-1, h_BHFE.shape[-2:])
         return h_BHFE
 
@@ -208,8 +153,8 @@ class SPINEncoder(nn.Module):
         return keys_values
 
     def _latents(self, d_BNDE: Tensor, depth: int) -> list[Tensor]:
-        """The latent attributes (B, N, F, E) of these datapoints after each of the first `depth` blocks."""
-        self._check(d_BNDE)
+        """Latent attributes (B, N, F, E) of these datapoints after each of the first `depth` blocks."""
+        require_shape("d", d_BNDE, None, None, self.columns, self.width)
         latents = [self._start(d_BNDE)]
         for block in self._blocks()[:depth]:
             latents.append(block.latents(latents[-1], d_BNDE))
@@ -220,12 +165,6 @@ class SPINEncoder(nn.Module):
             return self.start_map(d_BNDE.transpose(-1, -2)).transpose(-1, -2)
         assert self.start_latents is not None
         return self.start_latents.expand(*d_BNDE.shape[:2], -1, -1)
-
-    def _check(self, d_BNDE: Tensor) -> None:
-        require_dimensions("d", d_BNDE, 4)
-        require_size("d", d_BNDE, 3, self.width, "numbers (the embedding width)")
-        if self.start_map is not None:
-            require_size("d", d_BNDE, 2, self.start_map.in_features, "columns")
 
 
 def _reader(chunk: EmbeddedChunk) -> Callable[[], Tensor]:
@@ -238,24 +177,25 @@ def _kept_chunk(latents_BNFE: Tensor, xabd: XABD) -> Chunk:
 
 @dataclass(frozen=True)
 class SPINConfig:
-    """Everything that determines the shape of a `SPIN`; `dataclasses.asdict` of it is plain JSON.
+    """Sizes and options of a `SPIN`; `dataclasses.asdict` of it is plain JSON.
 
     Attributes
     ----------
     vocabulary : int
-        K, categories of an attribute (2^k for k-mers of SNPs).
+        Categories K of an attribute (2^k for k-mers of SNPs).
     columns : int, optional
-        D; None where it varies from call to call (needs `side_width`, `latent_start="learned"`).
+        Number of columns D; None where it varies from call to call (needs `side_width`,
+        `latent_start="learned"`).
     continuous, pieces
         Columns that hold standardised scalars (see `ColumnEmbedding`).
     side_width : int
-        Numbers that describe a column; they replace the column-index embedding.
+        Numbers that describe a column; they replace the embedding of the column's index.
     predictor : {"tokenwise", "flat", "row"}
         "tokenwise" (O(E^2) weights), "flat" (the paper's) or "row" (between the two).
     predictor_layers : int
         Layers of the predictor, unless it is flat.
     row_width, members : int
-        See `RowPredictor`; with several members logits are those of A * Q queries.
+        See `RowPredictor`; with several members, logits are those of A * Q queries.
 
     Notes
     -----
@@ -283,21 +223,19 @@ class SPINConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        # JSON knows no tuples: read back, the field is a list.
-        object.__setattr__(self, "continuous", tuple(self.continuous))
+        object.__setattr__(self, "continuous", tuple(self.continuous))  # JSON gives a list
 
     @property
     def options(self) -> MABOptions:
-        """What all attention blocks share."""
+        """Options of all attention blocks."""
         return MABOptions(self.heads, self.scale, self.learned_residual, self.dropout)
 
 
 def _build_predictor(config: SPINConfig) -> nn.Module:
-    width, outputs = config.width, config.vocabulary
+    require_choice("predictor", config.predictor, ("tokenwise", "flat", "row"))
+    width, outputs, layers = config.width, config.vocabulary, config.predictor_layers
     if config.predictor == "tokenwise":
-        return TokenwisePredictor(width, outputs, config.columns, config.predictor_layers, config.options)
-    if config.predictor not in ("flat", "row"):
-        raise ValueError(f"predictor must be 'tokenwise', 'flat' or 'row', however: {config.predictor!r}")
+        return TokenwisePredictor(width, outputs, config.columns, layers, config.options)
     if config.columns is None:
         raise ValueError(f"columns must be a number with predictor={config.predictor!r}")
     latents, options = config.latent_attributes, config.options
@@ -309,7 +247,7 @@ def _build_predictor(config: SPINConfig) -> nn.Module:
         config.columns,
         latents,
         config.row_width,
-        config.predictor_layers,
+        layers,
         options,
         config.members,
         config.continuous,
@@ -325,10 +263,10 @@ class SPIN(nn.Module):
     Parameters
     ----------
     config : SPINConfig
-        The shape of the model.
+        Sizes and options of the model.
     predictor : nn.Module, optional
-        A module that maps (query (B, Q, D, E), H (B, H, F, E)) to (B, Q, D, outputs), to be used
-        instead of the one that `config.predictor` names.
+        Used instead of the predictor that `config.predictor` names: a module that maps query (B, Q, D, E) and
+        H (B, H, F, E) to (B, Q, D, outputs).
 
     Raises
     ------
@@ -366,7 +304,7 @@ class SPIN(nn.Module):
     def encode(
         self, context: Tensor, mask: Tensor, side: Tensor | None = None, visible: Tensor | None = None
     ) -> Tensor:
-        """Inducing points of a context.
+        """Encode a context as inducing points.
 
         Parameters
         ----------
@@ -382,7 +320,7 @@ class SPIN(nn.Module):
         Returns
         -------
         Tensor (B, H, F, E)
-            All that predictions need of the context.
+            Inducing points: all that predictions need of the context.
         """
         return self.encoder(self.embedding(context, mask, side), visible)
 
@@ -394,12 +332,12 @@ class SPIN(nn.Module):
         keep_latents: bool = False,
         processes: Processes = ALONE,
     ) -> Tensor:
-        """`encode` for a context in chunks: the same H and gradients of the parameters, memory of one chunk.
+        """`encode` a context in chunks: the same result and gradients with the memory of one chunk.
 
         Parameters
         ----------
         chunks : sequence of TokenChunk
-            Each (context (B, n, D), mask (B, n, D)), or a function that gives it.
+            Each is (context (B, n, D), mask (B, n, D)), or a function that returns such a pair.
         side : Tensor (D, C) or (B, D, C), optional
             Numbers that describe the columns.
         keep_latents, processes
@@ -408,7 +346,7 @@ class SPIN(nn.Module):
         Returns
         -------
         Tensor (B, H, F, E)
-            All that predictions need of the context.
+            Inducing points: all that predictions need of the context.
         """
 
         def embedded(chunk: TokenChunk) -> Callable[[], Tensor]:
@@ -439,12 +377,11 @@ class SPIN(nn.Module):
         mask : bool Tensor (B, Q, D)
             True where a cell is hidden.
         h_BHFE : Tensor
-            What `encode` gave.
+            Result of `encode`.
         side
-            As of `encode`.
+            Parameter of `encode`.
         only : int, optional
-            The one column whose logits are wanted; negative numbers count from the last.
-            `RowPredictor` computes no others.
+            Give the logits of this column alone; negative numbers count from the last column.
 
         Returns
         -------
@@ -457,6 +394,7 @@ class SPIN(nn.Module):
             A shape does not fit or there is no such column.
         """
         require_column(only, query.shape[-1])
+        require_shape("h", h_BHFE, query.shape[0], None, None, self.config.width)
         x_BQDE = self.embedding(query, mask, side)
         if isinstance(self.predictor, RowPredictor):
             return self.predictor(x_BQDE, h_BHFE, only)
@@ -475,3 +413,73 @@ class SPIN(nn.Module):
     ) -> Tensor:
         """Logits (B, Q, D, K) of the query given the context; shapes as in `encode` and `predict`."""
         return self.predict(query, query_mask, self.encode(context, context_mask, side, visible), side, only)
+
+
+class CIPNPHead(nn.Module):
+    """Decode (x, r(x, H)) to `outputs` numbers an attribute; with `pooled`, the mean of H is a third input.
+
+    The mean of all inducing points is the deterministic pooling path of the conditional neural processes.
+    """
+
+    def __init__(self, width: int, outputs: int, layers: int, options: MABOptions, *, pooled: bool) -> None:
+        super().__init__()
+        hidden = 4 * width
+        self.reader = TokenwiseReader(width, layers, options)
+        self.pooled = (
+            nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)) if pooled else None
+        )
+        self.decoder = nn.Sequential(
+            nn.Linear((3 if pooled else 2) * width, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, outputs),
+        )
+
+    def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
+        """Parameters (B, Q, D, outputs) of the distribution of each attribute."""
+        inputs = [x_BQDE, self.reader(x_BQDE, h_BHFE)]
+        if self.pooled is not None:
+            pooled_BE = self.pooled(h_BHFE).mean((1, 2))
+            inputs.append(pooled_BE[:, None, None].expand_as(x_BQDE))
+        return self.decoder(torch.cat(inputs, -1))
+
+
+class CIPNP(SPIN):
+    """Conditional inducing point neural process over tokens: a `SPIN` that predicts distributions.
+
+    r_c = Encoder(context), r(x, r_c) = MAB(x, r_c), and a small network turns (x, r) into the parameters of a
+    distribution of every attribute.
+
+    Parameters
+    ----------
+    config : SPINConfig
+        Sizes and options; `config.predictor` must be "tokenwise".
+    distribution : {"categorical", "bernoulli"}
+        "categorical": K logits an attribute; "bernoulli": one, of category 1.
+    pooled : bool
+        Also give the decoder the mean of all inducing points.
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023, section 3.3.
+    """
+
+    def __init__(
+        self, config: SPINConfig, distribution: DistributionName = "categorical", *, pooled: bool = False
+    ) -> None:
+        if config.predictor != "tokenwise":
+            raise ValueError(f"predictor must be 'tokenwise' for CIPNP, got {config.predictor!r}")
+        require_choice("distribution", distribution, ("categorical", "bernoulli"))
+        if distribution == "bernoulli" and config.vocabulary != 2:
+            raise ValueError(f"vocabulary must be 2 for a Bernoulli distribution, got {config.vocabulary}")
+        outputs = config.vocabulary if distribution == "categorical" else 1
+        head = CIPNPHead(config.width, outputs, config.predictor_layers, config.options, pooled=pooled)
+        super().__init__(config, predictor=head)
+        self.distribution_name = distribution
+
+    def distribution(self, parameters: Tensor) -> Categorical | Bernoulli:
+        """Distribution of every attribute, of batch shape (B, Q, D), with the logits from `predict`."""
+        if self.distribution_name == "categorical":
+            return Categorical(logits=parameters)
+        return Bernoulli(logits=parameters.squeeze(-1))

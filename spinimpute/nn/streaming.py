@@ -16,90 +16,62 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from spinimpute.nn.shapes import require_dimensions
 from spinimpute.runtime.processes import ALONE, Processes
 
 
 class KeysValues(NamedTuple):
-    """One chunk.
-
-    Attributes
-    ----------
-    keys : Tensor (B, G, M, P)
-    values : Tensor (B, G, M, P)
-        They may have another width than the keys, the same in all chunks.
-    visible : bool Tensor (B, M), optional
-        True where a key may be read; all by default.
-    """
+    """One chunk: keys (B, G, M, P), and values, whose width may differ."""
 
     keys: Tensor
     values: Tensor
-    visible: Tensor | None = None
 
 
 Chunk = Callable[[], KeysValues]
 
 
-def _scores(q_BGLP: Tensor, chunk: KeysValues, scale: float) -> Tensor:
-    scores_BGLM = (q_BGLP @ chunk.keys.to(q_BGLP.dtype).transpose(-1, -2)) * scale
-    if chunk.visible is not None:
-        scores_BGLM = scores_BGLM.masked_fill(~chunk.visible[:, None, None, :], -torch.inf)
-    return scores_BGLM
-
-
 def _weight_of_part(part_maximum: Tensor, maximum: Tensor) -> Tensor:
-    # A part without keys has maximum -inf; exp(-inf - -inf) would be NaN where the whole has none either.
+    # a part without keys has maximum -inf, and exp(-inf - -inf) would be NaN
     return torch.where(part_maximum == -torch.inf, 0, torch.exp(part_maximum - maximum))
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """Attention of L queries over the keys seen so far, in float32 or wider.
+    """Attention of L queries over the keys read so far, in float32 or wider."""
 
-    Attributes
-    ----------
-    maximum : Tensor
-        (B, G, L, 1) largest score; -inf while no key was seen.
-    total : Tensor
-        (B, G, L, 1) sum of exp(score - maximum).
-    weighted : Tensor
-        (B, G, L, P) sum of exp(score - maximum) * value, P that of the values.
-    """
-
-    maximum: Tensor
-    total: Tensor
-    weighted: Tensor
+    maximum: Tensor  # (B, G, L, 1) largest score; -inf before the first key
+    total: Tensor  # (B, G, L, 1) sum of exp(score - maximum)
+    weighted: Tensor  # (B, G, L, P) sum of exp(score - maximum) * value
 
     @classmethod
     def empty(cls, q_BGLP: Tensor, width: int) -> "StreamState":
-        """State before the first key, for queries (B, G, L, P) and values of some width."""
+        """State before the first key, for queries (B, G, L, P) and values of this width."""
         dtype = torch.promote_types(q_BGLP.dtype, torch.float32)
         total = torch.zeros_like(q_BGLP[..., :1], dtype=dtype)
         weighted = total.expand(*total.shape[:-1], width).clone()
         return cls(torch.full_like(total, -torch.inf), total, weighted)
 
     @classmethod
-    def of(cls, q_BGLP: Tensor, chunk: KeysValues, scale: float) -> "StreamState":
-        """State of queries (B, G, L, P) after this one chunk. Queries may have B = 1 for all tasks."""
+    def from_chunk(cls, q_BGLP: Tensor, chunk: KeysValues, scale: float) -> "StreamState":
+        """State of queries (B, G, L, P) after this one chunk; queries may have B = 1 for all tasks."""
         if chunk.keys.shape[-2] == 0:
             return cls.empty(q_BGLP.expand(chunk.keys.shape[0], -1, -1, -1), chunk.values.shape[-1])
         wide = q_BGLP.to(torch.promote_types(q_BGLP.dtype, torch.float32))
         with torch.autocast(q_BGLP.device.type, enabled=False):
-            scores_BGLM = _scores(wide, chunk, scale)
+            scores_BGLM = (wide @ chunk.keys.to(wide.dtype).transpose(-1, -2)) * scale
             maximum = scores_BGLM.amax(-1, keepdim=True)
-            weights_BGLM = torch.exp(scores_BGLM - maximum.clamp(min=torch.finfo(wide.dtype).min))
+            weights_BGLM = torch.exp(scores_BGLM - maximum)
             weighted = weights_BGLM @ chunk.values.to(wide.dtype)
         return cls(maximum, weights_BGLM.sum(-1, keepdim=True), weighted)
 
     def merge(self, other: "StreamState") -> "StreamState":
         """State over both sets of keys, which must be disjoint; the order does not matter."""
         maximum = torch.maximum(self.maximum, other.maximum)
-        mine = _weight_of_part(self.maximum, maximum)
-        theirs = _weight_of_part(other.maximum, maximum)
+        own = _weight_of_part(self.maximum, maximum)
+        others = _weight_of_part(other.maximum, maximum)
         return StreamState(
             maximum,
-            mine * self.total + theirs * other.total,
-            mine * self.weighted + theirs * other.weighted,
+            own * self.total + others * other.total,
+            own * self.weighted + others * other.weighted,
         )
 
     def merged_across(self, processes: Processes) -> "StreamState":
@@ -108,13 +80,13 @@ class StreamState:
             return self
         maximum = self.maximum.clone()
         processes.take_largest(maximum)
-        mine = _weight_of_part(self.maximum, maximum)
-        total, weighted = mine * self.total, mine * self.weighted
+        own = _weight_of_part(self.maximum, maximum)
+        total, weighted = own * self.total, own * self.weighted
         processes.add_up([total, weighted])
         return StreamState(maximum, total, weighted)
 
     def result(self) -> Tensor:
-        """Attended values (B, G, L, P); zero for a query that no key was visible to."""
+        """Attended values (B, G, L, P); zero without keys."""
         return self.weighted / self.total.where(self.total > 0, 1)
 
     def log_sum_exp(self) -> Tensor:
@@ -134,18 +106,11 @@ class _StreamedAttention(torch.autograd.Function):
         *sources: Tensor,
     ) -> Tensor:
         state: StreamState | None = None
-        for i, chunk in enumerate(chunks):
-            part = StreamState.of(q_BGLP, chunk(), scale)
-            if state is None:
-                state = part
-                continue
-            if part.total.shape != state.total.shape:
-                raise ValueError(
-                    f"chunks must hold the same tasks, however: chunk {i} has {part.total.shape[0]}, "
-                    f"those before it {state.total.shape[0]}"
-                )
-            state = state.merge(part)
-        assert state is not None, "`streamed_attention` has counted the chunks"
+        for chunk in chunks:
+            part = StreamState.from_chunk(q_BGLP, chunk(), scale)
+            state = part if state is None else state.merge(part)
+        if state is None:
+            raise ValueError("chunks must contain at least one chunk")
         state = state.merged_across(processes)
         attended = state.result()
         ctx.save_for_backward(q_BGLP, attended, state.log_sum_exp(), *sources)
@@ -161,7 +126,7 @@ class _StreamedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_attended: Tensor) -> tuple[Tensor | None, ...]:
         q_BGLP, attended, log_sum_exp, *sources = ctx.saved_tensors
-        wanted = [i for i in range(len(sources)) if ctx.needs_input_grad[5 + i]]
+        with_gradient = [i for i in range(len(sources)) if ctx.needs_input_grad[5 + i]]
         d_sources: list[Tensor | None] = [None] * len(sources)
         wide_q = q_BGLP.to(attended.dtype)
         d_attended = d_attended.to(attended.dtype)
@@ -173,41 +138,35 @@ class _StreamedAttention(torch.autograd.Function):
                 torch.enable_grad(),
                 torch.autocast(ctx.device_type, dtype=ctx.autocast_dtype, enabled=ctx.autocast),
             ):
-                computed = chunk()
-            keys, values = computed.keys, computed.values
+                keys, values = chunk()
             with torch.autocast(ctx.device_type, enabled=False):
-                # Queries without any visible key have log-sum-exp -inf: their probabilities are all zero.
-                scores_BGLM = _scores(wide_q, computed, ctx.scale)
-                p_BGLM = torch.where(scores_BGLM == -torch.inf, 0, torch.exp(scores_BGLM - log_sum_exp))
+                scores_BGLM = (wide_q @ keys.to(wide_q.dtype).transpose(-1, -2)) * ctx.scale
+                p_BGLM = torch.exp(scores_BGLM - log_sum_exp)
                 d_values = p_BGLM.transpose(-1, -2) @ d_attended
                 d_scores = p_BGLM * (d_attended @ values.to(attended.dtype).transpose(-1, -2) - shared)
                 d_q = d_q + d_scores @ keys.to(attended.dtype) * ctx.scale
                 d_keys = d_scores.transpose(-1, -2) @ wide_q * ctx.scale
-            if wanted and (keys.requires_grad or values.requires_grad):
+            if with_gradient and (keys.requires_grad or values.requires_grad):
                 outputs = [(t, g) for t, g in ((keys, d_keys), (values, d_values)) if t.requires_grad]
                 gradients = torch.autograd.grad(
                     [tensor for tensor, _ in outputs],
-                    [sources[i] for i in wanted],
+                    [sources[i] for i in with_gradient],
                     [gradient.to(tensor.dtype) for tensor, gradient in outputs],
                     allow_unused=True,
                 )
-                for i, gradient in zip(wanted, gradients, strict=True):
+                for i, gradient in zip(with_gradient, gradients, strict=True):
                     if gradient is not None:
-                        so_far = d_sources[i]
-                        d_sources[i] = gradient if so_far is None else so_far + gradient
+                        before = d_sources[i]
+                        d_sources[i] = gradient if before is None else before + gradient
         d_q = d_q.sum_to_size(q_BGLP.shape)
         if ctx.processes.count > 1:
             # all processes hold the same parameters, and each has read its own chunks with them
-            shared_by_all = [i for i in wanted if isinstance(sources[i], nn.Parameter)]
-            parts = [_or_zeros(d_sources[i], sources[i]) for i in shared_by_all]
-            ctx.processes.add_up([d_q, *parts])
-            for i, part in zip(shared_by_all, parts, strict=True):
-                d_sources[i] = part
+            for i in with_gradient:
+                if isinstance(sources[i], nn.Parameter) and d_sources[i] is None:
+                    d_sources[i] = torch.zeros_like(sources[i])
+            parameters = [d_sources[i] for i in with_gradient if isinstance(sources[i], nn.Parameter)]
+            ctx.processes.add_up([d_q, *parameters])
         return d_q.to(q_BGLP.dtype), None, None, None, None, *d_sources
-
-
-def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
-    return torch.zeros_like(like) if gradient is None else gradient
 
 
 def streamed_attention(
@@ -219,46 +178,17 @@ def streamed_attention(
     recompute: Sequence[Chunk] | None = None,
     processes: Processes = ALONE,
 ) -> Tensor:
-    """Softmax attention of the queries over all chunks together, holding one chunk at a time.
+    """Softmax attention of the queries over all chunks together, holding one chunk at a time: (B, G, L, P).
 
-    Parameters
-    ----------
-    q_BGLP : Tensor
-        Queries (B, G, L, P), or (1, G, L, P) to ask the same of all tasks.
-    chunks : sequence of Chunk
-        Functions that give keys and values; each is called once.
-    scale : float
-        Multiplies the scores.
-    sources : sequence of Tensor
-        Every tensor (parameters, chunk inputs) that chunks are computed from and that gradients
-        should reach. A tensor that is missing here gets no gradient through the chunks.
-    recompute : sequence of Chunk, optional
-        What the backward pass calls instead of `chunks`, once each; it must compute the same
-        numbers from `sources` (`chunks` may have cached them).
-    processes : Processes
-        Processes that have some of the chunks each, at least one, and the same queries and parameters. All
-        get the same result, and the same gradients of the queries and of those sources that are
-        parameters; sources of other kinds are each process's own.
+    Queries are (B, G, L, P), or (1, G, L, P) for the same queries in all tasks. Each chunk is a function that
+    is called once. `sources` are all tensors (parameters, inputs) that the chunks are computed from and that
+    gradients should reach. The backward pass calls `recompute` once each instead of `chunks` (which may have
+    cached their results); it must compute the same numbers from `sources`.
 
-    Returns
-    -------
-    Tensor (B, G, L, P), P that of the values
-        Equal to attention over the concatenated chunks of all processes.
-
-    Raises
-    ------
-    ValueError
-        Queries do not have 4 dimensions, there is no chunk, chunks differ in B, or `recompute` has another
-        length than `chunks`.
+    Several processes may hold some of the chunks each, at least one, with the same queries and parameters.
+    All get the same result, and the same gradients of the queries and of those sources that are parameters;
+    gradients of other sources are each process's own.
     """
-    require_dimensions("q", q_BGLP, 4)
     recompute = chunks if recompute is None else recompute
-    if len(recompute) != len(chunks):
-        raise ValueError(
-            f"recompute must have the length of chunks, however: {len(recompute)=}, {len(chunks)=}"
-        )
-    if not len(chunks):
-        raise ValueError("chunks must hold at least one chunk, however: it is empty")
-    # A tensor named twice would receive its gradient twice.
-    distinct = {id(tensor): tensor for tensor in sources}.values()
+    distinct = {id(tensor): tensor for tensor in sources}.values()  # a tensor gets its gradient once
     return _StreamedAttention.apply(q_BGLP, chunks, recompute, scale, processes, *distinct)

@@ -32,8 +32,8 @@ from torch.nn import functional
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from spinimpute.nn.checks import require_count, require_positive
 from spinimpute.nn.optimisers import Lookahead
-from spinimpute.nn.shapes import require_count, require_positive
 from spinimpute.runtime.devices import choose_device
 from spinimpute.runtime.errors import InputError
 from spinimpute.tabular.fitting import EarlyStopping

@@ -24,7 +24,7 @@ from spinimpute.nn.carrying import (
     CompetingEncoder,
     LabelledChunk,
     LabelReader,
-    Nearness,
+    SquaredDistance,
     spread_out,
 )
 from spinimpute.nn.embedding import ColumnEmbedding
@@ -132,7 +132,7 @@ class CarryingNetwork(nn.Module):
         chunks = self._chunks(context, label_N)
         start = self._start(chunks)
         if len(context) > self.inducing_points:
-            return self.encoder(chunks, start, Nearness())
+            return self.encoder(chunks, start, SquaredDistance())
         return start._replace(label_BHU=torch.cat([label_1NO for _, label_1NO in chunks], 1))
 
     def shares(self, context: Rows, label_N: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class CarryingNetwork(nn.Module):
         if len(context) <= self.inducing_points:
             return torch.eye(len(context), device=label_N.device)
         chunks = self._chunks(context, label_N)
-        return self.encoder.shares(chunks, self._start(chunks), Nearness())[0]
+        return self.encoder.shares(chunks, self._start(chunks), SquaredDistance())[0]
 
     def predict(self, query: Rows, points: CarriedPoints) -> tuple[Tensor, Tensor]:
         """As `forward`, from inducing points."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from spinimpute.nn.attention_maps import recorded_attention
+from spinimpute.nn.attention import recorded_attention
 from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.nn.masking import attribute_weight
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine

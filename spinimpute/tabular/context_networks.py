@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spinimpute.nn.attention import ABD, MABOptions, MultiHeadAttention
-from spinimpute.nn.npt import NPT
-from spinimpute.nn.rows import RowModel
-from spinimpute.nn.set_transformer import SetTransformer
+from spinimpute.nn.row_models import NPT, RowModel, SetTransformer
 from spinimpute.tabular.table import Rows, Schema
 
 LABEL = -1  # the label's column

@@ -18,9 +18,7 @@ from spinimpute.neural_processes.models import KINDS, LatentProcess, ModelSettin
 from spinimpute.neural_processes.training import (
     TrainingSettings,
 )
-from spinimpute.nn import cipnp
-from spinimpute.nn.attention import MultiHeadAttention
-from spinimpute.nn.attention_maps import recorded_attention
+from spinimpute.nn.attention import MultiHeadAttention, recorded_attention
 
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5, "blocks": 2}
 TASKS = ProcessSettings(context=(6, 12), target=(3, 7), tasks=4)
@@ -306,7 +304,7 @@ def test_large_contexts_have_the_same_gradients(monkeypatch: pytest.MonkeyPatch)
     model, (task, _) = made("CIPNP"), draw(replace(TASKS, context=(300, 300)))
     found = []
     for least in (256, 10_000):
-        monkeypatch.setattr(cipnp, "RECOMPUTED_FROM", least)
+        monkeypatch.setattr(points, "RECOMPUTED_FROM", least)
         model.zero_grad()
         model.loss(task).backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]

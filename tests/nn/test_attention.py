@@ -6,10 +6,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spinimpute.nn import attention, fused_attention
-from spinimpute.nn.attention import ABA, ABD, ABLA, MAB, XABA, XABD, MABOptions, MultiHeadAttention
-from spinimpute.nn.attention_maps import attention_weights
-from spinimpute.nn.set_transformer import ISAB
+from spinimpute.nn import attention
+from spinimpute.nn.attention import (
+    ABA,
+    ABD,
+    ABLA,
+    MAB,
+    XABA,
+    XABD,
+    MABOptions,
+    MultiHeadAttention,
+    attention_weights,
+    recorded_attention,
+)
+from spinimpute.nn.row_models import ISAB
 from spinimpute.nn.streaming import KeysValues, streamed_attention
 
 
@@ -58,13 +68,13 @@ def test_blocks_of_queries_and_batches_change_nothing(monkeypatch: pytest.Monkey
     mask = (torch.rand(5, 7) < 0.6).index_fill(1, torch.tensor([0]), True) if visible else None
 
     def run() -> list[Tensor]:
-        out = fused_attention.attend(q, k, v, scale=0.3, visible_BM=mask)
+        out = attention.attend(q, k, v, scale=0.3, visible_BM=mask)
         return [out, *torch.autograd.grad((out * out).sum(), (q, k, v))]
 
     whole = run()
-    monkeypatch.setattr(fused_attention, "FUSED_HEAD_WIDTH", 4)
-    monkeypatch.setattr(fused_attention, "QUERY_BLOCK", 4)
-    monkeypatch.setattr(fused_attention, "BATCH_BLOCK", 2)
+    monkeypatch.setattr(attention, "FUSED_HEAD_WIDTH", 4)
+    monkeypatch.setattr(attention, "QUERY_BLOCK", 4)
+    monkeypatch.setattr(attention, "BATCH_BLOCK", 2)
     calls = []
     fused = nn.functional.scaled_dot_product_attention
 
@@ -78,7 +88,7 @@ def test_blocks_of_queries_and_batches_change_nothing(monkeypatch: pytest.Monkey
     assert max(shape[0] for shape in calls) == 2
     assert max(shape[2] for shape in calls) == 4
     with torch.no_grad():
-        torch.testing.assert_close(fused_attention.attend(q, k, v, scale=0.3, visible_BM=mask), whole[0])
+        torch.testing.assert_close(attention.attend(q, k, v, scale=0.3, visible_BM=mask), whole[0])
 
 
 def test_attention_between_attributes_stays_inside_a_datapoint() -> None:
@@ -123,28 +133,19 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 def test_wrong_shapes_and_settings_are_named() -> None:
-    layer = MultiHeadAttention(8, 6)
-    with pytest.raises(ValueError, match=r"x must have 3 dimensions, however: x\.ndim=2"):
-        layer(torch.randn(5, 8), torch.randn(1, 5, 6))
-    with pytest.raises(ValueError, match=r"h must have 6 numbers .*however: h\.shape=\(1, 5, 8\)"):
-        layer(torch.randn(1, 5, 8), torch.randn(1, 5, 8))
-    with pytest.raises(ValueError, match="h must have 2 tasks"):
-        layer(torch.randn(2, 5, 8), torch.randn(1, 5, 6))
-    with pytest.raises(ValueError, match="visible must have 5 keys"):
-        layer(torch.randn(1, 5, 8), torch.randn(1, 5, 6), torch.ones(1, 4, dtype=torch.bool))
+    layer, h = MultiHeadAttention(8, 6), torch.randn(1, 5, 6)
+    for x, wrong, message in (
+        (torch.randn(5, 8), h, r"x must have the shape \(\*, \*, 8\), got \(5, 8\)"),
+        (torch.randn(1, 5, 8), torch.randn(1, 5, 8), r"h must have the shape \(1, \*, 6\), got \(1, 5, 8\)"),
+        (torch.randn(2, 5, 8), h, "h must have the shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            layer(x, wrong)
     with pytest.raises(ValueError, match="heads must divide"):
         MultiHeadAttention(8, 6, heads=3)
-    with pytest.raises(ValueError, match=r"h must have 4 dimensions, however: h\.ndim=3"):
-        XABD(4, 6, MABOptions())(torch.randn(2, 3, 24), torch.randn(2, 3, 4, 6))
-    with pytest.raises(ValueError, match="d must have 4 attributes"):
-        ABD(4, 6, MABOptions())(torch.randn(2, 3, 5, 6))
-    for settings, message in (
-        ({"heads": 0}, "heads"),
-        ({"scale": "x"}, "scale"),
-        ({"dropout": 1.0}, "dropout"),
-    ):
-        with pytest.raises(ValueError, match=f"{message} must be"):
-            MABOptions(**settings)
+    for settings in ({"heads": 0}, {"scale": "x"}, {"dropout": 1.0}, {"score": "cosine"}, {"steepness": 0.0}):
+        with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
+            MABOptions(**settings)  # type: ignore[arg-type]
 
 
 def distances_by_hand(layer: MultiHeadAttention, key_x: Tensor, key_h: Tensor) -> Tensor:
@@ -220,7 +221,7 @@ def test_xabd_that_carries_equals_its_formula_at_once_and_in_chunks() -> None:
     label = torch.randn(2, 9, 4, dtype=torch.float64)
     weight = distances_by_hand(xabd.mab.attention, key_h.flatten(-2), key_a.flatten(-2))
     value = xabd.mab.attention.value(a.flatten(-2)).unflatten(-1, (2, -1)).transpose(1, 2)
-    o = h.flatten(-2) + xabd.mab.attention.join(weight @ value)
+    o = h.flatten(-2) + xabd.mab.attention.join_heads(weight @ value)
     expected = o + xabd.mab.feed_forward(xabd.mab.feed_forward_norm(o))
 
     def chunk(start: int, stop: int) -> Callable[[], KeysValues]:
@@ -228,7 +229,7 @@ def test_xabd_that_carries_equals_its_formula_at_once_and_in_chunks() -> None:
         return lambda: KeysValues(*xabd.keys_values(key_a[:, part], a[:, part], label[:, part]))
 
     scale = xabd.mab.attention.scale
-    at_once = fused_attention.attend(xabd.queries(key_h), *xabd.keys_values(key_a, a, label), scale=scale)
+    at_once = attention.attend(xabd.queries(key_h), *xabd.keys_values(key_a, a, label), scale=scale)
     in_chunks = streamed_attention(xabd.queries(key_h), [chunk(0, 4), chunk(4, 4), chunk(4, 9)], scale=scale)
     for read in (at_once, in_chunks):
         found, carried = xabd.carry(h, read)
@@ -236,10 +237,26 @@ def test_xabd_that_carries_equals_its_formula_at_once_and_in_chunks() -> None:
         torch.testing.assert_close(carried, weight @ label[:, None])
 
 
-def test_options_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match="score must be 'dot' or 'distance'"):
-        MABOptions(score="cosine")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="steepness must be"):
-        MABOptions(steepness=0.0)
-    with pytest.raises(ValueError, match="one width to start alike"):
-        MultiHeadAttention(8, 6, steepness=3.0)
+@pytest.mark.parametrize("heads", [1, 4])
+def test_recorded_weights_make_the_layers_output(heads: int) -> None:
+    block = MAB(8, 6, MABOptions(heads=heads))
+    x, h = torch.randn(2, 5, 8), torch.randn(2, 7, 6)
+    visible = torch.rand(2, 7) < 0.6
+    visible[:, 0] = True
+    with recorded_attention([block.attention]) as maps:
+        expected = block.attention(x, h, visible)
+        block(x, h)
+    assert [tuple(found.shape) for found in maps] == [(2, heads, 5, 7)] * 2
+    weights = maps[0]
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, heads, 5))
+    assert not weights.masked_select(~visible[:, None, None]).any()
+    _, values = block.attention.keys_values(h)
+    torch.testing.assert_close(block.attention.join_heads(weights @ values), expected)
+
+
+def test_nothing_is_recorded_afterwards() -> None:
+    block = MAB(4, 4, MABOptions())
+    with recorded_attention([block.attention]) as maps:
+        pass
+    block(torch.randn(1, 2, 4), torch.randn(1, 2, 4))
+    assert maps == []

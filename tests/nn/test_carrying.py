@@ -10,7 +10,7 @@ from spinimpute.nn.carrying import (
     CarriedPoints,
     CompetingEncoder,
     LabelReader,
-    Nearness,
+    SquaredDistance,
     attend_to_points,
     pooled_labels,
     spread_out,
@@ -149,7 +149,7 @@ def test_bfloat16_keeps_sums_in_float32(device: str) -> None:
 
 def test_errors() -> None:
     x_BNX, _ = context(4)
-    with pytest.raises(ValueError, match="chunks must hold at least one chunk"):
+    with pytest.raises(ValueError, match="chunks must contain at least one chunk"):
         CompetingEncoder[Tensor](1)([], start_of(x_BNX, 2), Dots(torch.tensor(1.0)))
     with pytest.raises(ValueError, match="rounds must be at least 1"):
         CompetingEncoder[Tensor](0)
@@ -186,7 +186,7 @@ def test_starting_points_do_not_depend_on_the_order_where_features_tie() -> None
 
 def test_nearness_ranks_by_distance() -> None:
     x_BNX, _ = context(20)
-    nearness, point_BHX = Nearness(), context(5, seed=1)[0]
+    nearness, point_BHX = SquaredDistance(), context(5, seed=1)[0]
     score_BNH = nearness.scores(x_BNX, nearness.keys(point_BHX))
     own_BN1 = x_BNX.square().sum(-1, keepdim=True)
     torch.testing.assert_close(score_BNH - own_BN1, -torch.cdist(x_BNX, point_BHX).square())
@@ -202,7 +202,10 @@ def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int) -> N
     encoder, start = CompetingEncoder[tuple[Tensor, Tensor]](rounds).double(), start_of(x_BNX, 3)
     start = start._replace(mass_BH=torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]).double())
     chunks = list(zip(x_BNX.split(sizes, 1), label_BNU.split(sizes, 1), strict=True))
-    points, share_BHN = encoder(chunks, start, Nearness()), encoder.shares(chunks, start, Nearness())
+    points, share_BHN = (
+        encoder(chunks, start, SquaredDistance()),
+        encoder.shares(chunks, start, SquaredDistance()),
+    )
     for mean, of in ((points.feature_BHF, x_BNX), (points.label_BHU, label_BNU)):
         present = points.mass_BH > 0
         torch.testing.assert_close((share_BHN @ of)[present], mean[present])
@@ -257,20 +260,11 @@ def test_padding_is_not_read_however_far_the_points_are() -> None:
     assert all(part.isfinite().all() for part in read)
 
 
-def test_errors_of_reading() -> None:
-    with pytest.raises(ValueError, match="x must have 3 dimensions"):
-        spread_out(torch.zeros(2, 3), 2)
-    with pytest.raises(ValueError, match="count must be at least 1"):
-        spread_out(torch.zeros(1, 2, 3), 0)
-    with pytest.raises(ValueError, match="heads must be at least 1"):
-        LabelReader(0)
-
-
-def test_padding_wins_nothing_however_far_the_points_are() -> None:
+def test_padding_gets_nothing_however_far_the_points_are() -> None:
     x_BNX = torch.tensor([[[-100.0], [100.0], [100.0]]])
     label_BNU = torch.tensor([[[0.0], [1.0], [1.0]]])
     start = CarriedPoints(x_BNX[:, :2], x_BNX[:, :2, :0], torch.tensor([[1.0, 0.0]]))
-    points = CompetingEncoder[tuple[Tensor, Tensor]](2)([(x_BNX, label_BNU)], start, Nearness())
+    points = CompetingEncoder[tuple[Tensor, Tensor]](2)([(x_BNX, label_BNU)], start, SquaredDistance())
     torch.testing.assert_close(points.mass_BH, torch.tensor([[3.0, 0.0]]))
     torch.testing.assert_close(points.label_BHU[0, 0], torch.tensor([2 / 3]))
     attention = attend_to_points(torch.tensor([[[[-2e4, 0.0]]]]), torch.tensor([[1.0, 0.0]]))

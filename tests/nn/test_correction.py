@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spinimpute.nn.carrying import CarriedPoints, LabelReader, Read
+from spinimpute.nn.carrying import CarriedPoints, LabelReader, Reading
 from spinimpute.nn.predictors import LEAST_SHARE, CorrectingPredictor
 
 COLUMNS, WIDTH, CLASSES, FEATURES, HEADS, MEMBERS, QUERIES = 3, 4, 2, 6, 2, 3, 7
@@ -19,7 +19,7 @@ def build(members: int = MEMBERS, **more: Any) -> CorrectingPredictor:
     )
 
 
-def inputs() -> tuple[Tensor, Read]:
+def inputs() -> tuple[Tensor, Reading]:
     torch.manual_seed(2)
     points = CarriedPoints(
         torch.randn(2, 5, FEATURES), torch.rand(2, 5, CLASSES).softmax(-1), torch.ones(2, 5)
@@ -68,7 +68,9 @@ def test_queries_never_meet() -> None:
     (x_BQDE, read), predictor = inputs(), build()
     with torch.no_grad():
         predictor.head_A1RO.normal_()
-    some = Read(*(part[..., :3, :] for part in read[:2]), read.feature_BQX[:, :3], read.density_BGQ[..., :3])
+    some = Reading(
+        *(part[..., :3, :] for part in read[:2]), read.feature_BQX[:, :3], read.density_BGQ[..., :3]
+    )
     torch.testing.assert_close(predictor(x_BQDE[:, :3], some)[0], predictor(x_BQDE, read)[0][:, :, :3])
 
 

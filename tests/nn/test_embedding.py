@@ -63,27 +63,23 @@ def test_the_head_has_a_map_for_each_column_or_one_for_all() -> None:
 
 
 def test_wrong_tables_are_named() -> None:
-    embed = ColumnEmbedding(5, 4, 3)
-    mask = torch.zeros(1, 2, 3, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"x must have 3 dimensions, however: x\.ndim=2"):
-        embed(torch.zeros(2, 3, dtype=torch.long), mask[0])
-    with pytest.raises(ValueError, match="mask must have the shape of x"):
-        embed(torch.zeros(1, 2, 3, dtype=torch.long), mask[:, :1])
-    with pytest.raises(ValueError, match="x must have 3 columns"):
-        embed(torch.zeros(1, 2, 4, dtype=torch.long), torch.zeros(1, 2, 4, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"codes 0\.\.5 \(5 = missing\), however: -1\.\.0"):
-        embed(torch.tensor([[[0, 0, 0], [0, -1, 0]]]), mask)
-    with pytest.raises(ValueError, match="side must be None"):
-        embed(torch.zeros(1, 2, 3, dtype=torch.long), mask, torch.zeros(3, 2))
+    embed, sided = ColumnEmbedding(5, 4, 3), ColumnEmbedding(5, 4, 3, side_width=2)
+    x, mask = torch.zeros(1, 2, 3, dtype=torch.long), torch.zeros(1, 2, 3, dtype=torch.bool)
+    for module, arguments, message in (
+        (embed, (x[0], mask[0]), r"x must have the shape \(\*, \*, 3\), got \(2, 3\)"),
+        (embed, (x, mask[:, :1]), r"mask must have the shape \(1, 2, 3\)"),
+        (embed, (x[..., :2], mask[..., :2]), "x must have the shape"),
+        (embed, (x - 1, mask), r"codes 0\.\.5 \(5 = missing\), got -1\.\.-1"),
+        (embed, (x, mask, torch.zeros(3, 2)), "side must be None"),
+        (sided, (x, mask), "side must be given"),
+        (sided, (x, mask, torch.zeros(4, 2)), r"side must have the shape \(\*, 3, 2\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            module(*arguments)
     with pytest.raises(ValueError, match="side_width must be positive"):
         ColumnEmbedding(5, 4, None)
-    with pytest.raises(ValueError, match=r"continuous must lie in 0\.\.2"):
+    with pytest.raises(ValueError, match="continuous must hold columns below 3"):
         ColumnEmbedding(5, 4, 3, continuous=[3])
-    sided = ColumnEmbedding(5, 4, 3, side_width=2)
-    with pytest.raises(ValueError, match="side must be given"):
-        sided(torch.zeros(1, 2, 3, dtype=torch.long), mask)
-    with pytest.raises(ValueError, match="side must have 3 columns"):
-        sided(torch.zeros(1, 2, 3, dtype=torch.long), mask, torch.zeros(4, 2))
 
 
 @pytest.mark.parametrize("pieces", [2, 5])
@@ -103,6 +99,6 @@ def test_a_scalar_climbs_its_pieces_one_after_the_other(pieces: int) -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, -2, 2.5, None])
-def test_one_piece_is_no_piece(pieces: int) -> None:
-    with pytest.raises(ValueError, match="pieces must be 0 or a whole number from 2"):
+def test_invalid_pieces(pieces: int) -> None:
+    with pytest.raises(ValueError, match="pieces must be 0 or a whole number of at least 2"):
         ColumnEmbedding(1, 4, 1, continuous=[0], pieces=pieces)

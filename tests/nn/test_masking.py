@@ -105,21 +105,21 @@ def test_the_attribute_weight_falls_by_cosine_to_zero() -> None:
 
 
 def test_wrong_arguments_are_named() -> None:
-    tokens = table(5)
-    with pytest.raises(ValueError, match=r"tokens must have 3 dimensions, however: tokens\.ndim=2"):
-        mask_tokens(tokens[0], 0.3, VOCABULARY)
-    with pytest.raises(ValueError, match=r"probability must be in \[0, 1\], however: probability=1\.5"):
-        mask_tokens(tokens, 1.5, VOCABULARY)
-    with pytest.raises(ValueError, match="columns must have 10 entries"):
-        mask_tokens(tokens, 0.3, VOCABULARY, columns=LABELS[:4])
-    with pytest.raises(ValueError, match="label_columns must have 10 entries"):
-        mask_chunks(tokens, 0.3, LABELS[:4], VOCABULARY)
-    with pytest.raises(ValueError, match="at least one row"):
-        mask_chunks(tokens[:, :0], 0.3, LABELS, VOCABULARY)
-    with pytest.raises(ValueError, match=r"fraction must be in \[0, 1\], however: fraction=-1"):
-        mask_chunks(tokens, -1, LABELS, VOCABULARY)
-    logits = torch.randn(3, 5, 9, VOCABULARY)
-    with pytest.raises(ValueError, match="must have the shape of tokens"):
-        masked_cross_entropy(logits, tokens, tokens == 0)
-    with pytest.raises(ValueError, match="attribute_weight must be in"):
-        spin_loss(torch.randn(3, 5, 10, VOCABULARY), tokens, tokens == 0, LABELS, 2.0)
+    tokens, logits, few = table(5), torch.randn(3, 5, 9, VOCABULARY), LABELS[:4]
+    for call, message in (
+        (lambda: mask_tokens(tokens[0], 0.3, VOCABULARY), r"tokens must have the shape \(\*, \*, \*\), got"),
+        (lambda: mask_tokens(tokens, 1.5, VOCABULARY), r"probability must be in \[0, 1\], got 1\.5"),
+        (
+            lambda: mask_tokens(tokens, 0.3, VOCABULARY, columns=few),
+            r"columns must have the shape \(10\)",
+        ),
+        (
+            lambda: mask_chunks(tokens, 0.3, few, VOCABULARY),
+            r"tokens must have the shape \(\*, \*, 4\)",
+        ),
+        (lambda: mask_chunks(tokens, -1, LABELS, VOCABULARY), r"fraction must be in \[0, 1\], got -1"),
+        (lambda: masked_cross_entropy(logits, tokens, tokens == 0), "logits must have the shape"),
+        (lambda: spin_loss(logits, tokens, tokens == 0, LABELS, 2.0), "attribute_weight must be in"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

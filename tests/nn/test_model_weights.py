@@ -1,4 +1,4 @@
-"""Networks rebuilt from what a file says of them."""
+"""Networks rebuilt from weights in files."""
 
 import threading
 
@@ -13,7 +13,7 @@ def stack(layers: int) -> nn.Module:
     return nn.Sequential(*(nn.Linear(2, 2) for _ in range(layers)))
 
 
-def test_the_weights_are_those_given_and_torchs_generator_stays() -> None:
+def test_a_network_gets_its_weights_and_torchs_generator_keeps_its_state() -> None:
     arrays = arrays_of(stack(3).state_dict())
     state = torch.get_rng_state()
     network = network_of(lambda: stack(3), arrays)
@@ -21,15 +21,15 @@ def test_the_weights_are_those_given_and_torchs_generator_stays() -> None:
     assert all((value.numpy() == arrays[name]).all() for name, value in network.state_dict().items())
 
 
-@pytest.mark.parametrize(("layers", "said"), [(2, "2.bias, 2.weight"), (10**9, "a larger network")])
-def test_other_networks_are_refused(layers: int, said: str) -> None:
+@pytest.mark.parametrize(("layers", "message"), [(2, "2.bias, 2.weight"), (10**9, "of a larger network")])
+def test_other_networks_are_refused(layers: int, message: str) -> None:
     arrays = arrays_of(stack(3).state_dict())
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         network_of(lambda: stack(layers), arrays)
-    assert stack(9)  # nothing is counted any longer
+    assert stack(9)  # the hook is gone
 
 
-def test_networks_of_other_threads_do_not_count() -> None:
+def test_networks_of_other_threads_are_not_counted() -> None:
     arrays = arrays_of(stack(1).state_dict())
 
     def make() -> nn.Module:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -9,11 +10,9 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical
 
 from spinimpute.nn.attention import MABOptions
-from spinimpute.nn.cipnp import CIPNP
 from spinimpute.nn.masking import masked_cross_entropy
-from spinimpute.nn.npt import NPT
-from spinimpute.nn.set_transformer import SetTransformer
-from spinimpute.nn.spin import SPIN, SPINConfig, SPINEncoder
+from spinimpute.nn.row_models import NPT, SetTransformer
+from spinimpute.nn.spin import CIPNP, SPIN, SPINConfig, SPINEncoder
 
 VOCABULARY, COLUMNS = 4, 6
 LABELS = torch.arange(COLUMNS) >= 4
@@ -198,40 +197,42 @@ def test_a_configuration_survives_json() -> None:
     assert torch.equal(model(x, mask, x, mask), copy(x, mask, x, mask))
 
 
-def test_contradictions_and_wrong_shapes_are_named() -> None:
-    for changes, message in (
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
         ({"columns": None}, "side_width must be positive"),
         ({"columns": None, "side_width": 2}, "latent_start='linear'; use 'learned'"),
         (
             {"columns": None, "side_width": 2, "latent_start": "learned", "predictor": "flat"},
             "columns must be",
         ),
-        ({"predictor": "other"}, "predictor must be 'tokenwise', 'flat' or 'row', however: 'other'"),
-        ({"latent_start": "zero"}, "latent_start must be 'linear' or 'learned', however: 'zero'"),
-        ({"blocks": 0}, "blocks must be at least 1, however: blocks=0"),
+        ({"predictor": "other"}, "predictor must be one of tokenwise, flat, row, got 'other'"),
+        ({"latent_start": "zero"}, "latent_start must be one of linear, learned, got 'zero'"),
+        ({"blocks": 0}, "blocks must be at least 1, got 0"),
         ({"inducing_points": 0}, "inducing_points must be at least 1"),
         ({"predictor_layers": 0}, "predictor_layers must be at least 1"),
-        ({"predictor_layers": 1.5}, "predictor_layers must be a whole number, however: predictor_layers=1.5"),
+        ({"predictor_layers": 1.5}, "predictor_layers must be a whole number, got 1.5"),
         ({"blocks": True}, "blocks must be a whole number"),
-        ({"inducing_points": "3"}, "inducing_points must be a whole number, however: inducing_points='3'"),
+        ({"inducing_points": "3"}, "inducing_points must be a whole number, got '3'"),
         ({"heads": 3}, "heads must divide the width"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            SPIN(dataclasses.replace(SMALL, **changes))
-    with pytest.raises(ValueError, match="vocabulary must be 2 for a Bernoulli, however: 4"):
+    ],
+)
+def test_contradictions_are_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SPIN(dataclasses.replace(SMALL, **changes))
+
+
+def test_wrong_distributions_and_shapes_are_named() -> None:
+    with pytest.raises(ValueError, match="vocabulary must be 2 for a Bernoulli distribution, got 4"):
         CIPNP(SMALL, "bernoulli")
     with pytest.raises(ValueError, match="predictor must be 'tokenwise' for CIPNP"):
         CIPNP(dataclasses.replace(SMALL, predictor="flat"))
-    with pytest.raises(ValueError, match="distribution must be 'categorical' or 'bernoulli'"):
+    with pytest.raises(ValueError, match="distribution must be one of categorical, bernoulli"):
         CIPNP(SMALL, "normal")  # type: ignore[arg-type]
-    encoder = SPINEncoder(8, 5)
-    with pytest.raises(ValueError, match=r"d must have 4 dimensions, however: d\.ndim=3"):
-        encoder(torch.randn(3, 5, 8))
-    with pytest.raises(ValueError, match="d must have 5 columns"):
-        encoder(torch.randn(1, 3, 6, 8))
-    model = build("tokenwise")
-    query = tables(4)
-    with pytest.raises(ValueError, match=r"h must have 4 dimensions, however: h\.ndim=3"):
-        model.predict(*query, torch.randn(3, 2, 8))
-    with pytest.raises(ValueError, match="h must have 2 tasks"):
-        model.predict(*query, torch.randn(1, 3, 2, 8))
+    encoder, model, query = SPINEncoder(8, 5), build("tokenwise"), tables(4)
+    for d in (torch.randn(3, 5, 8), torch.randn(1, 3, 6, 8)):
+        with pytest.raises(ValueError, match=r"d must have the shape \(\*, \*, 5, 8\), got"):
+            encoder(d)
+    for h in (torch.randn(3, 2, 8), torch.randn(1, 3, 2, 8)):
+        with pytest.raises(ValueError, match=r"h must have the shape \(2, \*, \*, 8\), got"):
+            model.predict(*query, h)

@@ -150,15 +150,13 @@ def test_the_learning_rate_is_flat_then_falls_by_cosine() -> None:
 def test_settings_out_of_range_are_named() -> None:
     parameter = nn.Parameter(torch.zeros(1))
     optimiser = torch.optim.SGD([parameter], lr=0.5)
-    with pytest.raises(ValueError, match="lr must not be negative, however: lr=-1"):
-        Lamb([parameter], lr=-1)
-    with pytest.raises(ValueError, match="betas must be in"):
-        Lamb([parameter], betas=(0.9, 1.0))
-    with pytest.raises(ValueError, match="k must be at least 1, however: k=0"):
-        Lookahead(optimiser, k=0)
-    with pytest.raises(ValueError, match="alpha must be in"):
-        Lookahead(optimiser, alpha=2.0)
-    with pytest.raises(ValueError, match="total_steps must be at least 1"):
-        flat_then_cosine(optimiser, 0)
-    with pytest.raises(ValueError, match="flat must be in"):
-        flat_then_cosine(optimiser, 10, flat=1.5)
+    for call, message in (
+        (lambda: Lamb([parameter], lr=-1), "lr must not be negative, got -1"),
+        (lambda: Lamb([parameter], betas=(0.9, 1.0)), "betas must be in"),
+        (lambda: Lookahead(optimiser, k=0), "k must be at least 1, got 0"),
+        (lambda: Lookahead(optimiser, alpha=2.0), "alpha must be in"),
+        (lambda: flat_then_cosine(optimiser, 0), "total_steps must be at least 1"),
+        (lambda: flat_then_cosine(optimiser, 10, flat=1.5), "flat must be in"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

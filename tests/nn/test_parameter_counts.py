@@ -6,8 +6,7 @@ import torch
 from torch import nn
 
 from spinimpute.nn.attention import MAB, MABOptions
-from spinimpute.nn.npt import NPT
-from spinimpute.nn.set_transformer import SetTransformer
+from spinimpute.nn.row_models import NPT, SetTransformer
 from spinimpute.nn.spin import SPIN, SPINConfig
 
 

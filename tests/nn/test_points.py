@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spinimpute.nn import cipnp
+from spinimpute.nn import points as nn_points
 from spinimpute.nn.attention import MABOptions
-from spinimpute.nn.cipnp import KeptPoints, PointEncoder, PointReader
-from spinimpute.nn.embedding import INPUT_RANGE, mlp, spread_positions
+from spinimpute.nn.points import INPUT_RANGE, ContextPoints, PointEncoder, PointReader, mlp, spread_positions
 
 X, Y, WIDTH, HEADS = 2, 3, 16, 2
 NEAR = MABOptions(heads=HEADS, score="distance", steepness=3.0)
@@ -51,7 +50,7 @@ def test_a_large_context_is_computed_again_for_the_gradient(monkeypatch: pytest.
     x, y = context(30)
     found = []
     for least in (10, 100):
-        monkeypatch.setattr(cipnp, "RECOMPUTED_FROM", least)
+        monkeypatch.setattr(nn_points, "RECOMPUTED_FROM", least)
         points = encoder([(x, y)], start, position)
         loss = sum(part.square().sum() for part in points)
         found.append([*points, *torch.autograd.grad(loss, [x, y, start, *encoder.parameters()])])
@@ -92,8 +91,6 @@ def test_of_no_datapoints_nothing_is_carried() -> None:
     points = encoder([(x, y)], start, position)
     assert not points.label_BGLU.any()
     assert all(torch.isfinite(part).all() for part in points)
-    with pytest.raises(ValueError, match="chunks must hold at least one chunk"):
-        encoder([], start, position)
 
 
 def test_what_is_carried_follows_the_labels() -> None:
@@ -122,7 +119,7 @@ def test_a_reader_carries_a_mixture_of_what_its_heads_pool() -> None:
     key, value = torch.randn(2, 6, WIDTH), torch.randn(2, 6, WIDTH)
     label = torch.randn(2, HEADS, 6, Y + X)
     asked, at = torch.randn(2, 4, WIDTH), torch.randn(2, 4, X)
-    read = reader(asked, at, KeptPoints(key, value, label))
+    read = reader(asked, at, ContextPoints(key, value, label))
     _, pooled_BGQU = reader.attention.look_up(reader.attention.queries(asked), key, value, label)
     share_G = torch.softmax(torch.tensor([0.7, -0.4]), 0)
     carried = sum(share_G[g] * pooled_BGQU[:, g, :, :Y] for g in range(HEADS))

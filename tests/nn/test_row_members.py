@@ -51,8 +51,8 @@ def test_one_column_alone_is_as_it_is_among_all(members: int, only: int) -> None
 
 
 @pytest.mark.parametrize("only", [COLUMNS, -COLUMNS - 1])
-def test_columns_that_are_none(only: int) -> None:
-    with pytest.raises(ValueError, match=rf"only must lie in -5\.\.4, however: {only}"):
+def test_invalid_columns(only: int) -> None:
+    with pytest.raises(ValueError, match=rf"only must be in -5\.\.4, got {only}"):
         build(1)(*inputs(), only)
 
 
@@ -65,7 +65,7 @@ def test_a_spin_of_any_predictor_gives_one_column(predictor: Literal["row", "tok
     table = torch.randint(3, (1, QUERIES, COLUMNS))
     parts = (table, torch.zeros_like(table, dtype=torch.bool)) * 2
     torch.testing.assert_close(model(*parts, only=-1), model(*parts)[:, :, -1:], rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match=r"only must lie in -5\.\.4, however: 7"):
+    with pytest.raises(ValueError, match=r"only must be in -5\.\.4, got 7"):
         model(*parts, only=7)
 
 
@@ -89,6 +89,6 @@ def test_categories_start_with_a_sign_and_numbers_with_a_normal_factor() -> None
     assert (numbers.std() - 1).abs() < 0.3
 
 
-def test_without_a_member_there_is_no_prediction() -> None:
-    with pytest.raises(ValueError, match="members must be at least 1, however: members=0"):
+def test_members_are_needed() -> None:
+    with pytest.raises(ValueError, match="members must be at least 1, got 0"):
         build(0)

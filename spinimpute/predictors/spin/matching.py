@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_numbers
-from spinimpute.nn.shapes import require_size
+from spinimpute.nn.checks import require_shape
 from spinimpute.predictors.spin.matching_kernel import NEAREST, fill_match
 from spinimpute.predictors.spin.similarity import Columns
 
@@ -125,7 +125,7 @@ def compiled_match(
     allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, least: Tensor, tolerances: int
 ) -> Match:
     """As `match`, of one block (B = 1), on a processor; fastest where few calls are missing."""
-    require_size("alleles", allele_BQS, 0, 1, "block")
+    require_shape("alleles", allele_BQS, 1, None, None)
     missing_BQS = (known_BQS <= 0) * keys.columns.valid_BS.unsqueeze(1)
     shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0) * keys.columns.valid_BS.unsqueeze(1)
     n_queries, n_points = allele_BQS.shape[1], keys.log_mass_BH.shape[1]

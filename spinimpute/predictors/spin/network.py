@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.kmers import MOST_SNPS, by_column
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunks
-from spinimpute.nn.shapes import require_count
+from spinimpute.nn.checks import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
 from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, Matcher, match
 from spinimpute.predictors.spin.similarity import (
