@@ -18,6 +18,7 @@ from spinimpute.neural_processes.models import KINDS, LatentProcess, ModelSettin
 from spinimpute.neural_processes.training import (
     TrainingSettings,
 )
+from spinimpute.nn import points
 from spinimpute.nn.attention import MultiHeadAttention, recorded_attention
 
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5, "blocks": 2}
