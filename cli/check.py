@@ -139,7 +139,7 @@ def _check_sequenced(
 
     with open_panels(panel, genetic_map, refine=map_only) as opened:
         found, refusals = check_sequenced(opened, given)
-    lines = found.lines_before() if found.samples else []
+    lines = found.input_lines() if found.samples else []
     for line in [
         *lines,
         *(f"warning:  {warning}" for warning in dict.fromkeys([*found.warnings, *refusals])),

@@ -19,8 +19,7 @@ from spinimpute.runtime.progress import announcements
 from .messages import is_log, say, start_log, warn
 
 if TYPE_CHECKING:
-    from spinimpute.quality.sequenced_summary import SequencedSummary
-    from spinimpute.quality.summary import ImputationSummary
+    from spinimpute.quality.summary import ImputationSummary, SequencedSummary
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Command], Command]

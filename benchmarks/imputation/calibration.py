@@ -96,7 +96,7 @@ def estimates(
     has_true, has_both = ~np.isnan(true), ~np.isnan(true) & ~np.isnan(estimated)
     rows = []
     for one in (ALL_FREQUENCIES, *frequency_bins(edges)):
-        inside = one.holds(minor_frequency)
+        inside = one.contains(minor_frequency)
         chosen = inside & has_both
         if not chosen.any():
             continue

@@ -69,7 +69,7 @@ def cuts(
     kept_X = np.nan_to_num(printed_X, nan=-1.0) >= CUT
     rows = []
     for one in (ALL_FREQUENCIES, *frequency_bins(edges)):
-        inside = one.holds(minor_frequency_X)
+        inside = one.contains(minor_frequency_X)
         if not inside.any():
             continue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spinimpute.evaluation.result import BASELINE, IMPUTED, AccuracyCurves, Evaluation
-from spinimpute.reports.charts import Chart, Series, histogram, lines_by_category, lines_by_position
+from spinimpute.reports.charts import Chart, Series, histogram, line_chart
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
 from spinimpute.reports.sections import MOST_SAMPLES, made_by
 
@@ -56,7 +56,7 @@ def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> Section
             (BASELINE, "pooled_r2", "the panel's frequencies alone: pooled r²"),
         )
     ]
-    chart = lines_by_category(
+    chart = line_chart(
         "accuracy-by-frequency",
         curves.bins,
         lines,
@@ -81,14 +81,13 @@ def _calibration(evaluation: Evaluation) -> Section:
     rows = [row for row in evaluation.calibration.to_dict("records") if row["minor_alleles"] == "any"]
     binned = [row for row in rows if row["bin"] != "all"]
     predicted = [row["mean_predicted"] for row in binned]
-    chart = lines_by_position(
+    chart = line_chart(
         "calibration",
         predicted,
         [Series("observed share", [row["observed"] for row in binned]), Series("expected share", predicted)],
         "genotype probability",
         "share of genotypes that are true",
         "Calibration of genotype probabilities.",
-        unit_interval=True,
     )
     columns = ("bin", "predictions", "mean_predicted", "observed", "calibration_error")
     body: list[Row] = [[row[name] for name in columns] for row in rows]

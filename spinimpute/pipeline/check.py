@@ -260,7 +260,7 @@ def _call_notes(repaired: Repaired, panel: ReferencePanel) -> list[SiteNote]:
     flags = {
         MISSING_CALLS: (n_called < (1 - MANY_MISSING) * n_haplotypes) & several,
         ONE_ALLELE: ((n_alt == 0) | (n_alt == n_called)) & several,
-        FREQUENCY_DIFFERS: frequencies.odd_T,
+        FREQUENCY_DIFFERS: frequencies.outlier_T,
     }
     sites = panel.sites
     return [

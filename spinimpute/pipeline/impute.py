@@ -362,19 +362,20 @@ def _collect_quality(
     """Have the summary collect what the output needs; seldom wanted, so imported here."""
     first, reported = chosen[0].part, output.report_files.wanted
     if reported:
-        from spinimpute.quality.details import RunDetails
+        from spinimpute.quality.report_data import ReportData
+        from spinimpute.quality.sample_quality import SampleQuality
 
-        details = summary.details = summary.details or RunDetails.of(first.target.samples)
-        made = details.how_made
-        made.state_run(
+        data = summary.report_data = summary.report_data or ReportData(SampleQuality(first.target.samples))
+        made = data.provenance
+        made.add_run(
             output.header_lines, f"{predictor.kind}, {predictor.fingerprint}, on {predictor.device_name}"
         )
-        made.state_target(Path(vcf).name, first.target.contig_line, first.panel.chrom)
+        made.add_target(Path(vcf).name, first.target.contig_line, first.panel.chrom)
         for one in chosen:
             part = one.part
-            made.state_panel(part.panel)
-            details.frequencies.add(part.panel, part.target, part.match)
-            details.by_sample.add_calls(part.target.alleles[part.match.target_index], part.target.ploidy)
+            made.add_panel(part.panel)
+            data.frequencies.add(part.panel, part.target, part.match)
+            data.by_sample.add_calls(part.target.alleles[part.match.target_index], part.target.ploidy)
     wanted = output.leave_one_out or (reported and first.panel.haplotypes is not None)
     if wanted and summary.leave_one_out is None:
         from spinimpute.quality.leave_one_out import LeaveOneOutQuality
@@ -431,13 +432,13 @@ def _write_report(
     from spinimpute.reports.imputation_report import imputation_report
     from spinimpute.reports.multiqc import typed_samples
 
-    details = summary.details
-    assert details is not None, "`_collect_quality` made them"
+    data = summary.report_data
+    assert data is not None, "`_collect_quality` made them"
     target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
     panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
     report.write(
-        imputation_report(summary, details, target, panel),
-        typed_samples(details.by_sample, summary.leave_one_out),
+        imputation_report(summary, data, target, panel),
+        typed_samples(data.by_sample, summary.leave_one_out),
         beside,
     )
 

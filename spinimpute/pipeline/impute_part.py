@@ -21,7 +21,7 @@ from spinimpute.pipeline.regions import RegionPart
 from spinimpute.pipeline.window_records import WindowRecords
 from spinimpute.predictors.engine import Engine, ImputationJob
 from spinimpute.predictors.interface import Predictor
-from spinimpute.quality.summary import ImputationSummary, WindowSummary
+from spinimpute.quality.summary import ImputationSummary, WindowCounts
 from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
 
@@ -61,7 +61,7 @@ def impute_part(
     Parameters
     ----------
     run : Run
-        The summary's `leave_one_out` and `details` are filled if they are there.
+        The summary's `leave_one_out` and `report_data` are filled if they are there.
     chosen : RegionPart
         The target's part, and the panel sites.
     unmatched : int64 array or None
@@ -108,7 +108,7 @@ def impute_part(
                 extra = place.rows_within(target.sites.position, unmatched)
             extras = _of_windows(panel.position, target.sites.position, extra, own)
             windows += map(_Written, own, extras)
-        records = WindowRecords(panel, target, match, er2_T if run.write_er2 else None, summary.details)
+        records = WindowRecords(panel, target, match, er2_T if run.write_er2 else None, summary.report_data)
         _impute_windows(engine, records, windows, run.writer, summary, shares.of(2))
 
 
@@ -198,7 +198,7 @@ def _impute_windows(
                 if pending is not None:
                     pending.result()
             pending = background.submit(records.write, writer, window, p_UQ, one.extra)
-            summary.windows.append(_window_summary(engine, records, window))
+            summary.windows.append(_window_counts(engine, records, window))
             summary.count_kept(len(one.extra))
             done += window.stop - window.start
             if progress is not None:
@@ -209,10 +209,10 @@ def _impute_windows(
     summary.written_sites += n_sites
 
 
-def _window_summary(engine: Engine, records: WindowRecords, window: Interval) -> WindowSummary:
+def _window_counts(engine: Engine, records: WindowRecords, window: Interval) -> WindowCounts:
     position = records.panel.position
     low, high = np.searchsorted(engine.typed_index, [window.start, window.stop])
-    return WindowSummary(
+    return WindowCounts(
         records.panel.chrom,
         int(position[window.start]),
         int(position[window.stop - 1]),

@@ -196,7 +196,7 @@ def sites_alike(
 
 def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Verdict]:
     """Whether the alleles are as common as in the panel; one verdict at most."""
-    odd_T = frequencies.odd_T
+    odd_T = frequencies.outlier_T
     n_odd, n_exchanged = int(odd_T.sum()), int(frequencies.exchanged_T.sum())
     n_known = int((frequencies.called_T > 0).sum())
     where = f"on {target.sites.chrom}"

@@ -12,10 +12,10 @@ from spinimpute.genotypes.sites import SiteMatch, Sites
 from spinimpute.genotypes.untyped_stretches import far_from_typed
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.quality.site_quality import dosage_spread, site_quality
+from spinimpute.quality.site_quality import dosage_variance, site_quality
 
 if TYPE_CHECKING:
-    from spinimpute.quality.details import RunDetails
+    from spinimpute.quality.report_data import ReportData
 
 
 def flags_far(panel: ReferencePanel) -> bool:
@@ -40,7 +40,7 @@ class WindowRecords:
         Which of the target's sites the panel has.
     er2_T : float64 (T,), optional
         ER2 of the matched sites, if it is to be written.
-    collected : RunDetails, optional
+    collected : ReportData, optional
         Gets the quality of every panel site, and of every sample at imputed ones.
 
     Attributes
@@ -55,7 +55,7 @@ class WindowRecords:
         target: Haplotypes,
         match: SiteMatch,
         er2_T: np.ndarray | None = None,
-        collected: RunDetails | None = None,
+        collected: ReportData | None = None,
     ) -> None:
         self.er2_T, self.collected = er2_T, collected
         self.panel, self.target, self.match = panel, target, match
@@ -89,8 +89,8 @@ class WindowRecords:
             self.collected.by_sample.add_dosages(p_UQ[~typed], frequency_U[~typed], self.target.ploidy)
             position_U, r2_U = panel.position[window.start : window.stop], site_quality(p_UQ)["R2"]
             assert r2_U is not None
-            spread_U2 = dosage_spread(p_UQ, frequency_U, self.target.ploidy)
-            self.collected.imputed.add(panel.chrom, position_U, frequency_U, r2_U, typed, spread_U2)
+            variance_U2 = dosage_variance(p_UQ, frequency_U, self.target.ploidy)
+            self.collected.imputed.add(panel.chrom, position_U, frequency_U, r2_U, typed, variance_U2)
         far = np.zeros(len(p_UQ), dtype=bool)
         if flags_far(panel):
             far = far_from_typed(panel.cM, self._called_index, window.start, window.stop)

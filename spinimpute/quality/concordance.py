@@ -1,8 +1,8 @@
-"""Counts of true and imputed genotypes as GLIMPSE2_concordance takes them, by allele frequency and by sample.
+"""Counts of true and imputed genotypes as in GLIMPSE2_concordance, by allele frequency and by sample.
 
-What differs from `metrics`: SNPs and indels are apart, and variants of other kinds are left out; a genotype
-that is not imputed does not count; the imputed genotype is the likeliest by GP. As the columns are of diploid
-genotypes, 0 and 1 of a sample with one allele count as homozygous.
+The counts differ from `metrics`: SNPs and indels are separate, and other variants are left out; a genotype
+that is not imputed does not count; the imputed genotype is the most likely one by GP. Haploid 0 and 1 count
+as homozygous, because the columns are those of diploid genotypes.
 """
 
 from __future__ import annotations
@@ -17,59 +17,50 @@ from spinimpute.quality.metrics import CONSTANT_DEVIATION, DEFAULT_BINS, frequen
 SNP, INDEL, OTHER = 0, 1, -1
 CALIBRATION_BINS = 100
 
-# Places of counts and sums in the last axis of a tally
-VALIDATED = slice(0, 3)  # genotypes known in the truth, with 0, 1 and 2 minor alleles
-MATCHES = slice(3, 6)  # of these, those that are imputed, and right
-MISMATCHES = slice(6, 9)  # imputed, and wrong
-GENOTYPES, FREQUENCY = 9, 10  # imputed ones: their number, and the sum of minor allele frequencies
-TRUE, TRUE_SQUARE = 11, 12  # and of minor alleles in the truth
-BEST = slice(13, 16)  # of the likeliest genotype: sum, squares, products with the truth
-DOSAGE = slice(16, 19)  # and of the dosage
+# Indices of counts and sums in the last axis of a tally
+VALIDATED = slice(0, 3)  # known true genotypes with 0, 1 and 2 minor alleles
+MATCHES = slice(3, 6)  # of these, correctly imputed ones
+MISMATCHES = slice(6, 9)  # and wrongly imputed ones
+GENOTYPES, FREQUENCY = 9, 10  # imputed genotypes: number, and sum of minor allele frequencies
+TRUE, TRUE_SQUARE = 11, 12  # of imputed genotypes: sum and squares of true minor alleles
+BEST = slice(13, 16)  # of the most likely genotype: sum, squares, products with the truth
+DOSAGE = slice(16, 19)  # the same of the dosage
 FIELDS = 19
 
 
 def kind_of(ref: str, alt: str) -> int:
-    """SNP, INDEL or OTHER: what is left of two alleles without what both begin and end with.
+    """SNP, INDEL or OTHER, for alleles in upper case, by htslib's rule.
 
-    Parameters
-    ----------
-    ref, alt : str
-        The alleles, in upper case.
-
-    Returns
-    -------
-    int
-        SNP if one letter is left of both, INDEL if none is left of one, else OTHER, such as of AC and GT: the
-        rule of htslib.
+    After common letters at both ends are removed, a SNP has one letter left in both alleles, and an indel
+    none in one of them.
     """
     if not (ref.isalpha() and alt.isalpha()):
         return OTHER
-    start = _n_alike(ref, alt)
+    start = _n_common(ref, alt)
     ref, alt = ref[start:], alt[start:]
-    end = _n_alike(ref[::-1], alt[::-1])
+    end = _n_common(ref[::-1], alt[::-1])
     shorter, longer = sorted((len(ref) - end, len(alt) - end))
     return INDEL if shorter == 0 else SNP if longer == 1 else OTHER
 
 
-def _n_alike(one: str, other: str) -> int:
-    """How many letters two texts have in common at their beginning."""
-    return next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+def _n_common(one: str, other: str) -> int:
+    """Length of the common prefix."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 @dataclass(frozen=True)
 class MinorGenotypes:
-    """A block of genotypes, turned to the panel's minor allele.
+    """A block of genotypes, counted in copies of the panel's minor allele.
 
     Attributes
     ----------
     true : float (n_sites, n_samples)
-        Minor alleles; NaN where unknown.
+        True copies; NaN where unknown.
     dosage : float (n_sites, n_samples)
-        Imputed minor alleles; NaN where there is none.
+        Imputed copies; NaN where not imputed.
     probability : float (n_sites, n_samples, 3) or None
-        Of 0, 1, 2 minor alleles; NaN where there is none, as the third with one allele.
+        Probabilities of 0, 1, 2 copies; NaN where not imputed, and for 2 copies of a haploid sample.
     haploid : bool (n_sites, n_samples)
         Whether a genotype has one allele.
     """
@@ -80,7 +71,7 @@ class MinorGenotypes:
     haploid: np.ndarray
 
     def as_homozygous(self) -> MinorGenotypes:
-        """The same with two like alleles in place of one."""
+        """Haploid genotypes as homozygous ones."""
         if not self.haploid.any():
             return self
         factor = np.where(self.haploid, 2, 1).astype(np.float32)
@@ -93,8 +84,8 @@ class MinorGenotypes:
             self.true * factor, self.dosage * factor, probability, np.zeros_like(self.haploid)
         )
 
-    def likeliest(self) -> np.ndarray:
-        """float (n_sites, n_samples): by GP, 0 where two are likeliest; without GP the rounded dosage."""
+    def most_likely(self) -> np.ndarray:
+        """Most likely copies by GP, 0 if two are equally likely, or the rounded dosage without GP: float."""
         rounded = np.rint(self.dosage)
         if self.probability is None:
             return rounded
@@ -104,7 +95,7 @@ class MinorGenotypes:
         return np.where(np.isnan(highest), rounded, best)
 
     def highest(self) -> np.ndarray:
-        """float (n_sites, n_samples): the probability of the likeliest genotype; NaN without GP."""
+        """Probability of the most likely genotype, float (n_sites, n_samples); NaN without GP."""
         if self.probability is None:
             return np.full(self.true.shape, np.nan, dtype=np.float32)
         return self.probability.max(axis=2)
@@ -113,14 +104,7 @@ class MinorGenotypes:
 class Concordance:
     """Tallies of SNPs and indels by bin of minor allele frequency, by sample, and by probability.
 
-    Blocks are added with `add`. A tally has the places named above in its last axis.
-
-    Parameters
-    ----------
-    n_samples : int
-        Samples.
-    bins : sequence of float
-        Increasing edges of minor allele frequency. Sites outside all bins count nowhere.
+    Sites outside all bins are not counted.
 
     Attributes
     ----------
@@ -129,7 +113,7 @@ class Concordance:
     by_sample : float64 (2, n_samples, FIELDS)
         By sample.
     by_probability : int64 (2, CALIBRATION_BINS, 2, 3)
-        By the probability of the likeliest genotype: right and wrong ones, with 0, 1, 2 true minor alleles.
+        By the probability of the most likely genotype: right and wrong ones, with 0, 1, 2 true minor alleles.
     """
 
     def __init__(self, n_samples: int, bins: Sequence[float] = DEFAULT_BINS) -> None:
@@ -139,31 +123,21 @@ class Concordance:
         self.by_probability = np.zeros((2, CALIBRATION_BINS, 2, 3), dtype=np.int64)
 
     def add(self, genotypes: MinorGenotypes, minor_frequency: np.ndarray, kind: np.ndarray) -> None:
-        """Count a block.
-
-        Parameters
-        ----------
-        genotypes : MinorGenotypes
-            Of sites that are imputed, each site once.
-        minor_frequency : float (n_sites,)
-            In the panel.
-        kind : int (n_sites,)
-            SNP, INDEL or OTHER of each site.
-        """
-        place = np.full(len(kind), -1)
-        for number, frequencies in enumerate(self._bins):
-            place[frequencies.holds(minor_frequency)] = number
-        counted = np.flatnonzero((place >= 0) & (kind != OTHER))
-        place, kind = place[counted], kind[counted]
+        """Count imputed sites, each once; `minor_frequency` and `kind` are of each site."""
+        number = np.full(len(kind), -1)
+        for i, frequencies in enumerate(self._bins):
+            number[frequencies.contains(minor_frequency)] = i
+        counted = np.flatnonzero((number >= 0) & (kind != OTHER))
+        number, kind = number[counted], kind[counted]
         block = MinorGenotypes(
             genotypes.true[counted],
             genotypes.dosage[counted],
             None if genotypes.probability is None else genotypes.probability[counted],
             genotypes.haploid[counted],
         ).as_homozygous()
-        best = block.likeliest()
-        for field, values in enumerate(_fields(block, best, minor_frequency[counted])):
-            np.add.at(self.by_bin[:, :, field], (kind, place), values.sum(axis=1))
+        best = block.most_likely()
+        for field, values in enumerate(_summands(block, best, minor_frequency[counted])):
+            np.add.at(self.by_bin[:, :, field], (kind, number), values.sum(axis=1))
             for one in (SNP, INDEL):
                 self.by_sample[one, :, field] += values[kind == one].sum(axis=0)
         self._calibrate(block, best, kind)
@@ -172,18 +146,18 @@ class Concordance:
         highest = block.highest()
         chosen = ~(np.isnan(block.true) | np.isnan(block.dosage) | np.isnan(highest))
         true = block.true[chosen].astype(np.int64)
-        # as GLIMPSE2 has it: the last bin is that of 1 alone
-        place = (highest[chosen].astype(np.float32) * np.float32(CALIBRATION_BINS - 1)).astype(np.int64)
-        place = np.minimum(place, CALIBRATION_BINS - 1)
+        # as in GLIMPSE2, the last bin is that of probability 1 only
+        number = (highest[chosen].astype(np.float32) * np.float32(CALIBRATION_BINS - 1)).astype(np.int64)
+        number = np.minimum(number, CALIBRATION_BINS - 1)
         wrong = best[chosen] != true
         kinds = np.broadcast_to(kind[:, None], chosen.shape)[chosen]
         shape = self.by_probability.shape
-        index = np.ravel_multi_index((kinds, place, wrong.astype(np.int64), true), shape)
+        index = np.ravel_multi_index((kinds, number, wrong.astype(np.int64), true), shape)
         self.by_probability += np.bincount(index, minlength=self.by_probability.size).reshape(shape)
 
 
-def _fields(block: MinorGenotypes, best: np.ndarray, minor_frequency: np.ndarray) -> Iterator[np.ndarray]:
-    """The summands of each field, (n_sites, n_samples), in the order of their places."""
+def _summands(block: MinorGenotypes, best: np.ndarray, minor_frequency: np.ndarray) -> Iterator[np.ndarray]:
+    """The summands of each field of a tally in order, each (n_sites, n_samples)."""
     known = ~np.isnan(block.true)
     imputed = known & ~np.isnan(block.dosage)
     true = np.where(known, block.true, 0).astype(np.float64)
@@ -205,25 +179,15 @@ def _fields(block: MinorGenotypes, best: np.ndarray, minor_frequency: np.ndarray
 
 
 def tally_r2(tally: np.ndarray, guess: slice) -> np.ndarray:
-    """Squared correlation of the truth with the likeliest genotype or the dosage.
+    """Squared correlation of true genotypes with a guess (BEST or DOSAGE), for each row of tallies, float64.
 
-    Parameters
-    ----------
-    tally : float64 (n, FIELDS)
-        Of bins or samples.
-    guess : slice
-        BEST or DOSAGE.
-
-    Returns
-    -------
-    float64 (n,)
-        0 without a genotype, NaN where truth or guess is constant: as GLIMPSE2_concordance prints them.
+    As in GLIMPSE2_concordance, it is 0 without genotypes and NaN where truth or guess is constant.
     """
     n = np.maximum(tally[:, GENOTYPES], 1)
     true, true_square = tally[:, TRUE], tally[:, TRUE_SQUARE]
     first, square, product = tally[:, guess].T
-    of_true, of_guess = true_square - true**2 / n, square - first**2 / n
-    varies = np.minimum(of_true, of_guess) > n * CONSTANT_DEVIATION**2
-    covered = product - true * first / n
-    r2 = np.divide(covered**2, of_true * of_guess, out=np.full(len(n), np.nan), where=varies)
+    true_variance, guess_variance = true_square - true**2 / n, square - first**2 / n
+    varies = np.minimum(true_variance, guess_variance) > n * CONSTANT_DEVIATION**2
+    covariance = product - true * first / n
+    r2 = np.divide(covariance**2, true_variance * guess_variance, out=np.full(len(n), np.nan), where=varies)
     return np.where(tally[:, GENOTYPES] == 0, 0.0, r2)

@@ -1,36 +1,28 @@
-"""How much is known of each sequenced sample: its reads, and the sites without any.
+"""How much data each sequenced sample has: its reads, and the sites without any.
 
-Axes: X samples.
+Axes: X samples, I intervals.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from spinimpute.quality.tables import write_table
+from spinimpute.quality.leave_one_out import write_table
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
-LOW_SHARE = 1 / 3  # of the samples' median; men have half of the reads on X
-SHOWN_SAMPLES = 10  # one by one; of more the range
+LOW_SHARE = 1 / 3  # of the samples' median; males have half of the reads on X
+SHOWN_SAMPLES = 10  # one by one; the range of more samples
 NAMED_SAMPLES = 3  # in a warning
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What is known in one part of the chromosome.
+class _IntervalCounts(NamedTuple):
+    """Counts in an interval of the panel: its sites, sites with data of any sample, and with counted reads.
 
-    Attributes
-    ----------
-    sites, known, counted : int
-        Panel sites, those at which something is known of any sample, and those at which reads were counted.
-    known_X, covered_X : int64 (X,)
-        At how many sites something is known of a sample, and at how many it has reads.
-    reads_X : int64 (X,)
-        Reads at the counted sites.
+    Of each sample, int64: sites with data, sites with reads, and reads at the counted sites.
     """
 
     sites: int
@@ -41,18 +33,10 @@ class _Part:
     reads_X: np.ndarray
 
 
-@dataclass(frozen=True)
-class Reads:
-    """Reads of samples at the sites at which they were counted.
+class Reads(NamedTuple):
+    """Mean depth of each sample, and the share of the counted sites without reads, float64.
 
-    Attributes
-    ----------
-    depth_X : float64 (X,)
-        The mean number at a site.
-    without_X : float64 (X,)
-        The share of the sites without any.
-    expected_X : float64 (X,)
-        What that would be if reads lay by chance (Poisson): exp(-depth).
+    `expected_X` is the share without reads if reads lay at random (Poisson): exp(-depth).
     """
 
     depth_X: np.ndarray
@@ -62,74 +46,52 @@ class Reads:
 
 @dataclass
 class Coverage:
-    """What is known of each sample, collected from one part of the chromosome after the other.
-
-    Attributes
-    ----------
-    samples : list of str
-        Names.
-    parts : list of _Part
-        What was added.
-    """
+    """Coverage of the samples, collected interval by interval."""
 
     samples: list[str] = field(default_factory=list)
-    parts: list[_Part] = field(default_factory=list)
+    intervals: list[_IntervalCounts] = field(default_factory=list)
 
     def add(self, likelihoods: GenotypeLikelihoods, n_sites: int) -> None:
-        """Add a part of the chromosome.
-
-        Parameters
-        ----------
-        likelihoods : GenotypeLikelihoods
-            What is known there; the samples are in the same order in all parts.
-        n_sites : int
-            Sites of the panel there.
-        """
+        """Add the likelihoods at `n_sites` consecutive sites of a panel."""
         self.samples = likelihoods.samples
         known_SX, depth_SX = likelihoods.known_SX, likelihoods.depth_SX
         covered_X, reads_X = np.zeros((2, len(self.samples)), np.int64)
         if depth_SX is not None:
             covered_X, reads_X = (depth_SX > 0).sum(axis=0), depth_SX.sum(axis=0, dtype=np.int64)
         n_known, n_counted = int(known_SX.any(axis=1).sum()), len(likelihoods.counted_index)
-        self.parts.append(_Part(n_sites, n_known, n_counted, known_SX.sum(axis=0), covered_X, reads_X))
+        counts = _IntervalCounts(n_sites, n_known, n_counted, known_SX.sum(axis=0), covered_X, reads_X)
+        self.intervals.append(counts)
 
     @property
     def known_sites(self) -> int:
-        """Sites of the panel at which something is known of any sample."""
-        return sum(part.known for part in self.parts)
+        """Sites of the panel with data of any sample."""
+        return sum(one.known for one in self.intervals)
 
     @property
     def unknown_X(self) -> np.ndarray:
-        """The share of the panel's sites at which nothing is known of a sample, float64 (X,)."""
-        known_X = np.sum([part.known_X for part in self.parts], axis=0)
-        return np.asarray(1 - known_X / sum(part.sites for part in self.parts))
+        """Share of the panel's sites without data of a sample, float64."""
+        known_X = np.sum([one.known_X for one in self.intervals], axis=0)
+        return np.asarray(1 - known_X / sum(one.sites for one in self.intervals))
 
     @property
     def reads(self) -> Reads | None:
-        """Of each sample; None if reads were not counted at any site."""
-        parts = [part for part in self.parts if part.counted]
-        if not parts:
+        """Reads of each sample; None if reads were not counted at any site."""
+        counted = [one for one in self.intervals if one.counted]
+        if not counted:
             return None
-        share = np.array([part.counted for part in parts]) / sum(part.counted for part in parts)
-        depth_PX = np.array([part.reads_X / part.counted for part in parts])
-        without_PX = np.array([1 - part.covered_X / part.counted for part in parts])
-        return Reads(share @ depth_PX, share @ without_PX, share @ np.exp(-depth_PX))
+        share_I = np.array([one.counted for one in counted]) / sum(one.counted for one in counted)
+        depth_IX = np.array([one.reads_X / one.counted for one in counted])
+        without_IX = np.array([1 - one.covered_X / one.counted for one in counted])
+        return Reads(share_I @ depth_IX, share_I @ without_IX, share_I @ np.exp(-depth_IX))
 
     @property
     def low_X(self) -> np.ndarray:
-        """Samples of which nothing is known, or little beside the others, bool (X,)."""
+        """Samples without data, or with little data compared with the median, bool."""
         measure_X = 1 - self.unknown_X if self.reads is None else self.reads.depth_X
         return (self.unknown_X == 1) | (measure_X < LOW_SHARE * np.median(measure_X))
 
     def by_sample(self) -> list[dict[str, Any]]:
-        """What is known of each sample.
-
-        Returns
-        -------
-        list of dict
-            A row for each sample: sample, depth, without_reads and expected (as of `Reads`; None where there
-            are none), unknown, note ("low" as `low_X`).
-        """
+        """Rows of sample, depth, without_reads, expected (may be None), unknown, note ("low" or "")."""
         unknown_X, low_X, reads = self.unknown_X, self.low_X, self.reads
         return [
             {
@@ -144,53 +106,51 @@ class Coverage:
         ]
 
     def write(self, path: Path) -> None:
-        """Write `by_sample` as a table separated by tabs; raises OSError if that cannot be done."""
+        """Write `by_sample` as a tab-separated table; raises OSError if the file cannot be written."""
         write_table(path, self.by_sample())
 
     def warnings(self) -> list[str]:
-        """Sentences about samples of which nothing is known, or little beside the others."""
+        """Warnings of samples without data, or with little data compared with the median."""
         nothing_X = self.unknown_X == 1
         little_X = self.low_X & ~nothing_X
-        found = []
+        warnings = []
         if nothing_X.any():
-            found.append(
-                f"nothing is known of {self._named(nothing_X)}: what is imputed are the panel's frequencies"
-            )
+            warnings.append(f"{self._names(nothing_X)} have no data: they get the panel's allele frequencies")
         if little_X.any():
-            measure = "reads" if self.reads is not None else "sites of which something is known"
-            found.append(
-                f"{self._named(little_X)}: less than a third of the {measure} that samples have in the median"
+            measure = "reads" if self.reads is not None else "sites with data"
+            warnings.append(
+                f"{self._names(little_X)} have less than a third of the median number of {measure}"
             )
-        return found
+        return warnings
 
-    def _named(self, chosen_X: np.ndarray) -> str:
+    def _names(self, chosen_X: np.ndarray) -> str:
         names = [self.samples[x] for x in np.flatnonzero(chosen_X)]
         more = ", ..." if len(names) > NAMED_SAMPLES else ""
         return f"{len(names)} of {len(self.samples)} samples ({', '.join(names[:NAMED_SAMPLES])}{more})"
 
     def lines(self) -> list[str]:
-        """The coverage as text: of few samples one by one, of more the range."""
+        """The coverage as text: each of a few samples, or the range of many."""
         if len(self.samples) <= SHOWN_SAMPLES:
-            return [f"coverage: {row['sample']}: {_of_sample(row)}" for row in self.by_sample()]
-        out = [f"unknown:  {_range(self.unknown_X, '.1%')} of a sample's sites"]
+            return [f"coverage: {row['sample']}: {_coverage_text(row)}" for row in self.by_sample()]
+        lines = [f"no data:  {_range(self.unknown_X, '.1%')} of a sample's sites"]
         if self.reads is not None:
-            expected = _range(self.reads.expected_X, ".1%")
-            out += [
-                f"depth:    {_range(self.reads.depth_X, '.2f')} reads a site",
-                f"no reads: {_range(self.reads.without_X, '.1%')} of the sites; by chance {expected}",
+            without, expected = (_range(x, ".1%") for x in (self.reads.without_X, self.reads.expected_X))
+            lines += [
+                f"depth:    {_range(self.reads.depth_X, '.2f')} reads per site",
+                f"no reads: {without} of the sites; expected by chance: {expected}",
             ]
-        return out
+        return lines
 
 
-def _of_sample(row: dict[str, Any]) -> str:
-    unknown = f"nothing is known at {row['unknown']:.1%} of the sites"
+def _coverage_text(row: dict[str, Any]) -> str:
+    unknown = f"no data at {row['unknown']:.1%} of the sites"
     if row["depth"] is None:
         return unknown
     return (
-        f"{row['depth']:.2f} reads a site, none at {row['without_reads']:.1%} (by chance "
+        f"{row['depth']:.2f} reads per site, none at {row['without_reads']:.1%} (expected by chance: "
         f"{row['expected']:.1%}); {unknown}"
     )
 
 
-def _range(of_X: np.ndarray, form: str) -> str:
-    return f"{of_X.min():{form}} to {of_X.max():{form}}, median {np.median(of_X):{form}}"
+def _range(values_X: np.ndarray, digits: str) -> str:
+    return f"{values_X.min():{digits}} to {values_X.max():{digits}}, median {np.median(values_X):{digits}}"

@@ -1,4 +1,4 @@
-"""Allele frequencies of a target beside those of its panel, at the sites that both have.
+"""Allele frequencies of a target compared with those of its panel, at the sites of both.
 
 Axes: T matched sites.
 """
@@ -15,15 +15,15 @@ from spinimpute.genotypes.letters import complement
 from spinimpute.genotypes.sites import SiteMatch, Sites
 from spinimpute.panels.reference import ReferencePanel
 
-# Frequencies of a site differ by so many standard errors, and by so much at least. Peoples of two continents
-# differ so at a third of an array's sites, those of one at hardly any.
+# Frequencies of an outlier differ by at least so many standard errors, and at least by this difference. Of an
+# array's sites, a third are outliers between populations of two continents, hardly any within a population.
 OUTLIER = 8.0
 OUTLIER_DIFFERENCE = 0.2
 COMPARABLE_SITES = 100  # for a correlation
-BLOCK_SITES = 1_000  # of which alleles are counted at once; bounds the memory
+BLOCK_SITES = 1_000  # whose alleles are counted at once; bounds the memory
 EXCHANGED = "as common as the panel's other allele: REF and ALT exchanged?"
 OTHER_STRAND = "as common as the panel's other allele: on the other strand?"
-OTHER_PEOPLE = "between both: other people than the panel's, or a bad assay?"
+OTHER_POPULATION = "between both: other population than the panel's, or a bad assay?"
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Frequencies:
 
     Attributes
     ----------
-    called_T, alt_T : int64 (T,)
-        Alleles of the target that are known, and those that are ALT.
-    expected_T : float64 (T,)
+    called_T, alt_T : int64
+        Known alleles of the target, and those that are ALT.
+    panel_T : float64
         The panel's frequencies.
     panel_haplotypes : int
-        What these are counted from.
+        Number of haplotypes from which the panel's frequencies are counted.
     """
 
     called_T: np.ndarray
     alt_T: np.ndarray
-    expected_T: np.ndarray
+    panel_T: np.ndarray
     panel_haplotypes: int
 
     @classmethod
@@ -56,86 +56,77 @@ class Frequencies:
         return cls(called_T, alt_T, panel.frequency[match.panel_index], panel.n_haplotypes)
 
     @property
-    def found_T(self) -> np.ndarray:
-        """float64 (T,): the target's frequencies, 0 where no allele is known."""
+    def target_T(self) -> np.ndarray:
+        """The target's frequencies, float64; 0 where no allele is known."""
         return self.alt_T / np.maximum(self.called_T, 1)
 
     @property
-    def odd_T(self) -> np.ndarray:
-        """bool (T,): sites of which the frequencies differ far beyond sampling error."""
+    def outlier_T(self) -> np.ndarray:
+        """Outliers: sites with frequencies that differ far beyond the sampling error, bool."""
         called_T, n = np.maximum(self.called_T, 1), self.panel_haplotypes
-        pooled_T = (self.alt_T + self.expected_T * n) / (self.called_T + n)
+        pooled_T = (self.alt_T + self.panel_T * n) / (self.called_T + n)
         error_T = np.sqrt(pooled_T * (1 - pooled_T) * (1 / called_T + 1 / n))
-        difference_T = np.abs(self.found_T - self.expected_T)
+        difference_T = np.abs(self.target_T - self.panel_T)
         return (self.called_T > 0) & (difference_T > OUTLIER * error_T) & (difference_T > OUTLIER_DIFFERENCE)
 
     @property
     def exchanged_T(self) -> np.ndarray:
-        """bool (T,): odd sites that fit the frequency of the panel's other allele better."""
-        found_T = self.found_T
-        other_T, own_T = np.abs(found_T - (1 - self.expected_T)), np.abs(found_T - self.expected_T)
-        return self.odd_T & (other_T < own_T)
+        """Outliers that fit the frequency of the panel's other allele better, bool."""
+        target_T = self.target_T
+        other_T, own_T = np.abs(target_T - (1 - self.panel_T)), np.abs(target_T - self.panel_T)
+        return self.outlier_T & (other_T < own_T)
 
     def correlation(self) -> float:
-        """Of the frequencies of target and panel; 0 where too few sites can be compared."""
+        """Correlation of the frequencies of target and panel; 0 if too few sites can be compared."""
         known_T = self.called_T > 0
         if np.count_nonzero(known_T) < COMPARABLE_SITES:
             return 0.0
-        pair = np.stack([self.found_T[known_T], self.expected_T[known_T]])
+        pair = np.stack([self.target_T[known_T], self.panel_T[known_T]])
         return float(np.corrcoef(pair)[0, 1]) if (np.ptp(pair, axis=1) > 0).all() else 0.0
 
 
 @dataclass
 class TypedFrequencies:
-    """Frequencies at typed sites, collected from one part of a chromosome after the other.
+    """Frequencies at typed sites, collected target by target, with the sites of the panel."""
 
-    Attributes
-    ----------
-    parts : list of (Sites, Frequencies)
-        The sites as the panel has them.
-    """
-
-    parts: list[tuple[Sites, Frequencies]] = field(default_factory=list)
+    targets: list[tuple[Sites, Frequencies]] = field(default_factory=list)
 
     def add(self, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> None:
         """Add the matched sites of a repaired target."""
-        self.parts.append((panel.sites.take(match.panel_index), Frequencies.of(panel, target, match)))
+        self.targets.append((panel.sites.take(match.panel_index), Frequencies.of(panel, target, match)))
 
     def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of sites with calls: the target's ALT frequency, the panel's, and whether they are far apart."""
-        found, expected, odd = [np.empty(0)], [np.empty(0)], [np.empty(0, bool)]
-        for _, one in self.parts:
+        """ALT frequency in target and panel of sites with calls, and whether the site is an outlier."""
+        target, panel, outlier = [np.empty(0)], [np.empty(0)], [np.empty(0, bool)]
+        for _, one in self.targets:
             known_T = one.called_T > 0
-            found.append(one.found_T[known_T])
-            expected.append(one.expected_T[known_T])
-            odd.append(one.odd_T[known_T])
-        return np.concatenate(found), np.concatenate(expected), np.concatenate(odd)
+            target.append(one.target_T[known_T])
+            panel.append(one.panel_T[known_T])
+            outlier.append(one.outlier_T[known_T])
+        return np.concatenate(target), np.concatenate(panel), np.concatenate(outlier)
 
     @property
     def most_alleles(self) -> int:
-        """Of the target, known at a site."""
-        return max((int(one.called_T.max(initial=0)) for _, one in self.parts), default=0)
+        """Largest number of known alleles of the target at a site."""
+        return max((int(one.called_T.max(initial=0)) for _, one in self.targets), default=0)
 
     def correlation(self) -> float:
-        """Of the frequencies of target and panel; NaN where too few sites can be compared."""
-        found, expected, _ = self.all()
-        if len(found) < COMPARABLE_SITES or np.ptp(found) == 0 or np.ptp(expected) == 0:
+        """Correlation of the frequencies of target and panel; NaN if too few sites can be compared."""
+        target, panel, _ = self.all()
+        if len(target) < COMPARABLE_SITES or np.ptp(target) == 0 or np.ptp(panel) == 0:
             return float("nan")
-        return float(np.corrcoef(found, expected)[0, 1])
+        return float(np.corrcoef(target, panel)[0, 1])
 
-    def far_off(self) -> list[dict[str, Any]]:
-        """Sites of which the frequencies differ far beyond sampling error, the furthest first.
+    def outliers(self) -> list[dict[str, Any]]:
+        """Rows of the outliers, the largest difference first.
 
-        Returns
-        -------
-        list of dict
-            A row for each: chrom, position, id, ref, alt, target and panel (ALT frequencies), alleles (of the
-            target, known), what (it looks like).
+        Columns: chrom, position, id, ref, alt, target and panel (ALT frequencies), alleles (of the target,
+        known), what (likely cause).
         """
         rows = []
-        for sites, one in self.parts:
-            found_T, exchanged_T = one.found_T, one.exchanged_T
-            for t in np.flatnonzero(one.odd_T).tolist():
+        for sites, one in self.targets:
+            target_T, exchanged_T = one.target_T, one.exchanged_T
+            for t in np.flatnonzero(one.outlier_T).tolist():
                 ref, alt = sites.ref[t], sites.alt[t]
                 turned = OTHER_STRAND if complement(ref.upper()) == alt.upper() else EXCHANGED
                 rows.append(
@@ -145,10 +136,10 @@ class TypedFrequencies:
                         "id": sites.id[t],
                         "ref": ref,
                         "alt": alt,
-                        "target": float(found_T[t]),
-                        "panel": float(one.expected_T[t]),
+                        "target": float(target_T[t]),
+                        "panel": float(one.panel_T[t]),
                         "alleles": int(one.called_T[t]),
-                        "what": turned if exchanged_T[t] else OTHER_PEOPLE,
+                        "what": turned if exchanged_T[t] else OTHER_POPULATION,
                     }
                 )
         return sorted(rows, key=lambda row: -abs(row["target"] - row["panel"]))

@@ -1,11 +1,11 @@
-"""Agreement of dosages and genotype probabilities with true genotypes: numpy only, no files.
+"""Accuracy of dosages and calibration of genotype probabilities, compared with true genotypes.
 
-Every function takes dosages that were already turned to the panel's minor allele (`turn_to_minor`).
-Without that, a bin mixes sites whose ALT is rare with sites whose ALT is common, and a predictor that knows
-nothing but allele frequencies seems to explain most of the variance.
+Dosages are counted in copies of the panel's minor allele (`turn_to_minor`). Otherwise a bin would mix sites
+with a rare ALT and sites with a common ALT, and a predictor that knows only allele frequencies would seem to
+explain most of the variance.
 
-Each site is first reduced to a few sums (`site_statistics`), and tables are made from those: memory depends
-on the number of sites, not on sites times samples.
+Each site is first reduced to a few sums (`site_statistics`), from which tables are made: memory depends on
+the number of sites, not on sites times samples.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SITE_STATISTICS = np.dtype(
     ]
 )
 
-# Frequencies are ratios of counts: this keeps a site on its side of a bin's edge despite rounding.
+# frequencies are ratios of counts: keeps a site on its side of a bin's edge despite rounding
 EDGE_TOLERANCE = 1e-9
 CONSTANT_DEVIATION = 1e-7
 
@@ -40,23 +40,10 @@ CONSTANT_DEVIATION = 1e-7
 def turn_to_minor(
     dosage: np.ndarray, frequency: np.ndarray, ploidy: np.ndarray | int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Counts of the panel's minor allele from counts of ALT.
+    """Turn dosages of ALT (n_sites, n_samples) to the panel's minor allele; also its frequency (n_sites,).
 
-    Parameters
-    ----------
-    dosage : (n_sites, n_samples)
-        ALT count or dosage; NaN stays NaN.
-    frequency : (n_sites,)
-        ALT frequency in the panel; ALT is the minor allele at 0.5 exactly.
-    ploidy : (n_sites, n_samples), (n_samples,) or int
-        Alleles of each genotype or sample, or one number for all.
-
-    Returns
-    -------
-    (n_sites, n_samples)
-        The turned dosage, of the same type.
-    (n_sites,)
-        Minor allele frequency.
+    `frequency` is that of ALT in the panel; ALT is the minor allele at 0.5. `ploidy` is a number, or of each
+    sample or genotype. NaN stays NaN.
     """
     turned = frequency > 0.5
     minor = np.where(turned[:, None], np.asarray(ploidy, dtype=dosage.dtype) - dosage, dosage)
@@ -66,21 +53,10 @@ def turn_to_minor(
 def turn_probabilities_to_minor(
     probability: np.ndarray, frequency: np.ndarray, ploidy: np.ndarray | int = 2
 ) -> np.ndarray:
-    """Probabilities of 0, 1, 2 copies of the panel's minor allele from those of ALT.
+    """Probabilities of 0, 1, 2 copies of the panel's minor allele from those of ALT, (n_sites, n_samples, 3).
 
-    Parameters
-    ----------
-    probability : (n_sites, n_samples, 3)
-        The third is ignored where there is one allele.
-    frequency : (n_sites,)
-        ALT frequency in the panel.
-    ploidy : (n_sites, n_samples), (n_samples,) or int
-        1 or 2 for each genotype or sample, or one number for all.
-
-    Returns
-    -------
-    (n_sites, n_samples, 3)
-        NaN as the third probability where there is one allele.
+    With one allele the third probability is ignored, and NaN in the result. Other arguments are those of
+    `turn_to_minor`.
     """
     haploid = np.broadcast_to(np.asarray(ploidy) == 1, probability.shape[:2])
     out = probability.copy()
@@ -93,19 +69,10 @@ def turn_probabilities_to_minor(
 
 
 def site_statistics(true: np.ndarray, dosage: np.ndarray) -> np.ndarray:
-    """Reduce each site to the sums from which every accuracy follows.
+    """Reduce each site to the sums from which every accuracy is computed: SITE_STATISTICS (n_sites,).
 
-    Parameters
-    ----------
-    true : (n_sites, n_samples)
-        Minor allele counts; NaN where the truth is unknown: the genotype does not count.
-    dosage : (n_sites, n_samples)
-        Predicted minor allele dosages, no NaN where `true` is known.
-
-    Returns
-    -------
-    SITE_STATISTICS (n_sites,)
-        Sums of each site over its known genotypes.
+    `true` are minor allele counts (n_sites, n_samples); genotypes with NaN do not count. `dosage` must not be
+    NaN where `true` is known.
     """
     known = ~np.isnan(true)
     n = known.sum(1)
@@ -130,13 +97,7 @@ def site_statistics(true: np.ndarray, dosage: np.ndarray) -> np.ndarray:
 
 
 def pooled_r2(statistics: np.ndarray) -> float:
-    """Squared correlation over all genotypes of all given sites; NaN where truth or dosage is constant.
-
-    Parameters
-    ----------
-    statistics : SITE_STATISTICS (n_sites,)
-        Of each site, see `site_statistics`.
-    """
+    """Squared correlation over all genotypes of all sites; NaN where truth or dosage is constant."""
     n = statistics["genotypes"]
     total = n.sum()
     if total == 0:
@@ -152,14 +113,9 @@ def pooled_r2(statistics: np.ndarray) -> float:
 
 
 def mean_variant_r2(statistics: np.ndarray) -> float:
-    """Mean over sites of the squared correlation within the site; NaN where no site varies in the truth.
+    """Mean squared correlation within a site over the sites that vary in the truth; NaN without such a site.
 
-    Only sites that vary in the truth count; one of them whose dosage is constant counts as 0.
-
-    Parameters
-    ----------
-    statistics : SITE_STATISTICS (n_sites,)
-        Of each site, see `site_statistics`.
+    A site with a constant dosage counts as 0.
     """
     varies = statistics[statistics["square_true"] > 1e-9]
     if len(varies) == 0:
@@ -169,36 +125,23 @@ def mean_variant_r2(statistics: np.ndarray) -> float:
 
 
 def minor_concordance(statistics: np.ndarray) -> float:
-    """Part of the carriers whose best-guess genotype is right; NaN where there is no carrier.
+    """Share of carriers whose best-guess genotype is right; NaN without a carrier.
 
-    A carrier is a genotype with a minor allele in the truth or in the best guess, so that the mass of
-    homozygotes of the major allele, right by default, does not count.
-
-    Parameters
-    ----------
-    statistics : SITE_STATISTICS (n_sites,)
-        Of each site, see `site_statistics`.
+    A carrier is a genotype with a minor allele in the truth or in the best guess. Other homozygotes, most of
+    which are trivially right, do not count.
     """
     carriers = statistics["carriers"].sum()
     return float(statistics["concordant"].sum() / carriers) if carriers else float("nan")
 
 
 class FrequencyBin(NamedTuple):
-    """A bin of minor allele frequencies, (low, high].
-
-    Attributes
-    ----------
-    low, high : float
-        Its edges; `high` is in it.
-    label : str
-        Its name in tables.
-    """
+    """A bin of minor allele frequencies (low, high], with its label in tables."""
 
     low: float
     high: float
     label: str
 
-    def holds(self, minor_frequency: np.ndarray) -> np.ndarray:
+    def contains(self, minor_frequency: np.ndarray) -> np.ndarray:
         """Whether each minor allele frequency is in the bin: bool of the same shape."""
         return (minor_frequency > self.low + EDGE_TOLERANCE) & (minor_frequency <= self.high + EDGE_TOLERANCE)
 
@@ -218,84 +161,49 @@ def frequency_rows(
     missing: np.ndarray,
     bins: Sequence[float] = DEFAULT_BINS,
 ) -> list[dict[str, Any]]:
-    """The accuracy of one imputer over all sites and per bin (low, high] of minor allele frequency.
+    """Rows of an imputer's accuracy over all sites and in each bin with sites.
 
-    Parameters
-    ----------
-    imputer : str
-        The name in the rows' first column.
-    statistics : SITE_STATISTICS (n_sites,)
-        Of each site, see `site_statistics`.
-    minor_frequency : (n_sites,)
-        Of each site in the panel.
-    missing : bool (n_sites,)
-        Sites that the imputer did not impute.
-    bins : sequence of float
-        Increasing edges between 0 and 0.5.
-
-    Returns
-    -------
-    list of dict
-        One for all sites and one for each bin that holds sites: imputer, bin, sites, pooled_r2, mean_r2, nrc
-        (minor-allele concordance), missing_sites, genotypes.
+    `minor_frequency` is that of each site in the panel, `missing` marks sites that were not imputed (bool).
+    Columns: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites,
+    genotypes.
     """
     rows: list[dict[str, Any]] = []
     for one in (ALL_FREQUENCIES, *frequency_bins(bins)):
-        chosen = one.holds(minor_frequency)
+        chosen = one.contains(minor_frequency)
         if not chosen.any():
             continue
-        of_bin = statistics[chosen]
+        in_bin = statistics[chosen]
         rows.append(
             {
                 "imputer": imputer,
                 "bin": one.label,
                 "sites": int(chosen.sum()),
-                "pooled_r2": pooled_r2(of_bin),
-                "mean_r2": mean_variant_r2(of_bin),
-                "nrc": minor_concordance(of_bin),
+                "pooled_r2": pooled_r2(in_bin),
+                "mean_r2": mean_variant_r2(in_bin),
+                "nrc": minor_concordance(in_bin),
                 "missing_sites": int(missing[chosen].sum()),
-                "genotypes": int(of_bin["genotypes"].sum()),
+                "genotypes": int(in_bin["genotypes"].sum()),
             }
         )
     return rows
 
 
 def bin_labels(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
-    """Labels of the bins in rows of `frequency_rows`, in their order, without that of all sites."""
+    """Labels of the bins in rows of `frequency_rows`, in order, without the one of all sites."""
     return [label for label in dict.fromkeys(row["bin"] for row in rows) if label != ALL_FREQUENCIES.label]
 
 
 def curve(rows: Sequence[Mapping[Any, Any]], labels: Sequence[str], measure: str) -> list[float]:
-    """A measure along bins of minor allele frequency.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Rows of `frequency_rows`, of one imputer.
-    labels : sequence of str
-        Labels of the bins, see `bin_labels`.
-    measure : str
-        Column of the rows.
-
-    Returns
-    -------
-    list of float
-        The value of each bin, NaN where it has no row.
-    """
-    of_bin = {row["bin"]: row[measure] for row in rows}
-    return [of_bin.get(label, float("nan")) for label in labels]
+    """Values of a column in rows of one imputer (`frequency_rows`), by label of bin; NaN without a row."""
+    value_of = {row["bin"]: row[measure] for row in rows}
+    return [value_of.get(label, float("nan")) for label in labels]
 
 
 class GenotypeCalibration:
-    """Calibration of genotype probabilities: the share of true ones among those of probability p.
+    """Calibration of genotype probabilities: the share of true genotypes among those of probability p.
 
     Each of a genotype's probabilities (0, 1, 2 copies of the minor allele) is one prediction, true or false.
-    Blocks are added with `add`; `rows` gives the table.
-
-    Parameters
-    ----------
-    edges : sequence of float
-        Increasing edges of bins of probability, [low, high), the last one [low, 1].
+    `edges` are the increasing edges of bins of probability, [low, high), the last one [low, 1].
     """
 
     GENOTYPES = ("0", "1", "2")
@@ -308,36 +216,28 @@ class GenotypeCalibration:
         self.sum_observed = np.zeros(shape)
 
     def add(self, true: np.ndarray, probability: np.ndarray) -> None:
-        """Count a block of genotypes.
+        """Count genotypes, from minor allele counts and the probabilities of 0, 1, 2 copies (last axis).
 
-        Parameters
-        ----------
-        true : (n_sites, n_samples)
-            Minor allele counts; NaN does not count.
-        probability : (n_sites, n_samples, 3)
-            Of 0, 1, 2 minor alleles; NaN does not count.
+        NaN does not count.
         """
         n_bins = len(self.edges) - 1
         for copies in range(len(self.GENOTYPES)):
-            of_copies = probability[:, :, copies]
-            usable = ~np.isnan(true) & ~np.isnan(of_copies)
-            predicted = of_copies[usable].astype(np.float64)
+            given = probability[:, :, copies]
+            usable = ~np.isnan(true) & ~np.isnan(given)
+            predicted = given[usable].astype(np.float64)
             observed = true[usable] == copies
-            # float32 probabilities of 0.01 and the like are meant to sit on the edge, not just below it
-            place = np.searchsorted(self.edges[1:-1], predicted + 1e-7, side="right")
-            self.count[copies] += np.bincount(place, minlength=n_bins)
-            self.sum_predicted[copies] += np.bincount(place, weights=predicted, minlength=n_bins)
-            self.sum_observed[copies] += np.bincount(place, weights=observed, minlength=n_bins)
+            # keeps float32 probabilities such as 0.01 on the edge, not just below it
+            number = np.searchsorted(self.edges[1:-1], predicted + 1e-7, side="right")
+            self.count[copies] += np.bincount(number, minlength=n_bins)
+            self.sum_predicted[copies] += np.bincount(number, weights=predicted, minlength=n_bins)
+            self.sum_observed[copies] += np.bincount(number, weights=observed, minlength=n_bins)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The reliability table: for each number of copies and for "any", a row per bin that is not empty.
+        """The calibration table: for "any" and each number of copies, a row of all bins and of each used bin.
 
-        Returns
-        -------
-        list of dict
-            minor_alleles, bin, predictions, mean_predicted, observed, calibration_error. The row of bin "all"
-            holds the expected calibration error: the bins' |mean_predicted - observed| weighted by their
-            predictions.
+        Columns: minor_alleles, bin, predictions, mean_predicted, observed, calibration_error. In the row of
+        bin "all" the last is the expected calibration error: |mean_predicted - observed| weighted by
+        predictions.
         """
         groups = [("any", self.count.sum(0), self.sum_predicted.sum(0), self.sum_observed.sum(0))]
         groups += [

@@ -1,4 +1,4 @@
-"""Statistics of a site from its dosages alone: frequency, and how well it was imputed.
+"""Statistics of imputed sites from the dosages alone: allele frequency and estimated accuracy.
 
 Axes: U sites, Q haplotypes, X samples.
 """
@@ -9,7 +9,7 @@ import numpy as np
 
 from spinimpute.runtime.kernels import kernel
 
-LEAST_DOSAGE = 0.0005  # P(minor allele) that is 0 in files, which hold three decimals
+LEAST_DOSAGE = 0.0005  # a smaller P(minor allele) is 0 in files, which have three decimals
 
 
 @kernel()
@@ -49,34 +49,21 @@ def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
 
 
 def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
-    """Frequency, estimated R2 and average call score of sites.
+    """AF, MAF, AVG_CS and R2 of sites from P(ALT) of haplotypes; NaN is ignored, float64 (U,) each.
 
-    R2 is the squared correlation of dosages and true alleles that the probabilities let expect, given that at
-    least one of the haplotypes carries the minor allele: where nobody carries it there is no correlation. At
-    common sites that condition says nothing, and R2 is the variance of the dosages over p (1 - p), p their
-    mean, as in Minimac.
+    AVG_CS is the mean probability of the likelier allele. All are NaN for a site without a dosage.
+
+    R2 is the squared correlation of dosages and true alleles that the probabilities imply, given that at
+    least one haplotype carries the minor allele: without a carrier there is no correlation. At common sites
+    the condition has no effect, and R2 is the variance of the dosages over p (1 - p), where p is their mean,
+    as in Minimac (Das et al. 2016, Nat. Genet. 48:1284). R2 is 0 where the dosages do not vary or no P(minor
+    allele) reaches LEAST_DOSAGE.
 
     Let m be the probabilities of the minor allele, M their sum, K the number of carriers, d the deviations of
     m from its mean, and V the sum of d². If K carriers are drawn with odds m, the squared covariance of
     alleles and dosages has the expectation K / M sum(m d²) + K (K - 1) / (M² - sum(m²)) (V² - sum(m² d²)),
-    and the alleles vary by K (1 - K / n). R2 is the quotient of both and of V, with the mean of K over K > 0
-    for K - 1 and K / n.
-
-    Parameters
-    ----------
-    p_UQ : float (U, Q)
-        P(ALT) of sites and haplotypes; NaN is ignored.
-
-    Returns
-    -------
-    dict of str to float64 (U,)
-        AF, the mean of P(ALT); MAF, AF or 1 - AF, whichever is less; AVG_CS, the mean probability of the
-        likelier allele; R2, 0 where the dosages do not vary or nobody has a P(minor allele) of LEAST_DOSAGE.
-        All are NaN of a site without a dosage.
-
-    References
-    ----------
-    Das et al. 2016, Nat. Genet. 48:1284, for the estimate of Minimac.
+    and the variance of the alleles is K (1 - K / n). R2 is the quotient of the former and of the latter times
+    V, with the mean of K over K > 0 for K - 1 and K / n.
     """
     frequency, score = np.empty(len(p_UQ)), np.empty(len(p_UQ))
     moment_U5 = np.empty((len(p_UQ), 5))
@@ -90,37 +77,26 @@ def _expected_r2(p_UQ: np.ndarray, minor_U: np.ndarray, moment_U5: np.ndarray) -
     second_U, third_U, fourth_U, square_U, nobody_U = moment_U5.T
     n_U = (~np.isnan(p_UQ)).sum(axis=1)
     total_U = minor_U * n_U
-    some = (total_U > 0) & (nobody_U < 1)
+    carried = (total_U > 0) & (nobody_U < 1)
     zeros_U = np.zeros(len(total_U))
-    carriers_U = np.divide(total_U, 1 - nobody_U, out=zeros_U + 1, where=some)  # if there are any
+    carriers_U = np.divide(total_U, 1 - nobody_U, out=zeros_U + 1, where=carried)  # given that there are any
     pairs_U = total_U * total_U - square_U
-    one_U = np.divide(third_U, total_U, out=zeros_U.copy(), where=some)
-    two_U = np.divide(second_U**2 - fourth_U, pairs_U, out=zeros_U.copy(), where=pairs_U > 1e-12)
-    varies_U = second_U * (1 - carriers_U / np.maximum(n_U, 1))
-    covaries_U = one_U + (carriers_U - 1) * two_U
-    r2_U = np.divide(covaries_U, varies_U, out=zeros_U, where=varies_U > 0)
+    first_term_U = np.divide(third_U, total_U, out=zeros_U.copy(), where=carried)
+    second_term_U = np.divide(second_U**2 - fourth_U, pairs_U, out=zeros_U.copy(), where=pairs_U > 1e-12)
+    variance_U = second_U * (1 - carriers_U / np.maximum(n_U, 1))
+    covariance_U = first_term_U + (carriers_U - 1) * second_term_U
+    r2_U = np.divide(covariance_U, variance_U, out=zeros_U, where=variance_U > 0)
     return np.where(np.isnan(minor_U), np.nan, r2_U.clip(0, 1))
 
 
-def dosage_spread(p_UQ: np.ndarray, frequency_U: np.ndarray, ploidy: np.ndarray) -> np.ndarray:
-    """Squares about the panel's frequency that the dosages explain, and those that stay open.
+def dosage_variance(p_UQ: np.ndarray, frequency_U: np.ndarray, ploidy: np.ndarray) -> np.ndarray:
+    """Explained and residual sums of squares of the genotypes of each site, float64 (U, 2).
 
-    Parameters
-    ----------
-    p_UQ : float (U, Q)
-        P(ALT) of sites and haplotypes.
-    frequency_U : float (U,)
-        ALT frequency in the panel.
-    ploidy : integers (X,)
-        1 or 2 for each sample.
-
-    Returns
-    -------
-    float64 (U, 2)
-        Sums over samples: the squared deviation of the dosage from its expectation by frequency, and the
-        variance of the genotype that the probabilities leave open. If the probabilities are right, both
-        together are the expected squared deviation of the genotypes, and the share of the first, over many
-        sites, is the expected r2. It needs no other samples.
+    `frequency_U` is that of ALT in the panel, `ploidy` of each sample. The first is the sum over samples of
+    the squared deviation of the dosage from its expectation by frequency, the second the variance of the
+    genotypes given the probabilities. If the probabilities are right, their sum is the expected squared
+    deviation of the genotypes, and the share of the first, over many sites, is the expected r2. Other samples
+    are not needed.
     """
     ploidy = np.asarray(ploidy, np.int64)
     dosage_UX = np.add.reduceat(p_UQ, np.cumsum(ploidy) - ploidy, axis=1, dtype=np.float64)

@@ -1,42 +1,34 @@
-"""The summary of an imputation run: counts, warnings, time and memory."""
+"""Summaries of runs: counts, warnings, time and memory.
+
+A run fills its summary while it works.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from spinimpute.genotypes.untyped_stretches import Stretch
+from spinimpute.quality.coverage import Coverage
 from spinimpute.runtime.errors import printable
 
 if TYPE_CHECKING:
-    from spinimpute.quality.details import RunDetails
     from spinimpute.quality.leave_one_out import LeaveOneOutQuality
-
+    from spinimpute.quality.report_data import ReportData
+    from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 SHOWN_STRETCHES = 10
-RELIABLE_SAMPLES = 50  # the standard error of a correlation of 0.9 is 0.03 then
+RELIABLE_SAMPLES = 50  # with which the standard error of a correlation of 0.9 is 0.03
 
 
-@dataclass(frozen=True)
-class WindowSummary:
-    """A window of a run.
-
-    Attributes
-    ----------
-    chrom : str
-        Its chromosome.
-    start, end : int
-        Positions of its first and last site.
-    sites : int
-        Panel sites in it.
-    typed : int
-        Those that are typed.
-    """
+class WindowCounts(NamedTuple):
+    """Panel sites of a computed window, and how many are typed; `start` and `end` are positions."""
 
     chrom: str
     start: int
@@ -47,27 +39,27 @@ class WindowSummary:
 
 @dataclass(repr=False)
 class RunSummary:
-    """What the summaries of all runs that impute have.
+    """The summary of any run.
 
     Attributes
     ----------
     seconds : dict of str to float
-        Time by stage, in the order in which they began.
+        Time by stage, in the order in which the stages started.
     peak_memory_mb : float
         Largest resident size in MB.
     warnings : list of str
         Warnings to the user.
     notes : list of str
-        Notes to the user, which go into the output's header, too.
-    details : RunDetails or None
-        What a report tells beyond this, if one was asked for.
+        Notes to the user, which are also in the output's header.
+    report_data : ReportData or None
+        Further data for the report, if a report is wanted.
     """
 
     seconds: dict[str, float] = field(default_factory=dict, kw_only=True)
     peak_memory_mb: float = field(default=0.0, kw_only=True)
     warnings: list[str] = field(default_factory=list, kw_only=True)
     notes: list[str] = field(default_factory=list, kw_only=True)
-    details: RunDetails | None = field(default=None, kw_only=True)
+    report_data: ReportData | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         return "\n".join(map(printable, self.lines()))
@@ -78,7 +70,7 @@ class RunSummary:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time spent in the `with` block to a stage."""
+        """Add the time of the `with` block to a stage."""
         start = time.perf_counter()
         try:
             yield
@@ -86,7 +78,7 @@ class RunSummary:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def note_few_samples(self, n_samples: int) -> None:
-        """Note it if R2 is estimated from few samples."""
+        """Add a note if R2 is estimated from few samples."""
         if n_samples < RELIABLE_SAMPLES:
             self.notes.append(
                 f"R2 is estimated from {n_samples} samples: of fewer than {RELIABLE_SAMPLES} it says little"
@@ -100,7 +92,7 @@ class RunSummary:
 
 @dataclass(repr=False)
 class ImputationSummary(RunSummary):
-    """Counts, in addition to `RunSummary`.
+    """The summary of imputing, phasing, converting or checking typed targets.
 
     Attributes
     ----------
@@ -111,35 +103,35 @@ class ImputationSummary(RunSummary):
     matched_sites : int
         Typed sites that are panel sites.
     array_sites : int or None
-        With an inducing panel, the sites of its array.
+        Sites of the array of an inducing panel.
     outside_array : int
-        With an inducing panel, the matched sites that are not in its array: the model does not see them.
+        Matched sites outside that array, which the model does not use.
     used_sites : int or None
-        With a buffer, the matched sites that are used for the region.
+        Matched sites that are used for the region and its buffer.
     missing_calls : int
-        Typed genotype calls that lacked an allele or both, and were imputed.
+        Typed genotype calls with a missing allele, which were imputed.
     phased_calls, phased_samples : int
-        Heterozygotes that were phased, and samples that have some.
+        Phased heterozygotes, and samples with phased heterozygotes.
     kept_unmatched : int
-        Unmatched typed sites that were written.
+        Written unmatched typed sites.
     written_sites : int
-        All sites that were written.
+        All written sites.
     repaired : dict of str to int
-        Target sites by what was done to them.
+        Target sites by repair.
     unmatched, skipped : dict of str to int
-        Target sites that were not matched, and records that were not read, by reason.
+        Unmatched target sites, and records that were not read, by reason.
     mended_calls : dict of str to int
         Calls that were set missing, by reason.
     haploid : list of str
-        Number of haploid samples: a line for each part of the chromosome that has some.
-    windows : list of WindowSummary
-        Windows in the order they were computed.
+        Numbers of haploid samples: a line for each chromosome or part of X with haploid samples.
+    windows : list of WindowCounts
+        Windows in the order of computation.
     untyped : list of Stretch
-        Stretches of the panel without a typed site nearby, the largest of each part first.
+        Intervals of the panel without a typed site nearby, the largest of each panel first.
     refusals : list of str
-        Why the target would be refused without `force`; they are among the warnings, too.
+        Reasons to refuse the target without `force`; they are also in the warnings.
     leave_one_out : LeaveOneOutQuality or None
-        Accuracy at typed sites, if it was asked for.
+        Accuracy at typed sites, if wanted.
     """
 
     panel_sites: int = 0
@@ -161,32 +153,24 @@ class ImputationSummary(RunSummary):
     mended_calls: dict[str, int] = field(default_factory=dict)
     haploid: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
-    windows: list[WindowSummary] = field(default_factory=list)
+    windows: list[WindowCounts] = field(default_factory=list)
     untyped: list[Stretch] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     leave_one_out: LeaveOneOutQuality | None = None
 
     def count_phased(self, unphased_TX: np.ndarray) -> None:
-        """Add the heterozygotes that are phased; unphased_TX is bool (T, n_samples)."""
+        """Add the heterozygotes that are phased, bool (T, X)."""
         self.phased_calls += int(unphased_TX.sum())
         self.phased_samples = max(self.phased_samples, int(unphased_TX.any(axis=0).sum()))
 
     def count_array(self, array_index: np.ndarray | None, typed_index: np.ndarray) -> None:
-        """Add the sites of an inducing panel's array, and the typed sites outside it.
-
-        Parameters
-        ----------
-        array_index : int64 (n_array_sites,) or None
-            Panel sites of the array; None for a panel that serves any array.
-        typed_index : int64 (T,)
-            The panel sites that are typed.
-        """
+        """Add an inducing panel's array (panel sites; None without array) and typed sites outside it."""
         if array_index is not None:
             self.array_sites = (self.array_sites or 0) + len(array_index)
             self.outside_array += int(np.isin(typed_index, array_index, invert=True).sum())
 
     def count_kept(self, n_sites: int) -> None:
-        """Add a number of unmatched typed sites that were written."""
+        """Add written unmatched typed sites."""
         self.kept_unmatched += n_sites
         self.written_sites += n_sites
 
@@ -209,8 +193,8 @@ class ImputationSummary(RunSummary):
             out.append(f"array:    {used} of the {self.array_sites} sites of the panel's array are typed")
         if self.outside_array:
             out.append(
-                f"          {self.outside_array} typed sites are not among them: written as they are, but of "
-                "no use to the model"
+                f"          {self.outside_array} typed sites are not among them: the model does not use "
+                "them, they are written unchanged"
             )
         if self.kept_unmatched:
             out.append(f"          {self.kept_unmatched} unmatched typed sites were kept")
@@ -233,9 +217,74 @@ class ImputationSummary(RunSummary):
         out += [f"note:     {note}" for note in self.notes]
         several = len({window.chrom for window in self.windows}) > 1
         for window in self.windows:
-            place = f"{window.chrom}:" if several else ""
+            chrom = f"{window.chrom}:" if several else ""
             out.append(
-                f"window:   {place}{window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
+                f"window:   {chrom}{window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
                 f"({window.typed / window.sites:.2%})"
             )
+        return out + self.closing_lines()
+
+
+@dataclass(repr=False)
+class SequencedSummary(RunSummary):
+    """The summary of imputing sequenced samples.
+
+    Attributes
+    ----------
+    panel_sites, panel_haplotypes : int
+        Size of the panel.
+    coverage : Coverage
+        How much data each sample has.
+    file_sites, matched_sites : int
+        Sites of the files, and those that are panel sites.
+    repaired, skipped : dict of str to int
+        Sites by repair, and unused reads, bases and sites by reason.
+    haploid : int
+        Haploid samples.
+    written_sites : int
+        All written sites.
+    """
+
+    panel_sites: int = 0
+    panel_haplotypes: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
+    file_sites: int = 0
+    matched_sites: int = 0
+    repaired: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    haploid: int = 0
+    written_sites: int = 0
+
+    @property
+    def samples(self) -> list[str]:
+        """Names of the samples."""
+        return self.coverage.samples
+
+    def count(self, likelihoods: GenotypeLikelihoods, n_sites: int) -> None:
+        """Add the likelihoods at `n_sites` further panel sites; the caller sets `skipped`."""
+        self.coverage.add(likelihoods, n_sites)
+        self.panel_sites += n_sites
+        self.file_sites += likelihoods.n_sites_file
+        self.matched_sites += len(likelihoods.panel_index)
+        self.repaired = dict(Counter(self.repaired) + Counter(likelihoods.repaired))
+        self.haploid = max(self.haploid, int((likelihoods.ploidy == 1).sum()))
+
+    def input_lines(self) -> list[str]:
+        """The counts of the input as text."""
+        out = [
+            f"target:   {len(self.samples)} samples with data at {self.coverage.known_sites} sites",
+            f"panel:    {self.panel_haplotypes} haplotypes, {self.panel_sites} sites",
+            f"matched:  {self.matched_sites} panel sites of {self.file_sites} sites in the input",
+        ]
+        out += [f"          {count} sites: {what}" for what, count in self.repaired.items()]
+        out += [f"          {count} {what}" for what, count in self.skipped.items() if count]
+        out += self.coverage.lines()
+        if self.haploid:
+            out.append(f"haploid:  {self.haploid} of {len(self.samples)} samples have one copy")
+        return out
+
+    def lines(self) -> list[str]:
+        """The summary as text."""
+        out = [*self.input_lines(), f"written:  {self.written_sites} sites"]
+        out += [f"note:     {note}" for note in self.notes]
         return out + self.closing_lines()

@@ -1,14 +1,14 @@
-"""The report of `impute`: what was matched and repaired, and accuracy by frequency, position and sample."""
+"""The report of `impute`: matching and repairs, and accuracy by frequency, position and sample."""
 
 from __future__ import annotations
 
 from spinimpute.genotypes.untyped_stretches import FAR_CM
-from spinimpute.quality.details import RunDetails
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
+from spinimpute.quality.report_data import ReportData
 from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.summary import RELIABLE_SAMPLES, ImputationSummary
-from spinimpute.reports.charts import Chart, Series, histogram, lines_by_position
+from spinimpute.reports.charts import Chart, Series, histogram, line_chart
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
 from spinimpute.reports.report_files import SAMPLES, TYPED_SITES
 from spinimpute.reports.sections import (
@@ -27,24 +27,9 @@ WEAKEST = 10  # windows
 MOST_STRETCHES = 100
 
 
-def imputation_report(summary: ImputationSummary, details: RunDetails, target: str, panel: str) -> Page:
-    """Make the report of an imputation.
-
-    Parameters
-    ----------
-    summary : ImputationSummary
-        Counts, times, and leave-one-out quality if there is any.
-    details : RunDetails
-        What was collected of the run.
-    target, panel : str
-        Names of the files.
-
-    Returns
-    -------
-    Page
-        It.
-    """
-    imputed, leave_one_out = details.imputed, summary.leave_one_out
+def imputation_report(summary: ImputationSummary, data: ReportData, target: str, panel: str) -> Page:
+    """The report of an imputation of the file `target` from the file `panel`."""
+    imputed, leave_one_out = data.imputed, summary.leave_one_out
     frequency = imputed.by_frequency()
     n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
     shown = {
@@ -52,7 +37,7 @@ def imputation_report(summary: ImputationSummary, details: RunDetails, target: s
         "typed sites used": f"{number(summary.matched_sites)} of {number(summary.typed_sites)}",
         "sites written": number(summary.written_sites),
     }
-    if summary.samples > 1:  # of one sample R2 is no estimate of anything
+    if summary.samples > 1:  # R2 cannot be estimated from one sample
         shown[f"imputed sites with R2 ≥ {GOOD_R2}"] = number(n_good)
     if summary.samples < RELIABLE_SAMPLES:
         shown["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
@@ -66,12 +51,12 @@ def imputation_report(summary: ImputationSummary, details: RunDetails, target: s
             notes([*summary.warnings, *summary.notes]),
             quality_by_frequency(frequency, summary.samples, leave_one_out),
             r2_of_sites(imputed, summary.samples),
-            allele_frequencies(details.frequencies),
+            allele_frequencies(data.frequencies),
             _matching(summary),
             _along(imputed, summary.samples, leave_one_out),
             _untyped(summary),
-            _samples(details.by_sample, leave_one_out),
-            how_made(details.how_made),
+            _samples(data.by_sample, leave_one_out),
+            how_made(data.provenance),
             course(
                 summary,
                 table(
@@ -132,13 +117,13 @@ def _along(imputed: ImputedSites, n_samples: int, leave_one_out: LeaveOneOutQual
 def _along_one(imputed: ImputedSites, n_samples: int) -> list[str | Chart]:
     along = imputed.along()
     middle = [float(row["Mb"]) for row in along]
-    density = lines_by_position(
+    density = line_chart(
         TYPED_SITES,
         middle,
         [Series("typed sites per Mb", [row["typed"] / row["length_Mb"] for row in along])],
         "position, Mb",
         "typed sites per Mb",
-        "Coverage: how many typed sites there are along the chromosome.",
+        "Density of typed sites along the chromosome.",
         unit_interval=False,
     )
     return [density, quality_along(along, n_samples)]
@@ -153,13 +138,13 @@ def _untyped(summary: ImputationSummary) -> Section | None:
     ]
     shown = "" if len(rows) == len(summary.untyped) else f"; the first {len(rows)} of {len(summary.untyped)}"
     return Section(
-        "Stretches with hardly a typed site",
+        "Intervals with hardly a typed site",
         [
             paragraph(
-                f"What is imputed further than {FAR_CM} cM from any typed site is little more than a guess "
-                "by frequency. With a panel of haplotypes such sites have the flag FAR."
+                f"Genotypes imputed more than {FAR_CM} cM from any typed site are hardly better than a guess "
+                "by frequency. With a panel of haplotypes, such sites have the flag FAR."
             ),
-            table(["stretch", "typed sites", "imputed sites"], rows, f"The largest first{shown}"),
+            table(["interval", "typed sites", "imputed sites"], rows, f"The largest first{shown}"),
         ],
     )
 
@@ -171,15 +156,15 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
     )
     shown = {"sample": "sample", "typed": "typed sites", "call_rate": "call rate"}
     if leave_one_out is None:
-        texts = ["Accuracy is measured by leaving typed calls out, which needs a panel of haplotypes."]
+        texts = ["Measuring accuracy by leaving typed calls out requires a panel of haplotypes."]
         shown |= {"expected_r2": "expected r²"}
     else:
         n_low = sum(row["note"] == "low" for row in rows)
         texts = [
-            "Left out: typed calls of each sample, predicted by its others. "
+            "Left out: typed calls of each sample, predicted from its other typed calls. "
             f"{n_low} of {len(rows)} samples are far below the others"
-            f"{': look at them' if n_low else ''}. Low values come from poor arrays, contamination, or "
-            "ancestors whom the panel lacks."
+            f"{': check them' if n_low else ''}. Low values come from poor arrays, contamination, or "
+            "ancestry that the panel lacks."
         ]
         shown |= {
             "r2": "left out: r²",
@@ -188,8 +173,8 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
             "note": "note",
         }
     texts.append(
-        "Expected r²: what the probabilities themselves let expect of the dosages. It is over the "
-        f"{quality.sites:,} imputed sites, and no number of typed sites can be compared with it."
+        f"Expected r²: the accuracy of the dosages at {quality.sites:,} imputed sites that the probabilities "
+        "imply. It cannot be compared with the accuracy at typed sites."
     )
     more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
     drawn: list[str | Chart] = []

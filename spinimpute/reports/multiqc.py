@@ -1,6 +1,6 @@
-"""A table of samples for MultiQC, as its "custom content": one row for each sample of a run.
+"""A table of samples for MultiQC, as "custom content": a row for each sample of a run.
 
-MultiQC puts the tables of all files that it finds together by their id, samples by their names.
+MultiQC joins the tables of all files by table id, and the rows by sample.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.sample_quality import SampleQuality
-from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.quality.summary import SequencedSummary
 
 _COUNT, _PER_CENT = "{:,.0f}", "{:,.2f}"
 
@@ -23,16 +23,8 @@ _COUNT, _PER_CENT = "{:,.0f}", "{:,.2f}"
 class Column:
     """A column of the table.
 
-    Attributes
-    ----------
-    key : str
-        Of the value in a sample's row.
-    title, description : str
-        What it is.
-    unit : str
-        "share" (0 to 1, shown per cent), "r2" (0 to 1), "count", "depth" or "text".
-    low_is_bad : bool
-        How it is coloured.
+    `unit` is "share" (0 to 1, shown in percent), "r2" (0 to 1), "count", "depth" or "text". `low_is_bad`
+    selects the colours.
     """
 
     key: str
@@ -43,16 +35,16 @@ class Column:
 
     @property
     def header(self) -> dict[str, Any]:
-        """What MultiQC is told of it."""
-        said: dict[str, Any] = {"title": self.title, "description": self.description}
+        """The column's settings in MultiQC."""
+        settings: dict[str, Any] = {"title": self.title, "description": self.description}
         if self.unit == "text":
-            return said | {"scale": False}
-        said["scale"] = "RdYlGn" if self.low_is_bad else "OrRd"
+            return settings | {"scale": False}
+        settings["scale"] = "RdYlGn" if self.low_is_bad else "OrRd"
         if self.unit == "share":
-            return said | {"min": 0, "max": 100, "suffix": "%", "format": _PER_CENT}
+            return settings | {"min": 0, "max": 100, "suffix": "%", "format": _PER_CENT}
         if self.unit == "r2":
-            return said | {"min": 0, "max": 1, "format": "{:,.4f}"}
-        return said | {"min": 0, "format": _COUNT if self.unit == "count" else _PER_CENT}
+            return settings | {"min": 0, "max": 1, "format": "{:,.4f}"}
+        return settings | {"min": 0, "format": _COUNT if self.unit == "count" else _PER_CENT}
 
 
 _EXPECTED = Column(
@@ -92,16 +84,9 @@ SEQUENCED = (
 
 @dataclass(frozen=True)
 class SampleTable:
-    """A table for MultiQC.
+    """A table for MultiQC; tables with equal ids are joined.
 
-    Attributes
-    ----------
-    id, title, description : str
-        Of its section; tables of one id are put together.
-    columns : sequence of Column
-        Those that there are.
-    rows : mapping of str to mapping
-        Values by column, by sample; what is None, NaN or "" is left out.
+    `rows` maps samples to values by column; None, NaN and "" are left out.
     """
 
     id: str
@@ -112,7 +97,7 @@ class SampleTable:
 
     @property
     def json(self) -> str:
-        """The content of a file of MultiQC's custom content."""
+        """The content of the file."""
         data: dict[str, dict[str, Any]] = {}
         for sample, row in self.rows.items():
             known = [one for one in self.columns if _known(row[one.key])]
@@ -132,7 +117,7 @@ class SampleTable:
         return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write the file; raises OSError if that cannot be done."""
+        """Write the file; raises OSError if it cannot be written."""
         path.write_text(self.json, encoding="utf-8", errors="backslashreplace")
 
 
@@ -141,43 +126,17 @@ def _known(value: object) -> bool:
 
 
 def typed_samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -> SampleTable:
-    """The table of an imputation of typed targets.
-
-    Parameters
-    ----------
-    quality : SampleQuality
-        Of all samples.
-    leave_one_out : LeaveOneOutQuality or None
-        Of the same samples.
-
-    Returns
-    -------
-    SampleTable
-        A row for each sample.
-    """
+    """The table of imputed arrays."""
     rows = {row["sample"]: row for row in quality.by_sample(leave_one_out)}
-    said = f"Arrays that were imputed: {quality.typed_sites:,} typed sites, {quality.sites:,} imputed ones."
-    return SampleTable("spinimpute_arrays", "spinimpute: imputed arrays", said, TYPED, rows)
+    text = f"Arrays that were imputed: {quality.typed_sites:,} typed sites, {quality.sites:,} imputed ones."
+    return SampleTable("spinimpute_arrays", "spinimpute: imputed arrays", text, TYPED, rows)
 
 
 def sequenced_samples(quality: SampleQuality, summary: SequencedSummary) -> SampleTable:
-    """The table of an imputation of sequenced samples.
-
-    Parameters
-    ----------
-    quality : SampleQuality
-        Of all samples.
-    summary : SequencedSummary
-        With their coverage.
-
-    Returns
-    -------
-    SampleTable
-        A row for each sample.
-    """
+    """The table of imputed sequenced samples."""
     expected = {row["sample"]: row["expected_r2"] for row in quality.by_sample()}
     rows = {
         row["sample"]: row | {"expected_r2": expected[row["sample"]]} for row in summary.coverage.by_sample()
     }
-    said = f"Sequenced samples that were imputed at {quality.sites:,} sites."
-    return SampleTable("spinimpute_sequenced", "spinimpute: imputed sequences", said, SEQUENCED, rows)
+    text = f"Sequenced samples that were imputed at {quality.sites:,} sites."
+    return SampleTable("spinimpute_sequenced", "spinimpute: imputed sequences", text, SEQUENCED, rows)

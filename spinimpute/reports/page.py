@@ -1,4 +1,4 @@
-"""Self-contained pages of HTML: text, sortable tables and charts; all text that is passed in is escaped."""
+"""Self-contained HTML pages with text, sortable tables and charts. All text arguments are escaped."""
 
 from __future__ import annotations
 
@@ -16,20 +16,7 @@ Row = list[Cell]
 
 
 def number(value: Cell, decimals: int = 4) -> str:
-    """A number as text for readers.
-
-    Parameters
-    ----------
-    value : str, int, float or None
-        The value; None and NaN are shown as a dash, text as it is.
-    decimals : int
-        Digits after the decimal point of a float.
-
-    Returns
-    -------
-    str
-        The text; integers have commas between thousands.
-    """
+    """A number as text for readers: None and NaN as a dash, integers with commas, text unchanged."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, float):
@@ -38,12 +25,12 @@ def number(value: Cell, decimals: int = 4) -> str:
 
 
 def paragraph(text: str, soft: bool = False) -> str:
-    """A paragraph; `soft` ones are less prominent."""
+    """A paragraph; a soft one is less prominent."""
     return f"<p{' class=soft' if soft else ''}>{escape(text)}</p>"
 
 
 def cards(values: Mapping[str, str]) -> str:
-    """The few numbers that readers look for first: {label: value}."""
+    """The main numbers of a page: {label: value}."""
     items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in values.items())
     return f'<dl class="cards">{items}</dl>'
 
@@ -60,25 +47,10 @@ def notes(texts: Sequence[str]) -> str:
 def table(
     head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: bool = False, wrapped: bool = False
 ) -> str:
-    """A table; cells of text "low" are marked.
+    """A scrollable table; cells with the text "low" are marked.
 
-    Parameters
-    ----------
-    head : sequence of str
-        Names of the columns.
-    rows : sequence of list
-        Cells: text, numbers, or None. Columns that hold numbers and no text are aligned to the right.
-    caption : str
-        Caption, also read by screen readers.
-    sortable : bool
-        Whether a click on a column's name sorts the rows.
-    wrapped : bool
-        Whether long texts are broken into lines; else a table may be wider than the page.
-
-    Returns
-    -------
-    str
-        A scrollable element of HTML.
+    A click on a column of a `sortable` table sorts its rows. A `wrapped` table breaks long texts into lines;
+    other tables may be wider than the page.
     """
     numeric = [
         any(isinstance(row[i], int | float) for row in rows)
@@ -102,22 +74,14 @@ def table(
         out.append("</tr>")
     out.append("</tbody></table>")
     tall = " tall" if sortable else ""
-    # without a mouse one can scroll what has the focus
+    # an element with the focus can be scrolled by keyboard
     label = f'tabindex="0" role="region" aria-label="{escape(caption)}"'
     return f'<div class="scroll{tall}" {label}>{"".join(out)}</div>'
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page.
-
-    Attributes
-    ----------
-    title : str
-        Its title.
-    parts : sequence of str or Chart
-        Its content; text is HTML already.
-    """
+    """A section of a page: its title, and charts and HTML."""
 
     title: str
     parts: Sequence[str | Chart]
@@ -131,17 +95,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole page, which loads nothing from elsewhere.
-
-    Attributes
-    ----------
-    title, subtitle : str
-        Texts at its top.
-    parts : sequence of str, Section or None
-        Its content; text is HTML already, None stands for a section that is not needed.
-    footer : str
-        Text at its bottom.
-    """
+    """A page that loads nothing from elsewhere. Its parts are HTML or sections; None is left out."""
 
     title: str
     subtitle: str
@@ -160,10 +114,8 @@ class Page:
         folder = files("spinimpute.reports")
         style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
         policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-        title, parts = (
-            escape(self.title),
-            [part.html if isinstance(part, Section) else part for part in self.parts],
-        )
+        title = escape(self.title)
+        parts = [part.html if isinstance(part, Section) else part for part in self.parts]
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">'

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from spinimpute.reports.multiqc import SampleTable
     from spinimpute.reports.page import Page
 
-SUFFIX = "_mqc.json"  # of the files that MultiQC takes for custom content
-# names of the charts that pages may have
+SUFFIX = "_mqc.json"  # of MultiQC's custom content
+# names of the charts
 ALLELE_FREQUENCIES, TYPED_SITES, SAMPLES = "allele-frequencies", "typed-sites", "samples"
 BY_FREQUENCY, R2_OF_SITES, R2_ALONG = "quality-by-frequency", "r2-of-imputed-sites", "r2-along-chromosome"
 CHARTS = (BY_FREQUENCY, R2_OF_SITES, ALLELE_FREQUENCIES, TYPED_SITES, R2_ALONG, SAMPLES)
@@ -24,16 +24,9 @@ CHARTS = (BY_FREQUENCY, R2_OF_SITES, ALLELE_FREQUENCIES, TYPED_SITES, R2_ALONG, 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """Where a report goes; None for what is not wanted.
+    """The files of a report: the page (HTML), the folder for the charts (SVG), and MultiQC's table (JSON).
 
-    Attributes
-    ----------
-    page : str, Path or None
-        For the page (HTML).
-    figures : str, Path or None
-        A folder for the charts (SVG), which is made if need be.
-    multiqc : str, Path or None
-        For the table of samples that MultiQC shows (JSON).
+    None stands for an unwanted file. The folder is made if it does not exist.
     """
 
     page: str | Path | None = None
@@ -42,81 +35,55 @@ class ReportFiles:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is any."""
+        """Whether any file is wanted."""
         return (self.page, self.figures, self.multiqc) != (None, None, None)
 
     def to_check(self, others: Sequence[str | Path | None]) -> list[str | Path]:
-        """The files that are to be checked before work starts (`check_outputs`).
+        """The files to check before the run starts (`check_outputs`), given its other outputs.
 
-        Parameters
-        ----------
-        others : sequence of str, Path or None
-            Other outputs of the run.
-
-        Returns
-        -------
-        list of str or Path
-            Of the charts only what is there already: a folder that is to be made holds nothing.
-
-        Raises
-        ------
-        InputError
-            A name has something in braces; the folder has no name, cannot be made, or is to be an output,
-            too; MultiQC would not find its file.
+        They include only existing charts, because a new folder is empty. Raises InputError if a name has a
+        placeholder in braces, if the folder cannot be made or is also a file, or if MultiQC would not find
+        its file.
         """
         if self.multiqc is not None and not Path(self.multiqc).name.endswith(SUFFIX):
             raise InputError(
-                "content",
-                f"{self.multiqc}: MultiQC finds files by their names: give one that ends in {SUFFIX}, such "
-                f"as spinimpute{SUFFIX}",
+                "argument",
+                f"{self.multiqc}: MultiQC finds files by name. Give a name that ends in {SUFFIX}, such as "
+                f"spinimpute{SUFFIX}.",
             )
         files = [path for path in (self.page, self.multiqc) if path is not None]
         for path in files if self.figures is None else [*files, self.figures]:
             if words := words_in_braces(path):
                 raise InputError(
-                    "content",
-                    f"{path}: there is one report for all chromosomes, and {words[0]} would be part of its "
-                    "name as it is: give a name without braces",
+                    "argument",
+                    f"{path}: {words[0]} is not replaced, because all chromosomes have one report. Give a "
+                    "name without braces.",
                 )
         if self.figures is None:
             return files
         if str(self.figures) in ("", "-"):
             raise InputError(
-                "content", f"{str(self.figures)!r} is no name for the folder of the figures: give one"
+                "argument",
+                f"{str(self.figures)!r} is not a folder for the figures. Give the name of a folder.",
             )
         folder = Path(self.figures)
         if any(Path(path).resolve() == folder.resolve() for path in [*others, *files] if path is not None):
             raise InputError(
-                "content", f"{folder} is to be a file and the folder of the figures: give two names"
+                "arguments", f"{folder} is both a file and the folder of the figures. Give two names."
             )
         if folder.is_dir():
             return files + [path for path in _charts_in(folder) if path.exists()]
         if folder.exists() or folder.is_symlink():
-            raise InputError("content", f"{folder} is no folder; give one for the figures")
+            raise InputError("argument", f"{folder} is not a folder. Give a folder for the figures.")
         if not folder.parent.is_dir():
             raise InputError(
-                "mismatch",
-                f"cannot make {folder}: there is no folder {folder.parent}; create it or choose another one",
+                "not-found",
+                f"{folder} cannot be made: there is no folder {folder.parent}. Make it or choose another.",
             )
         return files
 
     def write(self, page: Page, table: SampleTable, beside: ExitStack) -> None:
-        """Write all that is wanted, under names that become their own when `beside` ends.
-
-        Parameters
-        ----------
-        page : Page
-            What the report says.
-        table : SampleTable
-            What MultiQC shows.
-        beside : ExitStack
-            Of all files that get their names together.
-
-        Raises
-        ------
-        InputError
-            A file cannot be written.
-        """
+        """Write all wanted files; they get their final names when `beside` closes."""
         if self.page is not None:
             page.write(beside.enter_context(written_whole(Path(self.page))))
         if self.multiqc is not None:
@@ -130,7 +97,10 @@ def _charts_in(folder: Path) -> list[Path]:
 
 
 def _write_figures(page: Page, folder: Path, beside: ExitStack) -> None:
-    """A folder that was made stays if all is well; charts that were there and are not drawn are removed."""
+    """Write the charts; those of an earlier report that this report lacks are deleted.
+
+    A new folder is deleted if the run fails.
+    """
     try:
         if not folder.is_dir():
             folder.mkdir()
@@ -138,13 +108,13 @@ def _write_figures(page: Page, folder: Path, beside: ExitStack) -> None:
     except OSError as error:
         raise CannotWrite(folder, error) from error
     drawn = {folder / f"{chart.name}.svg": chart for chart in page.charts}
-    assert set(drawn) <= set(_charts_in(folder)), "the names of charts are known"
-    # an earlier run's charts go last of all, when this one's files have their names; they stay if it fails
+    assert set(drawn) <= set(_charts_in(folder)), "CHARTS has the names of all charts"
+    # an earlier report's charts are deleted last, when the new files have their names, and kept if the run
+    # fails
     earlier = set(_charts_in(folder)) - set(drawn)
     beside.push(lambda kind, *_: _unlink(earlier) if kind is None else None)
     for path, chart in drawn.items():
-        partial = beside.enter_context(written_whole(path))
-        partial.write_text(chart.svg, encoding="utf-8", errors="xmlcharrefreplace")
+        chart.write(beside.enter_context(written_whole(path)))
 
 
 def _unlink(paths: set[Path]) -> None:

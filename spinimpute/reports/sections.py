@@ -1,4 +1,4 @@
-"""Sections that the reports of typed and of sequenced targets have in common."""
+"""Sections of the reports of typed and of sequenced targets."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from importlib.metadata import version
 from typing import Any
 
 from spinimpute.quality.frequencies import OUTLIER, OUTLIER_DIFFERENCE, TypedFrequencies
-from spinimpute.quality.how_made import HowMade
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.metrics import curve
+from spinimpute.quality.report_data import Provenance
 from spinimpute.quality.summary import RELIABLE_SAMPLES, RunSummary
 from spinimpute.reports.charts import (
     Chart,
     Series,
     counts_in_plane,
     histogram,
-    lines_by_category,
-    lines_by_position,
+    line_chart,
 )
 from spinimpute.reports.page import Row, Section, paragraph, table
 from spinimpute.reports.report_files import ALLELE_FREQUENCIES, BY_FREQUENCY, R2_ALONG, R2_OF_SITES
@@ -33,21 +32,10 @@ FEW_ALLELES = 40
 def quality_by_frequency(
     frequency: Sequence[dict[str, Any]], n_samples: int, leave_one_out: LeaveOneOutQuality | None = None
 ) -> Section:
-    """Quality of imputed sites by the frequency of their rarer allele.
+    """Quality of imputed sites by minor allele frequency, from rows of `ImputedSites.by_frequency`.
 
-    Parameters
-    ----------
-    frequency : sequence of dict
-        Rows of `ImputedSites.by_frequency`.
-    n_samples : int
-        Of which few have no R2 to be relied on: the expected r² is shown.
-    leave_one_out : LeaveOneOutQuality or None
-        Accuracy at typed sites, to be shown beside it.
-
-    Returns
-    -------
-    Section
-        Of a page.
+    With few samples the expected r² is shown, because R2 is unreliable. `leave_one_out` adds the accuracy at
+    typed sites.
     """
     names = [row["bin"] for row in frequency]
     measure, name = estimate_of(n_samples)
@@ -58,19 +46,19 @@ def quality_by_frequency(
         shown |= {"expected_r2": "expected r²"}
         texts.append(
             paragraph(
-                "Expected r²: how much of the variance of the genotypes, about the frequencies in the panel, "
-                "the probabilities of these samples leave no doubt about. It needs no other samples, and is "
-                "right if the probabilities are. At rare alleles it rests on the few copies that these "
-                "samples seem to have."
+                "Expected r²: the share of the genotypes' variance, about the panel's frequencies, that the "
+                "probabilities of these samples explain. It needs no other samples, and is right if the "
+                "probabilities are right. At rare alleles it depends on the few copies that these samples "
+                "seem to have."
             )
         )
     if n_samples > 1:
         shown |= {"r2": "mean R2", "good": f"share with R2 ≥ {GOOD_R2}"}
         texts.append(
             paragraph(
-                "R2 is estimated from the imputed dosages themselves: their variance over what it would be "
-                "without any doubt. It knows nothing of the truth"
-                + (f", and from {n_samples} samples it says little." if n_samples < RELIABLE_SAMPLES else ".")
+                "R2 is estimated from the imputed dosages alone: their variance over that of genotypes "
+                "without uncertainty. It does not use true genotypes"
+                + (f", and {n_samples} samples are too few." if n_samples < RELIABLE_SAMPLES else ".")
             )
         )
     head = list(shown.values())
@@ -90,13 +78,12 @@ def quality_by_frequency(
                 row.append(er2)
         texts.append(
             paragraph(
-                "The numbers of sites left out are measured: each typed call is predicted from the other "
-                "typed calls of its haplotype, then compared. Typed sites lie closer to other typed sites "
-                "and are more common than most imputed ones, so this is what good imputation looks like "
-                "here, not a promise for every site."
+                "The accuracy at typed sites is measured: each typed call is left out, predicted from the "
+                "other typed calls of its haplotype, and compared. Typed sites are closer to other typed "
+                "sites and more common than most imputed sites, so most imputed sites are less accurate."
             )
         )
-    chart = lines_by_category(
+    chart = line_chart(
         BY_FREQUENCY,
         names,
         lines,
@@ -108,12 +95,12 @@ def quality_by_frequency(
 
 
 def estimate_of(n_samples: int) -> tuple[str, str]:
-    """What a chart of so many samples shows, by its key in rows of `ImputedSites`, and its name."""
+    """The estimate to draw for a number of samples: its column in rows of `ImputedSites`, and its name."""
     return ("expected_r2", "expected r²") if n_samples < RELIABLE_SAMPLES else ("r2", "mean estimated R2")
 
 
 def r2_of_sites(imputed: ImputedSites, n_samples: int) -> Section | None:
-    """How many imputed sites have which R2: a section of a page; None of one sample, or without sites."""
+    """Histogram of the R2 of imputed sites; None for one sample or without imputed sites."""
     _, _, r2, typed = imputed.all()
     if n_samples == 1 or typed.all():
         return None
@@ -123,9 +110,9 @@ def r2_of_sites(imputed: ImputedSites, n_samples: int) -> Section | None:
 
 
 def quality_along(along: Sequence[dict[str, Any]], n_samples: int) -> Chart:
-    """Quality of common sites along the chromosome, of rows of `ImputedSites.along`: a chart."""
+    """Chart of the quality of common sites along the chromosome, from rows of `ImputedSites.along`."""
     measure, name = estimate_of(n_samples)
-    return lines_by_position(
+    return line_chart(
         R2_ALONG,
         [float(row["Mb"]) for row in along],
         [
@@ -136,12 +123,11 @@ def quality_along(along: Sequence[dict[str, Any]], n_samples: int) -> Chart:
         "position, Mb",
         "r²",
         "Estimated quality along the chromosome.",
-        unit_interval=True,
     )
 
 
 def quality_by_chromosome(imputed: ImputedSites, n_samples: int) -> str:
-    """Density and quality of each of several chromosomes: a table."""
+    """Table of the density and quality of several chromosomes."""
     measure, name = estimate_of(n_samples)
     return table(
         ["chromosome", "panel sites", "typed sites", f"{name}, MAF ≥ 5 %"],
@@ -151,48 +137,34 @@ def quality_by_chromosome(imputed: ImputedSites, n_samples: int) -> str:
 
 
 def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
-    """ALT frequencies of target and panel at typed sites, and the sites where they are far apart.
-
-    Parameters
-    ----------
-    frequencies : TypedFrequencies
-        Of the run.
-
-    Returns
-    -------
-    Section or None
-        Of a page; None where no site has a call.
-    """
-    found, expected, odd = frequencies.all()
-    if not len(found):
+    """ALT frequencies of target and panel at typed sites, and the outliers; None where no site has a call."""
+    target, panel, outlier = frequencies.all()
+    if not len(target):
         return None
     correlation = frequencies.correlation()
     alike = "" if math.isnan(correlation) else f"; their correlation is {correlation:.3f}"
     parts: list[str | Chart] = [
         paragraph(
-            "Typed sites, with the alleles of the panel and after repairs. A site is far off where the "
-            f"frequencies differ by more than {OUTLIER_DIFFERENCE} and {OUTLIER:g} standard errors. A few "
-            "such sites are poor assays, or alleles on the wrong strand; many mean that REF and ALT are "
-            "exchanged, that the genome build is another one, or that the panel is of other people."
+            "Typed sites after repairs, with the alleles of the panel. A site is far off if the frequencies "
+            f"differ by more than {OUTLIER_DIFFERENCE} and {OUTLIER:g} standard errors. A few such sites "
+            "have poor assays or alleles on the wrong strand. Many such sites mean that REF and ALT are "
+            "exchanged, that the genome builds differ, or that the panel is of another population."
         )
     ]
     if frequencies.most_alleles < FEW_ALLELES:
-        parts.append(
-            paragraph(
-                f"Of fewer than {FEW_ALLELES} alleles of the target a frequency says little.", soft=True
-            )
-        )
+        text = f"A frequency from fewer than {FEW_ALLELES} alleles of the target says little."
+        parts.append(paragraph(text, soft=True))
     parts.append(
         counts_in_plane(
             ALLELE_FREQUENCIES,
-            expected.tolist(),
-            found.tolist(),
-            odd.tolist(),
+            panel.tolist(),
+            target.tolist(),
+            outlier.tolist(),
             "ALT frequency in the panel",
             "ALT frequency in the target",
             ("typed sites: the darker, the more", "sites that are far off"),
-            f"Allele frequencies of target and panel at {len(found):,} typed sites, of which "
-            f"{int(odd.sum()):,} are far off{alike}.",
+            f"Allele frequencies of target and panel at {len(target):,} typed sites, of which "
+            f"{int(outlier.sum()):,} are far off{alike}.",
         )
     )
     rows: list[Row] = [
@@ -200,11 +172,15 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
             f"{row['chrom']}:{row['position']}", row["id"], f"{row['ref']}>{row['alt']}", row["target"],
             row["panel"], row["alleles"], row["what"],
         ]
-        for row in frequencies.far_off()[:MOST_SITES]
+        for row in frequencies.outliers()[:MOST_SITES]
     ]  # fmt: skip
     if rows:
-        n_odd = int(odd.sum())
-        more = "" if n_odd <= MOST_SITES else f"; {MOST_SITES} of {n_odd:,}, 'spinimpute check' lists all"
+        n_outliers = int(outlier.sum())
+        more = (
+            ""
+            if n_outliers <= MOST_SITES
+            else f"; {MOST_SITES} of {n_outliers:,}, 'spinimpute check' lists all"
+        )
         parts.append(
             table(
                 ["site", "ID", "alleles", "in the target", "in the panel", "alleles known", "ALT is"],
@@ -216,15 +192,15 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
     return Section("Allele frequencies of target and panel", parts)
 
 
-def how_made(made: HowMade) -> Section:
-    """What the output was made with and of: a section of a page."""
-    rows: list[Row] = [[what, text] for what, text in made.rows()]
+def how_made(provenance: Provenance) -> Section:
+    """The provenance of the output."""
+    rows: list[Row] = [[what, text] for what, text in provenance.rows()]
     return Section(
         "How it was made",
         [
             table(["", ""], rows, "Program, command, model, panel and target", wrapped=True),
             paragraph(
-                "The command as the output's header has it: without options that do not change the output.",
+                "The command is that of the output's header, without options that do not change the output.",
                 soft=True,
             ),
         ],
@@ -232,7 +208,7 @@ def how_made(made: HowMade) -> Section:
 
 
 def course(summary: RunSummary, *tables: str) -> Section:
-    """Time and memory of a run, with tables of it: a section of a page."""
+    """Time and memory of a run, with further tables."""
     seconds: list[Row] = [[name, round(value, 2)] for name, value in summary.seconds.items()]
     return Section(
         "Course of the run",
@@ -245,5 +221,5 @@ def course(summary: RunSummary, *tables: str) -> Section:
 
 
 def made_by() -> str:
-    """What made a page, and when: for its bottom."""
+    """The footer of a page: program and date."""
     return f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}"

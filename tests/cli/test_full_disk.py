@@ -242,7 +242,7 @@ def test_without_what_stands_beside_them_there_are_no_genotypes(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("spinimpute.reports.page.Page.write", full)
-    monkeypatch.setattr("spinimpute.reports.charts.Chart.svg", property(full))
+    monkeypatch.setattr("spinimpute.reports.charts.Chart.write", full)
     monkeypatch.setattr("spinimpute.reports.multiqc.SampleTable.write", full)
     monkeypatch.setattr("spinimpute.quality.leave_one_out.LeaveOneOutQuality.write", full)
     beside = tmp_path / "beside_mqc.json"

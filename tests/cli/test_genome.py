@@ -113,8 +113,8 @@ def test_there_is_one_report_for_all_chromosomes(
     for kind in ("--vcf", "--gl"):
         done = run("impute", kind, target, "--panel", panel, "--out", out, option, tmp_path / name)
         assert done.code == 2
-        assert f"{name}: there is one report for all chromosomes" in done.err
-        assert done.err.endswith("give a name without braces\n")
+        assert "because all chromosomes have one report" in done.err
+        assert done.err.endswith("Give a name without braces.\n")
     assert not list(tmp_path.iterdir())
 
 

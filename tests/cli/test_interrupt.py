@@ -16,9 +16,9 @@ IMPUTING = """
 import time
 from spinimpute.pipeline import impute, impute_part
 
-part, window = impute.impute_part, impute_part._window_summary
+part, window = impute.impute_part, impute_part._window_counts
 impute.impute_part = lambda *given: (part(*given), time.sleep(1000))
-impute_part._window_summary = lambda *given: (print("window", flush=True), window(*given))[1]
+impute_part._window_counts = lambda *given: (print("window", flush=True), window(*given))[1]
 from spinimpute.cli.main import main
 main()
 """

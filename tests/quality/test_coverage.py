@@ -1,4 +1,4 @@
-"""How much is known of sequenced samples, by hand."""
+"""Coverage of sequenced samples, compared with numbers worked out by hand."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,10 @@ from spinimpute.quality.coverage import Coverage
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 
-def known_where(
+def likelihoods_where(
     known_SX: list[list[int]], depth_SX: list[list[int]] | None = None, counted: int = 0
 ) -> GenotypeLikelihoods:
-    """One likelihood or none of each sample at a panel's first sites; at `counted` reads were counted."""
+    """Likelihoods where known_SX is 1, at a panel's first sites; reads were counted at `counted` of them."""
     known = np.array(known_SX, np.uint8)
     samples = [f"s{x}" for x in range(known.shape[1])]
     return GenotypeLikelihoods(
@@ -25,10 +25,10 @@ def known_where(
     )
 
 
-def test_without_numbers_of_reads() -> None:
+def test_without_counted_reads() -> None:
     coverage = Coverage()
-    coverage.add(known_where([[1, 0], [1, 1], [0, 0]]), 4)
-    coverage.add(known_where([[1, 0]]), 1)
+    coverage.add(likelihoods_where([[1, 0], [1, 1], [0, 0]]), 4)
+    coverage.add(likelihoods_where([[1, 0]]), 1)
     assert coverage.samples == ["s0", "s1"]
     assert coverage.known_sites == 3
     np.testing.assert_allclose(coverage.unknown_X, [2 / 5, 4 / 5])
@@ -37,16 +37,16 @@ def test_without_numbers_of_reads() -> None:
         "sample": "s1", "depth": None, "without_reads": None, "expected": None, "unknown": 0.8, "note": "",
     }  # fmt: skip
     assert coverage.lines() == [
-        "coverage: s0: nothing is known at 40.0% of the sites",
-        "coverage: s1: nothing is known at 80.0% of the sites",
+        "coverage: s0: no data at 40.0% of the sites",
+        "coverage: s1: no data at 80.0% of the sites",
     ]
 
 
-def test_reads_of_two_parts() -> None:
-    """Counted at four of five sites, then at two of two; an array's call is known without a read."""
+def test_reads_in_two_intervals() -> None:
+    """Reads are counted at four of five sites, then at two of two; an array's call has no reads."""
     coverage = Coverage()
-    coverage.add(known_where([[1, 1], [1, 0], [1, 1]], [[2, 4], [2, 0], [0, 0]], counted=4), 5)
-    coverage.add(known_where([[0, 1]], [[0, 2]], counted=2), 2)
+    coverage.add(likelihoods_where([[1, 1], [1, 0], [1, 1]], [[2, 4], [2, 0], [0, 0]], counted=4), 5)
+    coverage.add(likelihoods_where([[0, 1]], [[0, 2]], counted=2), 2)
     reads = coverage.reads
     assert reads is not None
     np.testing.assert_allclose(reads.depth_X, [4 / 6, 6 / 6])
@@ -54,49 +54,50 @@ def test_reads_of_two_parts() -> None:
     np.testing.assert_allclose(reads.expected_X, [(4 * np.exp(-1) + 2) / 6, np.exp(-1)])
     np.testing.assert_allclose(coverage.unknown_X, [4 / 7, 4 / 7])
     assert coverage.lines()[0] == (
-        "coverage: s0: 0.67 reads a site, none at 66.7% (by chance 57.9%); nothing is known at 57.1% of the "
-        "sites"
+        "coverage: s0: 0.67 reads per site, none at 66.7% (expected by chance: 57.9%); "
+        "no data at 57.1% of the sites"
     )
 
 
-def test_a_part_in_which_reads_were_not_counted() -> None:
+def test_an_interval_without_counted_reads() -> None:
     coverage = Coverage()
-    coverage.add(known_where([[1, 1]]), 10)
-    coverage.add(known_where([[1, 1]], [[3, 1]], counted=1), 1)
+    coverage.add(likelihoods_where([[1, 1]]), 10)
+    coverage.add(likelihoods_where([[1, 1]], [[3, 1]], counted=1), 1)
     assert coverage.reads is not None
     assert coverage.reads.depth_X.tolist() == [3, 1]
 
 
 @pytest.mark.parametrize("counted", [0, 8])
 def test_samples_far_below_the_others(counted: int) -> None:
-    """By reads, or where they were not counted by the sites of which something is known."""
+    """Samples are compared by reads, or by sites with data where reads were not counted."""
     known_SX = np.arange(8)[:, None] < np.array([8, 2, 0, 7, 8, 3])
-    coverage = Coverage()
-    depth = known_SX.tolist() if counted else None
-    coverage.add(known_where(known_SX.tolist(), depth, counted), 8)
-    assert [row["note"] for row in coverage.by_sample()] == ["", "", "low", "", "", ""]
-    known_SX[1:, 1] = False
-    coverage = Coverage()
-    depth = known_SX.tolist() if counted else None
-    coverage.add(known_where(known_SX.tolist(), depth, counted), 8)
+    coverages = []
+    for n_known in (2, 1):
+        known_SX[n_known:, 1] = False
+        depth = known_SX.tolist() if counted else None
+        coverages.append(Coverage())
+        coverages[-1].add(likelihoods_where(known_SX.tolist(), depth, counted), 8)
+    before, coverage = coverages
+    assert [row["note"] for row in before.by_sample()] == ["", "", "low", "", "", ""]
     assert coverage.low_X.tolist() == [False, True, True, False, False, False]
     nothing, little = coverage.warnings()
-    assert nothing.startswith("nothing is known of 1 of 6 samples (s2): ")
-    measure = "reads" if counted else "sites of which something is known"
-    assert little.startswith(f"1 of 6 samples (s1): less than a third of the {measure} ")
+    assert nothing.startswith("1 of 6 samples (s2) have no data: ")
+    measure = "reads" if counted else "sites with data"
+    assert little == f"1 of 6 samples (s1) have less than a third of the median number of {measure}"
 
 
 def test_one_sample_is_not_below_others_and_many_are_not_listed() -> None:
     alone = Coverage()
-    alone.add(known_where([[1], [0], [0], [0], [0]]), 50)
+    alone.add(likelihoods_where([[1], [0], [0], [0], [0]]), 50)
     assert alone.warnings() == []
     many = Coverage()
-    many.add(known_where([[1] * 8 + [0] * 4, [1] * 12, [1] * 12], [[3] * 12, [0] * 12, [2] * 12], 3), 3)
+    many.add(likelihoods_where([[1] * 8 + [0] * 4, [1] * 12, [1] * 12], [[3] * 12, [0] * 12, [2] * 12], 3), 3)
     assert many.lines() == [
-        "unknown:  0.0% to 33.3%, median 0.0% of a sample's sites",
-        "depth:    1.67 to 1.67, median 1.67 reads a site",
-        "no reads: 33.3% to 33.3%, median 33.3% of the sites; by chance 18.9% to 18.9%, median 18.9%",
+        "no data:  0.0% to 33.3%, median 0.0% of a sample's sites",
+        "depth:    1.67 to 1.67, median 1.67 reads per site",
+        "no reads: 33.3% to 33.3%, median 33.3% of the sites; "
+        "expected by chance: 18.9% to 18.9%, median 18.9%",
     ]
     none = Coverage()
-    none.add(known_where([[1] * 8 + [0] * 4]), 1)
+    none.add(likelihoods_where([[1] * 8 + [0] * 4]), 1)
     assert "4 of 12 samples (s8, s9, s10, ...)" in none.warnings()[0]

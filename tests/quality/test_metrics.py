@@ -1,4 +1,4 @@
-"""Metrics against plain loops over genotypes, and against answers known beforehand."""
+"""Metrics compared with plain loops over genotypes and with known answers."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_perfect_dosages_score_one():
     assert minor_concordance(statistics) == 1
 
 
-def test_pooled_r2_does_not_depend_on_how_sites_are_cut_into_blocks():
+def test_pooled_r2_does_not_depend_on_blocks_of_sites():
     rng = np.random.default_rng(3)
     true = rng.binomial(2, 0.001, (400, 50)).astype(np.float32)
     dosage = np.clip(true + rng.normal(0, 0.1, true.shape), 0, 2).astype(np.float32)
@@ -78,7 +78,7 @@ def test_pooled_r2_does_not_depend_on_how_sites_are_cut_into_blocks():
     assert pooled_r2(whole) == pytest.approx(np.corrcoef(true.ravel(), dosage.ravel())[0, 1] ** 2, abs=1e-6)
 
 
-def test_turning_changes_only_sites_whose_alt_is_common_and_counts_alleles_of_haploids():
+def test_turning_to_minor_changes_sites_with_a_common_alt():
     frequency = np.array([0.1, 0.5, 0.9])
     dosage = np.array([[0.25, 1.0], [0.25, 1.0], [0.25, 1.0]])
     minor, minor_frequency = turn_to_minor(dosage, frequency, np.array([2, 1]))
@@ -95,7 +95,7 @@ def test_turning_probabilities():
     assert np.array_equal(turned[1], [[0.1, 0.2, 0.7], [0.4, 0.6, np.nan]], equal_nan=True)
 
 
-def test_a_predictor_of_frequencies_explains_singletons_only_while_alleles_are_not_turned():
+def test_frequencies_seem_to_explain_singletons_unless_dosages_are_turned_to_minor():
     rng = np.random.default_rng(1)
     n_sites, n_haplotypes = 400, 200
     alt_is_rare = rng.random(n_sites) < 0.5
@@ -114,7 +114,7 @@ def test_a_predictor_of_frequencies_explains_singletons_only_while_alleles_are_n
         assert row["nrc"] == 0
 
 
-def test_bins_hold_their_upper_edge_and_empty_ones_are_left_out():
+def test_bins_contain_their_upper_edge_and_empty_bins_have_no_row():
     true = np.array([[0, 1], [1, 0], [0, 2]], dtype=np.float32)
     statistics = site_statistics(true, true)
     frequency = np.array([1 / 1000, 1 / 1000 + 1e-12, 0.3])
@@ -130,7 +130,7 @@ def test_bins_hold_their_upper_edge_and_empty_ones_are_left_out():
 
 def test_calibration_of_known_answers():
     calibration = GenotypeCalibration(edges=(0, 0.5, 0.9, 1))
-    # ten genotypes said to be heterozygous with probability 0.8, of which six are
+    # ten genotypes are heterozygous with probability 0.8; six of them are
     true = np.array([[1] * 6 + [0] * 4], dtype=np.float32)
     probability = np.tile(np.array([0.2, 0.8, 0.0]), (1, 10, 1))
     calibration.add(true, probability)
@@ -148,14 +148,14 @@ def test_calibration_of_known_answers():
     assert rows["any", "all"]["calibration_error"] == pytest.approx((20 * 0.1 + 10 * 0.2) / 30)
 
 
-def test_calibration_puts_edges_into_the_upper_bin_and_leaves_missing_out():
+def test_calibration_puts_edges_into_the_upper_bin_and_ignores_missing():
     calibration = GenotypeCalibration(edges=(0, 0.1, 1))
     probability = np.array([[[0.1, 0.9, 0.0], [np.nan] * 3, [1.0, 0.0, 0.0]]], dtype=np.float32)
     calibration.add(np.array([[1, 1, np.nan]]), probability)
     assert calibration.count.tolist() == [[0, 1], [0, 1], [1, 0]]
 
 
-def test_drawing_truth_from_the_probabilities_is_calibrated():
+def test_genotypes_drawn_from_the_probabilities_are_calibrated():
     rng = np.random.default_rng(5)
     probability = rng.dirichlet([0.4, 0.3, 0.2], (200, 100))
     true = (rng.random((200, 100, 1)) > probability.cumsum(2)).sum(2).astype(np.float32)
@@ -169,7 +169,7 @@ def test_drawing_truth_from_the_probabilities_is_calibrated():
 def test_a_curve_has_a_gap_where_a_bin_has_no_row():
     bins = frequency_bins((0, 0.01, 0.05, 0.5))
     assert [one.label for one in bins] == ["(0,0.01]", "(0.01,0.05]", "(0.05,0.5]"]
-    assert bins[1].holds(np.array([0.01, 0.05, 0.02])).tolist() == [False, True, True]
+    assert bins[1].contains(np.array([0.01, 0.05, 0.02])).tolist() == [False, True, True]
     rows = [{"bin": label, "r2": r2} for label, r2 in [("all", 0.5), ("(0,0.01]", 0.2), ("(0.05,0.5]", 0.9)]]
     assert bin_labels(rows) == ["(0,0.01]", "(0.05,0.5]"]
     np.testing.assert_array_equal(curve(rows, [one.label for one in bins], "r2"), [0.2, np.nan, 0.9])

@@ -1,4 +1,4 @@
-"""Accuracy to be expected of each sample, against genotypes that are drawn from the probabilities."""
+"""Expected accuracy by sample, compared with genotypes drawn from the probabilities."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ def drawn(n_sites: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Probabilities of five haplotypes, true alleles, and the panel's frequencies."""
     rng = np.random.default_rng(7)
     frequency = rng.beta(0.3, 0.5, n_sites)
-    sure = np.array([20, 2, 0.5, 1, 1])  # how far probabilities are from the frequency
-    p = rng.beta(frequency[:, None] / sure + 1e-3, (1 - frequency[:, None]) / sure + 1e-3)
+    certainty = np.array([20, 2, 0.5, 1, 1])  # distance of the probabilities from the frequency
+    p = rng.beta(frequency[:, None] / certainty + 1e-3, (1 - frequency[:, None]) / certainty + 1e-3)
     return p.astype(np.float32), (rng.random(p.shape) < p).astype(np.float32), frequency
 
 
-def test_it_is_what_is_found() -> None:
+def test_expected_r2_equals_the_r2_of_drawn_genotypes() -> None:
     p, alleles, frequency = drawn(40_000)
     quality = SampleQuality(["a", "b", "c"])
     for some in (slice(0, 15_000), slice(15_000, 15_000), slice(15_000, None)):
@@ -34,7 +34,7 @@ def test_it_is_what_is_found() -> None:
     assert quality.sites == 40_000
 
 
-def test_of_dosages_without_doubt_or_variation() -> None:
+def test_dosages_without_uncertainty_or_variance() -> None:
     quality = SampleQuality(["a", "b", "c"])
     assert np.isnan(quality.expected_r2_X).all()
     assert np.isnan(quality.call_rate_X).all()

@@ -1,4 +1,4 @@
-"""Statistics of sites from their dosages."""
+"""Statistics of sites from dosages, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def r2_by_enumeration(p_Q: np.ndarray) -> float:
 
 
 def test_r2_of_rare_alleles_against_enumeration() -> None:
-    """Few haplotypes that may be carriers among others that hardly are."""
+    """Few haplotypes are probable carriers, all others improbable ones."""
     for found in ([0.3], [0.9, 0.1], [0.5, 0.2, 0.1], [0.05, 0.02], [0.6, 0.6]):
         p_Q = np.array(found + [0.002] * (11 - len(found)), np.float32)
         expected = r2_by_enumeration(p_Q.astype(float))
@@ -56,8 +56,8 @@ def test_r2_of_rare_alleles_against_enumeration() -> None:
             assert r2[0] == pytest.approx(expected, abs=0.06), found
 
 
-def test_r2_where_files_hold_no_carrier() -> None:
-    """Probabilities that are 0 in files say nothing of who may be a carrier."""
+def test_r2_without_a_carrier_in_files() -> None:
+    """Probabilities that are written as 0 do not count as possible carriers."""
     p_UQ = np.array([[0, 0, 1e-20, 1e-9], [0, 0, 0, 4e-4], [0, 0, 0, 6e-4]], np.float32)
     for flipped in (p_UQ, 1 - p_UQ):
         r2 = site_quality(flipped)["R2"]

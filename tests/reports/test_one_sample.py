@@ -1,4 +1,4 @@
-"""Of one sample, R2 is no estimate: a page shows the expected r² in its place; of few samples, beside it."""
+"""Pages show the expected r² of one sample in place of R2, and both for few samples."""
 
 import gzip
 from pathlib import Path
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.quality.details import RunDetails
 from spinimpute.quality.imputed_sites import ImputedSites
+from spinimpute.quality.report_data import ReportData
 from spinimpute.quality.sample_quality import SampleQuality
-from spinimpute.quality.site_quality import dosage_spread
+from spinimpute.quality.site_quality import dosage_variance
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.reports.imputation_report import imputation_report
 
@@ -18,15 +18,15 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"
 
 
 def report(imputed: ImputedSites, samples: int) -> str:
-    details = RunDetails(SampleQuality([f"s{x}" for x in range(samples)]), imputed)
-    return imputation_report(ImputationSummary(samples=samples), details, "t.vcf", "p.spin").html
+    data = ReportData(SampleQuality([f"s{x}" for x in range(samples)]), imputed)
+    return imputation_report(ImputationSummary(samples=samples), data, "t.vcf", "p.spin").html
 
 
 def sites_with(r2: np.ndarray, typed: np.ndarray) -> ImputedSites:
-    """Sites of which the probabilities let expect an r² of 0.75."""
+    """Sites with an expected r² of 0.75."""
     imputed, n = ImputedSites(), len(r2)
-    spread = np.repeat([[0.3, 0.1]], n, axis=0)
-    imputed.add("20", np.arange(1, n + 1) * 1_000, np.full(n, 0.2), r2, typed, spread)
+    variance = np.repeat([[0.3, 0.1]], n, axis=0)
+    imputed.add("20", np.arange(1, n + 1) * 1_000, np.full(n, 0.2), r2, typed, variance)
     return imputed
 
 
@@ -35,7 +35,7 @@ def section(page: str, title: str) -> str:
 
 
 @pytest.mark.parametrize(("samples", "headlined"), [(1, False), (2, True), (50, True)])
-def test_what_is_shown_of_one_of_few_and_of_many_samples(samples: int, headlined: bool) -> None:
+def test_estimates_for_one_few_and_many_samples(samples: int, headlined: bool) -> None:
     page = report(sites_with(np.linspace(0, 1, 8), np.arange(8) == 0), samples)
     first = page[page.index('<dl class="cards">') : page.index("</dl>")]
     assert ("R2" in first) == headlined
@@ -49,20 +49,20 @@ def test_what_is_shown_of_one_of_few_and_of_many_samples(samples: int, headlined
     assert ("R2" in along) == (samples == 50)
 
 
-def test_the_histogram_is_of_imputed_sites() -> None:
+def test_the_histogram_has_imputed_sites_only() -> None:
     page = report(sites_with(np.array([1, 1, 0.1, 0.9, 0.9, 0.9]), np.arange(6) < 2), 3)
     drawn = page[page.index("R2 of imputed sites") : page.index("What was matched")]
-    assert drawn.count('class="bar s0"') == 2
+    assert drawn.count("fill: var(--first)") == 2
 
 
 def test_the_expected_r2_of_a_frequency(rng: np.random.Generator) -> None:
-    """What a simulation finds: genotypes as the probabilities have them, about the panel's frequency."""
+    """It equals that of genotypes drawn from the probabilities, about the panel's frequency."""
     frequency_U, ploidy = rng.choice([0.02, 0.2, 0.7], 60), np.array([2, 1, 2])
     p_UQ = rng.beta(frequency_U, 1 - frequency_U, (5, 60)).T.astype(np.float32)
     imputed = ImputedSites()
     typed = np.arange(60) % 7 == 0
-    spread = dosage_spread(p_UQ, frequency_U, ploidy)
-    imputed.add("20", np.arange(1, 61), frequency_U, np.zeros(60), typed, spread)
+    variance = dosage_variance(p_UQ, frequency_U, ploidy)
+    imputed.add("20", np.arange(1, 61), frequency_U, np.zeros(60), typed, variance)
     of_sample = np.repeat(np.arange(3), ploidy)
     draws = rng.random((4_000, *p_UQ.shape)) < p_UQ
     for row, one in zip(imputed.by_frequency(), (0.02, 0.2), strict=True):
@@ -76,12 +76,12 @@ def test_the_expected_r2_of_a_frequency(rng: np.random.Generator) -> None:
         assert row["expected_r2"] == pytest.approx(1 - lost, abs=0.02)
 
 
-def test_nothing_is_expected_of_dosages_without_doubt_or_variation() -> None:
+def test_expected_r2_without_uncertainty_or_variance() -> None:
     frequency = np.array([0.2, 0.2])
     for p, expected in ((np.array([[0.0, 1.0], [0.0, 0.0]]), 1.0), (np.full((2, 2), 0.2), 0.0)):
         imputed = ImputedSites()
-        spread = dosage_spread(p, frequency, np.array([2]))
-        imputed.add("20", np.arange(1, 3), frequency, np.zeros(2), np.zeros(2, bool), spread)
+        variance = dosage_variance(p, frequency, np.array([2]))
+        imputed.add("20", np.arange(1, 3), frequency, np.zeros(2), np.zeros(2, bool), variance)
         (row,) = imputed.by_frequency()
         assert row["expected_r2"] == pytest.approx(expected)
 
@@ -119,8 +119,8 @@ def test_the_expected_r2_by_frequency_is_about_the_true_one(
     output, out = spinimpute.OutputSettings(report=tmp_path / "r.html"), tmp_path / "o.bcf"
     target = EXAMPLE / "target.vcf.gz"
     summary = spinimpute.impute(target, out, example_panel, output=output)
-    assert summary.details is not None
-    expected = {row["bin"]: row["expected_r2"] for row in summary.details.imputed.by_frequency()}
+    assert summary.report_data is not None
+    expected = {row["bin"]: row["expected_r2"] for row in summary.report_data.imputed.by_frequency()}
     true = spinimpute.evaluate(EXAMPLE / "truth.vcf.gz", out, example_panel, target).by_frequency
     found = true[true.imputer == "imputed"].set_index("bin").pooled_r2
     assert len(expected) == 4

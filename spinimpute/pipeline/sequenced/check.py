@@ -9,7 +9,7 @@ from dataclasses import replace
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.sequenced.parts import read_parts
-from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.quality.summary import SequencedSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.alignment_file import AlignmentFile
 

@@ -30,8 +30,8 @@ from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
 from spinimpute.pipeline.sequenced.parts import Part, check_inputs, read_parts
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
-from spinimpute.quality.sequenced_summary import SequencedSummary
-from spinimpute.quality.site_quality import dosage_spread, site_quality
+from spinimpute.quality.site_quality import dosage_variance, site_quality
+from spinimpute.quality.summary import SequencedSummary
 from spinimpute.reports.report_files import ReportFiles
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.memory import fewer_samples, within_budget
@@ -39,7 +39,7 @@ from spinimpute.runtime.output_files import check_outputs
 from spinimpute.runtime.progress import Progress, Shares, begin_stage
 
 if TYPE_CHECKING:
-    from spinimpute.quality.details import RunDetails
+    from spinimpute.quality.report_data import ReportData
 
 _WRITTEN = 2**18  # genotypes at once, and
 _WRITTEN_SITES = 8_192  # sites
@@ -183,7 +183,7 @@ def _impute_chromosome(
         if not summary.notes:
             summary.note_few_samples(len(summary.samples))
         if output.report_files.wanted:
-            _collect_details(summary, output, parts, given.sequencing)
+            _collect_report_data(summary, output, parts, given.sequencing)
         if writer is None:
             first = parts[0].likelihoods
             contig_lines, of_panels = step.header_lines(panels)
@@ -238,29 +238,30 @@ def _write_report(
     from spinimpute.reports.multiqc import sequenced_samples
     from spinimpute.reports.sequenced_report import sequenced_report
 
-    assert summary.details is not None, "they are there if a report was asked for"
+    assert summary.report_data is not None, "they are there if a report was asked for"
     panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
     report.write(
-        sequenced_report(summary, summary.details, sequencing.named, panel),
-        sequenced_samples(summary.details.by_sample, summary),
+        sequenced_report(summary, summary.report_data, sequencing.named, panel),
+        sequenced_samples(summary.report_data.by_sample, summary),
         beside,
     )
 
 
-def _collect_details(
+def _collect_report_data(
     summary: SequencedSummary, output: OutputSettings, parts: Sequence[Part], sequencing: SequencingSettings
 ) -> None:
     """Have the summary collect what a report tells; seldom wanted, so imported here."""
-    from spinimpute.quality.details import RunDetails
+    from spinimpute.quality.report_data import ReportData
+    from spinimpute.quality.sample_quality import SampleQuality
 
-    details = summary.details = summary.details or RunDetails.of(parts[0].likelihoods.samples)
-    made = details.how_made
-    made.state_run(
-        output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network"
+    data = summary.report_data = summary.report_data or ReportData(
+        SampleQuality(parts[0].likelihoods.samples)
     )
-    made.state("target", sequencing.named)
+    made = data.provenance
+    made.add_run(output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network")
+    made.add("target", sequencing.named)
     for part in parts:
-        made.state_panel(part.panel)
+        made.add_panel(part.panel)
 
 
 def _impute(
@@ -283,7 +284,7 @@ def _impute(
                 for at in range(low, high, step):
                     rows = slice(at, min(at + step, high))
                     p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
-                    _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.details)
+                    _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.report_data)
                 summary.written_sites += high - low
 
 
@@ -293,17 +294,17 @@ def _write(
     rows: slice,
     p_S2X: np.ndarray,
     haploid_X: np.ndarray,
-    details: RunDetails | None,
+    data: ReportData | None,
 ) -> None:
     p_SQ = in_columns(p_S2X, haploid_X)
     info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
-    if details is not None:
+    if data is not None:
         r2, frequency_S = info["R2"], panel.frequency[rows]
         assert r2 is not None
         ploidy = np.where(haploid_X, 1, 2)
-        spread_S2 = dosage_spread(p_SQ, frequency_S, ploidy)
-        details.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S, spread_S2)
-        details.by_sample.add_dosages(p_SQ, frequency_S, ploidy)
+        variance_S2 = dosage_variance(p_SQ, frequency_S, ploidy)
+        data.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S, variance_S2)
+        data.by_sample.add_dosages(p_SQ, frequency_S, ploidy)
     alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
     writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
 

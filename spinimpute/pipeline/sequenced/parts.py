@@ -17,7 +17,7 @@ from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.regions import Place, panel_places
 from spinimpute.pipeline.sequenced.inputs import LikelihoodReader, SequencingSettings, haplotypes_of
-from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.quality.summary import SequencedSummary
 from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 

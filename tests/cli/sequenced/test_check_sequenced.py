@@ -41,12 +41,12 @@ def test_what_impute_would_make_of_likelihoods(
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     matched = len(rows) - len(MOVED)
-    assert f"matched:  {matched} panel sites, of {len(rows)} that were looked at" in lines
+    assert f"matched:  {matched} panel sites, of {len(rows)} sites in the input" in lines
     assert f"          {len(EXCHANGED)} sites: REF and ALT swapped: exchanged" in lines
     assert f"          {len(MOVED)} position not in panel" in lines
     assert sum(line.startswith("coverage: s") for line in lines) == 5
     (warning,) = [line for line in lines if line.startswith("warning: ")]
-    assert "nothing is known of 1 of 5 samples (s2)" in warning
+    assert "1 of 5 samples (s2) have no data" in warning
     with table.open() as file:
         of_samples = list(csv.DictReader(file, delimiter="\t"))
     assert [row["sample"] for row in of_samples] == [f"s{x}" for x in range(5)]

@@ -14,7 +14,7 @@ import pytest
 import spinimpute
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import RegionSettings, Resources
-from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.quality.summary import SequencedSummary
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.sequencing.pileup import PileupSettings
 

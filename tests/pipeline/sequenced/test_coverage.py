@@ -11,7 +11,7 @@ import pytest
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
-from spinimpute.quality.sequenced_summary import SequencedSummary
+from spinimpute.quality.summary import SequencedSummary
 from spinimpute.runtime.errors import InputError
 
 World = Any
@@ -44,8 +44,8 @@ def run(
 def test_low_samples_are_warned_of(run: tuple[SequencedSummary, Path]) -> None:
     summary, _ = run
     nothing, little = summary.warnings
-    assert "nothing is known of 1 of 6 samples (s4)" in nothing
-    assert "1 of 6 samples (s1): less than a third of the reads" in little
+    assert "1 of 6 samples (s4) have no data" in nothing
+    assert "1 of 6 samples (s1) have less than a third of the median number of reads" in little
     rows = {row["sample"]: row for row in summary.coverage.by_sample()}
     assert rows["s4"]["depth"] == 0
     assert rows["s4"]["without_reads"] == rows["s4"]["expected"] == rows["s4"]["unknown"] == 1
@@ -79,8 +79,8 @@ def test_the_page(run: tuple[SequencedSummary, Path]) -> None:
     for name, *numbers in cells:
         expected = [told[name][key] for key in ("depth", "without_reads", "expected", "unknown")]
         assert [float(value) for value in numbers[:4]] == pytest.approx(expected, abs=1e-4)
-    assert summary.details is not None
-    for row in summary.details.imputed.by_frequency():
+    assert summary.report_data is not None
+    for row in summary.report_data.imputed.by_frequency():
         assert f"{row['r2']:.4f}" in text
 
 

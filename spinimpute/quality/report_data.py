@@ -1,0 +1,76 @@
+"""Data that a run collects for its report, in addition to the counts of its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+from spinimpute.genotypes.builds import build_of
+from spinimpute.panels.parts import part_of
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.quality.frequencies import TypedFrequencies
+from spinimpute.quality.imputed_sites import ImputedSites
+from spinimpute.quality.sample_quality import SampleQuality
+
+_COMMAND = "##spinimpute_command="  # the command line adds it to the header
+
+
+@dataclass
+class Provenance:
+    """Program, command, model, panels and targets of an output: distinct texts by subject."""
+
+    texts: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, subject: str, text: str) -> None:
+        """Add a text on a subject, unless it has it already."""
+        texts = self.texts.setdefault(subject, [])
+        if text not in texts:
+            texts.append(text)
+
+    def add_run(self, header_lines: Sequence[str], model: str) -> None:
+        """Add the program, the model, and the command if it is among the header lines."""
+        self.add("program", f"spinimpute {version('spinimpute')}")
+        commands = [line.removeprefix(_COMMAND) for line in header_lines if line.startswith(_COMMAND)]
+        self.add("command", commands[0] if commands else "none: called from Python")
+        self.add("model", model)
+
+    def add_panel(self, panel: ReferencePanel) -> None:
+        """Add a panel with its source, genetic map and genome build."""
+        made, part = panel.provenance, part_of(panel)
+        source = made.get("source", made.get("panel", "not recorded"))
+        name = panel.path.name if part is None else f"{panel.path.name} {part.name}"
+        self.add("panel", f"{name}: {panel.n_haplotypes:,} haplotypes, {panel.n_sites:,} sites")
+        self.add("panel's checksum", f"{name}: {panel.checksum}{panel.made_of}")
+        self.add("panel's source", f"{name}: {source}, by spinimpute {made.get('spinimpute', '')}")
+        self.add("genetic map", f"{name}: {made.get('map', 'not recorded')}")
+        if "map tuned" in made:
+            self.add("genetic map", f"{name}: tuned to its haplotypes")
+        self.add("panel's genome build", _build(panel.contig_line, panel.chrom))
+
+    def add_target(self, name: str, contig_line: str, chrom: str) -> None:
+        """Add a target file with its genome build, from the header line of the chromosome."""
+        self.add("target", name)
+        self.add("target's genome build", _build(contig_line, chrom))
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Subjects and texts; further texts of a subject have no subject."""
+        return [
+            (subject if i == 0 else "", text)
+            for subject, texts in self.texts.items()
+            for i, text in enumerate(texts)
+        ]
+
+
+def _build(contig_line: str, chrom: str) -> str:
+    return build_of(contig_line, chrom) or f"not stated for chromosome {chrom}"
+
+
+@dataclass
+class ReportData:
+    """Quality of samples and imputed sites, allele frequencies of typed sites, and the provenance."""
+
+    by_sample: SampleQuality
+    imputed: ImputedSites = field(default_factory=ImputedSites)
+    frequencies: TypedFrequencies = field(default_factory=TypedFrequencies)
+    provenance: Provenance = field(default_factory=Provenance)
