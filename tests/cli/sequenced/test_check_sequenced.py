@@ -41,7 +41,7 @@ def test_what_impute_would_make_of_likelihoods(
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     matched = len(rows) - len(MOVED)
-    assert f"matched:  {matched} panel sites, of {len(rows)} sites in the input" in lines
+    assert f"matched:  {matched} panel sites of {len(rows)} sites in the input" in lines
     assert f"          {len(EXCHANGED)} sites: REF and ALT swapped: exchanged" in lines
     assert f"          {len(MOVED)} position not in panel" in lines
     assert sum(line.startswith("coverage: s") for line in lines) == 5
