@@ -75,7 +75,7 @@ def check(
     Ends with status 2 where impute would refuse the target; what was found is told before. Of sequenced
     samples (--gl, --bam, --bam-list): files that cannot be used, sites matched and exchanged, coverage.
     """
-    from spinimpute.panels.opening import open_panels
+    from spinimpute.panels.opening import open_reference
     from spinimpute.pipeline.check import check as run
     from spinimpute.pipeline.maps.build import map_only
     from spinimpute.pipeline.settings import TargetSettings
@@ -100,9 +100,9 @@ def check(
     settings = TargetSettings(ambiguous, sexes_of(sex), chain)
     if isinstance(panel, tuple):
         for one in panel:
-            with open_panels(one) as opened:
+            with open_reference(one) as opened:
                 _describe(one, opened, run(vcf, opened, settings))
-    with open_panels(panel, genetic_map, refine=map_only) as opened:
+    with open_reference(panel, genetic_map, refine=map_only) as opened:
         report = run(vcf, opened, settings)
     for line in report.lines():
         click.echo(printable(line))
@@ -131,13 +131,13 @@ def _check_sequenced(
     genetic_map: str | None,
     samples_out: str | None,
 ) -> None:
-    from spinimpute.panels.opening import open_panels
+    from spinimpute.panels.opening import open_reference
     from spinimpute.pipeline.maps.build import map_only
     from spinimpute.pipeline.sequenced.check import check_sequenced
     from spinimpute.runtime.errors import InputError
     from spinimpute.runtime.output_files import written_whole
 
-    with open_panels(panel, genetic_map, refine=map_only) as opened:
+    with open_reference(panel, genetic_map, refine=map_only) as opened:
         found, refusals = check_sequenced(opened, given)
     lines = found.input_lines() if found.samples else []
     for line in [

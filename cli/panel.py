@@ -329,12 +329,12 @@ def _describe_changes(built: ReferencePanel) -> None:
 def info(file: str) -> None:
     """Say what a panel file holds."""
     from spinimpute.panels.opening import open_panel_file
-    from spinimpute.panels.parts import part_of
+    from spinimpute.panels.spin_files import find_x_region
     from spinimpute.panels.trust.site_trust import POORLY
 
     with open_panel_file(file) as panels:
         for number, opened in enumerate(panels):
-            part = part_of(opened)
+            part = find_x_region(opened)
             rows = {
                 "chromosome": opened.chrom + (f", {part.name}" if part else ""),
                 "positions": f"{opened.position[0]}-{opened.position[-1]}",
@@ -371,10 +371,10 @@ def info(file: str) -> None:
 )
 def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:
     """Regions that can be imputed apart and joined with 'ligate', and how large each is."""
-    from spinimpute.genotypes.chunk_regions import cut_chunks
-    from spinimpute.panels.opening import open_panels
+    from spinimpute.genotypes.intervals import cut_chunks
+    from spinimpute.panels.opening import open_reference
 
-    with open_panels(file) as parts:
+    with open_reference(file) as parts:
         found = cut_chunks(parts, length_cm, sites, overlap_cm)
         haplotypes = max(part.n_haplotypes for part in parts)
     click.echo("chunk\tregion\tsites\tcM\thaplotypes")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spinimpute.panels.inducing_panel import InducingPanel
     from spinimpute.panels.merging.merge import merge_panels
     from spinimpute.panels.panel import Panel
-    from spinimpute.panels.parts import open_panels
+    from spinimpute.panels.spin_files import open_panels
     from spinimpute.pipeline.arrays import (
         ImputedSamples,
         impute_genotypes,
@@ -73,7 +73,7 @@ _MODULES = {
     "ligate": "pipeline.ligate",
     "load_predictor": "predictors.loading",
     "merge_panels": "panels.merging.merge",
-    "open_panels": "panels.parts",
+    "open_panels": "panels.spin_files",
     "phase": "pipeline.typed_file",
     "read_sexes": "genotypes.ploidy",
     "train": "predictors.train",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from spinimpute.genotypes.kmers import by_column, kmer_numbers
+from spinimpute.genotypes.kmers import kmer_numbers, split_columns
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, EncodedBlock
 
@@ -82,7 +82,7 @@ def _known_kmers(
     places = block.places
     around = typed[places.first : places.last]
     unknown_S = places.fill(~sites[around][:, None], places.first)[0]
-    known_D = ~by_column(torch.from_numpy(unknown_S), block.k).any(-1).numpy()
+    known_D = ~split_columns(torch.from_numpy(unknown_S), block.k).any(-1).numpy()
     allele_QS = torch.from_numpy(places.fill(alleles_XQ[around], places.first))
     kmer_DQ = kmer_numbers(allele_QS[None], block.k)[0].T.numpy()
     token_HDV = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).numpy()

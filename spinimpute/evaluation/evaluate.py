@@ -17,9 +17,9 @@ from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
-from spinimpute.genotypes.regions import chosen_regions, some_regions
+from spinimpute.genotypes.regions import parse_regions, summarize_regions
 from spinimpute.genotypes.sites import NoRecord, Region
-from spinimpute.panels.opening import path_of
+from spinimpute.panels.opening import get_panel_path
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.concordance import Concordance, MinorGenotypes, kind_of
 from spinimpute.quality.metrics import (
@@ -120,9 +120,9 @@ def evaluate(
     no .error.cal.
     """
     _check_bins(bins)
-    chosen = chosen_regions(regions, None if regions_file is None else Path(regions_file))
+    chosen = parse_regions(regions, None if regions_file is None else Path(regions_file))
     reference = Path(panel) if isinstance(panel, os.PathLike) else panel
-    inputs = [truth, imputed, path_of(reference), typed, regions_file]
+    inputs = [truth, imputed, get_panel_path(reference), typed, regions_file]
     files = EvaluationFiles(
         None if out is None else Path(out), None if report is None else Path(report), concordance, force
     )
@@ -216,13 +216,14 @@ def _warn_of_empty_regions(truth: GenotypeFile, imputed: GenotypeFile) -> None:
     """Warn of regions in which a file has no record."""
     if truth.empty:
         warnings.warn(
-            f"{truth.name}: no record in {some_regions(truth.empty)}: nothing is compared there", stacklevel=3
+            f"{truth.name}: no record in {summarize_regions(truth.empty)}: nothing is compared there",
+            stacklevel=3,
         )
     lacking = [region for region in imputed.empty if region not in truth.empty]
     if lacking:
         warnings.warn(
-            f"{imputed.name}: no record in {some_regions(lacking)}: sites of the truth there count as the "
-            "panel's frequency",
+            f"{imputed.name}: no record in {summarize_regions(lacking)}: sites of the truth there count as "
+            "the panel's frequency",
             stacklevel=3,
         )
 

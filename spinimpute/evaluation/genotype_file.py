@@ -14,7 +14,7 @@ import numpy as np
 from spinimpute.genotypes.sites import (
     NoRecord,
     Region,
-    names_of_chromosome,
+    chromosome_names,
     plain_chromosome,
     same_chromosome,
 )
@@ -63,9 +63,7 @@ class GenotypeFile(VariantFile):
             if plain not in self._others:
                 names = [*self.contigs, name]
                 possible = [other for other in self._others if same_chromosome(name, other)]
-                plain = next(
-                    (other for other in possible if name in names_of_chromosome(other, names)), plain
-                )
+                plain = next((other for other in possible if name in chromosome_names(other, names)), plain)
             self._plain[name] = plain
         return self._plain[name]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile
 from spinimpute.evaluation.truth import Truth, n_alleles, ploidy_rule
-from spinimpute.genotypes.x_chromosome import is_x
+from spinimpute.genotypes.builds import is_x
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.variant_file import Record
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, SiteKey, describe_ranges
+from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import plain_chromosome
-from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.panels.opening import is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, call

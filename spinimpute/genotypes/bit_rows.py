@@ -199,3 +199,66 @@ def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-
             return -1
         differ = (x_W[word] ^ y_W[word]) & known_W[word]
     return (word << 6) + 63 - leading_zeros(differ)
+
+
+@kernel()
+def allele_of(bits_P, haplotype):  # type: ignore[no-untyped-def]
+    """A haplotype's allele at the place of these bits, in the order of `numpy.packbits`."""
+    return np.int32((bits_P[haplotype >> 3] >> (7 - (haplotype & 7))) & 1)
+
+
+@kernel()
+def advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
+    """One step of the PBWT: order and match starts after `place`, from those before it.
+
+    order_N: haplotypes sorted by the reversed prefix; start_N[i]: where the match of order[i - 1] and
+    order[i] starts; zeros_N1[i]: how many of the first i haplotypes in the order have allele 0. ones_N and
+    one_start_N are for use here.
+    """
+    n = len(order_N)
+    zeros = ones = np.int32(0)
+    start_0 = start_1 = np.int32(place + 1)
+    for i in range(n):  # without a branch: alleles cannot be foreseen
+        zeros_N1[i] = zeros
+        haplotype, start = order_N[i], start_N[i]
+        one = allele_of(bits_P, haplotype)
+        start_0, start_1 = max(start_0, start), max(start_1, start)
+        next_order_N[zeros], next_start_N[zeros] = haplotype, start_0
+        ones_N[ones], one_start_N[ones] = haplotype, start_1
+        zeros += np.int32(1) - one
+        ones += one
+        start_0 *= one
+        start_1 *= np.int32(1) - one
+    zeros_N1[n] = zeros
+    next_order_N[zeros:] = ones_N[:ones]
+    next_start_N[zeros:] = one_start_N[:ones]
+
+
+@kernel()
+def expand_rows(  # type: ignore[no-untyped-def]
+    stored, start_X1, listed_X, ref_is_minor_X, index_I, n_haplotypes, number_bytes, packed_IB
+):
+    """Fill packed_IB with the bits of the chosen rows; see `stored_rows.RowLayout`.
+
+    stored: uint8, all rows; number_bytes: of a haplotype's number in a list. A number that is no haplotype's
+    is passed over.
+    """
+    n_bytes = packed_IB.shape[1]
+    beyond = n_bytes * 8 - n_haplotypes  # bits of the last byte that are no haplotype's
+    for i in range(len(index_I)):
+        x = index_I[i]
+        start, stop = start_X1[x], start_X1[x + 1]
+        if not listed_X[x]:
+            packed_IB[i] = stored[start:stop]
+            continue
+        if ref_is_minor_X[x]:
+            packed_IB[i] = 255
+            packed_IB[i, n_bytes - 1] = (255 << beyond) & 255
+        else:
+            packed_IB[i] = 0
+        for at in range(start, stop, number_bytes):
+            haplotype = 0
+            for byte in range(number_bytes):
+                haplotype |= int(stored[at + byte]) << (8 * byte)
+            if haplotype < n_haplotypes:
+                packed_IB[i, haplotype >> 3] ^= 128 >> (haplotype & 7)

@@ -18,7 +18,7 @@ import numpy as np
 
 MOST_TYPED = 10_000  # sites of a block's core, and of a flank
 FAR_CM = 5.0  # distance to a typed site that does not exist
-LIKE_WIDTHS = 24, 72  # typed places in the middle that make haplotypes alike, see `starting_groups`
+LIKE_WIDTHS = 24, 72  # typed places in the middle that make haplotypes alike, see `initial_groups`
 MOST_COMPARED = 512  # untyped sites of a block by which haplotypes are compared
 FAR_SITES = 400  # sites beyond the first or last typed one that are compared, or predicted in training
 COLUMNS_AT_ONCE = 64
@@ -111,7 +111,7 @@ class BlockShape:
 
 
 @dataclass(frozen=True)
-class TypedPlaces:
+class PaddedSites:
     """The typed sites of one block, padded to S places.
 
     Attributes
@@ -153,7 +153,7 @@ class TypedPlaces:
         return out
 
 
-def place_typed(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, high: int) -> TypedPlaces:
+def pad_typed_sites(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, high: int) -> PaddedSites:
     """The typed sites that a block sees.
 
     Parameters
@@ -169,7 +169,7 @@ def place_typed(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, h
 
     Returns
     -------
-    TypedPlaces
+    PaddedSites
         Padded at the ends of the visible sites.
     """
     first, last = shape.visible(block, low, high)
@@ -183,7 +183,7 @@ def place_typed(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, h
         cM_S[end:] = cM_S[end - 1]
         cM_S -= (cM_S[shape.flank] + cM_S[shape.flank + shape.core]) / 2
         valid_S[offset:end] = 1
-    return TypedPlaces(cM_S, valid_S, first, last, offset)
+    return PaddedSites(cM_S, valid_S, first, last, offset)
 
 
 def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -222,7 +222,7 @@ def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> 
     return fraction.astype(np.float32), distance.astype(np.float32)
 
 
-def end_distances(
+def flanking_distances(
     site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Distances from sites to the typed sites on both sides of their gaps.
@@ -248,7 +248,7 @@ def end_distances(
     )
 
 
-def starting_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:
+def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:
     """Groups of similar haplotypes, from whose means inducing points start.
 
     Haplotypes are ordered by their alleles, most central sites first, so that neighbours in the order are
@@ -284,7 +284,7 @@ def starting_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.n
     return np.unique(part_R, return_inverse=True)[1][pattern_N]
 
 
-def order_of_rows(alleles_NX: np.ndarray) -> np.ndarray:
+def argsort_rows(alleles_NX: np.ndarray) -> np.ndarray:
     """int64 (N,): haplotypes ordered by their alleles, whatever their order in the panel; equal ones tie."""
     return np.argsort(_packed(alleles_NX), kind="stable")
 
@@ -314,7 +314,7 @@ def group_means(x_NX: np.ndarray, group_N: np.ndarray) -> np.ndarray:
     return total_HX / np.bincount(group_N)[:, None].astype(np.float32)
 
 
-def compared_sites(sites: np.ndarray, most: int) -> np.ndarray:
+def spread_evenly(sites: np.ndarray, most: int) -> np.ndarray:
     """Of a block's untyped sites with two alleles, those by which haplotypes are compared: evenly spread."""
     if len(sites) <= most:
         return sites

@@ -12,7 +12,7 @@ from typing import IO
 
 import numpy as np
 
-from spinimpute.genotypes.sites import names_of_chromosome
+from spinimpute.genotypes.sites import chromosome_names
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
 
@@ -134,7 +134,7 @@ class GeneticMap:
             for number, line in _rows(path, content)
             if number >= first_row and len(fields := line.split()) == columns.count
         }
-        meant = names_of_chromosome(chrom, named)
+        meant = chromosome_names(chrom, named)
         for number, line in _rows(path, content):
             if number < first_row:
                 continue

@@ -82,7 +82,7 @@ class Calls:
         )
 
 
-def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
+def to_haplotypes(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
     """The haplotypes of samples that have one ploidy everywhere.
 
     Parameters
@@ -99,7 +99,7 @@ def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
     """
     return Haplotypes(
         calls.sites,
-        select_haplotypes(calls.calls, columns_of(ploidy)),
+        select_haplotypes(calls.calls, haplotype_columns(ploidy)),
         calls.samples,
         ploidy,
         calls.contig_line,
@@ -109,7 +109,7 @@ def one_ploidy(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
     )
 
 
-def columns_of(ploidy: np.ndarray) -> np.ndarray | None:
+def haplotype_columns(ploidy: np.ndarray) -> np.ndarray | None:
     """Which of the 2 * n_samples columns of calls are haplotypes, int64; None for all of them."""
     if (ploidy == 2).all():
         return None
@@ -124,7 +124,7 @@ def select_haplotypes(calls: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
     calls : int8 (n_sites, n_samples, 2)
         As in `Calls`; changed in place if all columns are kept.
     kept : int64 (n_haplotypes,) or None
-        The columns that are haplotypes, as of `columns_of`.
+        The columns that are haplotypes, as of `haplotype_columns`.
 
     Returns
     -------

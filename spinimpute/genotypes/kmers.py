@@ -15,7 +15,7 @@ from torch import Tensor
 MOST_SNPS = 8  # of a K-mer: there are 2^K of them in every column
 
 
-def by_column(x_BXS: Tensor, k: int) -> Tensor:
+def split_columns(x_BXS: Tensor, k: int) -> Tensor:
     """Places cut into columns of K, (..., D, K); zeros fill both ends up."""
     missing = -x_BXS.shape[-1] % k
     return F.pad(x_BXS, (missing // 2, missing - missing // 2)).unflatten(-1, (-1, k))
@@ -23,7 +23,7 @@ def by_column(x_BXS: Tensor, k: int) -> Tensor:
 
 def kmer_distribution(allele_BXS: Tensor, k: int) -> Tensor:
     """Tokens (B, X, D, V): products of the alleles' probabilities; the first SNP is the highest bit."""
-    p_BXDK = by_column(allele_BXS, k)
+    p_BXDK = split_columns(allele_BXS, k)
     token = p_BXDK.new_ones(*p_BXDK.shape[:-1], 1)
     for i in range(k):
         alt = p_BXDK[..., i : i + 1]
@@ -34,7 +34,7 @@ def kmer_distribution(allele_BXS: Tensor, k: int) -> Tensor:
 def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
     """int64 (B, N, D): K-mers of known alleles."""
     power_K = 2 ** torch.arange(k - 1, -1, -1, device=allele_BNS.device)
-    return (by_column(allele_BNS.float(), k) @ power_K.float()).long()
+    return (split_columns(allele_BNS.float(), k) @ power_K.float()).long()
 
 
 def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.genotypes.haplotypes import Calls, Haplotypes, one_ploidy
+from spinimpute.genotypes.haplotypes import Calls, Haplotypes, to_haplotypes
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 
@@ -204,7 +204,7 @@ def resolve_ploidy(
     first = np.where(mistaken_SX | halved_SX, -1, first)
     second = np.where(haploid_X, -2, np.where(halved_SX | (second == -2), -1, second))
     unphased = None if calls.unphased is None else calls.unphased & ~haploid_X
-    haplotypes = one_ploidy(
+    haplotypes = to_haplotypes(
         Calls(
             calls.sites,
             np.stack([first, second], axis=2).astype(np.int8),
@@ -219,11 +219,11 @@ def resolve_ploidy(
     lost = {
         HETEROZYGOUS_HAPLOID: int(mistaken_SX.sum()),
         HAPLOID_DIPLOID: int(halved_SX.sum()),
-        **half_missing(haplotypes),
+        **count_half_missing(haplotypes),
     }
     return ResolvedPloidy(haplotypes, {what: count for what, count in lost.items() if count}, share_X, doubts)
 
 
-def half_missing(haplotypes: Haplotypes) -> dict[str, int]:
+def count_half_missing(haplotypes: Haplotypes) -> dict[str, int]:
     """Calls that were set missing as one of their alleles was, by that reason; none if there is none."""
     return {} if haplotypes.halved is None else {HALF_MISSING: int(haplotypes.halved.sum())}

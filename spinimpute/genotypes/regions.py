@@ -20,7 +20,7 @@ _NO_REGION = ("#", "track", "browser")  # how lines of a BED file begin that are
 _PLINK_BED = b"\x6c\x1b\x01"
 
 
-def chosen_regions(
+def parse_regions(
     regions: Iterable[str | Region] | str | Region | None, regions_file: str | Path | None = None
 ) -> list[Region]:
     """Regions by position, those that overlap or touch as one.
@@ -61,7 +61,7 @@ def chosen_regions(
     return _joined([Region.parse(one) if isinstance(one, str) else one for one in given])
 
 
-def regions_of(regions: Sequence[Region], chrom: str) -> list[Region]:
+def regions_on_chromosome(regions: Sequence[Region], chrom: str) -> list[Region]:
     """Those that are on a chromosome, by its name, joined: "X" and "23" may mean the same one."""
     return _joined(
         [Region(chrom, one.start, one.end) for one in regions if same_chromosome(one.chrom, chrom)]
@@ -85,7 +85,7 @@ def _joined(regions: Sequence[Region]) -> list[Region]:
     return joined
 
 
-def some_regions(regions: Sequence[Region]) -> str:
+def summarize_regions(regions: Sequence[Region]) -> str:
     """The first of some regions, and how many more there are, for messages."""
     more = len(regions) - 1
     return f"{regions[0]} and {more} more region{'s' if more > 1 else ''}" if more else str(regions[0])

@@ -1,5 +1,7 @@
 """Sites of one chromosome, regions of the genome, and matching a target's sites to a panel's."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -55,7 +57,7 @@ def same_chromosome(name: str, chrom: str) -> bool:
     return plain == wanted or _ALSO_CALLED.get(plain) == wanted
 
 
-def names_of_chromosome(chrom: str, names: Iterable[str]) -> set[str]:
+def chromosome_names(chrom: str, names: Iterable[str]) -> set[str]:
     """Those of a file's names that mean a chromosome.
 
     Parameters
@@ -85,7 +87,7 @@ def is_position(text: str | bytes) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
-def why_no_site(alt: str) -> str:
+def unusable_alt(alt: str) -> str:
     """Why an ALT allele makes no site: it is no sequence; "" for one that is."""
     return "" if alt.isalpha() else {"*": SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
 
@@ -107,7 +109,7 @@ class Region:
     end: int = LAST_POSITION
 
     @classmethod
-    def parse(cls, text: str) -> "Region":
+    def parse(cls, text: str) -> Region:
         """Read a region as users write it.
 
         Parameters
@@ -192,7 +194,7 @@ class Sites:
         of_texts = {name: np.array(column, dtype=object) for name, column in texts.items()}
         return {"chromosome": chromosome, "position": self.position, **of_texts}
 
-    def take(self, indices: np.ndarray | slice) -> "Sites":
+    def take(self, indices: np.ndarray | slice) -> Sites:
         """The sites at `indices` (integers, booleans of length n, or a slice), in that order."""
         chosen = np.arange(len(self))[indices].tolist()
         return Sites(
@@ -204,7 +206,7 @@ class Sites:
         )
 
     @classmethod
-    def concatenate(cls, blocks: Sequence["Sites"]) -> "Sites":
+    def concatenate(cls, blocks: Sequence[Sites]) -> Sites:
         """Join at least one block of sites of the same chromosome."""
         return cls(
             blocks[0].chrom,
@@ -325,3 +327,33 @@ def _nothing_matches(panel: Sites, target: Sites, unmatched: dict[str, int]) -> 
         "build or on the other strand",
     }
     return found + advice[most]
+
+
+_COMPLEMENT = str.maketrans("ACGTNacgtn", "TGCANtgcan")
+UNKNOWN_ALLELE = "N"
+
+
+def complement(letters: str) -> str:
+    """Bases as the other strand pairs with them, in the same order; other characters stay as they are."""
+    return letters.translate(_COMPLEMENT)
+
+
+def snp_alleles(panel: Sites) -> dict[int, list[tuple[str, str]]]:
+    """REF and ALT of the panel's SNPs by position."""
+    places: dict[int, list[tuple[str, str]]] = {}
+    for position, ref, alt in zip(panel.position.tolist(), panel.ref, panel.alt, strict=True):
+        if len(ref) == len(alt) == 1:
+            places.setdefault(position, []).append((ref.upper(), alt.upper()))
+    return places
+
+
+def choose_alleles(letters: Iterable[str], panel: list[tuple[str, str]]) -> tuple[str, str]:
+    """REF and ALT of a panel SNP that the letters fit, of either strand; else the letters themselves."""
+    found = set(letters)
+    for other_strand in (False, True):
+        for site in panel:
+            ref, alt = map(complement, site) if other_strand else site
+            if found <= {ref, alt}:
+                return ref, alt
+    different = sorted(found) or [UNKNOWN_ALLELE]
+    return different[0], different[-1] if len(different) > 1 else UNKNOWN_ALLELE

@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.bit_rows import ALL_ONES, mismatch_at_or_before
-from spinimpute.genotypes.prefix_order import advance, allele_of
+from spinimpute.genotypes.bit_rows import ALL_ONES, advance, allele_of, mismatch_at_or_before
 from spinimpute.hmm import parameters
 from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.neighbours import note_neighbours, sort_once, take_marked

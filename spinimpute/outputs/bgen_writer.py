@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 import numpy as np
 
+from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import Sites
-from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.outputs.plink_writer import check_names
 from spinimpute.runtime.output_files import FilesTogether
 from spinimpute.vcf.record_fields import NumberCodes

@@ -14,9 +14,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.builds import NON_PAR, infer_build, is_x, x_regions
 from spinimpute.genotypes.sites import Sites
-from spinimpute.genotypes.x_chromosome import NON_PAR, is_x, parts_of_x
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import FilesTogether
 from spinimpute.targets.plink import load_pgenlib
@@ -187,7 +186,7 @@ class PlinkWriter(FilesTogether):
             return [chrom] * len(position)
         names = np.full(position.shape, chrom, dtype=object)
         build = self._builds[chrom]
-        for part in parts_of_x(chrom, build) if build else []:
+        for part in x_regions(chrom, build) if build else []:
             if part.name != NON_PAR:
                 names[(position >= part.region.start) & (position <= part.region.end)] = part.name
         if (names == chrom).any() and (build or (self._ploidy == 1).any()):
@@ -218,7 +217,7 @@ class PlinkWriter(FilesTogether):
 
 
 def _build(contig_lines: Sequence[str], chrom: str) -> str:
-    return next((build for line in contig_lines if (build := build_of(line, chrom))), "")
+    return next((build for line in contig_lines if (build := infer_build(line, chrom))), "")
 
 
 def check_names(samples: Sequence[str]) -> None:

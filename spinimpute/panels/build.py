@@ -11,17 +11,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.genetic_map import DEFAULT_RATE, GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
-from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.panels.file_kind import is_chromosome, is_line
 from spinimpute.panels.panel import MOVED, Panel
-from spinimpute.panels.parallel_reading import ParallelReader
-from spinimpute.panels.pieces import PieceReader
-from spinimpute.panels.site_table import SiteTable, raw_columns
+from spinimpute.panels.site_table import SiteTable, encode_raw_table
 from spinimpute.panels.trust.rare_phase import find_moves
 from spinimpute.panels.trust.site_trust import SiteDoubts
-from spinimpute.panels.writer import PanelWriter, package_version, write_again
+from spinimpute.panels.vcf_reading import BatchReader, ParallelBatchReader
+from spinimpute.panels.writer import PanelWriter, package_version, rewrite_panel
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.runtime.partial_files import temporary_folder_in
@@ -53,7 +52,7 @@ class Refinement(NamedTuple):
 PanelRefiner = Callable[[Panel, Path], Refinement]  # of an open panel, with a folder for temporary files
 
 
-def build_panel(
+def compile_panel(
     vcf: str | Path,
     out: str | Path,
     genetic_map: str | Path | GeneticMap | None = None,
@@ -117,22 +116,22 @@ def _improve(built: Path, folder: Path, keep_phase: bool, refine: PanelRefiner |
     before = folder / "before.spin"
     shutil.copyfile(built, before)  # not a file of another name in its place: this one is locked
     with Panel.open(before) as panel:
-        write_again(panel, built, changes, refined.cM, moves, refined.doubts)
+        rewrite_panel(panel, built, changes, refined.cM, moves, refined.doubts)
 
 
 def _reader(
     vcf: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int
-) -> PieceReader | ParallelReader:
-    one = PieceReader(vcf, region, samples)
+) -> BatchReader | ParallelBatchReader:
+    one = BatchReader(vcf, region, samples)
     if threads > 1 and (regions := index_intervals(Path(vcf), one.contigs, region)):
         one.close()
-        return ParallelReader(vcf, region, samples, regions, threads)
+        return ParallelBatchReader(vcf, region, samples, regions, threads)
     return one
 
 
 def _write_panel(
     file: BinaryIO,
-    reader: PieceReader | ParallelReader,
+    reader: BatchReader | ParallelBatchReader,
     vcf: Path,
     genetic_map: str | Path | GeneticMap | None,
     command: str,
@@ -172,7 +171,7 @@ def _write_panel(
         },
     }
     not_looked_for = SiteDoubts.none(len(sites))
-    writer.finish(raw_columns(table, np.concatenate(multiallelic)), not_looked_for, header)
+    writer.finish(encode_raw_table(table, np.concatenate(multiallelic)), not_looked_for, header)
 
 
 def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:

@@ -108,7 +108,7 @@ class FileKind:
         )
 
 
-def starts_as(path: str | Path, kind: FileKind) -> bool:
+def has_magic(path: str | Path, kind: FileKind) -> bool:
     """Whether a file starts as those of a kind do, or as one of several; False if it cannot be read.
 
     Of a pipe, which reading consumes, it is not asked.

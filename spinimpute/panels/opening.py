@@ -10,13 +10,13 @@ from pathlib import Path
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord
 from spinimpute.panels.build import PanelRefiner
-from spinimpute.panels.file_kind import FileKind, starts_as
+from spinimpute.panels.file_kind import FileKind, has_magic
 from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.merging.merge import check_mergeable, merge_panels, merged_name
 from spinimpute.panels.panel import KIND as PANEL
-from spinimpute.panels.parts import build_panels, open_parts
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.panels.spin_files import compile_panel_file, open_spin_file
 from spinimpute.runtime.errors import InputError, argument, call, refuse_pipe
 from spinimpute.runtime.memory import TooLittleMemory
 from spinimpute.runtime.output_files import temporary_folder
@@ -24,7 +24,7 @@ from spinimpute.vcf.variant_file import starts_as_variant_file
 
 VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")  # names, for what the content does not show
 PANEL_FILES = (".spin", ".spip")
-OneOrSeveral = ReferencePanel | str | Path | Sequence[ReferencePanel | str | Path]
+PanelArgument = ReferencePanel | str | Path | Sequence[ReferencePanel | str | Path]
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def _inducing_panel(path: Path) -> Iterator[Sequence[ReferencePanel]]:
 
 Opener = Callable[[Path], AbstractContextManager[Sequence[ReferencePanel]]]
 
-_OPENERS: tuple[tuple[FileKind, Opener], ...] = ((PANEL, open_parts), (INDUCING_PANEL, _inducing_panel))
+_OPENERS: tuple[tuple[FileKind, Opener], ...] = ((PANEL, open_spin_file), (INDUCING_PANEL, _inducing_panel))
 
 
 def is_panel_file(path: str | Path) -> bool:
@@ -57,12 +57,12 @@ def open_panel_file(path: str | Path) -> AbstractContextManager[Sequence[Referen
         It is a pipe. On entering: the file is no panel, truncated, damaged, or made by a newer version.
     """
     refuse_pipe(Path(path), "panel")
-    return (_opener_of(path) or open_parts)(Path(path))
+    return (_opener_of(path) or open_spin_file)(Path(path))
 
 
 @contextmanager
-def open_panels(
-    panel: OneOrSeveral,
+def open_reference(
+    panel: PanelArgument,
     genetic_map: str | Path | GeneticMap | None = None,
     threads: int | None = None,
     refine: PanelRefiner | None = None,
@@ -79,7 +79,7 @@ def open_panels(
     threads : int, optional
         That merge; by default all processors.
     refine : callable, optional
-        As for `build_panels`, for a VCF or BCF.
+        As for `compile_panel_file`, for a VCF or BCF.
 
     Yields
     ------
@@ -89,18 +89,18 @@ def open_panels(
     Raises
     ------
     InputError
-        As `open_panel_file`, `build_panels` and `merge_panels`, and for a map given with a panel that has its
-        own.
+        As `open_panel_file`, `compile_panel_file` and `merge_panels`, and for a map given with a panel that
+        has its own.
     """
     if isinstance(panel, Sequence) and not isinstance(panel, str):
         if len(panel) > 1:
             if genetic_map is not None:
-                raise panels_have_maps()
-            paths = paths_of(panel)
+                raise map_in_panel_error()
+            paths = get_panel_paths(panel)
             with temporary_folder() as folder:
                 merged = folder / merged_name(paths)
                 merge_panels(paths, merged, threads=threads)
-                with open_parts(merged) as parts:
+                with open_spin_file(merged) as parts:
                     yield parts
             return
         if not panel:
@@ -128,8 +128,8 @@ def open_panels(
         return
     with temporary_folder() as folder:
         built = folder / "panel.spin"
-        build_panels(path, built, genetic_map, refine=refine)
-        with open_parts(built) as parts:
+        compile_panel_file(path, built, genetic_map, refine=refine)
+        with open_spin_file(built) as parts:
             yield parts
 
 
@@ -156,7 +156,7 @@ def check_before_merging(
     for path in panels:
         try:
             # it is told when it is done in earnest
-            with open_parts(path) as parts, warnings.catch_warnings(action="ignore"):
+            with open_spin_file(path) as parts, warnings.catch_warnings(action="ignore"):
                 fits(parts)
             return
         except TooLittleMemory:  # whatever the panel is; the second time it would be no news
@@ -168,14 +168,14 @@ def check_before_merging(
     raise refused
 
 
-def paths_of(panel: OneOrSeveral) -> list[str | Path]:
+def get_panel_paths(panel: PanelArgument) -> list[str | Path]:
     """The files of one or several panels, open or not."""
     if isinstance(panel, Sequence) and not isinstance(panel, str):
-        return [path_of(one) for one in panel]
-    return [path_of(panel)]
+        return [get_panel_path(one) for one in panel]
+    return [get_panel_path(panel)]
 
 
-def check_open(panel: object) -> None:
+def require_open_panel(panel: object) -> None:
     """Raise InputError for a path where an open panel is needed."""
     if isinstance(panel, str | Path):
         raise InputError(
@@ -183,7 +183,7 @@ def check_open(panel: object) -> None:
         )
 
 
-def path_of(panel: ReferencePanel | str | Path) -> str | Path:
+def get_panel_path(panel: ReferencePanel | str | Path) -> str | Path:
     """The file of a panel, open or not."""
     return panel if isinstance(panel, str | Path) else panel.path
 
@@ -200,10 +200,10 @@ def _to_be_compiled(path: Path) -> bool:
 
 
 def _opener_of(path: str | Path) -> Opener | None:
-    return next((opener for kind, opener in _OPENERS if starts_as(path, kind)), None)
+    return next((opener for kind, opener in _OPENERS if has_magic(path, kind)), None)
 
 
-def panels_have_maps() -> InputError:
+def map_in_panel_error() -> InputError:
     """Return the error for a genetic map given with panel files."""
     return InputError(
         "arguments",

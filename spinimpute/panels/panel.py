@@ -264,7 +264,7 @@ class Panel:
     @cached_property
     def prediction_trust(self) -> np.ndarray:
         """float32 (n_sites,), see `ReferencePanel`."""
-        return trust(self.doubts.of_predictions / UNITS)
+        return trust(self.doubts.confirmed_discordance / UNITS)
 
     @cached_property
     def multiallelic(self) -> np.ndarray:

@@ -16,10 +16,10 @@ from spinimpute.genotypes.blocks import (
     FAR_SITES,
     MOST_COMPARED,
     BlockShape,
-    TypedPlaces,
-    compared_sites,
+    PaddedSites,
     gap_geometry,
-    place_typed,
+    pad_typed_sites,
+    spread_evenly,
 )
 from spinimpute.panels.panel import Panel
 
@@ -58,7 +58,7 @@ class PanelBlock:
 
     Attributes
     ----------
-    places : TypedPlaces
+    places : PaddedSites
     frequency_S : float32 (S,)
         Panel frequency of ALT at typed places.
     typed_NS : uint8 (N, S)
@@ -72,7 +72,7 @@ class PanelBlock:
         Panel frequency of ALT there.
     """
 
-    places: TypedPlaces
+    places: PaddedSites
     frequency_S: np.ndarray
     typed_NS: np.ndarray
     sites: BlockSites
@@ -92,7 +92,7 @@ class EncodedBlock:
 
     Attributes
     ----------
-    places : TypedPlaces
+    places : PaddedSites
     frequency_S : float32 (S,)
         Panel frequency of ALT at typed places.
     sites : BlockSites
@@ -104,7 +104,7 @@ class EncodedBlock:
         What a predictor made of the panel's haplotypes.
     """
 
-    places: TypedPlaces
+    places: PaddedSites
     frequency_S: np.ndarray
     sites: BlockSites
     n_haplotypes: int
@@ -184,7 +184,7 @@ class BlockPlan:
         first, last = np.searchsorted(self.typed_index, [start, stop - 1])
         return range(int(first) // self.shape.core, int(last) // self.shape.core + 1)
 
-    def places(self, block: int, low: int, high: int) -> tuple[TypedPlaces, np.ndarray]:
+    def places(self, block: int, low: int, high: int) -> tuple[PaddedSites, np.ndarray]:
         """Where a block's typed sites are.
 
         Parameters
@@ -196,12 +196,12 @@ class BlockPlan:
 
         Returns
         -------
-        places : TypedPlaces
+        places : PaddedSites
             Padded to S places.
         frequency_S : float32 (S,)
             Panel frequency of ALT there.
         """
-        places = place_typed(block, self._typed_cM, self.shape, low, high)
+        places = pad_typed_sites(block, self._typed_cM, self.shape, low, high)
         frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
         seen = slice(places.offset, places.offset + places.last - places.first)
         frequency_S[seen] = self._frequency[self.typed_index[places.first : places.last]]
@@ -237,16 +237,16 @@ class BlockPlan:
         varies = (self._frequency[first:stop] > 0) & (self._frequency[first:stop] < 1)
         low, high = np.searchsorted(self.typed_index, [first, stop])
         varies[self.typed_index[low:high] - first] = False
-        return compared_sites(first + np.flatnonzero(varies), MOST_COMPARED)
+        return spread_evenly(first + np.flatnonzero(varies), MOST_COMPARED)
 
-    def sites(self, block: int, places: TypedPlaces, start: int, stop: int) -> BlockSites:
+    def sites(self, block: int, places: PaddedSites, start: int, stop: int) -> BlockSites:
         """The panel sites that a block imputes, and where they lie in it.
 
         Parameters
         ----------
         block : int
             Its number.
-        places : TypedPlaces
+        places : PaddedSites
             The block's typed sites, as of `places`.
         start, stop : int
             Of the panel sites [start, stop).

@@ -39,7 +39,7 @@ class SiteTable(NamedTuple):
     allele_count: np.ndarray
 
 
-def raw_columns(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
+def encode_raw_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
     """The sections of a table that is not compressed.
 
     Parameters

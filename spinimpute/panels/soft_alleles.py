@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinimpute.genotypes.blocks import TypedPlaces
+from spinimpute.genotypes.blocks import PaddedSites
 from spinimpute.genotypes.kmers import MOST_SNPS
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 
@@ -64,7 +64,7 @@ def pack_points(block: EncodedBlock) -> bytes:
 
 
 def unpack_points(
-    content: bytes, places: TypedPlaces, sites: BlockSites, part: slice, most: int | None = None
+    content: bytes, places: PaddedSites, sites: BlockSites, part: slice, most: int | None = None
 ) -> tuple[int, dict[str, Tensor]]:
     """The inducing points that `pack_points` was given, rounded.
 
@@ -72,7 +72,7 @@ def unpack_points(
     ----------
     content : bytes
         As of `pack_points`.
-    places, sites : TypedPlaces, BlockSites
+    places, sites : PaddedSites, BlockSites
         Of the block.
     part : slice
         Of the block's sites, those whose soft alleles are wanted.

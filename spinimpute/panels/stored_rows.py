@@ -116,7 +116,7 @@ class RowLayout:
             Of the rows wanted, in that order.
         """
         # numba takes as long to load as all else: what reads no haplotypes need not wait for it
-        from spinimpute.panels.expand_rows import expand_rows
+        from spinimpute.genotypes.bit_rows import expand_rows
 
         packed_IB = np.empty((len(index_I), packed_bytes(self.n_haplotypes)), dtype=np.uint8)
         expand_rows(

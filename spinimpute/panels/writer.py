@@ -86,7 +86,7 @@ class PanelWriter:
         self._container.finish(identity, {"provenance": provenance})
 
 
-def write_again(
+def rewrite_panel(
     panel: Panel,
     out: Path,
     provenance: dict[str, Any],

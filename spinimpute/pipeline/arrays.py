@@ -12,7 +12,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites, match_sites
-from spinimpute.panels.opening import check_open
+from spinimpute.panels.opening import require_open_panel
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
@@ -81,7 +81,7 @@ def _impute(
 ) -> np.ndarray:
     """As `impute_haplotypes`, with siblings where they are known."""
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
-    check_open(panel)
+    require_open_panel(panel)
     typed_alleles = _masked_as_missing(typed_alleles, "typed_alleles")
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
         raise ValueError(
@@ -330,7 +330,7 @@ def impute_likelihoods(
         Shapes or values are unusable.
     """
     check_settings(resources=(resources, Resources))
-    check_open(panel)
+    require_open_panel(panel)
     panel = haplotypes_of(panel)
     likelihoods, haploid_X = _checked(likelihoods, haploid)
     rows, index_T = _rows(panel, sites, len(likelihoods), "sites")

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
-from spinimpute.panels.opening import open_panels
+from spinimpute.panels.opening import open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.maps.build import map_only
 from spinimpute.pipeline.prepare import Prepared, prepare
@@ -177,7 +177,7 @@ def check(
         parts = [one for one in panel if not isinstance(one, str | Path)]
         if len(parts) == len(panel):
             return _check_open(vcf, parts, target)
-    with open_panels(panel, genetic_map, refine=map_only) as panels:
+    with open_reference(panel, genetic_map, refine=map_only) as panels:
         return _check_open(vcf, panels, target)
 
 
@@ -214,8 +214,8 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
         missing_X / n_matched,
         heterozygous_X / n_matched,
         sum(0 if part.target.unphased is None else int(part.target.unphased.sum()) for part in parts),
-        build_of(first.contig_line, panel.chrom),
-        build_of(panel.contig_line, panel.chrom),
+        infer_build(first.contig_line, panel.chrom),
+        infer_build(panel.contig_line, panel.chrom),
         single[0].target.ploidy == 1 if single else None,
         of_x[0].resolved.share_X if of_x else np.full(n_samples, np.nan),
         summary.warnings,

@@ -7,8 +7,8 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
-from spinimpute.panels.parts import all_sites
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.panels.spin_files import concatenate_sites
 from spinimpute.pipeline.chunk_file import PANEL_LINE, Chunk
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.header import definition, header_numbers, without_number
@@ -184,7 +184,7 @@ def check_panel(
             f"chunk {first.path} was imputed from another panel ({', '.join(checksums) or 'unknown'}) than "
             f"{path} ({', '.join(panel.checksum for panel in panels)})",
         )
-    sites = all_sites(panels)
+    sites = concatenate_sites(panels)
     key = np.array(
         [
             site_key(position, ref.encode(), alt.encode())

@@ -14,9 +14,9 @@ import numpy as np
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoMatch, Region
-from spinimpute.genotypes.untyped_stretches import FAR_CM
+from spinimpute.genotypes.untyped_intervals import FAR_CM
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import open_panels, path_of
+from spinimpute.panels.opening import get_panel_path, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
 from spinimpute.pipeline.genome.plan import Panel, panel_files, target_files
@@ -106,7 +106,7 @@ def impute(
         Threads, device and memory.
     min_typed_ratio : float, optional
         Refuse a target that has typed a smaller share of the panel's sites in one of the panel's
-        `fixed_stretches` that the region touches, 0 to 1.
+        `cut_equal_lengths` that the region touches, 0 to 1.
     force : bool
         Replace existing files; continue even if the target does not fit the panel.
     progress : callable, optional
@@ -141,7 +141,7 @@ def impute(
         )
     summary = ImputationSummary()
     genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
-    inputs = [*files, *map(path_of, panels), predictor.model, genetic_map, region.regions_file]
+    inputs = [*files, *map(get_panel_path, panels), predictor.model, genetic_map, region.regions_file]
     tables = _checked_outputs(genome.outs, output, force, inputs)
     given = _Given(
         genetic_map, predictor, target, phasing, regions, buffer_cM, output, resources, min_typed_ratio,
@@ -232,7 +232,7 @@ class _Given:
 def _check_panels(given: _Given) -> None:
     """Raise InputError, before any target is read, if the predictor cannot read one of the panels."""
     for one in given.genome.plan:
-        with open_panels(one.panel) as panels:
+        with open_reference(one.panel) as panels:
             _check_leave_one_out(given.output, panels)
             with given.summary.stage("load model"):
                 given.predictor_of(panels[0])
@@ -435,7 +435,7 @@ def _write_report(
     data = summary.report_data
     assert data is not None, "`_collect_quality` made them"
     target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
-    panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
     report.write(
         imputation_report(summary, data, target, panel),
         typed_samples(data.by_sample, summary.leave_one_out),

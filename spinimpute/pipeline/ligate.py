@@ -18,7 +18,7 @@ import numpy as np
 
 from spinimpute.genotypes.builds import contig_length
 from spinimpute.genotypes.sites import Region
-from spinimpute.panels.opening import open_panels, path_of
+from spinimpute.panels.opening import get_panel_path, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_checks import (
     check_forms,
@@ -155,7 +155,7 @@ def ligate(
     InputError
         A chunk is not complete, or chunks do not belong together; without `force`, also if `out` exists.
     """
-    panel_path = None if panel is None else path_of(panel)
+    panel_path = None if panel is None else get_panel_path(panel)
     out = check_output(out, force, [*chunks, panel_path])
     output_type = choose_output_type(out, output_type)
     threads = choose_threads(threads)
@@ -178,7 +178,7 @@ def ligate(
     if panel is None:
         check_gaps(read, allow_gaps)
     else:
-        with open_panels(panel) as panels:
+        with open_reference(panel) as panels:
             check_panel(read, panels, str(panel_path), allow_gaps, summary.warnings)
     if "GT" not in read[0].formats and any(join.sites for join in summary.joins):
         summary.warnings.append(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.panels.opening import (
-    OneOrSeveral,
+    PanelArgument,
     check_before_merging,
-    open_panels,
-    panels_have_maps,
-    paths_of,
+    get_panel_paths,
+    map_in_panel_error,
+    open_reference,
 )
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.maps.build import refine_panel
@@ -23,7 +23,7 @@ from spinimpute.runtime.progress import Progress, begin_stage
 
 @contextmanager
 def open_or_merge(
-    panel: OneOrSeveral,
+    panel: PanelArgument,
     genetic_map: str | Path | GeneticMap | None,
     threads: int,
     fits: Callable[[Sequence[ReferencePanel]], object],
@@ -35,7 +35,7 @@ def open_or_merge(
     Parameters
     ----------
     panel, genetic_map, threads
-        As of `open_panels`.
+        As of `open_reference`.
     fits : callable
         As of `check_before_merging`; not called for a single panel.
     summary : RunSummary
@@ -51,13 +51,13 @@ def open_or_merge(
     Raises
     ------
     InputError
-        As of `open_panels` and `check_before_merging`.
+        As of `open_reference` and `check_before_merging`.
     """
-    paths = paths_of(panel)
+    paths = get_panel_paths(panel)
     stage, shown = "open panel", "opening the panel"
     if len(paths) > 1:
         if genetic_map is not None:
-            raise panels_have_maps()
+            raise map_in_panel_error()
         begin_stage(progress, "checking the target")
         with summary.stage("check target"):
             check_before_merging(paths, fits)
@@ -66,5 +66,5 @@ def open_or_merge(
     refine = partial(refine_panel, threads=threads)  # of a VCF that is compiled for the run
     with ExitStack() as stack:
         with summary.stage(stage):
-            panels = stack.enter_context(open_panels(panel, genetic_map, threads, refine))
+            panels = stack.enter_context(open_reference(panel, genetic_map, threads, refine))
         yield panels

@@ -16,8 +16,8 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.ploidy import ResolvedPloidy
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region, SiteMatch
 from spinimpute.hmm.recombination_scale import recombination_scale
-from spinimpute.panels.parts import part_of
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.panels.spin_files import find_x_region
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.pipeline.verdicts import Called, check_called, verdicts
 from spinimpute.quality.summary import ImputationSummary
@@ -79,7 +79,7 @@ class Prepared:
     @property
     def name(self) -> str:
         """PAR1, non-PAR, PAR2, or the chromosome."""
-        part = part_of(self.panel)
+        part = find_x_region(self.panel)
         return self.panel.chrom if part is None else f"{self.panel.chrom} {part.name}"
 
 
@@ -199,7 +199,7 @@ def _judge(
 
 
 def _warn_of_untyped(summary: ImputationSummary, panel: ReferencePanel) -> None:
-    part = part_of(panel)
+    part = find_x_region(panel)
     summary.warnings.append(
         f"no site of the panel is typed in {part.name if part else panel.chrom} ({panel.chrom}:"
         f"{panel.position[0]}-{panel.position[-1]}): its {panel.n_sites} sites are left out"

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.genotypes.letters import UNKNOWN_ALLELE
-from spinimpute.genotypes.regions import regions_of, some_regions
-from spinimpute.genotypes.sites import NoRecord, Region, same_chromosome
-from spinimpute.genotypes.untyped_stretches import fixed_stretches
+from spinimpute.genotypes.regions import regions_on_chromosome, summarize_regions
+from spinimpute.genotypes.sites import UNKNOWN_ALLELE, NoRecord, Region, same_chromosome
+from spinimpute.genotypes.untyped_intervals import cut_equal_lengths
 from spinimpute.hmm.recombination_scale import scale_in_header
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
@@ -80,7 +79,7 @@ def panel_places(
                 f"the region {region} is not on the panel's chromosome, {chrom}: give the panel of "
                 f"chromosome {region.chrom}, or leave the region out",
             )
-    joined = regions_of(regions, chrom)
+    joined = regions_on_chromosome(regions, chrom)
     places: dict[str, list[Place]] = {}
     found: set[Region] = set()
     for panel in panels:
@@ -94,11 +93,11 @@ def panel_places(
     if not places:
         raise NoRecord(
             "content",
-            f"the panel has no site in {some_regions(absent)}; it reaches from "
+            f"the panel has no site in {summarize_regions(absent)}; it reaches from "
             f"{chrom}:{panels[0].position[0]} to {panels[-1].position[-1]}",
         )
     if absent:
-        warnings.append(f"the panel has no site in {some_regions(absent)}")
+        warnings.append(f"the panel has no site in {summarize_regions(absent)}")
     return places
 
 
@@ -184,7 +183,7 @@ def read_regions(
     if not chosen:
         raise InputError(
             "content",
-            f"the target has no site in the part of the chromosome that {some_regions(regions)} lies in",
+            f"the target has no site in the part of the chromosome that {summarize_regions(regions)} lies in",
         )
     for one in chosen:
         summary.count_array(one.part.panel.array_index, one.part.match.panel_index)
@@ -315,7 +314,7 @@ def part_to_read(
     buffer_cM : float
         As of `read_regions`.
     whole_stretches : bool
-        Read all of the `fixed_stretches` that the places touch.
+        Read all of the `cut_equal_lengths` that the places touch.
 
     Returns
     -------
@@ -339,7 +338,7 @@ def part_to_read(
         spans.append(predictor.positions_needed(panel, starts, place.first, place.last, near))
         spans.append((place.region.start, place.region.end))
     if whole_stretches:
-        for low, high in fixed_stretches(panel.cM):
+        for low, high in cut_equal_lengths(panel.cM):
             if any(low < place.last and high > place.first for place in places):
                 start = starts.start_before(int(panel.position[low]))
                 spans.append((start, int(panel.position[high - 1])))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spinimpute.genotypes.regions import chosen_regions
+from spinimpute.genotypes.regions import parse_regions
 from spinimpute.genotypes.sites import Region
 from spinimpute.predictors.interface import Predictor
 from spinimpute.reports.report_files import ReportFiles
@@ -83,7 +83,7 @@ class RegionSettings:
 
     def parsed(self) -> tuple[list[Region], float | None]:
         """Regions, none for everywhere, and buffer; raises InputError for what cannot be used."""
-        regions = chosen_regions(self.region, self.regions_file)
+        regions = parse_regions(self.region, self.regions_file)
         if self.buffer_cM is not None and not regions:
             raise InputError(
                 "arguments",

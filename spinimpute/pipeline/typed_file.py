@@ -13,7 +13,7 @@ import numpy as np
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import OneOrSeveral, paths_of
+from spinimpute.panels.opening import PanelArgument, get_panel_paths
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.merged_panels import open_or_merge
@@ -34,7 +34,7 @@ Treatment = Callable[[Prepared, np.ndarray, np.ndarray, Progress | None], tuple[
 def phase(
     vcf: str | Path,
     out: str | Path,
-    panel: OneOrSeveral,
+    panel: PanelArgument,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
     target: TargetSettings = TargetSettings(),
@@ -111,7 +111,7 @@ def phase(
 def convert(
     vcf: str | Path,
     out: str | Path,
-    panel: OneOrSeveral,
+    panel: PanelArgument,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
     target: TargetSettings = TargetSettings(),
@@ -150,7 +150,7 @@ class _Job:
 
     vcf: str | Path
     out: str | Path
-    panel: OneOrSeveral
+    panel: PanelArgument
     genetic_map: str | Path | GeneticMap | None
     target: TargetSettings
     output: FileSettings
@@ -161,7 +161,7 @@ class _Job:
     ) -> None:
         """Read, treat and write the matched sites of all parts of the chromosome."""
         check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
-        inputs = [self.vcf, *paths_of(self.panel), self.genetic_map]
+        inputs = [self.vcf, *get_panel_paths(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
         out = Path(self.out)
         form = choose_form(out, self.output.output_type)

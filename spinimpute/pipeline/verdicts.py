@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import DUPLICATE, SiteMatch, Sites
-from spinimpute.genotypes.untyped_stretches import FAR_CM, fixed_stretches, stretch_of, untyped_stretches
+from spinimpute.genotypes.untyped_intervals import FAR_CM, count_sites, cut_equal_lengths, untyped_intervals
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.frequencies import BLOCK_SITES, Frequencies
 from spinimpute.quality.summary import ImputationSummary
@@ -134,7 +134,7 @@ def verdicts(
     list of Verdict
         None for a target that fits.
     """
-    builds = ("", "") if lifted else tuple(build_of(x.contig_line, panel.chrom) for x in (target, panel))
+    builds = ("", "") if lifted else tuple(infer_build(x.contig_line, panel.chrom) for x in (target, panel))
     return [
         *sites_alike(panel.sites, target.sites, match, builds, n_without_alt),
         *_frequencies_alike(Frequencies.of(panel, target, match), target),
@@ -243,7 +243,7 @@ def note_untyped(
     found = [
         stretch
         for typed_index, first, last in places
-        for stretch in untyped_stretches(panel.chrom, panel.position, panel.cM, typed_index, first, last)
+        for stretch in untyped_intervals(panel.chrom, panel.position, panel.cM, typed_index, first, last)
     ]
     found.sort(key=lambda stretch: (-stretch.imputed, stretch.start))
     summary.untyped += found
@@ -278,9 +278,9 @@ def check_typed_ratio(
         The share is smaller somewhere.
     """
     low = []
-    for begin, stop in fixed_stretches(panel.cM):
+    for begin, stop in cut_equal_lengths(panel.cM):
         if begin < last and stop > first:
-            stretch = stretch_of(panel.chrom, panel.position, typed_index, begin, stop)
+            stretch = count_sites(panel.chrom, panel.position, typed_index, begin, stop)
             if stretch.typed < least * (stop - begin):
                 low.append(stretch)
     if low:

@@ -9,7 +9,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import SiteMatch, Sites
-from spinimpute.genotypes.untyped_stretches import far_from_typed
+from spinimpute.genotypes.untyped_intervals import far_from_typed
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.site_quality import dosage_variance, site_quality

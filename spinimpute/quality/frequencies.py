@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes
-from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import SiteMatch, Sites
+from spinimpute.genotypes.sites import SiteMatch, Sites, complement
 from spinimpute.panels.reference import ReferencePanel
 
 # Frequencies of an outlier differ by at least so many standard errors, and at least by this difference. Of an

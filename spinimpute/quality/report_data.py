@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
-from spinimpute.genotypes.builds import build_of
-from spinimpute.panels.parts import part_of
+from spinimpute.genotypes.builds import infer_build
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.panels.spin_files import find_x_region
 from spinimpute.quality.frequencies import TypedFrequencies
 from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.sample_quality import SampleQuality
@@ -37,7 +37,7 @@ class Provenance:
 
     def add_panel(self, panel: ReferencePanel) -> None:
         """Add a panel with its source, genetic map and genome build."""
-        made, part = panel.provenance, part_of(panel)
+        made, part = panel.provenance, find_x_region(panel)
         source = made.get("source", made.get("panel", "not recorded"))
         name = panel.path.name if part is None else f"{panel.path.name} {part.name}"
         self.add("panel", f"{name}: {panel.n_haplotypes:,} haplotypes, {panel.n_sites:,} sites")
@@ -63,7 +63,7 @@ class Provenance:
 
 
 def _build(contig_line: str, chrom: str) -> str:
-    return build_of(contig_line, chrom) or f"not stated for chromosome {chrom}"
+    return infer_build(contig_line, chrom) or f"not stated for chromosome {chrom}"
 
 
 @dataclass

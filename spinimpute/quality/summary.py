@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.untyped_stretches import Stretch
+from spinimpute.genotypes.untyped_intervals import IntervalCounts
 from spinimpute.quality.coverage import Coverage
 from spinimpute.runtime.errors import printable
 
@@ -126,7 +126,7 @@ class ImputationSummary(RunSummary):
         Numbers of haploid samples: a line for each chromosome or part of X with haploid samples.
     windows : list of WindowCounts
         Windows in the order of computation.
-    untyped : list of Stretch
+    untyped : list of IntervalCounts
         Intervals of the panel without a typed site nearby, the largest of each panel first.
     refusals : list of str
         Reasons to refuse the target without `force`; they are also in the warnings.
@@ -154,7 +154,7 @@ class ImputationSummary(RunSummary):
     haploid: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     windows: list[WindowCounts] = field(default_factory=list)
-    untyped: list[Stretch] = field(default_factory=list)
+    untyped: list[IntervalCounts] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     leave_one_out: LeaveOneOutQuality | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spinimpute.genotypes.untyped_stretches import FAR_CM
+from spinimpute.genotypes.untyped_intervals import FAR_CM
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.report_data import ReportData

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from spinimpute.genotypes.builds import build_of, contig_length
-from spinimpute.genotypes.sites import names_of_chromosome, plain_chromosome
+from spinimpute.genotypes.builds import contig_length, infer_build
+from spinimpute.genotypes.sites import chromosome_names, plain_chromosome
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, argument, why_no_file
 from spinimpute.runtime.output_files import temporary_folder
@@ -187,7 +187,7 @@ class AlignmentFile:
     def _number_of(self, chrom: str) -> int:
         """The number of a chromosome in the file: htslib looks for names in flawless headers only."""
         listed: Sequence[str] = self._file.references
-        meant = names_of_chromosome(chrom, listed)
+        meant = chromosome_names(chrom, listed)
         own = [name for name in meant if plain_chromosome(name) == plain_chromosome(chrom)]
         found = sorted(own or meant)
         if len(found) != 1:
@@ -203,8 +203,8 @@ class AlignmentFile:
         expected, last = contig_length(panel.contig_line), int(panel.position[-1])
         if length == expected or (expected is None and length >= last):
             return
-        built = build_of(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
-        panel_built = build_of(panel.contig_line, panel.chrom)
+        built = infer_build(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
+        panel_built = infer_build(panel.contig_line, panel.chrom)
         lengths = f"{self.contig} has {length:,} bases{_in_brackets(built)} in its header, and " + (
             f"the panel reaches position {last:,}"
             if expected is None

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from spinimpute.genotypes.builds import HAPLOID_CHROMOSOMES
 from spinimpute.genotypes.sites import Region, plain_chromosome, same_chromosome
-from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES
-from spinimpute.panels.parts import one_copy_in_men
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.panels.spin_files import haploid_in_males
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.fragments import FragmentBases
 
@@ -145,7 +145,7 @@ def known_ploidy(panel: ReferencePanel, samples: Sequence[str], sexes: dict[str,
     """
     if plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES:
         return np.ones(len(samples), np.uint8)
-    if not one_copy_in_men(panel):
+    if not haploid_in_males(panel):
         return np.zeros(len(samples), np.uint8)
     copies = {True: 1, False: 2, None: 0}
     return np.array([copies[(sexes or {}).get(name)] for name in samples], np.uint8)

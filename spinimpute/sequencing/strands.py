@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 
-from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.sites import Sites, complement
 from spinimpute.targets.repair import (
     BOTH,
     EVIDENCE,

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spinimpute.genotypes.builds import build_of
-from spinimpute.genotypes.letters import complement
+from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.ploidy import HAPLOID_DIPLOID
 from spinimpute.genotypes.sites import (
     ALLELES_DIFFER,
@@ -27,7 +26,8 @@ from spinimpute.genotypes.sites import (
     POSITION_NOT_IN_PANEL,
     NoMatch,
     Region,
-    why_no_site,
+    complement,
+    unusable_alt,
 )
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import argument
@@ -188,9 +188,9 @@ class _Found:
         for number, alt in enumerate(alleles[1:], start=1):
             if number not in used:
                 elsewhere = ALLELES_DIFFER if at_panel else POSITION_NOT_IN_PANEL
-                self._skipped[why_no_site(alt) or elsewhere] += 1
+                self._skipped[unusable_alt(alt) or elsewhere] += 1
         self._skipped[DUPLICATE] += sum(self._taken[site] > 0 for site in pairs)
-        if at_panel and (pairs or not all(map(why_no_site, alleles[1:]))):
+        if at_panel and (pairs or not all(map(unusable_alt, alleles[1:]))):
             self._n_at_panel += 1
             self._n_fit += bool(pairs)
 
@@ -224,7 +224,7 @@ class _Found:
         """Raise InputError unless sites are the panel's and of its genome build, and something is stated."""
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+self._skipped).items())
         chrom, position = self._panel.chrom, self._position
-        built, panel_built = (build_of(x.contig_line, chrom) for x in (records, self._panel))
+        built, panel_built = (infer_build(x.contig_line, chrom) for x in (records, self._panel))
         differ = bool(built and panel_built and built != panel_built and self._lift is None)
         stated = (
             f"The file is on {built} by its header, the panel on {panel_built}"

@@ -15,8 +15,8 @@ from spinimpute.genotypes.sites import (
     NO_ALT,
     ON_ANOTHER_CHROMOSOME,
     Sites,
+    chromosome_names,
     is_position,
-    names_of_chromosome,
 )
 from spinimpute.runtime.errors import InputError, why_no_file
 from spinimpute.runtime.unpacking import open_text, text_lines
@@ -92,7 +92,7 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     chosen: set[int] = set()
     others: set[str] = set()
     sites = Counter(_listed(path, found))  # a line may be there a million times
-    meant = names_of_chromosome(panel.chrom, {listed.chrom for listed in sites})
+    meant = chromosome_names(panel.chrom, {listed.chrom for listed in sites})
     for listed, count in sites.items():
         found.n_sites += count
         if listed.chrom not in meant:

@@ -19,15 +19,17 @@ from typing import TextIO
 
 import numpy as np
 
-from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import (
     ON_ANOTHER_CHROMOSOME,
     Sites,
+    choose_alleles,
+    complement,
     is_position,
     plain_chromosome,
     same_chromosome,
+    snp_alleles,
 )
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import open_text, text_lines, unpacked_text
@@ -203,7 +205,7 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
     InputError
         As `read_array_text` and `array_calls`.
     """
-    build = build_of(contig_line, panel.chrom)
+    build = infer_build(contig_line, panel.chrom)
     return array_calls(read_array_text(path), path, panel, contig_line, build, lift)
 
 
@@ -261,14 +263,14 @@ def array_calls(
     skipped = {reason: count for reason, count in lost.items() if count}
     rows: list[tuple[int, str, str, str]] = []
     calls: list[tuple[int, int]] = []
-    places = snp_places(panel)
+    places = snp_alleles(panel)
     if lift is not None:
         here = _lifted(here, lift, skipped)
     for call in sorted(here, key=lambda call: call.position):
         if set(call.letters) & _INDEL:
             skipped[NO_ALLELES] = skipped.get(NO_ALLELES, 0) + 1
             continue
-        ref, alt = site_alleles(call.letters, places.get(call.position, []))
+        ref, alt = choose_alleles(call.letters, places.get(call.position, []))
         rows.append((call.position, ref, alt, call.id))
         coded = sorted(int(letter == alt) for letter in call.letters) or [-1, -1]
         calls.append((coded[0], coded[1] if len(coded) > 1 else -2))

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import (
     LAST_POSITION,
     ON_ANOTHER_CHROMOSOME,
     Sites,
-    names_of_chromosome,
+    choose_alleles,
+    chromosome_names,
+    complement,
     same_chromosome,
+    snp_alleles,
 )
 from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.targets.array_text import NO_ALLELES, NO_PLACE
@@ -118,10 +120,10 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     site_of_row, sites = pd.factorize(key, sort=True)
     sample_of_row, samples = pd.factorize(rows["sample"])
     _refuse_repeats(path, site_of_row, sample_of_row, rows)
-    places = snp_places(panel)
+    places = snp_alleles(panel)
     calls = np.full((len(sites), len(samples), 2), -1, np.int8)
     seen = _letters_of_sites(site_of_row, len(sites), letters)
-    named = [site_alleles(seen[i], places.get(int(place), [])) for i, (place, _) in enumerate(sites)]
+    named = [choose_alleles(seen[i], places.get(int(place), [])) for i, (place, _) in enumerate(sites)]
     ref, alt = (np.array([pair[i] for pair in named]) for i in (0, 1))
     called = (letters != "").all(axis=1)
     known = (letters == ref[site_of_row][:, None]) | (letters == alt[site_of_row][:, None])
@@ -243,7 +245,7 @@ def _rows(
     if not kept:
         return pd.DataFrame(), len(others)
     rows = pd.concat(kept, ignore_index=True)
-    here = rows["chrom"].isin(names_of_chromosome(chrom, rows["chrom"].unique()))
+    here = rows["chrom"].isin(chromosome_names(chrom, rows["chrom"].unique()))
     others.update(rows["name"][~here])
     return rows[here].reset_index(drop=True), len(others)
 

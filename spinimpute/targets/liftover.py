@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import LAST_POSITION, Sites, names_of_chromosome, same_chromosome
+from spinimpute.genotypes.sites import LAST_POSITION, Sites, chromosome_names, complement, same_chromosome
 from spinimpute.runtime.errors import InputError, printable
 from spinimpute.runtime.unpacking import gunzipped
 
@@ -57,7 +56,7 @@ class Lift:
         names = _names(content)
         if not names:
             raise InputError("content", f"chain file {chain}: there is no chain in it; {_WANTED}")
-        self._name = min(names_of_chromosome(chrom, names), default="")
+        self._name = min(chromosome_names(chrom, names), default="")
         if not self._name:
             known = ", ".join(sorted(names)[:10])
             raise InputError(

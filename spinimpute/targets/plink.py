@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.letters import complement, site_alleles, snp_places
 from spinimpute.genotypes.sites import (
     LAST_POSITION,
     NO_ALT,
@@ -25,7 +24,10 @@ from spinimpute.genotypes.sites import (
     SYMBOLIC,
     NoRecord,
     Sites,
-    names_of_chromosome,
+    choose_alleles,
+    chromosome_names,
+    complement,
+    snp_alleles,
 )
 from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.targets.array_text import NO_PLACE
@@ -227,8 +229,8 @@ def _check_bim(path: Path) -> None:
 
 def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_Row]:
     chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
-    meant = names_of_chromosome(panel.chrom, set(chroms))
-    places = snp_places(panel)
+    meant = chromosome_names(panel.chrom, set(chroms))
+    places = snp_alleles(panel)
     for variant, chrom in enumerate(chroms):
         if chrom not in meant:
             skipped[ON_ANOTHER_CHROMOSOME] += 1
@@ -259,7 +261,7 @@ def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) ->
                 if known.upper() not in {"A", "C", "G", "T"}:
                     skipped[NO_ALT] += 1
                     continue
-                first, second = site_alleles({known.upper()}, places.get(position, []))
+                first, second = choose_alleles({known.upper()}, places.get(position, []))
                 # the calls are of `known`, coded as the file does: REF is 0
                 exchanged = (first == known.upper()) != (known == ref)
                 yield _Row(position, variant, allele, first, second, name, exchanged)
@@ -272,7 +274,7 @@ def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) ->
 def _no_bases(table: Any, chrom: str) -> str:
     """Of the first variant on a chromosome: where it is and what its alleles are; "" if they are bases."""
     chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
-    meant = names_of_chromosome(chrom, set(chroms))
+    meant = chromosome_names(chrom, set(chroms))
     for variant in (number for number, name in enumerate(chroms) if name in meant):
         alleles = [_text(table.get_allele_code(variant, i)) for i in range(table.get_allele_ct(variant))]
         if all(_BASES.fullmatch(allele) for allele in alleles if allele not in _NO_ALLELE):

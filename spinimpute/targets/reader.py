@@ -8,12 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
+from spinimpute.genotypes.builds import HAPLOID_CHROMOSOMES, is_x
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.ploidy import ResolvedPloidy, expected_heterozygosity, half_missing, resolve_ploidy
+from spinimpute.genotypes.ploidy import (
+    ResolvedPloidy,
+    count_half_missing,
+    expected_heterozygosity,
+    resolve_ploidy,
+)
 from spinimpute.genotypes.sites import Region, plain_chromosome
-from spinimpute.genotypes.x_chromosome import HAPLOID_CHROMOSOMES, is_x
-from spinimpute.panels.parts import all_sites, one_copy_in_men, part_of
 from spinimpute.panels.reference import ReferencePanel
+from spinimpute.panels.spin_files import concatenate_sites, find_x_region, haploid_in_males
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.formats import VARIANTS, format_of, read_variants
 from spinimpute.targets.liftover import Lift
@@ -76,16 +81,18 @@ def read_target(
             without_alt=records_wanted(panels[0].sites, None),
         )
         return [
-            ResolvedPloidy(haplotypes, half_missing(haplotypes), np.full(len(haplotypes.samples), np.nan), [])
+            ResolvedPloidy(
+                haplotypes, count_half_missing(haplotypes), np.full(len(haplotypes.samples), np.nan), []
+            )
         ]
     if form is VARIANTS:
-        calls = read_variants(path, all_sites(panels), panels[0].contig_line, lift, samples)
+        calls = read_variants(path, concatenate_sites(panels), panels[0].contig_line, lift, samples)
     elif samples is not None:
         raise InputError(
             "content", f"target {path}: samples can be chosen of VCF and BCF; 'spinimpute convert' makes one"
         )
     else:
-        calls = form.read(path, all_sites(panels), panels[0].contig_line, lift)
+        calls = form.read(path, concatenate_sites(panels), panels[0].contig_line, lift)
     if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
         warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
     known_sexes = calls.sexes | (sexes or {})
@@ -102,7 +109,7 @@ def read_target(
 
 
 def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> ResolvedPloidy | None:
-    part = part_of(panel)
+    part = find_x_region(panel)
     if part is not None:
         position = calls.sites.position
         first, stop = np.searchsorted(position, [part.region.start, part.region.end + 1])
@@ -114,7 +121,7 @@ def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> Resolv
         expected_heterozygosity(calls.sites, panel.sites, panel.frequency),
         sexes,
         haploid=plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES,
-        sexed=one_copy_in_men(panel),
+        sexed=haploid_in_males(panel),
     )
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes
-from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import NoMatch, SiteMatch, Sites, match_sites, same_chromosome
+from spinimpute.genotypes.sites import NoMatch, SiteMatch, Sites, complement, match_sites, same_chromosome
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.targets.duplicates import CONTRADICTORY, merge_duplicates
 from spinimpute.targets.without_alt import site_without_alt

@@ -19,8 +19,8 @@ from spinimpute.genotypes.blocks import (
     HaplotypeSource,
     gap_geometry,
     group_means,
-    place_typed,
-    starting_groups,
+    initial_groups,
+    pad_typed_sites,
 )
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.hmm.parameters import JUMPS_PER_CM, TRAINING_MISMATCH
@@ -394,7 +394,7 @@ def draw_episode(
     fraction_BGU, distance_BGU = np.zeros_like(asked_BGU), np.zeros_like(asked_BGU)
     typed, query, known, places, compared = [], [], [], [], []
     for i, block in enumerate(blocks):
-        place = place_typed(int(block), typed_cM, shape, 0, n_typed)
+        place = pad_typed_sites(int(block), typed_cM, shape, 0, n_typed)
         places.append(place)
         typed.append(place.fill(typed_context_TN))
         query.append(place.fill(split.typed_query_TQ))
@@ -421,7 +421,7 @@ def draw_episode(
     compared_BNC = compared_BNC.transpose(0, 2, 1)
     starts = []
     for typed_NS, compared_NC in zip(typed, compared_BNC, strict=True):
-        group_N = starting_groups(typed_NS, inducing_points, shape)
+        group_N = initial_groups(typed_NS, inducing_points, shape)
         starts.append(group_means(np.concatenate([typed_NS, compared_NC], axis=1), group_N))
     return Episode(
         typed_BNS=np.stack(typed),

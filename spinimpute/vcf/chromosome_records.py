@@ -19,8 +19,8 @@ from spinimpute.genotypes.sites import (
     ON_ANOTHER_CHROMOSOME,
     NoRecord,
     Region,
+    chromosome_names,
     is_position,
-    names_of_chromosome,
     plain_chromosome,
 )
 from spinimpute.runtime.errors import argument
@@ -84,7 +84,7 @@ class ChromosomeRecords:
         for record in file.records(through):
             name, position = record.CHROM, record.POS
             if name not in meant:
-                meant[name] = wanted is None or name in names_of_chromosome(wanted, [*listed, name])
+                meant[name] = wanted is None or name in chromosome_names(wanted, [*listed, name])
             if not meant[name]:
                 others[name] = others.get(name, 0) + 1
                 continue
@@ -132,9 +132,9 @@ class ChromosomeRecords:
 
     def _indexed(self, contigs: list[Contig], wanted: str) -> Contig | None:
         """The contig to be read through the index; None if the file is read from its beginning."""
-        meant = names_of_chromosome(wanted, [contig.name for contig in contigs])
+        meant = chromosome_names(wanted, [contig.name for contig in contigs])
         indexed = [contig for contig in contigs if contig.name in meant]
-        if len(indexed) != 1 or names_of_chromosome(wanted, self._file.contigs) != meant:
+        if len(indexed) != 1 or chromosome_names(wanted, self._file.contigs) != meant:
             return None  # one of its names is in the header, or in the records, alone
         return indexed[0]
 

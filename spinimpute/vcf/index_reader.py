@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from spinimpute.genotypes.sites import Region, names_of_chromosome
+from spinimpute.genotypes.sites import Region, chromosome_names
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.unpacking import GZIP_MAGIC, gunzipped
 from spinimpute.vcf.bcf_format import is_bcf, read_header
@@ -239,12 +239,12 @@ def index_intervals(path: Path, header_contigs: list[str], region: Region | None
     """
     contigs = read_index(path)
     if region is not None:
-        meant = names_of_chromosome(region.chrom, [contig.name for contig in contigs])
+        meant = chromosome_names(region.chrom, [contig.name for contig in contigs])
         contigs = [contig for contig in contigs if contig.name in meant]
     if len(contigs) != 1:
         return []
     (contig,) = contigs
-    if names_of_chromosome(contig.name, header_contigs) != {contig.name}:
+    if chromosome_names(contig.name, header_contigs) != {contig.name}:
         return []  # a reader goes through all of such a file
     whole = Region(contig.name, region.start, region.end) if region else Region(contig.name)
     regions = []

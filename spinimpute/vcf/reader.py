@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.haplotypes import Calls, Haplotypes, columns_of, one_ploidy, select_haplotypes
+from spinimpute.genotypes.haplotypes import (
+    Calls,
+    Haplotypes,
+    haplotype_columns,
+    select_haplotypes,
+    to_haplotypes,
+)
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
@@ -134,13 +140,13 @@ class HaplotypeReader:
         for n_before, block in enumerate(self._blocks()):
             if not n_before:
                 ploidy = self.ploidy
-                kept = columns_of(ploidy)
+                kept = haplotype_columns(ploidy)
                 self._seen_ploidy[:] = ploidy
             yield HaplotypeBlock(block.sites, select_haplotypes(block.calls, kept), block.multiallelic)
 
     def read_all(self) -> Haplotypes:
         """Everything at once; here a sample's ploidy may show late in the file."""
-        return one_ploidy(self.read_calls(), self.ploidy)
+        return to_haplotypes(self.read_calls(), self.ploidy)
 
     def read_calls(self) -> Calls:
         """Everything at once, with the number of alleles that each call has."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import NO_ALT, Sites, why_no_site
+from spinimpute.genotypes.sites import NO_ALT, Sites, unusable_alt
 from spinimpute.runtime.errors import argument
 from spinimpute.vcf.variant_file import Record, VariantFile
 
@@ -146,7 +146,7 @@ class BlockBuilder:
             return [(1, alts[0])]
         usable = []
         for number, alt in enumerate(alts, start=1):
-            if not (reason := why_no_site(alt)):
+            if not (reason := unusable_alt(alt)):
                 usable.append((number, alt))
             else:
                 self._skipped[reason] = self._skipped.get(reason, 0) + 1

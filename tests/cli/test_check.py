@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.sites import DUPLICATE
 from spinimpute.targets.repair import OTHER_STRAND, SWAPPED
 
@@ -190,7 +190,7 @@ def test_refusals_leave_no_table(run: Run, panel: Path, tmp_path: Path) -> None:
     ],
 )
 def test_build_by_length(line: str, chrom: str, build: str) -> None:
-    assert build_of(line, chrom) == build
+    assert infer_build(line, chrom) == build
 
 
 def test_real_target_damaged_in_known_ways(

@@ -14,7 +14,7 @@ import spinimpute
 from spinimpute.evaluation.truth import read_panel
 from spinimpute.genotypes.ploidy import read_sexes
 from spinimpute.genotypes.sites import Region
-from spinimpute.panels.parts import open_parts
+from spinimpute.panels.spin_files import open_spin_file
 from spinimpute.runtime.errors import InputError
 
 PAR1_END = 2_699_520  # GRCh37
@@ -77,7 +77,7 @@ def records(path: Path) -> list[tuple[int, list[tuple[int, ...]], np.ndarray]]:
 
 
 def test_the_panel_has_parts(run, x_panel: Path) -> None:  # type: ignore[no-untyped-def]
-    with open_parts(x_panel) as (par1, rest):
+    with open_spin_file(x_panel) as (par1, rest):
         assert (par1.n_haplotypes, rest.n_haplotypes) == (300, 225)
         assert par1.position[-1] <= PAR1_END < rest.position[0]
         assert par1.n_sites + rest.n_sites == 4453
@@ -92,7 +92,7 @@ def test_the_panel_has_parts(run, x_panel: Path) -> None:  # type: ignore[no-unt
 
 def test_frequencies_are_those_of_all_parts(x_panel: Path) -> None:
     known = read_panel(x_panel)
-    with open_parts(x_panel) as parts:
+    with open_spin_file(x_panel) as parts:
         assert len(known.frequency) == sum(int((~part.multiallelic).sum()) for part in parts) > 4_000
         last = parts[-1]
         key = ("X", int(last.position[-1]), last.sites.ref[-1], last.sites.alt[-1])

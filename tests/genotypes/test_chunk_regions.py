@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spinimpute.genotypes.chunk_regions import cut_chunks
+from spinimpute.genotypes.intervals import cut_chunks
 from spinimpute.runtime.errors import InputError
 
 

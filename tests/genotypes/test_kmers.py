@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_numbers, kmer_sums
+from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sums, split_columns
 
 
 @settings(deadline=None, max_examples=30)
@@ -14,7 +14,7 @@ from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_number
 def test_a_token_is_the_product_over_its_snps(k: int, places: int, seed: int) -> None:
     allele_BXS = torch.rand(2, 3, places, generator=torch.Generator().manual_seed(seed))
     token_BXDV = kmer_distribution(allele_BXS, k)
-    p_BXDK = by_column(allele_BXS, k)
+    p_BXDK = split_columns(allele_BXS, k)
     assert p_BXDK.shape[2:] == (-(-places // k), k)
     for number, bits in enumerate(itertools.product([0, 1], repeat=k)):  # the first SNP is the highest bit
         chosen = torch.tensor(bits)
@@ -26,7 +26,9 @@ def test_a_token_is_the_product_over_its_snps(k: int, places: int, seed: int) ->
 @given(k=st.integers(1, 8), places=st.integers(1, 20), seed=st.integers(0, 1_000))
 def test_numbers_of_known_kmers_are_their_bits(k: int, places: int, seed: int) -> None:
     allele_BNS = (torch.rand(1, 2, places, generator=torch.Generator().manual_seed(seed)) < 0.5).float()
-    for alleles_DK, number_D in zip(by_column(allele_BNS, k)[0], kmer_numbers(allele_BNS, k)[0], strict=True):
+    for alleles_DK, number_D in zip(
+        split_columns(allele_BNS, k)[0], kmer_numbers(allele_BNS, k)[0], strict=True
+    ):
         texts = ["".join(str(int(a)) for a in alleles) for alleles in alleles_DK]
         assert [int(text, 2) for text in texts] == number_D.tolist()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spinimpute.genotypes.regions import chosen_regions, read_bed, regions_of
+from spinimpute.genotypes.regions import parse_regions, read_bed, regions_on_chromosome
 from spinimpute.genotypes.sites import Region
 from spinimpute.runtime.errors import InputError
 
@@ -41,16 +41,16 @@ def test_what_overlaps_or_touches_is_one(tmp_path: Path) -> None:
     path = tmp_path / "a.bed"
     path.write_text(BED)
     expected = [Region("20", 100, 310), Region("20", 401, 401), Region("X", 1, 1)]
-    assert chosen_regions(None, path) == expected
-    assert chosen_regions(["20:401", "20:301-310", "20:100-300", "X:1"]) == expected
-    assert chosen_regions("20:5-") == [Region("20", 5)]
-    assert chosen_regions(None) == []
+    assert parse_regions(None, path) == expected
+    assert parse_regions(["20:401", "20:301-310", "20:100-300", "X:1"]) == expected
+    assert parse_regions("20:5-") == [Region("20", 5)]
+    assert parse_regions(None) == []
 
 
 def test_a_chromosome_by_all_of_its_names() -> None:
     given = [Region("23", 50, 100), Region("1"), Region("chrX", 1, 60), Region("X", 200, 300)]
-    assert regions_of(given, "chrX") == [Region("chrX", 1, 100), Region("chrX", 200, 300)]
-    assert regions_of(given, "2") == []
+    assert regions_on_chromosome(given, "chrX") == [Region("chrX", 1, 100), Region("chrX", 200, 300)]
+    assert regions_on_chromosome(given, "2") == []
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_what_is_no_bed_file(tmp_path: Path, content: bytes, said: str) -> None:
 
 def test_what_cannot_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        chosen_regions(None, tmp_path / "absent.bed")
+        parse_regions(None, tmp_path / "absent.bed")
     with pytest.raises(InputError, match=r"given twice: give region=\.\.\. or regions_file=\.\.\."):
-        chosen_regions("20", tmp_path / "absent.bed")
+        parse_regions("20", tmp_path / "absent.bed")
     with pytest.raises(InputError, match="the list of regions is empty"):
-        chosen_regions([])
+        parse_regions([])

@@ -9,8 +9,8 @@ from spinimpute.genotypes.sites import (
     LAST_POSITION,
     Region,
     Sites,
+    chromosome_names,
     match_sites,
-    names_of_chromosome,
     plain_chromosome,
     same_chromosome,
 )
@@ -82,7 +82,7 @@ def test_same_chromosome(name: str, other: str, same: bool) -> None:
     ],
 )
 def test_names_of_chromosome(chrom: str, names: list[str], meant: set[str]) -> None:
-    assert names_of_chromosome(chrom, names) == meant
+    assert chromosome_names(chrom, names) == meant
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from spinimpute.genotypes.blocks import (
     FAR_CM,
     LIKE_WIDTHS,
     BlockShape,
-    compared_sites,
     gap_geometry,
     group_means,
-    starting_groups,
+    initial_groups,
+    spread_evenly,
 )
 from spinimpute.genotypes.intervals import Interval, cut_windows
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
@@ -81,7 +81,7 @@ def test_starting_groups_pattern_by_pattern(n: int, count: int, different: int, 
     pool = rng.integers(0, 2, (2**different, shape.n_typed), dtype=np.uint8)
     pool[::2, 30:50] = pool[0, 30:50]  # some are alike in the middle
     typed_NS = pool[rng.integers(0, len(pool), n)]
-    assert starting_groups(typed_NS, count, shape).tolist() == plain_groups(typed_NS, count)
+    assert initial_groups(typed_NS, count, shape).tolist() == plain_groups(typed_NS, count)
 
 
 def test_rare_haplotypes_get_groups_of_their_own() -> None:
@@ -90,14 +90,14 @@ def test_rare_haplotypes_get_groups_of_their_own() -> None:
     shape = BlockShape(2, 60)
     typed_NS = rng.integers(0, 2, (100, shape.n_typed), dtype=np.uint8)
     typed_NS[:90, 20:103] = typed_NS[0, 20:103]
-    group_N = starting_groups(typed_NS, 10, shape)
+    group_N = initial_groups(typed_NS, 10, shape)
     assert len(np.unique(group_N[90:])) >= 3
 
 
 @pytest.mark.parametrize("n", [19, 100, 127])
 def test_every_haplotype_is_a_group_where_there_is_room(n: int) -> None:
     typed_NS = np.array([[int(bit) for bit in f"{i:07b}"] for i in range(n)], dtype=np.uint8)
-    assert len(np.unique(starting_groups(typed_NS, n, BlockShape(2, 2)))) == n
+    assert len(np.unique(initial_groups(typed_NS, n, BlockShape(2, 2)))) == n
 
 
 @given(st.integers(1, 30), st.integers(1, 9), st.integers(0, 2**32 - 1))
@@ -112,7 +112,7 @@ def test_means_of_groups(n: int, count: int, seed: int) -> None:
 @given(st.integers(0, 50), st.integers(1, 20))
 def test_compared_sites_are_spread_over_the_block(n: int, most: int) -> None:
     sites = np.arange(n) * 3
-    chosen = compared_sites(sites, most)
+    chosen = spread_evenly(sites, most)
     assert len(chosen) == min(n, most)
     assert (np.diff(chosen) > 0).all()
     if n > most > 1:

@@ -10,8 +10,8 @@ from spinimpute.genotypes.blocks import (
     FAR_CM,
     BlockShape,
     gap_geometry,
-    place_typed,
-    starting_groups,
+    initial_groups,
+    pad_typed_sites,
 )
 from spinimpute.panels.panel_blocks import BlockReader
 
@@ -24,7 +24,7 @@ def test_places_of_typed_sites(shape: BlockShape, n_typed: int, data: st.DataObj
     block = data.draw(st.integers(0, n_typed // shape.core))
     low = data.draw(st.integers(0, n_typed))
     high = data.draw(st.integers(low, n_typed))
-    places = place_typed(block, cM, shape, low, high)
+    places = pad_typed_sites(block, cM, shape, low, high)
     first_gap = block * shape.core
     alleles = np.arange(n_typed, dtype=np.int16)[:, None]
     filled = places.fill(alleles)[0]
@@ -93,9 +93,9 @@ def test_starting_groups_do_not_depend_on_order(n: int, count: int, seed: int) -
     rng = np.random.default_rng(seed)
     shape = BlockShape(2, 2)
     typed_NS = rng.integers(0, 2, (n, shape.n_typed), dtype=np.uint8)
-    group_N = starting_groups(typed_NS, count, shape)
+    group_N = initial_groups(typed_NS, count, shape)
     order = rng.permutation(n)
-    np.testing.assert_array_equal(starting_groups(typed_NS[order], count, shape), group_N[order])
+    np.testing.assert_array_equal(initial_groups(typed_NS[order], count, shape), group_N[order])
     assert set(group_N) == set(range(group_N.max() + 1))
     assert group_N.max() < count
     same = {row.tobytes(): group for row, group in zip(typed_NS, group_N, strict=True)}

@@ -15,7 +15,7 @@ from spinimpute.panels.container import (
     join_files,
     places_of_joined,
 )
-from spinimpute.panels.file_kind import FileKind, is_count, is_text, starts_as
+from spinimpute.panels.file_kind import FileKind, has_magic, is_count, is_text
 from spinimpute.runtime.errors import InputError
 
 KIND = FileKind(
@@ -52,14 +52,14 @@ def read_all(path: Path) -> None:
 
 def test_round_trip(tmp_path: Path) -> None:
     path = write(tmp_path / "f")
-    assert starts_as(path, KIND)
+    assert has_magic(path, KIND)
     with Container(path, KIND) as opened:
         assert opened.header["n"] == 3
         assert [opened.part(i) for i in range(opened.n_parts)] == PARTS
         assert (opened.section("names"), opened.section("empty")) == (b"a\nb", b"")
     with pytest.raises(ValueError, match="closed"):
         opened.part(0)
-    assert not starts_as(tmp_path / "absent", KIND)
+    assert not has_magic(tmp_path / "absent", KIND)
 
 
 def test_the_checksum_is_of_the_content(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_several_in_one_file(tmp_path: Path, made: list[tuple], data: st.DataObj
         assert places_of_joined(path, kind) is None
     joined = tmp_path / "joined"
     join_files(paths, joined, kind)
-    assert starts_as(joined, kind)
+    assert has_magic(joined, kind)
     places = places_of_joined(joined, kind)
     assert places is not None
     assert [read_content(joined, kind, *place) for place in places] == made

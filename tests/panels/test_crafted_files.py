@@ -17,8 +17,8 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.panels import panel
 from spinimpute.panels.container import Container, compress, join_files
 from spinimpute.panels.file_kind import FileKind
-from spinimpute.panels.parts import open_parts
 from spinimpute.panels.site_table import write_increasing
+from spinimpute.panels.spin_files import open_spin_file
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.runtime.errors import InputError
 
@@ -334,12 +334,12 @@ def test_places_of_several_panels(
 ) -> None:
     path = tmp_path / "x.spin"
     join_files(example_halves, path, panel.KIND)
-    with open_parts(path) as opened:
+    with open_spin_file(path) as opened:
         assert len(opened) == 2
     first = panel.KIND.joined_magic + struct.pack("<I", len(places))
     first += b"".join(struct.pack("<QQ", *place) for place in places)
     first += struct.pack("<I", zlib.crc32(first))
     path.write_bytes(first + path.read_bytes()[len(first) :])
-    with pytest.raises(InputError, match=r"damaged|truncated") as error, open_parts(path):
+    with pytest.raises(InputError, match=r"damaged|truncated") as error, open_spin_file(path):
         pass
     assert "\n" not in str(error.value)

@@ -12,7 +12,7 @@ import pytest
 import spinimpute
 from spinimpute.panels.merging.merge import check_mergeable, merge_panels
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parts import join_panels, open_parts
+from spinimpute.panels.spin_files import join_panels, open_spin_file
 from spinimpute.runtime.errors import InputError
 
 N_SITES = 2_000
@@ -379,7 +379,7 @@ class TestChromosomeX:
             self.joined(self.texts(name, seed), tmp_path / f"{name}.spin") for seed, name in enumerate("ab")
         ]
         merge_panels(files, tmp_path / "o.spin")
-        with open_parts(tmp_path / "o.spin") as parts:
+        with open_spin_file(tmp_path / "o.spin") as parts:
             assert [part.n_haplotypes for part in parts] == [24, 18]
             assert [part.n_sites for part in parts] == [30, 30]
             assert parts[0].samples == parts[1].samples
@@ -391,7 +391,7 @@ class TestChromosomeX:
         files = [self.joined(one, tmp_path / "a.spin"), self.joined(other, tmp_path / "b.spin")]
         with pytest.warns(UserWarning, match="both have 6 samples"):
             merge_panels(files, tmp_path / "o.spin")
-        with open_parts(tmp_path / "o.spin") as parts:
+        with open_spin_file(tmp_path / "o.spin") as parts:
             assert [part.n_samples for part in parts] == [12, 12]
 
     def test_other_parts_are_refused(self, tmp_path: Path) -> None:

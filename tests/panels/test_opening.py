@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.panels.opening import is_panel_file, open_panel_file, open_panels, path_of
-from spinimpute.panels.parts import join_panels
+from spinimpute.panels.opening import get_panel_path, is_panel_file, open_panel_file, open_reference
+from spinimpute.panels.spin_files import join_panels
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.runtime.errors import InputError
 
@@ -34,7 +34,7 @@ def test_each_kind_is_opened(
     files: dict[str, Path], example_panel: spinimpute.Panel, kind: str, n_panels: int
 ) -> None:
     assert is_panel_file(files[kind])
-    for panels in (open_panel_file(files[kind]), open_panels(files[kind])):
+    for panels in (open_panel_file(files[kind]), open_reference(files[kind])):
         with panels as opened:
             assert len(opened) == n_panels
             for name in ("frequency", "position"):
@@ -42,7 +42,7 @@ def test_each_kind_is_opened(
                 np.testing.assert_array_equal(found, getattr(example_panel, name))
             for panel in opened:
                 assert (panel.n_samples, panel.n_haplotypes) == (150, 300)
-                assert path_of(panel) == files[kind] == path_of(files[kind])
+                assert get_panel_path(panel) == files[kind] == get_panel_path(files[kind])
                 panel.verify()
 
 
@@ -52,7 +52,7 @@ def test_parts_follow_one_another(example_halves: list[Path], tmp_path: Path) ->
         join_panels(parts, tmp_path / "x.spin")
         with (
             pytest.raises(InputError, match="parts do not follow one another"),
-            open_panels(tmp_path / "x.spin"),
+            open_reference(tmp_path / "x.spin"),
         ):
             pass
 
@@ -81,7 +81,7 @@ def test_what_is_no_panel(files: dict[str, Path], example: Path, tmp_path: Path)
         assert not is_panel_file(path)
         with pytest.raises(InputError, match=said), open_panel_file(path):
             pass
-        with pytest.raises(InputError, match=said), open_panels(path):
+        with pytest.raises(InputError, match=said), open_reference(path):
             pass
     assert not is_panel_file(example / "panel.vcf.gz")
     with pytest.raises(InputError, match="not a spinimpute panel"), open_panel_file(example / "panel.vcf.gz"):
@@ -91,7 +91,7 @@ def test_what_is_no_panel(files: dict[str, Path], example: Path, tmp_path: Path)
 def test_a_vcf_is_known_by_its_content(example: Path, tmp_path: Path) -> None:
     unnamed = tmp_path / "panel"
     shutil.copy(example / "panel.vcf.gz", unnamed)
-    with open_panels(unnamed, example / "genetic.map") as (panel,):
+    with open_reference(unnamed, example / "genetic.map") as (panel,):
         assert panel.holds == "haplotypes"
     for name, content, said in (
         ("text.vcf", b"no panel", "this is no VCF or BCF file"),
@@ -99,9 +99,9 @@ def test_a_vcf_is_known_by_its_content(example: Path, tmp_path: Path) -> None:
         ("damaged.spin", b"\x1f\x8b\x08damaged", "not a spinimpute panel"),
     ):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match=said), open_panels(tmp_path / name):
+        with pytest.raises(InputError, match=said), open_reference(tmp_path / name):
             pass
-    with pytest.raises(InputError, match="there is no such file"), open_panels(tmp_path / "absent.bcf"):
+    with pytest.raises(InputError, match="there is no such file"), open_reference(tmp_path / "absent.bcf"):
         pass
 
 
@@ -110,14 +110,14 @@ def test_a_map_goes_with_a_vcf_alone(
 ) -> None:
     genetic_map = example / "genetic.map"
     for panel in (*files.values(), example_panel):
-        with pytest.raises(InputError, match="has its genetic map in it"), open_panels(panel, genetic_map):
+        with pytest.raises(InputError, match="has its genetic map in it"), open_reference(panel, genetic_map):
             pass
     for absent in (tmp_path / "none.spin", tmp_path / "none"):
-        with pytest.raises(InputError, match="No such file"), open_panels(absent, genetic_map):
+        with pytest.raises(InputError, match="No such file"), open_reference(absent, genetic_map):
             pass
-    with open_panels(example / "panel.vcf.gz", genetic_map, refine=refine_panel) as (built,):
+    with open_reference(example / "panel.vcf.gz", genetic_map, refine=refine_panel) as (built,):
         assert built.checksum == example_panel.checksum
-    with open_panels(example_panel) as opened:
+    with open_reference(example_panel) as opened:
         assert opened == [example_panel]
 
 
@@ -138,7 +138,7 @@ def test_a_pipe_is_refused_unread(tmp_path: Path) -> None:
     said = "panel .*pipe: it is not a regular file; copy it to one"
     with pytest.raises(InputError, match=said):
         open_panel_file(pipe)
-    with pytest.raises(InputError, match=said), open_panels(pipe, tmp_path / "genetic.map"):
+    with pytest.raises(InputError, match=said), open_reference(pipe, tmp_path / "genetic.map"):
         pass
     with pytest.raises(InputError, match=said):
         spinimpute.build_panels(pipe, tmp_path / "p.spin")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
 from spinimpute.panels.trust.site_trust import SiteDoubts
-from spinimpute.panels.writer import PanelWriter, write_again
+from spinimpute.panels.writer import PanelWriter, rewrite_panel
 from spinimpute.runtime.errors import InputError
 
 PREAMBLE = "<14sIIQQQ"
@@ -213,7 +213,7 @@ def test_version_1_is_read_and_has_the_same_checksum(tmp_path: Path) -> None:
         assert first.checksum == second.checksum
         assert (first.trust == 1).all()  # it does not know better
         # what is written anew is of the newer version, and what is in it has not changed
-        write_again(first, again, {})
+        rewrite_panel(first, again, {})
     with Panel.open(again) as written:
         assert written.checksum == header_of(old.read_bytes())["checksum"]
     assert again.read_bytes() == new.read_bytes()

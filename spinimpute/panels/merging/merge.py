@@ -32,8 +32,8 @@ from spinimpute.panels.merging.site_union import (
     why_hardly_shared,
 )
 from spinimpute.panels.panel import MERGED, Panel
-from spinimpute.panels.parts import join_panels, open_parts, part_of
-from spinimpute.panels.site_table import SiteTable, raw_columns
+from spinimpute.panels.site_table import SiteTable, encode_raw_table
+from spinimpute.panels.spin_files import find_x_region, join_panels, open_spin_file
 from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.panels.writer import PanelWriter, package_version
 from spinimpute.runtime.devices import choose_threads
@@ -93,7 +93,7 @@ def merge_panels(
     out = check_output(out, force, panels)
     threads = choose_threads(threads)
     with ExitStack() as stack:
-        opened = [stack.enter_context(open_parts(path)) for path in panels]
+        opened = [stack.enter_context(open_spin_file(path)) for path in panels]
         _check_mergeable(opened)
         partial = stack.enter_context(written_whole(out))
         folder = stack.enter_context(temporary_folder_in(out.parent, f".{out.name}."))
@@ -103,7 +103,7 @@ def merge_panels(
             # the name is for messages about the next one
             path = folder / merged_name(panels[: number + 2])
             _merge_parts(merged, more, path, threads, command, shares.of(number))
-            merged = stack.enter_context(open_parts(path))
+            merged = stack.enter_context(open_spin_file(path))
         os.replace(path, partial)
 
 
@@ -128,7 +128,7 @@ def check_mergeable(panels: Sequence[str | Path]) -> None:
         As of `merge_panels`.
     """
     with ExitStack() as stack:
-        _check_mergeable([stack.enter_context(open_parts(path)) for path in panels])
+        _check_mergeable([stack.enter_context(open_spin_file(path)) for path in panels])
 
 
 def _check_mergeable(opened: Sequence[Sequence[Panel]]) -> None:
@@ -150,7 +150,7 @@ def _check_mergeable(opened: Sequence[Sequence[Panel]]) -> None:
 
 
 def _names_of_parts(panels: Sequence[Panel]) -> list[str]:
-    return [part.name if (part := part_of(panel)) else "whole" for panel in panels]
+    return [part.name if (part := find_x_region(panel)) else "whole" for panel in panels]
 
 
 def _merge_parts(
@@ -218,7 +218,7 @@ class _Merger:
                 counts.append(allele_count)
                 writer.add_rows(stored, allele_count)
             table = SiteTable(self.union.sites, self.union.cM, np.concatenate(counts))
-            columns = raw_columns(table, self.union.multiallelic)
+            columns = encode_raw_table(table, self.union.multiallelic)
             writer.finish(columns, self.union.doubts(self.panels), self._header(command))
             file.flush()
             os.fsync(file.fileno())

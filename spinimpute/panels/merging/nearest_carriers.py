@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.genotypes.prefix_order import advance, allele_of
+from spinimpute.genotypes.bit_rows import advance, allele_of
 from spinimpute.runtime.kernels import kernel
 
 FLANK = 1_000  # sites of both panels up to which a match counts; longer ones are alike

@@ -13,9 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from spinimpute.genotypes.builds import build_of
-from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import Sites, same_chromosome
+from spinimpute.genotypes.builds import infer_build
+from spinimpute.genotypes.sites import Sites, complement, same_chromosome
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.runtime.errors import InputError, argument, call
@@ -75,7 +74,7 @@ class SiteUnion:
             has_S = index_S != ABSENT
             for known_S, of_panel in (
                 (found_S, panel.doubts.discordance),
-                (confirmed_S, panel.doubts.of_predictions),
+                (confirmed_S, panel.doubts.confirmed_discordance),
             ):
                 known_S[has_S] = np.maximum(known_S[has_S], of_panel[index_S[has_S]])
         return SiteDoubts(np.where(confirmed_S > 0, confirmed_S, found_S), confirmed_S > 0)
@@ -269,7 +268,7 @@ def check_alike(first: Panel, second: Panel) -> None:
 
 
 def _builds(first: Panel, second: Panel) -> list[str]:
-    return [build_of(panel.contig_line, panel.chrom) for panel in (first, second)]
+    return [infer_build(panel.contig_line, panel.chrom) for panel in (first, second)]
 
 
 def _least_shared(first: Panel, second: Panel) -> float:

@@ -40,7 +40,7 @@ class SiteDoubts(NamedTuple):
         return cls(np.zeros(n_sites, np.uint8), np.zeros(n_sites, bool))
 
     @property
-    def of_predictions(self) -> np.ndarray:
+    def confirmed_discordance(self) -> np.ndarray:
         """The discordance of sites whose predictions are too certain, 0 of others, uint8 (n_sites,)."""
         return np.where(self.confirmed, self.discordance, np.uint8(0))
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spinimpute.genotypes.regions import regions_of
-from spinimpute.genotypes.sites import Region, names_of_chromosome, plain_chromosome, same_chromosome
+from spinimpute.genotypes.regions import regions_on_chromosome
+from spinimpute.genotypes.sites import Region, chromosome_names, plain_chromosome, same_chromosome
 from spinimpute.panels.opening import PANEL_FILES, is_panel_file, open_panel_file
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
@@ -57,7 +57,7 @@ class Chromosome:
 
     @property
     def panels(self) -> Several:
-        """All panels of the chromosome, as `open_panels` takes them."""
+        """All panels of the chromosome, as `open_reference` takes them."""
         return [self.panel, *self.more_panels] if self.more_panels else self.panel
 
 
@@ -132,14 +132,16 @@ def plan_genome(
                 f"no panel is of the chromosome of region {region}, they are of {names}: give a panel of it, "
                 "or leave the region out",
             )
-    found = [one for one in found if not regions or regions_of(regions, one.name)]
+    found = [one for one in found if not regions or regions_on_chromosome(regions, one.name)]
     warnings: list[str] = []
     contigs: list[str] = []
     left_out: dict[str, str] = {}
     if len(files) > 1:
         contigs, found, left_out = _in_their_files(files, found)
         left_out = {
-            chrom: why for chrom, why in left_out.items() if not regions or regions_of(regions, chrom)
+            chrom: why
+            for chrom, why in left_out.items()
+            if not regions or regions_on_chromosome(regions, chrom)
         }
     elif files and format_of(Path(files[0])) is VARIANTS:
         with VariantFile(files[0], "target") as file:
@@ -228,7 +230,7 @@ def _in_their_files(
     names = [name for name, _ in held.values()]
     used: set[str] = set()
     for one in found:
-        meant = sorted(names_of_chromosome(one.name, names))
+        meant = sorted(chromosome_names(one.name, names))
         used |= set(meant)
         if not meant:
             left_out[one.name] = f"no target file is of chromosome {one.name}: it is left out"
@@ -251,7 +253,7 @@ def _in_their_files(
         for name, path in held.values()
         if name not in used
     }
-    whole = all(names_of_chromosome(one.name, contigs) for one in chosen)
+    whole = all(chromosome_names(one.name, contigs) for one in chosen)
     return contigs if whole else [], chosen, left_out
 
 
@@ -259,7 +261,7 @@ def _place(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
     """Where a chromosome stands."""
     plain = plain_chromosome(chrom)
     number = int(plain) if plain.isdecimal() and len(plain) < 4 else _LETTERS.get(plain, _LAST + 3)
-    meant = names_of_chromosome(chrom, contigs)
+    meant = chromosome_names(chrom, contigs)
     at = next((i for i, name in enumerate(contigs) if name in meant), len(contigs))
     return at, number, plain
 

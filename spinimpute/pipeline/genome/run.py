@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.regions import regions_of
+from spinimpute.genotypes.regions import regions_on_chromosome
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
 from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_form
 from spinimpute.panels.merging.merge import check_mergeable
-from spinimpute.panels.opening import panels_have_maps, paths_of
+from spinimpute.panels.opening import get_panel_paths, map_in_panel_error
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.genome.plan import (
     Chromosome,
@@ -64,8 +64,8 @@ class Step:
         """
         if len(self.chromosomes) == 1 and not self.one.name:
             return list(regions), len(regions)
-        in_file = sum(len(regions_of(regions, each.name)) for each in self.chromosomes)
-        return regions_of(regions, chrom), in_file
+        in_file = sum(len(regions_on_chromosome(regions, each.name)) for each in self.chromosomes)
+        return regions_on_chromosome(regions, chrom), in_file
 
 
 @dataclass
@@ -160,11 +160,11 @@ def plan_run(
             if fits_into_names(chrom) and output_of(out, chrom).resolve() not in read:
                 _warn_of_earlier(output_of(out, chrom), chrom, summary)
     if genetic_map is not None:
-        raise panels_have_maps()
+        raise map_in_panel_error()
     with summary.stage("open panel"):
         for one in plan:
             if one.more_panels:  # else it would be found when those before are imputed, after hours
-                check_mergeable(paths_of(one.panels))
+                check_mergeable(get_panel_paths(one.panels))
     first = plan[0]
     for one in plan:  # panels that can be merged hold the same
         if one.holds != first.holds:

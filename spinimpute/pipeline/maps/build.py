@@ -9,7 +9,7 @@ from pathlib import Path
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.hmm.maps.estimated import estimated_map
-from spinimpute.panels import build, parts
+from spinimpute.panels import build, spin_files
 from spinimpute.panels.panel import Panel
 from spinimpute.pipeline.trust.judging import find_doubts
 from spinimpute.runtime.devices import default_threads
@@ -114,7 +114,7 @@ def build_panel(
         The VCF or the map cannot be read or is not as it has to be, a call is missing, `out` exists without
         `force`, or its folder cannot be written to.
     """
-    return build.build_panel(
+    return build.compile_panel(
         vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
         refine=partial(refine_panel, threads=threads, keep_map=keep_map),
     )  # fmt: skip
@@ -147,7 +147,7 @@ def build_panels(
     InputError
         As `build_panel`.
     """
-    parts.build_panels(
+    spin_files.compile_panel_file(
         vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
         refine=partial(refine_panel, threads=threads, keep_map=keep_map),
     )  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 from spinimpute.hmm.maps.tuning import can_tune, tuned_map
 from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parts import join_panels, open_parts
-from spinimpute.panels.writer import package_version, write_again
+from spinimpute.panels.spin_files import join_panels, open_spin_file
+from spinimpute.panels.writer import package_version, rewrite_panel
 from spinimpute.runtime.devices import default_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
@@ -62,7 +62,7 @@ def tune_panel(
     """
     out = check_output(out, force, [path, array])
     threads = default_threads() if threads is None else threads
-    with written_whole(out) as partial, open_parts(path) as panels:
+    with written_whole(out) as partial, open_spin_file(path) as panels:
         made: list[Path] = []
         typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
         found = max(map(len, typed_P))
@@ -98,7 +98,7 @@ def tune_panel(
                     "command": command,
                 }
                 made.append(folder / str(number))
-                write_again(panel, made[-1], {TUNED: tuned} if can_tune(panel, typed_index) else {}, cM)
+                rewrite_panel(panel, made[-1], {TUNED: tuned} if can_tune(panel, typed_index) else {}, cM)
             if len(made) == 1:
                 os.replace(made[0], partial)
             else:

@@ -18,7 +18,7 @@ import numpy as np
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
-from spinimpute.panels.opening import OneOrSeveral, path_of
+from spinimpute.panels.opening import PanelArgument, get_panel_path
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
@@ -47,7 +47,7 @@ _WRITTEN_SITES = 8_192  # sites
 
 def impute_sequenced(
     out: str | Path,
-    panel: OneOrSeveral,
+    panel: PanelArgument,
     sequencing: SequencingSettings,
     *,
     genetic_map: str | Path | GeneticMap | None = None,
@@ -107,7 +107,7 @@ def impute_sequenced(
     regions, buffer_cM = region.parsed()
     summary = SequencedSummary()
     genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
-    inputs = [*map(path_of, panels), genetic_map, *sequencing.paths, region.regions_file]
+    inputs = [*map(get_panel_path, panels), genetic_map, *sequencing.paths, region.regions_file]
     report = output.report_files
     check_outputs([*genome.outs, *report.to_check(genome.outs)], force, inputs, streamed=genome.outs[0])
     choose_form(genome.outs[0], output.output_type)
@@ -239,7 +239,7 @@ def _write_report(
     from spinimpute.reports.sequenced_report import sequenced_report
 
     assert summary.report_data is not None, "they are there if a report was asked for"
-    panel = Path(path_of(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
     report.write(
         sequenced_report(summary, summary.report_data, sequencing.named, panel),
         sequenced_samples(summary.report_data.by_sample, summary),

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
@@ -247,7 +247,7 @@ class LikelihoodReader:
         with VariantFile(Path(self._likelihoods), "target") as file:
             records = ChromosomeRecords(file, None if lifted else region, panel.chrom)
             next(iter(records))
-        builds = [build_of(one.contig_line, panel.chrom) for one in (records, panel)]
+        builds = [infer_build(one.contig_line, panel.chrom) for one in (records, panel)]
         if not lifted and all(builds) and builds[0] != builds[1]:
             self._read_likelihoods(panel, region)
         return True

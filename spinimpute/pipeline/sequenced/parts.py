@@ -11,8 +11,8 @@ from operator import not_
 
 import numpy as np
 
+from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
-from spinimpute.genotypes.x_chromosome import is_x
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.regions import Place, panel_places

@@ -20,7 +20,7 @@ import numpy as np
 from spinimpute.hmm.maps.estimated import spread_sites
 from spinimpute.hmm.parameters import LEAST_SITES
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.site_table import SiteTable, raw_columns
+from spinimpute.panels.site_table import SiteTable, encode_raw_table
 from spinimpute.panels.stored_rows import store_rows
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, SiteDoubts, distance_to_typed, trust
 from spinimpute.panels.writer import PanelWriter
@@ -98,7 +98,7 @@ def _write_part(panel: Panel, site_S: np.ndarray, stay_N: np.ndarray, out: Path)
         samples, ploidy = [panel.samples[x] for x in kept_X], "".join(map(str, ploidy_X.tolist()))
         kept = {"samples": samples, "ploidy": ploidy, "n_sites": len(site_S)}
         header = panel.container.header | {"provenance": panel.provenance} | kept
-        columns = raw_columns(table, panel.multiallelic[site_S])
+        columns = encode_raw_table(table, panel.multiallelic[site_S])
         writer.finish(columns, SiteDoubts.none(len(site_S)), header)
         file.flush()
         os.fsync(file.fileno())

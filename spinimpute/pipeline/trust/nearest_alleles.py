@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.genotypes.prefix_order import advance, allele_of
+from spinimpute.genotypes.bit_rows import advance, allele_of
 from spinimpute.runtime.kernels import kernel
 
 

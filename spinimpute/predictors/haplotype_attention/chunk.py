@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.blocks import end_distances, gap_geometry
+from spinimpute.genotypes.blocks import flanking_distances, gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
@@ -119,7 +119,7 @@ class ChunkBlock:
             site_start_G1 - start,
             gap_U,
             gap_features(typed_cM_S, place_G, n),
-            site_features(minor_U, fraction_U, *end_distances(cM_U, place_U, typed_cM_S), n),
+            site_features(minor_U, fraction_U, *flanking_distances(cM_U, place_U, typed_cM_S), n),
             fraction_U,
             frequency_U,
             flip_U,

@@ -14,7 +14,7 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.build import MAP_ESTIMATED
 from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.inducing_panel import KIND, InducingPanel
-from spinimpute.panels.opening import check_open
+from spinimpute.panels.opening import require_open_panel
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
 from spinimpute.panels.site_table import DISCORDANCE, SiteTable, write_increasing, write_site_table
@@ -86,7 +86,7 @@ def build_inducing_panel(
     ValueError
         Unusable indices.
     """
-    check_open(panel)
+    require_open_panel(panel)
     out = check_output(out, force, [panel.path, model, array])
     if model is None and inducing_points is None:
         inducing_points = MOST_INDUCING_POINTS  # their number chooses the predictor that has them
@@ -114,7 +114,7 @@ def build_inducing_panel(
         write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
         writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
         if panel.knows_discordance:  # files of earlier versions do not know it
-            writer.add_section(DISCORDANCE, panel.doubts.of_predictions.tobytes())
+            writer.add_section(DISCORDANCE, panel.doubts.confirmed_discordance.tobytes())
         writer.add_section("array", write_increasing(typed_index))
         writer.finish(
             {

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinimpute.genotypes.kmers import by_column, kmer_distribution, kmer_numbers
+from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, split_columns
 from spinimpute.nn.checks import require_shape
 from spinimpute.predictors.spin.matching_kernel import NEAREST, fill_match
 from spinimpute.predictors.spin.similarity import Columns
@@ -96,7 +96,7 @@ def match(
     shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * valid_B1S
     token_BDQV = kmer_distribution(shown_BQS, k).transpose(1, 2)
     # tokens are means over the K-mers that a query may have; a likelihood is their sum
-    missing_BQD = by_column((known_BQS <= 0) * valid_B1S, k).sum(-1)
+    missing_BQD = split_columns((known_BQS <= 0) * valid_B1S, k).sum(-1)
     log_count_BDQ = math.log(2) * missing_BQD.transpose(1, 2)
     match_BDQH = (token_BDQV @ keys.likelihood_BDVH.exp()).log() + log_count_BDQ.unsqueeze(-1)
     share_BDQ = (token_BDQV @ keys.information_BDV.neg().exp().unsqueeze(-1)).squeeze(-1)

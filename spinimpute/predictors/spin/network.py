@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.genotypes.blocks import BlockShape
-from spinimpute.genotypes.kmers import MOST_SNPS, by_column
+from spinimpute.genotypes.kmers import MOST_SNPS, split_columns
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunks
 from spinimpute.nn.checks import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
@@ -150,11 +150,11 @@ class GenotypeSPIN(nn.Module):
             Means over the places of each.
         """
         k = self.settings.k
-        valid_BD = by_column(valid_BS, k).mean(-1)
+        valid_BD = split_columns(valid_BS, k).mean(-1)
         f_BS = frequency_BS.clamp(1e-4, 1 - 1e-4)
 
         def mean_of_sites(x_BS: Tensor) -> Tensor:
-            return by_column(x_BS * valid_BS, k).mean(-1) / valid_BD.clamp(min=1e-6)
+            return split_columns(x_BS * valid_BS, k).mean(-1) / valid_BD.clamp(min=1e-6)
 
         log_maf_BD = mean_of_sites(torch.minimum(f_BS, 1 - f_BS).log())
         return Columns(mean_of_sites(cM_BS), log_maf_BD, valid_BD, valid_BS, n_haplotypes)

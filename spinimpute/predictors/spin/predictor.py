@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinimpute.genotypes.blocks import BlockShape, group_means, order_of_rows, starting_groups
+from spinimpute.genotypes.blocks import BlockShape, argsort_rows, group_means, initial_groups
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
@@ -145,9 +145,9 @@ class SPINPredictor(Predictor):
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
         """Encode a block of the panel."""
-        group_N = starting_groups(block.typed_NS, self.inducing_points, self.shape)
+        group_N = initial_groups(block.typed_NS, self.inducing_points, self.shape)
         x_NX = np.concatenate([block.typed_NS, block.compared_NC], axis=1)
-        order_N = order_of_rows(x_NX)  # sums do not depend on the order that the panel has
+        order_N = argsort_rows(x_NX)  # sums do not depend on the order that the panel has
         start_BHX = self._float(group_means(x_NX, group_N))[None]
         columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
         frequency_BC = self._float(block.compared_frequency_C)[None]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from spinimpute.genotypes.letters import complement
-from spinimpute.genotypes.sites import DUPLICATE
+from spinimpute.genotypes.sites import DUPLICATE, complement
 from spinimpute.targets.liftover import NOT_IN_CHAIN
 from spinimpute.targets.repair import BOTH, OTHER_STRAND, STRAND_BY_FREQUENCY, STRAND_UNKNOWN, SWAPPED
 

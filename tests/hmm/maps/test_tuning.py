@@ -14,7 +14,7 @@ from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.steps import whole_lanes
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.writer import write_again
+from spinimpute.panels.writer import rewrite_panel
 
 
 def brute_force(alleles_SN: np.ndarray, query: int, jump_S: np.ndarray) -> np.ndarray:
@@ -150,7 +150,7 @@ def test_too_few_sites_keep_their_map(example_panel: Panel) -> None:
 
 def test_only_the_map_changes(example_panel: Panel, tmp_path: Path) -> None:
     cM = example_panel.cM * 2
-    write_again(example_panel, tmp_path / "o.spin", {"map tuned": "so"}, cM)
+    rewrite_panel(example_panel, tmp_path / "o.spin", {"map tuned": "so"}, cM)
     with Panel.open(tmp_path / "o.spin") as made:
         np.testing.assert_array_equal(made.cM, cM)
         assert made.provenance == example_panel.provenance | {"map tuned": "so"}
@@ -164,5 +164,5 @@ def test_only_the_map_changes(example_panel: Panel, tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             made.packed(0, made.n_sites), example_panel.packed(0, example_panel.n_sites)
         )
-    write_again(example_panel, tmp_path / "same.spin", {}, example_panel.cM)
+    rewrite_panel(example_panel, tmp_path / "same.spin", {}, example_panel.cM)
     assert (tmp_path / "same.spin").read_bytes() == Path(example_panel.path).read_bytes()

@@ -22,5 +22,5 @@ def test_confirmed_doubts_stay_apart_from_others() -> None:
     sites = Sites("20", np.arange(1, n + 1), ["A"] * n, ["C"] * n, ["."] * n)
     union = SiteUnion(sites, np.zeros(n), np.zeros(n, bool), (everywhere, everywhere), np.zeros(n, bool))
     doubts = union.doubts((panels[0], panels[1]))  # type: ignore[arg-type]
-    assert doubts.of_predictions.tolist() == [60, 160, 0, 0]
+    assert doubts.confirmed_discordance.tolist() == [60, 160, 0, 0]
     assert doubts.discordance.tolist() == [60, 160, 80, 90]

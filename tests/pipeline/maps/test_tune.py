@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.parts import join_panels, open_parts
+from spinimpute.panels.spin_files import join_panels, open_spin_file
 from spinimpute.pipeline.maps.tune import tune_panel
 from spinimpute.runtime.errors import InputError
 
@@ -30,7 +30,7 @@ def test_parts_of_x(example_panel: Panel, example_halves: list[Path], tmp_path: 
     sites = example_panel.sites
     array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[::20]))
     tune_panel(joined, array, tmp_path / "o.spin", threads=1)
-    with open_parts(tmp_path / "o.spin") as parts:
+    with open_spin_file(tmp_path / "o.spin") as parts:
         assert len(parts) == 2
         for part in parts:
             assert part.provenance["map tuned"]["sites"] > 100

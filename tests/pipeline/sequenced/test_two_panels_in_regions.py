@@ -116,7 +116,7 @@ class TestBeforeMerging:
 
         monkeypatch.setattr(inputs, "read_variant_likelihoods", watched)
         monkeypatch.setattr(
-            inputs, "build_of", lambda line, chrom: "GRCh38" if "<ID=20>" in line else "GRCh37"
+            inputs, "infer_build", lambda line, chrom: "GRCh38" if "<ID=20>" in line else "GRCh37"
         )
         target = tmp_path / "t.vcf"
         target.write_text(gl.read_text().replace("<ID=20,length=150000>", "<ID=20>"))

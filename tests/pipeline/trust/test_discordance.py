@@ -23,7 +23,7 @@ import spinimpute
 from spinimpute.panels import build
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
-from spinimpute.panels.writer import write_again
+from spinimpute.panels.writer import rewrite_panel
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.trust import discordance, judging
 from spinimpute.pipeline.trust.discordance import COMMON, LEAST_COPIES, PRIOR, find_discordance
@@ -356,7 +356,7 @@ def test_inducing_panels_keep_it(spoiled: Spoiled, tmp_path: Path) -> None:
 
 def test_writing_a_panel_again_keeps_it(spoiled: Spoiled, tmp_path: Path) -> None:
     with Panel.open(spoiled.path) as panel:
-        write_again(panel, tmp_path / "again.spin", {})
+        rewrite_panel(panel, tmp_path / "again.spin", {})
         with Panel.open(tmp_path / "again.spin") as again:
             for written, known in zip(again.doubts, panel.doubts, strict=True):
                 np.testing.assert_array_equal(written, known)

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.genotypes.untyped_stretches import (
+from spinimpute.genotypes.untyped_intervals import (
+    EQUAL_LENGTH_CM,
     FAR_CM,
     FEW_TYPED,
-    STRETCH_CM,
+    cut_equal_lengths,
     far_from_typed,
-    fixed_stretches,
-    untyped_stretches,
+    untyped_intervals,
 )
 
 
@@ -27,7 +27,7 @@ def test_as_plain_loops_say(seed: int, n: int, share: float, step: float) -> Non
     assert far.tolist() == [all(abs(cM[i] - cM[t]) > FAR_CM for t in typed) for i in range(n)]
     first, last = sorted(rng.integers(0, n + 1, 2).tolist())
     np.testing.assert_array_equal(far_from_typed(cM, typed, first, last), far[first:last])
-    stretches = untyped_stretches("20", position, cM, typed, 0, n)
+    stretches = untyped_intervals("20", position, cM, typed, 0, n)
     assert [s.imputed for s in stretches] == sorted((s.imputed for s in stretches), reverse=True)
     covered = np.zeros(n, int)
     for s in stretches:
@@ -46,10 +46,10 @@ def test_as_plain_loops_say(seed: int, n: int, share: float, step: float) -> Non
 
 def test_the_panel_is_cut_into_equal_lengths() -> None:
     cM = np.sort(np.random.default_rng(1).uniform(3, 64, 2_000))
-    cut = fixed_stretches(cM)
+    cut = cut_equal_lengths(cM)
     assert [first for first, _ in cut] == [0, *(last for _, last in cut[:-1])]
     assert cut[-1][1] == 2_000
     lengths = np.array([cM[last - 1] - cM[first] for first, last in cut])
-    assert (np.abs(lengths - STRETCH_CM) < 0.4).all()
-    assert fixed_stretches(np.array([2.0])) == [(0, 1)]
-    assert fixed_stretches(np.array([0.0, 100.0])) == [(0, 1), (1, 2)]  # no empty ones
+    assert (np.abs(lengths - EQUAL_LENGTH_CM) < 0.4).all()
+    assert cut_equal_lengths(np.array([2.0])) == [(0, 1)]
+    assert cut_equal_lengths(np.array([0.0, 100.0])) == [(0, 1), (1, 2)]  # no empty ones

@@ -11,11 +11,10 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
-from spinimpute.genotypes.builds import build_of
+from spinimpute.genotypes.builds import NON_PAR, XRegion, infer_build, is_x, x_regions
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
-from spinimpute.genotypes.x_chromosome import NON_PAR, Part, is_x, parts_of_x
-from spinimpute.panels.build import PanelRefiner, build_panel, choose_map
+from spinimpute.panels.build import PanelRefiner, choose_map, compile_panel
 from spinimpute.panels.container import join_files, places_of_joined
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
@@ -26,7 +25,7 @@ from spinimpute.vcf.variant_file import VariantFile
 
 
 @contextmanager
-def open_parts(path: str | Path) -> Iterator[list[Panel]]:
+def open_spin_file(path: str | Path) -> Iterator[list[Panel]]:
     """Open the panels of a panel file for a `with` block.
 
     Yields
@@ -89,7 +88,7 @@ def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
     with ExitStack() as stack:
         stack.callback(panels.close)
         for path in [paths] if isinstance(paths, str | Path) else paths:
-            opened = stack.enter_context(open_parts(path))
+            opened = stack.enter_context(open_spin_file(path))
             for panel in opened:
                 for other in panels.values():
                     if other.path != panel.path and same_chromosome(other.chrom, panel.chrom):
@@ -98,7 +97,7 @@ def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
                             f"{other.path} and {panel.path} are both panels of chromosome {panel.chrom}: "
                             "give one of them, or make one of them (merge_panels)",
                         )
-                part = part_of(panel) if len(opened) > 1 else None
+                part = find_x_region(panel) if len(opened) > 1 else None
                 name = panel.chrom if part is None else f"{panel.chrom} {part.name}"
                 if name in panels:
                     raise InputError("content", f"panel {path} is given twice: give it once")
@@ -122,29 +121,29 @@ def _check_order(path: Path, left: Panel, right: Panel) -> None:
         )
 
 
-def part_of(panel: ReferencePanel) -> Part | None:
+def find_x_region(panel: ReferencePanel) -> XRegion | None:
     """Which part of X a panel lies in; None for other chromosomes, and where the genome build is unknown."""
-    build = build_of(panel.contig_line, panel.chrom)
+    build = infer_build(panel.contig_line, panel.chrom)
     if not is_x(panel.chrom) or not build:
         return None
     first, last = int(panel.position[0]), int(panel.position[-1])
-    return next((part for part in parts_of_x(panel.chrom, build) if part.reaches(first, last)), None)
+    return next((part for part in x_regions(panel.chrom, build) if part.reaches(first, last)), None)
 
 
-def one_copy_in_men(panel: ReferencePanel) -> bool:
+def haploid_in_males(panel: ReferencePanel) -> bool:
     """Whether men have one copy of what the panel covers: X, unless it is known to be PAR1 or PAR2."""
-    part = part_of(panel)
+    part = find_x_region(panel)
     return is_x(panel.chrom) and (part is None or part.name == NON_PAR)
 
 
-def all_sites(panels: Sequence[ReferencePanel]) -> Sites:
+def concatenate_sites(panels: Sequence[ReferencePanel]) -> Sites:
     """The sites of all parts."""
     if len(panels) == 1:
         return panels[0].sites
     return Sites.concatenate([panel.sites for panel in panels])
 
 
-def build_panels(
+def compile_panel_file(
     vcf: str | Path,
     out: str | Path,
     genetic_map: str | Path | GeneticMap | None = None,
@@ -157,26 +156,26 @@ def build_panels(
     *,
     refine: PanelRefiner | None = None,
 ) -> None:
-    """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
+    """Build a panel file as `compile_panel` does; of a chromosome X of known genome build, one of parts.
 
-    Read it with `open_parts`.
+    Read it with `open_spin_file`.
 
     Parameters
     ----------
     vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, refine
-        As for `build_panel`.
+        As for `compile_panel`.
 
     Raises
     ------
     InputError
-        As `build_panel`.
+        As `compile_panel`.
     """
     out = check_output(out, force, [vcf, genetic_map])
     refuse_pipe(Path(vcf), "panel")
     parts = _parts_in(vcf, region)
     if len(parts) < 2:
         chosen = parts[0].region if parts else region
-        build_panel(
+        compile_panel(
             vcf,
             out,
             genetic_map,
@@ -198,7 +197,7 @@ def build_panels(
         for part in parts:
             path = folder / f"{part.name}.spin"
             try:
-                build_panel(
+                compile_panel(
                     vcf, path, genetic_map, part.region, samples, False, command, threads, keep_phase,
                     refine=refine,
                 ).close()  # fmt: skip
@@ -216,7 +215,7 @@ def build_panels(
         os.replace(whole, partial)
 
 
-def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
+def _parts_in(vcf: str | Path, region: Region | None) -> list[XRegion]:
     """The parts of X that a region overlaps, cut to it; none for other chromosomes and unknown builds."""
     with VariantFile(vcf, "panel") as file:
         try:
@@ -226,15 +225,15 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[Part]:
         if not is_x(chrom):
             return []
         chrom = next((name for name in file.contigs if is_x(name)), chrom)
-        build = build_of(file.contig_line(chrom), chrom)
+        build = infer_build(file.contig_line(chrom), chrom)
     if not build:
         return []
     wanted = region or Region(chrom)
     parts = []
-    for part in parts_of_x(chrom, build):
+    for part in x_regions(chrom, build):
         start, end = max(part.region.start, wanted.start), min(part.region.end, wanted.end)
         if start <= end:
-            parts.append(Part(part.name, Region(chrom, start, end)))
+            parts.append(XRegion(part.name, Region(chrom, start, end)))
     return parts
 
 

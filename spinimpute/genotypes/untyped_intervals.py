@@ -14,11 +14,11 @@ import numpy as np
 
 FAR_CM = 0.5  # to both sides: within 1 cM a haplotype is often a mosaic of several of the panel's
 FEW_TYPED = 2  # typed sites do not part what is untyped on both sides of them
-STRETCH_CM = 5.0  # long enough for any array to have typed some of its sites
+EQUAL_LENGTH_CM = 5.0  # long enough for any array to have typed some of its sites
 
 
 @dataclass(frozen=True)
-class Stretch:
+class IntervalCounts:
     """Neighbouring sites of a panel.
 
     Attributes
@@ -65,9 +65,9 @@ def far_from_typed(cM: np.ndarray, typed_index: np.ndarray, first: int, last: in
     return nearest_U > FAR_CM
 
 
-def untyped_stretches(
+def untyped_intervals(
     chrom: str, position: np.ndarray, cM: np.ndarray, typed_index: np.ndarray, first: int, last: int
-) -> list[Stretch]:
+) -> list[IntervalCounts]:
     """Stretches of the panel's sites [first, last) that are far from typed sites, the largest first.
 
     Parameters
@@ -81,7 +81,7 @@ def untyped_stretches(
 
     Returns
     -------
-    list of Stretch
+    list of IntervalCounts
         From the first far site to the last one; stretches with no more than FEW_TYPED typed sites between
         them are one.
     """
@@ -91,21 +91,23 @@ def untyped_stretches(
     before = np.searchsorted(typed_index, far)
     parted = np.flatnonzero(np.diff(before) > FEW_TYPED) + 1
     stretches = [
-        stretch_of(chrom, position, typed_index, int(sites[0]), int(sites[-1]) + 1)
+        count_sites(chrom, position, typed_index, int(sites[0]), int(sites[-1]) + 1)
         for sites in np.split(far, parted)
     ]
     return sorted(stretches, key=lambda stretch: (-stretch.imputed, stretch.start))
 
 
-def stretch_of(chrom: str, position: np.ndarray, typed_index: np.ndarray, first: int, last: int) -> Stretch:
+def count_sites(
+    chrom: str, position: np.ndarray, typed_index: np.ndarray, first: int, last: int
+) -> IntervalCounts:
     """The panel sites [first, last), at least one, as a stretch."""
     low, high = np.searchsorted(typed_index, [first, last]).tolist()
     start, end = int(position[first]), int(position[last - 1])
-    return Stretch(chrom, start, end, high - low, last - first - (high - low))
+    return IntervalCounts(chrom, start, end, high - low, last - first - (high - low))
 
 
-def fixed_stretches(cM: np.ndarray) -> list[tuple[int, int]]:
-    """Cut a panel into stretches of equal genetic length, about STRETCH_CM.
+def cut_equal_lengths(cM: np.ndarray) -> list[tuple[int, int]]:
+    """Cut a panel into stretches of equal genetic length, about EQUAL_LENGTH_CM.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def fixed_stretches(cM: np.ndarray) -> list[tuple[int, int]]:
     list of (int, int)
         Sites [first, last) of each; stretches without a site are left out.
     """
-    n_stretches = max(1, round(float(cM[-1] - cM[0]) / STRETCH_CM))
+    n_stretches = max(1, round(float(cM[-1] - cM[0]) / EQUAL_LENGTH_CM))
     edges = np.linspace(cM[0], cM[-1], n_stretches + 1)[1:-1]
     starts = np.unique([0, *np.searchsorted(cM, edges).tolist(), len(cM)]).tolist()
     return list(pairwise(starts))
