@@ -1,12 +1,10 @@
-"""`spinimpute`: its commands, `spinimpute version`, and the one place where errors become messages."""
+"""`spinimpute`: the list of its commands, `spinimpute version`, and the messages of errors."""
 
 from __future__ import annotations
 
 import errno
 import io
 import json
-import os
-import signal
 import sys
 import warnings
 from contextlib import suppress
@@ -17,17 +15,12 @@ import click
 
 from spinimpute.runtime.errors import InputError, words
 from spinimpute.runtime.progress import announcements
-from spinimpute.runtime.watched import ending
 
 from .messages import command, discard, end_log, option, say, to_log, warn
+from .watcher import BAD_INPUT, notify, start_watched
 
-BAD_INPUT = 2
-INTERRUPTED = 130
-ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-SOON, AGAIN = 0.01, 3.0  # seconds
+DEFECT, INTERRUPTED = 1, 130
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-_asked: list[int] = []  # the status to end with, once a signal has asked for it
 
 # name -> (module of this package, attribute, one line of help): commands are listed without importing them
 COMMANDS = {
@@ -109,101 +102,42 @@ def version(as_json: bool) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    said = str(message)
-    if "\nTraceback" in said:  # numba quotes one, of a variable that it cannot read
-        said = said.splitlines()[0]
-    warn(said)
-
-
-def _unwind(number: int, _: Any) -> NoReturn:
-    """The end that a signal asks for unwinds like an exception: temporary files are removed."""
-    _hold_signals()  # another, of a terminal or of the process that watches, must not stop this
-    _asked.append(128 + number)
-    _end_later(SystemExit(128 + number), AGAIN)  # libraries that catch all exceptions go on
-    sys.exit(128 + number)
-
-
-def _hold_signals() -> None:
-    for number in ENDING:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _swallowed(ignored: Any) -> None:
-    """Python ignores what is raised while an object is deleted: an end comes once more, when it is gone."""
-    error = ignored.exc_value
-    if isinstance(error, SystemExit):
-        _end_later(error, SOON)
-    else:
-        sys.__unraisablehook__(ignored)
-
-
-def _end_later(error: SystemExit, seconds: float) -> None:
-    """Raise it in so many seconds, and again until the command has ended. Not on Windows."""
-    if not hasattr(signal, "setitimer"):
-        return
-
-    def end(*_: Any) -> NoReturn:
-        raise error
-
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
-
-
-def _fail(message: str, status: int) -> NoReturn:
-    if not _asked:  # else a library turned the end into an error of its own
-        say(f"spinimpute: {message}")
-    sys.exit(status)
+    text = str(message)
+    if "\nTraceback" in text:  # numba quotes one
+        text = text.splitlines()[0]
+    warn(text)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run a command in a process that is watched, and exit with its status.
+    """Run a command in a watched process, and exit with its status.
 
-    It is 0; 2 for bad input; 130 or 143 when interrupted.
-
-    Parameters
-    ----------
-    arguments : list of str or None
-        Of the command line; None for those of the process.
+    The status is 0, 2 for bad input, and 130 or 143 after an interrupt. By default the arguments are those of
+    the process.
     """
-    if hasattr(os, "fork"):  # not on Windows
-        from spinimpute.runtime.watching import start_watched
-
-        start_watched()
+    start_watched()
     run_command(arguments)
 
 
 def run_command(arguments: list[str] | None = None) -> NoReturn:
-    """Run a command in this process, and exit; arguments as of `main`.
-
-    From its end on the process ignores signals to end: what Python does then must not be disturbed.
-    """
-    hook, sys.unraisablehook = sys.unraisablehook, _swallowed
-    _asked.clear()
+    """Run a command in this process, and exit with its status."""
+    status = DEFECT
     try:
-        _run(arguments)
+        status = _run(arguments)
     finally:
-        _hold_signals()
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.unraisablehook = hook
-        ending()
-        if _asked:  # whatever became of it on its way
-            say(f"spinimpute: {ENDING[signal.Signals(_asked[0] - 128)]}")
         end_log()
-        if _asked:
-            sys.exit(_asked[0])
+        notify("opened", "exit", str(status))
+    sys.exit(status)
 
 
-def _run(arguments: list[str] | None) -> NoReturn:
+def _run(arguments: list[str] | None) -> int:
+    """Run a command and turn its errors into messages; the exit status."""
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may lack our characters
-    for number in ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
-            signal.signal(number, _unwind)
     try:
-        # not standalone: click then leaves exceptions to us
+        # not standalone: click raises its exceptions
         status = spinimpute(arguments, prog_name="spinimpute", standalone_mode=False)
+        return status if isinstance(status, int) else 0
     except click.ClickException as error:
         try:
             error.show()
@@ -211,27 +145,28 @@ def _run(arguments: list[str] | None) -> NoReturn:
             discard(sys.stderr)
         with suppress(OSError):
             to_log(f"Error: {error.format_message()}")
-        sys.exit(error.exit_code)
+        return error.exit_code
     except InputError as error:
-        _fail(f"error: {error}", BAD_INPUT)
+        problem = str(error)
     except BrokenPipeError:
         discard(sys.stdout)  # the reader of our output has closed it
-        sys.exit(1)
+        return 1
     except OSError as error:
-        if error.errno in NO_SPACE and error.filename is None:  # all other files have a name
+        if error.errno in NO_SPACE and error.filename is None:  # errors of files have a name
             discard(sys.stdout)
-            _fail(f"error: cannot write standard output: {error.strerror}", BAD_INPUT)
-        # a name too long, a folder taken away: the system's word, not a traceback
-        _fail(f"error: {error}", BAD_INPUT)
+            problem = f"cannot write standard output: {error.strerror}"
+        else:
+            problem = str(error)  # such as a name that is too long
     except MemoryError:
-        _fail(
-            "error: there is not enough memory: give the job more, or 'impute' less with --max-memory or "
-            "--threads",
-            BAD_INPUT,
+        problem = (
+            "there is not enough memory. Give the job more memory, or use less: 'spinimpute impute' with "
+            "--max-memory or fewer --threads"
         )
     except (KeyboardInterrupt, click.Abort):
-        _fail("interrupted", INTERRUPTED)
-    sys.exit(status if isinstance(status, int) else 0)
+        say("spinimpute: interrupted")
+        return INTERRUPTED
+    say(f"spinimpute: error: {problem}")
+    return BAD_INPUT
 
 
 if __name__ == "__main__":

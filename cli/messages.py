@@ -1,4 +1,4 @@
-"""What commands print on stderr, in words of the command line, and the log that keeps it."""
+"""Messages of commands on stderr and in their log, in words of the command line."""
 
 from __future__ import annotations
 
@@ -12,20 +12,16 @@ from typing import IO
 import click
 
 from spinimpute.runtime.errors import printable
-from spinimpute.runtime.watched import LOG, begins, ends, log_line
 
-
-class _Log:
-    """What `say` prints, in a file as well, with times."""
-
-    file: IO[str] | None = None
-
+from .watcher import log_lines, notify
 
 LOG_START = re.compile(rb"$|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \$ spinimpute")  # or empty
 
+_log: IO[str] | None = None
+
 
 def is_log(path: Path) -> bool:
-    """Whether a file is there that begins as logs do. Raises OSError if it cannot be read."""
+    """Whether an existing file starts as logs do. Raises OSError if it cannot be read."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -33,27 +29,30 @@ def is_log(path: Path) -> bool:
 
 
 def start_log(path: Path, command: str) -> None:
-    """Print to a file as well from now on, which begins with the command. Raises OSError."""
+    """Write messages to a file, too, which begins with the command. Raises OSError."""
+    global _log
     path.write_bytes(b"")
-    # each line goes behind the last: the process that watches this one writes there, too
-    _Log.file = path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
-    begins(LOG, path.absolute())
+    _log = path.open(
+        "a", buffering=1, encoding="utf-8", errors="backslashreplace"
+    )  # the watcher appends, too
+    notify("opened", "log", str(path.absolute()))
     to_log(f"$ {command}")
 
 
 def end_log() -> None:
     """Close the log, if there is one."""
-    if _Log.file is not None:
+    global _log
+    if _log is not None:
         with suppress(OSError):
-            _Log.file.close()
-        ends(LOG, Path(_Log.file.name).absolute())
-        _Log.file = None
+            _log.close()
+        notify("closed", "log", str(Path(_log.name).absolute()))
+        _log = None
 
 
 def to_log(text: str) -> None:
-    """Write lines into the log alone, if there is one. Raises OSError."""
-    if _Log.file is not None:
-        _Log.file.write(log_line(text))
+    """Write lines to the log, if there is one. Raises OSError."""
+    if _log is not None:
+        _log.write(log_lines(text))
 
 
 COMMANDS = {
@@ -61,22 +60,22 @@ COMMANDS = {
     "build_inducing_panel": "'spinimpute panel build --inducing H --array FILE'",
     "convert": "'spinimpute convert --vcf TRUTH --panel PANEL'",
 }
-OPTIONS = {"buffer_cM": "buffer", "genetic_map": "map", "leave_one_out": "loo"}  # others are called alike
+OPTIONS = {"buffer_cM": "buffer", "genetic_map": "map", "leave_one_out": "loo"}  # others have the same name
 
 
 def option(name: str, value: object) -> str:
-    """Name the option of a library's argument, for messages."""
+    """The option that sets an argument of a library function, for messages."""
     words = f"--{OPTIONS.get(name, name.replace('_', '-'))}"
     return words if value is True or value is ... else f"{words} {value}"
 
 
 def command(name: str) -> str:
-    """Name the command of a library's function, for messages."""
+    """The command that calls a library function, for messages."""
     return COMMANDS[name]
 
 
 def say(line: str) -> None:
-    """Print a line on stderr, if it can be: a run goes on where that is on a full disk, or read by nobody."""
+    """Print a line on stderr; the run continues if stderr is closed or its disk is full."""
     line = printable(line)
     try:
         click.echo(line, err=True)
@@ -86,7 +85,7 @@ def say(line: str) -> None:
         to_log(line)
     except OSError as error:
         end_log()
-        say(f"spinimpute: warning: the log ends here: {error.strerror or error}")
+        say(f"spinimpute: warning: the log cannot be continued: {error.strerror or error}")
 
 
 def warn(message: str) -> None:
@@ -95,6 +94,6 @@ def warn(message: str) -> None:
 
 
 def discard(stream: IO[str]) -> None:
-    """Forget what is in the stream's buffer: some Pythons fail with it at exit, and with another status."""
+    """Send the rest of a stream to /dev/null: if the flush at exit fails, some Pythons change the status."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -43,8 +43,8 @@ import numpy as np
 
 from spinimpute.panels.file_kind import CRC, FileKind, is_line, is_object
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.open_files import closed, opened
 from spinimpute.runtime.unpacking import TooLong, check_unpacked
-from spinimpute.runtime.watched import MAPPED, begins, ends
 
 _PARTS = "parts"
 _PART = np.dtype([("offset", "<u8"), ("nbytes", "<u4"), ("crc", "<u4")])
@@ -208,7 +208,7 @@ class Container:
                 self._content: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise InputError("content", f"{kind.name} {path}: cannot be opened: {error.strerror}") from error
-        begins(MAPPED, self._named)
+        opened("mapped", self._named)
         try:
             header = self._read_header(place)
             self.checksum: str = header["checksum"]
@@ -228,7 +228,7 @@ class Container:
             with contextlib.suppress(BufferError):
                 self._content.close()
             self._content = None
-            ends(MAPPED, self._named)
+            closed("mapped", self._named)
 
     @property
     def _named(self) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region, Sites
 from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.watched import READING, begins, ends
+from spinimpute.runtime.open_files import closed, opened
 from spinimpute.vcf.index_reader import index_error
 from spinimpute.vcf.reader import HaplotypeBlock, HaplotypeReader
 
@@ -210,7 +210,7 @@ class ParallelBatchReader:
     def __iter__(self) -> Iterator[SiteBatch]:
         # a fork would copy threads' locks in whatever state they are
         pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _end_with_parent)
-        begins(READING, f"panel {self._vcf}")  # they print to where this process does
+        opened("read", f"panel {self._vcf}")  # they print to where this process does
         try:
             remaining = iter(self._regions)
             reading: deque[Future[_RegionRead]] = deque()
@@ -233,7 +233,7 @@ class ParallelBatchReader:
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
-            ends(READING, f"panel {self._vcf}")
+            closed("read", f"panel {self._vcf}")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ that is being written from one that a killed run has left, and removes that.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -15,12 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.watched import FOLDER_SUFFIX, SUFFIX, TEMPORARY, begins, ends, temporary_folder_told
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from spinimpute.runtime.open_files import FOLDER_SUFFIX, SUFFIX, closed, opened
 
 TOKEN = 8  # letters
 PATIENCE = 1.0  # seconds for other runs that look for temporary files in the same folder
@@ -53,7 +49,7 @@ class PartialFile:
     def __init__(self, final: Path) -> None:
         self.final = final
         self.path = final.with_name(f"{_beginning(final)}{secrets.token_hex(TOKEN // 2)}{SUFFIX}")
-        begins(TEMPORARY, os.path.abspath(self.path))
+        opened("temporary", os.path.abspath(self.path))
         self.descriptor = -1
         try:
             with _one_at_a_time(final.parent):  # of two runs that start together, one sees the other
@@ -91,7 +87,7 @@ class PartialFile:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-            ends(TEMPORARY, os.path.abspath(self.path))
+            closed("temporary", os.path.abspath(self.path))
 
     def _clear_others(self) -> None:
         """Remove what killed runs have left of the same file. Raises InputError if one is being written."""
@@ -157,21 +153,23 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
         It cannot be made.
     """
     folder = parent / f"{beginning}{secrets.token_hex(TOKEN // 2)}{FOLDER_SUFFIX}"
-    with temporary_folder_told(folder):
-        descriptor = -1
-        try:
-            with _one_at_a_time(parent):  # a folder that is not locked yet must not be taken for a dead one
-                for other in _named_so(parent, beginning, FOLDER_SUFFIX):
-                    _remove_dead(other)
-                folder.mkdir(mode=0o700)
-                descriptor = _opened_folder(folder)
-                _locked(descriptor)
-            _own_folders.add(folder)
-            yield folder
-        finally:
-            _own_folders.discard(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            _close(descriptor)
+    absolute = os.path.abspath(folder)
+    opened("temporary", absolute)
+    descriptor = -1
+    try:
+        with _one_at_a_time(parent):  # a folder that is not locked yet must not be taken for a dead one
+            for other in _named_so(parent, beginning, FOLDER_SUFFIX):
+                _remove_dead(other)
+            folder.mkdir(mode=0o700)
+            descriptor = _opened_folder(folder)
+            _locked(descriptor)
+        _own_folders.add(folder)
+        yield folder
+    finally:
+        _own_folders.discard(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        _close(descriptor)
+        closed("temporary", absolute)
 
 
 def _remove_dead(folder: Path) -> None:
@@ -200,8 +198,6 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 def _opened_folder(folder: Path, *, follow: bool = False) -> int:
     """A descriptor of a folder, by default no link, which can be locked; -1 if there is none."""
-    if fcntl is None:
-        return -1
     try:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | (0 if follow else os.O_NOFOLLOW))
     except OSError:
@@ -239,7 +235,7 @@ def _is_token(text: str) -> bool:
 
 def _locked(descriptor: int) -> bool | None:
     """Whether a file is locked now; False if another process has it; None where files cannot be locked."""
-    if fcntl is None or descriptor < 0:
+    if descriptor < 0:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,9 +24,9 @@ from spinimpute.genotypes.builds import contig_length, infer_build
 from spinimpute.genotypes.sites import chromosome_names, plain_chromosome
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, argument, why_no_file
+from spinimpute.runtime.open_files import closed, opened
 from spinimpute.runtime.output_files import temporary_folder
 from spinimpute.runtime.unpacking import GZIP_MAGIC
-from spinimpute.runtime.watched import READING, begins, ends
 from spinimpute.vcf.bgzf import DamagedFile
 from spinimpute.vcf.index_reader import check_bam_index, placed_reads_end_at
 
@@ -100,8 +100,8 @@ class AlignmentFile:
         with ExitStack() as stack:
             # what htslib prints of its own is told by the errors and warnings here
             stack.callback(pysam.set_verbosity, pysam.set_verbosity(0))
-            begins(READING, self._named)
-            stack.callback(ends, READING, self._named)
+            opened("read", self._named)
+            stack.callback(closed, "read", self._named)
             is_cram = self._is_cram()
             self._index, end = self._index_of(is_cram)
             self._reference = Path(reference) if is_cram and reference is not None else None

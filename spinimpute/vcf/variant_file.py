@@ -20,8 +20,8 @@ import cyvcf2
 import numpy as np
 
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.open_files import closed, opened
 from spinimpute.runtime.unpacking import GZIP_MAGIC, LONGEST_RECORD
-from spinimpute.runtime.watched import READING, begins, ends
 from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.header import too_large_number
@@ -100,16 +100,16 @@ class VariantFile:
         self._check_name()
         if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens it
             self._check_index()
-        begins(READING, self._named)
+        opened("read", self._named)
         try:
             self._vcf = cyvcf2.VCF(str(self.path))
             self.samples: list[str] = list(self._vcf.samples)
             self.header: str = self._vcf.raw_header
         except UnicodeDecodeError as error:
-            ends(READING, self._named)
+            closed("read", self._named)
             raise self.error(f"the header {_NO_TEXT}") from error
         except Exception as error:  # OSError or a bare Exception, depending on the defect
-            ends(READING, self._named)
+            closed("read", self._named)
             if not self.path.is_file():
                 raise self.error(
                     "what comes through this pipe is no VCF or BCF, and nothing else is read from one; copy "
@@ -352,7 +352,7 @@ class VariantFile:
     def close(self) -> None:
         """Nothing more will be read."""
         self._vcf.close()
-        ends(READING, self._named)
+        closed("read", self._named)
 
     @property
     def _named(self) -> str:

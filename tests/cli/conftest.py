@@ -24,7 +24,7 @@ LIMIT = 300  # seconds for a process to do what it should; none needs as many, e
 HEARD = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-def hear_all() -> None:
+def restore_signals() -> None:
     """Restore the default signal handlers in a child process.
 
     A test run in the background, or by nohup, may ignore some signals, and children inherit that.
@@ -72,7 +72,7 @@ def start() -> Callable[..., "subprocess.Popen[str]"]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=hear_all,
+            preexec_fn=restore_signals,
         )
 
     return start_script

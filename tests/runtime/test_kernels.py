@@ -81,10 +81,10 @@ def test_the_cache_of_other_programs_stays_where_it_is(run: Callable[..., str], 
     assert not other.exists()
 
 
-def test_processes_that_compile_at_the_same_time(run: Callable[..., str]) -> None:
+def test_processes_that_compile_at_the_same_time(run: Callable[..., str], tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    run(SPINIMPUTE_CACHE="elsewhere")
+    run(SPINIMPUTE_CACHE=str(tmp_path / "elsewhere"))
     with ThreadPoolExecutor(3) as pool:
         results = [future.result() for future in [pool.submit(run) for _ in range(3)]]
     assert all(result.startswith("7.5") for result in results)
