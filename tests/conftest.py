@@ -5,7 +5,6 @@ import html
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,15 +24,6 @@ from spinimpute.training.simulation import Segment, SimulationSettings, simulate
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.fixture(autouse=True)
-def signal_handlers() -> Iterator[None]:
-    """A command that was run in this process ignores signals afterwards; the tests must not."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -46,7 +46,7 @@ main.spinimpute = command
 
 @pytest.fixture
 def begin() -> Iterator[Start]:
-    """begin(edit, *words): a command in a process group of its own, after Python code that edits the program."""
+    """begin(edit, *words): a command in its own process group, after Python code that edits the program."""
     processes = []
 
     def start(
