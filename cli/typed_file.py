@@ -1,4 +1,4 @@
-"""`spinimpute phase`"""
+"""`spinimpute convert` and `spinimpute phase`: a target as VCF or BCF, at the sites of a panel."""
 
 from __future__ import annotations
 
@@ -23,8 +23,60 @@ from .options import (
 )
 from .target_options import each, panels_option, target_option
 
-# the output must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "threads", "force", "quiet")
+# the output must be the same with and without these options
+WITHOUT_EFFECT = ("out", "threads", "force", "quiet")
+
+
+@click.command(cls=Piped)
+@target_option
+@panels_option("Panel file (.spin or .spip), or a phased VCF or BCF. Several of a chromosome are merged.")
+@map_option
+@out_option(
+    "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar, .psam; .bgen with .sample."
+)
+@output_type_option
+@ambiguous_option
+@sex_option
+@chain_option
+@log_option
+@force_match_option
+@quiet_option
+@click.pass_context
+def convert(
+    ctx: click.Context,
+    vcf: str,
+    panel: str | tuple[str, ...],
+    genetic_map: str | None,
+    out: str,
+    output_type: str | None,
+    ambiguous: str,
+    sex: str | None,
+    chain: str | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Write an array's or PLINK's file as VCF or BCF, with REF and ALT as the panel has them.
+
+    Typed sites that the panel lacks are left out. `spinimpute impute` reads such files by itself.
+    """
+    from spinimpute.pipeline.settings import FileSettings, TargetSettings
+    from spinimpute.pipeline.typed_file import convert as run
+    from spinimpute.runtime.output_files import check_outputs
+
+    check_outputs([out], force, (vcf, *each(panel), genetic_map, sex, chain), streamed=out)
+    summary = run(
+        vcf,
+        out,
+        panel,
+        genetic_map=genetic_map,
+        target=TargetSettings(ambiguous, sexes_of(sex), chain),
+        output=FileSettings(
+            output_type=output_type,
+            header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}"],
+        ),
+        force=force,
+    )
+    show(summary, out, quiet)
 
 
 @click.command(cls=Piped)
@@ -75,7 +127,7 @@ def phase(
             target=TargetSettings(ambiguous, sexes_of(sex), chain),
             output=FileSettings(
                 output_type=output_type,
-                header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}"],
+                header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}"],
             ),
             threads=threads,
             force=force,
