@@ -147,7 +147,7 @@ def _as_input_errors(what: str) -> Iterator[None]:
 
 def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
     """Model and the settings of the tasks that it was trained on, with other numbers of points if wanted."""
-    from spinimpute.neural_processes.gaussian_tasks import settings_of
+    from spinimpute.neural_processes.gaussian_tasks import parse_settings
     from spinimpute.neural_processes.training import check_sizes, load_model
     from spinimpute.runtime.errors import InputError
 
@@ -156,7 +156,7 @@ def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> t
     if described is None:
         raise InputError("content", f"{path}: it was not trained on tasks of Gaussian processes")
     try:
-        tasks = settings_of(described if context is None else described | {"context": context})
+        tasks = parse_settings(described if context is None else described | {"context": context})
         check_sizes(model.settings, tasks)
     except (InputError, TypeError, ValueError) as error:
         said = printable(str(error))[:200]

@@ -12,7 +12,7 @@ from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import folder_of, mean_and_spread
 from benchmarks.papers.claims import SPIN_PAPER, published
 from spinimpute.neural_processes.evaluation import calibration
-from spinimpute.neural_processes.gaussian_tasks import settings_of
+from spinimpute.neural_processes.gaussian_tasks import parse_settings
 from spinimpute.neural_processes.models import KINDS
 from spinimpute.neural_processes.plots import CONTEXTS, plot_calibration, plot_predictions
 from spinimpute.neural_processes.training import load_model
@@ -37,7 +37,7 @@ def calibrate(arguments: argparse.Namespace) -> None:
         latest = {path.stem.rpartition("-")[2]: path for path in paths}  # by seed, names begin with the date
         for path in latest.values():
             model, metadata = load_model(path, arguments.device)
-            tasks = settings_of(metadata["tasks"]["gaussian"])
+            tasks = parse_settings(metadata["tasks"]["gaussian"])
             found = [
                 calibration(model, tasks, n, arguments.batches, arguments.samples, arguments.device)
                 for n in CONTEXTS

@@ -1,4 +1,4 @@
-"""Parts of neural processes beside those of `nn`: self-attended points, a reader of them, a decoder.
+"""Layers of neural processes that `nn` lacks: self-attention of a context, a reader of it, a decoder.
 
 Axes: see `spinimpute.nn`.
 """
@@ -15,12 +15,12 @@ from spinimpute.nn.points import ContextPoints, TargetReading, mlp
 
 
 def without_output(x_BLX: Tensor, y_size: int) -> Tensor:
-    """Give positions the output 0, to be points: (B, L, X) -> (B, L, X + Y)."""
+    """Append outputs of 0 to positions, which gives points: (B, L, X) -> (B, L, X + Y)."""
     return functional.pad(x_BLX, (0, y_size))
 
 
 class SelfAttendedPoints(nn.Module):
-    """Every point attends to all points: MAB(D, D), time quadratic in their number."""
+    """Self-attention of a context, MAB(D, D); time is quadratic in its number of points."""
 
     def __init__(self, input_width: int, width: int, layers: int, options: MABOptions) -> None:
         super().__init__()
@@ -34,9 +34,9 @@ class SelfAttendedPoints(nn.Module):
 
 
 class Reader(nn.Module):
-    """Targets read (by position) what was kept of the context: multi-head cross-attention.
+    """Targets read a context by multi-head cross-attention of positions.
 
-    It is called as `nn.points.PointReader` is, and carries nothing.
+    It has the interface of `nn.points.PointReader` and carries no labels.
     """
 
     def __init__(self, width: int, options: MABOptions) -> None:
@@ -47,18 +47,18 @@ class Reader(nn.Module):
         )
 
     def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: ContextPoints) -> TargetReading:
-        """Read: (B, Q, E)."""
-        asked_BGQP = self.attention.queries(key_BQE)
-        r_BQE, _ = self.attention.look_up(asked_BGQP, points.key_BLE, points.value_BLE)
+        """Read the points, with carried outputs of 0."""
+        query_BGQP = self.attention.queries(key_BQE)
+        r_BQE, _ = self.attention.look_up(query_BGQP, points.key_BLE, points.value_BLE)
         return TargetReading(r_BQE, torch.zeros_like(x_BQX[..., :1]))
 
 
 class Decoder(nn.Module):
-    """Parameters of a Normal from a target's position and what is known of the task.
+    """Map a target's position and its reading of the context to a Normal.
 
-    Its mean is a correction of what was carried, its standard deviation floor + (1 - floor) softplus(.). With
-    an `extra_width` above 0 a second representation of that width (the bootstrapped one of BANP, or what was
-    read again) is added after a layer of its own.
+    The mean is a correction of the carried outputs, the standard deviation floor + (1 - floor) softplus(.).
+    With an `extra_width` above 0, a second representation of that width (the bootstrapped one of BANP, or
+    further readings) is added after a layer of its own.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class Decoder(nn.Module):
         """Decode: (..., Q, I) -> Normal of shape (..., Q, Y)."""
         hidden = self.first(r_BQI)
         if extra_BQI is not None:
-            assert self.extra is not None, "made without extra_width"
+            assert self.extra is not None
             hidden = hidden + self.extra(extra_BQI)
         mean, raw = self.rest(torch.relu(hidden)).float().chunk(2, -1)
         return Normal(mean + carried_BQY, self.floor + (1 - self.floor) * functional.softplus(raw))
 
 
 def pooled(points_BLE: Tensor) -> Tensor:
-    """Mean over points, (B, L, E) -> (B, E); zero of none."""
+    """Mean over points, (B, L, E) -> (B, E); zero of no points."""
     return points_BLE.mean(1) if points_BLE.shape[1] else points_BLE.new_zeros(points_BLE.shape[::2])
 
 
 def mixture(parts_SBQY: Normal) -> Distribution:
-    """Of S equally likely Normals."""
+    """Mixture of S equally likely Normals."""
     mean, sd = (x.movedim(0, -1) for x in (parts_SBQY.mean, parts_SBQY.stddev))
-    checked = None if mean.numel() else False  # torch's checks fail without targets
-    equally = Categorical(logits=torch.zeros_like(mean), validate_args=checked)
-    return MixtureSameFamily(equally, Normal(mean, sd), validate_args=checked)
+    validate = None if mean.numel() else False  # torch's checks fail without targets
+    weights = Categorical(logits=torch.zeros_like(mean), validate_args=validate)
+    return MixtureSameFamily(weights, Normal(mean, sd), validate_args=validate)

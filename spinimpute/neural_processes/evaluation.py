@@ -1,4 +1,4 @@
-"""How well a neural process predicts: log-likelihood beside the oracle's, and calibration.
+"""Accuracy of a neural process: log-likelihood beside the oracle's, and calibration.
 
 Axes: see `spinimpute.nn`.
 """
@@ -16,34 +16,22 @@ from torch.distributions import Distribution, MixtureSameFamily, Normal
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, oracle, with_floor
 from spinimpute.neural_processes.models import NeuralProcess
 
-HELD_OUT_SEED = 987_654_321  # of tasks that no training with a smaller seed sees
+HELD_OUT_SEED = 987_654_321  # no training with a smaller seed sees these tasks
 LEVELS = tuple(i / 10 for i in range(11))  # of central intervals
 
 
 @dataclass(frozen=True)
 class Score:
-    """Means over held-out tasks, per target.
-
-    Attributes
-    ----------
-    log_likelihood : float
-        Mean log-likelihood of the model.
-    se : float
-        Standard error of the model's mean over batches.
-    oracle : float
-        Log-likelihood of the oracle, which knows the process.
-    floored : float
-        Log-likelihood of the oracle with the model's floor on the standard deviation.
-    """
+    """Means over held-out tasks, per target."""
 
     log_likelihood: float
-    se: float
-    oracle: float
-    floored: float
+    se: float  # standard error of the model's mean over batches
+    oracle: float  # log-likelihood of the oracle, which knows the process
+    floored: float  # log-likelihood of the oracle with the model's floor on the standard deviation
 
     @property
     def gap(self) -> float:
-        """Log-likelihood that the model lacks, compared with the floored oracle."""
+        """Difference of the floored oracle's log-likelihood and the model's."""
         return self.floored - self.log_likelihood
 
 
@@ -56,27 +44,9 @@ def score(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Score:
-    """Log-likelihood of targets of held-out tasks, beside the oracle's on the same ones.
+    """Log-likelihood of targets of held-out tasks, beside the oracle's on the same tasks.
 
-    Parameters
-    ----------
-    model : NeuralProcess
-        The model, with its weights.
-    tasks : ProcessSettings
-        Where tasks are drawn from.
-    batches : int
-        Number of batches.
-    samples : int
-        Samples that a model draws, if it draws any.
-    device : torch.device or str
-        Where the model is.
-    seed : int
-        Seed of the tasks.
-
-    Returns
-    -------
-    Score
-        Means over all tasks.
+    `samples` is the number of samples of models that draw.
     """
     model.eval()
     rows = []
@@ -97,7 +67,7 @@ def score(
 
 
 def cdf(distribution: Distribution, y: Tensor) -> Tensor:
-    """P(y' <= y) under a Normal or a mixture of Normals, of the shape of y."""
+    """P(y' <= y) under a Normal or a mixture of Normals, with the shape of y."""
     if isinstance(distribution, MixtureSameFamily):
         return distribution.component_distribution.cdf(y[..., None]).mean(-1)
     assert isinstance(distribution, Normal)
@@ -106,22 +76,14 @@ def cdf(distribution: Distribution, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Coverage of central intervals.
+    """Coverage of central intervals."""
 
-    Attributes
-    ----------
-    inside : tuple of float
-        For each of LEVELS the share of targets that lie in the central interval of that probability.
-    targets : int
-        Their number.
-    """
-
-    inside: tuple[float, ...]
+    inside: tuple[float, ...]  # share of targets in the central interval of each of LEVELS
     targets: int
 
     @property
     def error(self) -> float:
-        """Equation 1 of the SPIN paper's appendix A.6: the mean squared distance from the 45 degree line."""
+        """Mean squared distance from the 45 degree line, equation 1 of the SPIN paper's appendix A.6."""
         return float(np.mean([(p - level) ** 2 for p, level in zip(self.inside, LEVELS, strict=True)]))
 
 
@@ -135,26 +97,7 @@ def calibration(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Calibration:
-    """Coverage with so many context points, over all targets of all batches.
-
-    Parameters
-    ----------
-    model : NeuralProcess
-        The model, with its weights.
-    tasks : ProcessSettings
-        Where tasks are drawn from.
-    context : int
-        Context points of a task.
-    batches : int
-        Number of batches.
-    samples, device, seed
-        As of `score`.
-
-    Returns
-    -------
-    Calibration
-        Coverage of all targets.
-    """
+    """Coverage of all targets, for this number of context points; other parameters as in `score`."""
     model.eval()
     settings = replace(tasks, context=(context, context))
     inside, total = np.zeros(len(LEVELS)), 0

@@ -1,4 +1,4 @@
-"""A neural process for a user's own tables: many small data sets of the same kind, each an (x, y) pair.
+"""Fit a neural process to your own tables: many small data sets of the same kind, each an (x, y) pair.
 
 Axes: see `spinimpute.nn`.
 """
@@ -17,7 +17,7 @@ from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
 from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
 from spinimpute.nn.checks import require_count
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
 LEAST_POINTS = 3
 Table = tuple[np.ndarray, np.ndarray]
@@ -25,19 +25,13 @@ Table = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Scaler:
-    """Mean and standard deviation of every column, over all tables.
+    """Mean and standard deviation of every column, over all tables."""
 
-    Attributes
-    ----------
-    mean, sd : float64 (columns,)
-        In double precision, as offsets may be large.
-    """
-
-    mean: np.ndarray
+    mean: np.ndarray  # float64: offsets may be large
     sd: np.ndarray
 
     @classmethod
-    def of(cls, columns: Sequence[np.ndarray]) -> Scaler:
+    def from_tables(cls, columns: Sequence[np.ndarray]) -> Scaler:
         """Learn the scale of columns from tables, (rows, columns) each."""
         rows = np.concatenate(columns)
         constant = rows.max(axis=0) == rows.min(axis=0)  # its standard deviation may be a rounding error
@@ -49,7 +43,7 @@ class Scaler:
 
 
 class FittedProcess:
-    """What `fit` gives: predicts, in the units of the tables, from any number of points of a new one."""
+    """Result of `fit`: predicts, in the units of the tables, from any number of points of a new table."""
 
     def __init__(self, model: NeuralProcess, x: Scaler, y: Scaler) -> None:
         self.model, self.x, self.y = model.eval(), x, y
@@ -58,18 +52,18 @@ class FittedProcess:
     def predict(
         self, x_context: np.ndarray, y_context: np.ndarray, x_target: np.ndarray, samples: int = 50
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predict y at new places of one table.
+        """Predict y at new positions of one table.
 
         Parameters
         ----------
         x_context : array (N, X) or (N,)
             Inputs of the known points; N may be 0.
         y_context : array (N, Y) or (N,)
-            Their outputs.
+            Outputs of the known points.
         x_target : array (Q, X) or (Q,)
             Inputs to predict at.
         samples : int
-            Samples that a model draws, if it draws any.
+            Number of samples of models that draw.
 
         Returns
         -------
@@ -109,15 +103,15 @@ def fit(
     Parameters
     ----------
     tables : sequence of (x, y)
-        x (L, X) or (L,), y (L, Y) or (L,); L may differ, and be 3 at least.
+        x (L, X) or (L,) and y (L, Y) or (L,); L may differ between tables, and is at least 3.
     kind : str
         One of `models.KINDS`.
     steps : int
-        Updates.
+        Number of updates.
     learning_rate : float
-        At the start, by cosine to 0.
+        Learning rate at the start; it falls by cosine to 0.
     context : tuple of int, optional
-        How many points of a table a task shows, at least and at most; by default from 1 to all but two of the
+        Smallest and largest number of context points of a task; default: 1, and all but two points of the
         smallest table.
     tasks : int
         Tables of a step.
@@ -126,9 +120,9 @@ def fit(
     floor : float
         Smallest predicted standard deviation, in units of y's own.
     device : torch.device or str
-        Where to train.
+        Device to train on.
     report : callable, optional
-        Called from time to time with the step and the mean loss.
+        Called every 500 steps with the step and the mean loss.
     **model
         Further fields of `ModelSettings`.
 
@@ -140,29 +134,31 @@ def fit(
     Raises
     ------
     InputError
-        Tables are too few, too small, of different widths, or not all numbers.
+        There are no tables, or tables are too small, have different numbers of columns, or are not all
+        numbers.
     ValueError
         Another parameter is out of its range.
     """
     if seed < 0:
-        raise InputError("content", f"the seed must not be negative, found {seed}")
+        raise InputError("argument", f"{argument('seed')} must not be negative, got {seed}")
     require_count("tasks", tasks)
     checked = [_checked(number, table) for number, table in enumerate(tables)]
     if not checked:
-        raise InputError("content", "there are no tables to fit")
+        raise InputError("content", "there are no tables to fit. Give at least one (x, y) pair.")
     widths = {(x.shape[1], y.shape[1]) for x, y in checked}
     if len(widths) > 1:
         raise InputError(
-            "content", f"all tables must have the same numbers of columns, found (x, y) = {sorted(widths)}"
+            "content", f"all tables must have the same numbers of columns, got (x, y) = {sorted(widths)}"
         )
-    x_scaler, y_scaler = (Scaler.of([table[i] for table in checked]) for i in (0, 1))
+    x_scaler, y_scaler = (Scaler.from_tables([table[i] for table in checked]) for i in (0, 1))
     scaled = [(x_scaler.scaled(x), y_scaler.scaled(y)) for x, y in checked]
     smallest = min(len(x) for x, _ in scaled)
     low, high = context or (1, smallest - 2)
     if not 0 <= low <= high < smallest:
         raise InputError(
-            "content",
-            f"a context of {low} to {high} points leaves no target: the smallest table has {smallest} points",
+            "argument",
+            f"a context of {low} to {high} points leaves no target in the table of {smallest} points. "
+            f"Use a smaller {argument('context')}.",
         )
 
     def draw(step: int) -> Task:
@@ -174,16 +170,16 @@ def fit(
         for number in chosen:
             x, y = scaled[number]
             order = rng.permutation(len(x))
-            shown, asked = order[:n_context], order[n_context : n_context + n_target]
-            for part, values in zip(parts, (x[shown], y[shown], x[asked], y[asked]), strict=True):
+            known, target = order[:n_context], order[n_context : n_context + n_target]
+            for part, values in zip(parts, (x[known], y[known], x[target], y[target]), strict=True):
                 part.append(values)
         return Task(*(_tensor(part, device) for part in parts))
 
-    (x_size, y_size) = widths.pop()
+    ((x_size, y_size),) = widths
     settings = ModelSettings(kind, x_size=x_size, y_size=y_size, floor=floor, **model)
-    described = {"tables": len(scaled), "context": [low, high], "tasks": tasks}
+    description = {"tables": len(scaled), "context": [low, high], "tasks": tasks}
     trainer = NeuralProcessTrainer(
-        settings, TrainingSettings(steps, learning_rate, seed=seed), draw, described, device
+        settings, TrainingSettings(steps, learning_rate, seed=seed), draw, description, device
     )
     trainer.train(report=report)
     return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
@@ -202,15 +198,14 @@ def _checked(number: int, table: Table) -> Table:
     try:
         x, y = (_columns(part) for part in table)
     except (TypeError, ValueError) as error:
-        raise InputError("content", f"table {number}: it is no pair of numeric arrays ({error})") from error
+        raise InputError("content", f"table {number}: not a pair of numeric arrays ({error})") from error
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         raise InputError(
-            "content", f"table {number}: x has the shape {x.shape} and y {y.shape}; rows must be points"
+            "content",
+            f"table {number}: rows must be points, got the shapes {x.shape} and {y.shape}",
         )
     if len(x) < LEAST_POINTS:
-        raise InputError("content", f"table {number}: {len(x)} points; at least {LEAST_POINTS} are needed")
+        raise InputError("content", f"table {number}: needs at least {LEAST_POINTS} points, got {len(x)}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise InputError(
-            "content", f"table {number}: it holds NaN or infinite numbers; take these points out"
-        )
+        raise InputError("content", f"table {number}: it holds NaN or infinite numbers. Remove these points.")
     return x, y

@@ -24,15 +24,7 @@ JITTER = 1e-6  # added to the variance of each point, in units of the function's
 
 
 class Task(NamedTuple):
-    """A batch of tasks with as many points each, float32.
-
-    Attributes
-    ----------
-    x_BNX, y_BNY : Tensor
-        Context.
-    x_BQX, y_BQY : Tensor
-        Targets.
-    """
+    """A batch of tasks, float32, with the same numbers of context points N and targets Q."""
 
     x_BNX: Tensor
     y_BNY: Tensor
@@ -42,83 +34,59 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """What tasks are drawn; by default those of the SPIN paper.
+    """Distribution of tasks; the defaults are those of the SPIN paper.
 
-    Attributes
-    ----------
-    kernel : {"rbf", "matern52", "periodic"}
-    context, target : tuple of int
-        Numbers of points, from and to, both included: one number for a batch.
-    tasks : int
-        B.
-    x_size, y_size : int
-        X and Y.
-    inputs : tuple of float
-        Range on which inputs are uniform.
-    length_scale, scale : tuple of float
-        Ranges on which they are uniform, for every task anew.
-    period : tuple of float
-        Of the periodic kernel, likewise.
-    noise : float
-        Standard deviation.
-
-    Raises
-    ------
-    ValueError
-        A value is out of its range.
-
-    References
-    ----------
-    Rastogi et al., ICLR 2023, section 4.2, and the code released with it.
+    Ranges are pairs (from, to), both included. Rastogi et al., ICLR 2023, section 4.2, and the code released
+    with it.
     """
 
     kernel: str = "rbf"
-    context: tuple[int, int] = (64, 128)
+    context: tuple[int, int] = (64, 128)  # points; one number is drawn for a batch
     target: tuple[int, int] = (4, 64)
-    tasks: int = 16
+    tasks: int = 16  # B
     x_size: int = 1
     y_size: int = 1
-    inputs: tuple[float, float] = (-2.0, 2.0)
-    length_scale: tuple[float, float] = (0.1, 0.6)
+    inputs: tuple[float, float] = (-2.0, 2.0)  # inputs are uniform on this range
+    length_scale: tuple[float, float] = (0.1, 0.6)  # drawn uniformly for every task, as the next two
     scale: tuple[float, float] = (0.1, 1.0)
-    period: tuple[float, float] = (0.5, 1.5)
-    noise: float = 0.02
+    period: tuple[float, float] = (0.5, 1.5)  # of the periodic kernel
+    noise: float = 0.02  # standard deviation
 
     def __post_init__(self) -> None:
         if self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, however: {self.kernel!r}")
+            raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {self.kernel!r}")
         for name, least in (("context", 0), ("target", 1)):
             low, high = _range(name, getattr(self, name), Integral)
             if not least <= low <= high:
-                raise ValueError(f"{name} must be a range of numbers from {least} on, however: {low}, {high}")
+                raise ValueError(f"{name} must be a range of numbers from {least}, got {low}, {high}")
         for name in ("tasks", "x_size", "y_size"):
             require_count(name, getattr(self, name))
         for name in ("context", "target", "tasks", "x_size", "y_size"):
             if np.max(getattr(self, name)) > MOST_POINTS:
-                raise ValueError(f"{name} must be at most {MOST_POINTS:,}, however: {getattr(self, name)}")
+                raise ValueError(f"{name} must be at most {MOST_POINTS:,}, got {getattr(self, name)}")
         for name in ("inputs", "length_scale", "scale", "period"):
             low, high = _range(name, getattr(self, name), Real)
             if not (-LARGEST <= low <= high <= LARGEST and (name == "inputs" or low > 0)):
-                raise ValueError(f"{name} must be a range of numbers, from and to, however: {low}, {high}")
+                raise ValueError(f"{name} must be a range of numbers, got {low}, {high}")
         require_positive("noise", self.noise)
         if self.noise > LARGEST:
-            raise ValueError(f"noise must be at most {LARGEST:g}, however: {self.noise}")
-        for name, value in list(vars(self).items()):  # numpy's numbers, which files cannot hold
+            raise ValueError(f"noise must be at most {LARGEST:g}, got {self.noise}")
+        for name, value in list(vars(self).items()):  # files cannot hold NumPy's numbers
             if name != "kernel":
                 object.__setattr__(self, name, _plain(value))
 
     @property
     def numbers(self) -> int:
-        """Of all covariances of the largest batch."""
+        """Number of covariances of the largest batch."""
         return self.tasks * (self.context[1] + self.target[1]) ** 2
 
 
 def _range(name: str, value: Any, kind: type) -> tuple[Any, Any]:
-    """From and to, both of which are numbers of a kind."""
+    """Both ends of a range, which must be numbers of this kind."""
     if not (isinstance(value, tuple | list) and len(value) == 2):
-        raise ValueError(f"{name} must be two numbers, from and to, however: {value!r}")
+        raise ValueError(f"{name} must be a range of two numbers, got {value!r}")
     if not all(isinstance(number, kind) and not isinstance(number, bool) for number in value):
-        raise ValueError(f"{name} must be {'whole ' if kind is Integral else ''}numbers, however: {value!r}")
+        raise ValueError(f"{name} must be {'whole ' if kind is Integral else ''}numbers, got {value!r}")
     return value[0], value[1]
 
 
@@ -129,51 +97,27 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, Integral) else float(value)
 
 
-def settings_of(described: dict[str, Any]) -> ProcessSettings:
-    """Settings from the output of `dataclasses.asdict` that was written to JSON and read again.
-
-    Parameters
-    ----------
-    described : dict
-        By name; lists stand for tuples.
-
-    Returns
-    -------
-    ProcessSettings
-        The settings.
-
-    Raises
-    ------
-    ValueError
-        A value is out of its range, or there is no setting of a name.
-    """
+def parse_settings(described: dict[str, Any]) -> ProcessSettings:
+    """Settings from JSON of `dataclasses.asdict` (lists stand for tuples); ValueError if invalid."""
     names = {field.name for field in fields(ProcessSettings)}
     if not isinstance(described, dict) or not names >= set(described):
-        raise ValueError(f"settings of tasks must be {', '.join(sorted(names))}, however: {described!r}")
+        raise ValueError(f"settings of tasks must be {', '.join(sorted(names))}, got {described!r}")
     plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
     return ProcessSettings(**plain)
 
 
 @dataclass(frozen=True)
 class Process:
-    """The processes of a batch.
-
-    Attributes
-    ----------
-    kernel : str
-    length_B, scale_B, period_B : float64 Tensor
-    noise : float
-        Standard deviation.
-    """
+    """The processes of a batch."""
 
     kernel: str
     length_B: Tensor
     scale_B: Tensor
     period_B: Tensor
-    noise: float
+    noise: float  # standard deviation
 
     def covariance(self, a_BLX: Tensor, b_BLX: Tensor) -> Tensor:
-        """Of the function without noise: (B, L, X) and (B, L', X) -> (B, L, L')."""
+        """Covariance of the function without noise: (B, L, X) and (B, L', X) -> (B, L, L')."""
         length, scale, period = (x[:, None, None] for x in (self.length_B, self.scale_B, self.period_B))
         if self.kernel == "periodic":
             # the product over dimensions of MacKay's kernel
@@ -187,7 +131,7 @@ class Process:
         return scale**2 * (1 + scaled + scaled.square() / 3) * torch.exp(-scaled)
 
     def noisy_covariance(self, x_BLX: Tensor) -> Tensor:
-        """Of observations: (B, L, X) -> (B, L, L)."""
+        """Covariance of observations: (B, L, X) -> (B, L, L)."""
         added_B = self.noise**2 + JITTER * self.scale_B.square()
         eye = torch.eye(x_BLX.shape[1], dtype=x_BLX.dtype, device=x_BLX.device)
         return self.covariance(x_BLX, x_BLX) + added_B[:, None, None] * eye
@@ -196,26 +140,9 @@ class Process:
 def draw_tasks(
     settings: ProcessSettings, seed: int, number: int, device: torch.device | str = "cpu"
 ) -> tuple[Task, Process]:
-    """Draw a batch of tasks.
-
-    Parameters
-    ----------
-    settings : ProcessSettings
-        What to draw.
-    seed, number : int
-        The same ones give the same batch, on the same device.
-    device : torch.device or str
-        Where to draw it.
-
-    Returns
-    -------
-    Task
-        Context and target points.
-    Process
-        The processes that the tasks were drawn from.
-    """
+    """Draw batch `number` of the tasks with this seed, and the processes that they were drawn from."""
     device = torch.device(device)
-    # one stream for each batch: a run that is resumed draws what it would have drawn
+    # one stream for each batch: a resumed run draws the same tasks
     generator = torch.Generator(device).manual_seed((seed * 1_000_003 + number) % 2**63)
 
     def uniform(size: tuple[int, ...], low: float, high: float) -> Tensor:
@@ -245,20 +172,7 @@ def draw_tasks(
 
 
 def oracle(task: Task, process: Process) -> Normal:
-    """Predict the targets with the process known.
-
-    Parameters
-    ----------
-    task : Task
-        Context and targets.
-    process : Process
-        The process that each task was drawn from.
-
-    Returns
-    -------
-    Normal
-        Batch shape (B, Q, Y), float64; each target on its own.
-    """
+    """Predict each target given the context and the process: Normal of batch shape (B, Q, Y), float64."""
     x_BNX, y_BNY, x_BQX = task.x_BNX.double(), task.y_BNY.double(), task.x_BQX.double()
     prior_B = process.scale_B.square() * (1 + JITTER) + process.noise**2
     if not x_BNX.shape[1]:
@@ -273,5 +187,5 @@ def oracle(task: Task, process: Process) -> Normal:
 
 
 def with_floor(distribution: Normal, floor: float) -> Normal:
-    """The same with a standard deviation of at least `floor`: the best prediction under this floor."""
+    """Raise the standard deviation to at least `floor`: the best prediction under this floor."""
     return Normal(distribution.mean, distribution.stddev.clamp(min=floor))

@@ -1,18 +1,20 @@
 """Neural processes with one interface: `model(x_context, y_context, x_target)` is a distribution.
 
-CANP  conditional attentive neural process (Kim et al. 2018, without the latent path)
-ANP   attentive neural process with a latent variable (Kim et al. 2018)
-BANP  bootstrapping attentive neural process (Lee et al. 2020)
-CIPNP conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16);
-      attention compares positions by their distance and carries y (see `nn.points.PointEncoder`)
-IPNP  the same with a latent variable (Table 17)
-LBANP latent bottlenecked attentive neural process (Feng et al. 2023), with the start of the inducing models
-RCANP, RCIPNP, RIPNP  CANP, CIPNP and IPNP that read their context again (ours): what is left of it, the
-outputs less what has been read so far predicts there (with the mean of z). BANP reads its context again, too,
-with outputs that are drawn from its first predictions.
+CANP     conditional attentive neural process (Kim et al. 2018, without the latent path)
+ANP      attentive neural process with a latent variable (Kim et al. 2018)
+BANP     bootstrapping attentive neural process (Lee et al. 2020)
+CIPNP    conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16);
+         attention compares positions by their distance and carries y (see `nn.points.PointEncoder`)
+IPNP     CIPNP with a latent variable (Table 17)
+LBANP    latent bottlenecked attentive neural process (Feng et al. 2023), started like the inducing models
+RCANP, RCIPNP, RIPNP
+         CANP, CIPNP and IPNP that read their context repeatedly (ours). A further reading is of the
+         residuals: the outputs minus the mean prediction of the readings before (with the mean of z)
 
-What a model keeps of a context is a `Summary`; targets that come later need the summary alone. For the
-inducing models its size does not depend on the context's.
+BANP reads its context a second time, too, with outputs drawn from its first predictions.
+
+Predictions need only a `Summary` of the context. The inducing models' summary has the same size for any
+context.
 
 Axes: see `spinimpute.nn`.
 """
@@ -51,89 +53,52 @@ from spinimpute.nn.points import (
 )
 
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
-LATENT_FLOOR = 0.1  # of the latent variable's standard deviation
+LATENT_FLOOR = 0.1  # smallest standard deviation of the latent variable
 VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Kind and sizes of a model.
+    """Kind and sizes of a model."""
 
-    Attributes
-    ----------
-    kind : str
-        One of KINDS.
-    x_size, y_size : int
-        X and Y.
-    width : int
-        E.
-    heads : int
-        G; must divide the width.
-    inducing_points : int
-        H, of all ...IPNP and LBANP (the paper takes half the smallest context).
-    floor : float
-        Of the predicted standard deviation; the code released with the paper has 0.1, which caps the
-        log-likelihood at 1.38.
-    samples : int
-        S of the latent and bootstrapping models in training.
-    blocks : int
-        Of LBANP.
-    readings : int
-        Of the context, by the models that read again.
-
-    Raises
-    ------
-    ValueError
-        A value is out of its range.
-    """
-
-    kind: str
+    kind: str  # one of KINDS
     x_size: int = 1
     y_size: int = 1
     width: int = 128
-    heads: int = 8
-    inducing_points: int = 32
-    floor: float = 0.1
-    samples: int = 4
-    blocks: int = 3
-    readings: int = 3
+    heads: int = 8  # must divide the width
+    inducing_points: int = 32  # of ...IPNP and LBANP (the paper uses half the smallest context)
+    floor: float = 0.1  # of the predicted standard deviation; 0.1, as in the paper's code, caps log p at 1.38
+    samples: int = 4  # S of the latent and bootstrapping models in training
+    blocks: int = 3  # of LBANP
+    readings: int = 3  # of the context, for R...
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}, however: {self.kind!r}")
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
         for name, value in list(vars(self).items()):
             if name not in ("kind", "floor"):
                 require_count(name, value)
-                object.__setattr__(self, name, int(value))  # not numpy's, which files cannot hold
+                object.__setattr__(self, name, int(value))  # files cannot hold NumPy's
         if self.width % self.heads:
-            raise ValueError(f"heads must divide the width, however: {self.width=}, {self.heads=}")
+            raise ValueError(f"heads must divide the width, got {self.heads} and {self.width}")
         if not 0 < self.floor < 1:
-            raise ValueError(f"floor must be between 0 and 1, however: {self.floor}")
+            raise ValueError(f"floor must be between 0 and 1, got {self.floor}")
 
     @property
     def reads_again(self) -> bool:
-        """Whether this kind reads its context again."""
+        """Whether this kind reads its context repeatedly."""
         return self.kind.startswith("R")
 
 
 class Summary(NamedTuple):
-    """What is kept of a context.
+    """Summary of a context: all that predictions need of it."""
 
-    Attributes
-    ----------
-    kept : tuple of ContextPoints
-        What targets read: of the context, then of what was left of it at every further reading. Of LBANP the
-        latents of all blocks.
-    pooled_BE : Tensor
-        Of the whole context.
-    """
-
-    kept: tuple[ContextPoints, ...]
+    kept: tuple[ContextPoints, ...]  # of each reading; for LBANP, the latents of all blocks
     pooled_BE: Tensor
 
 
 class NeuralProcess(nn.Module, ABC):
-    """The interface, and what the models share."""
+    """Interface of all models."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -142,7 +107,7 @@ class NeuralProcess(nn.Module, ABC):
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
     ) -> Distribution:
-        """Predict every target's y on its own.
+        """Predict the y of every target independently.
 
         Parameters
         ----------
@@ -153,36 +118,36 @@ class NeuralProcess(nn.Module, ABC):
         x_target : Tensor (B, Q, X)
             Inputs of the targets.
         samples : int, optional
-            S where the model draws; by default as in training.
+            Number of samples S, for models that draw; default: as in training.
 
         Returns
         -------
         Distribution
-            Batch shape (B, Q, Y): Normal, or a mixture of S Normals where the model draws.
+            Batch shape (B, Q, Y): Normal, or a mixture of S Normals for models that draw.
 
         Raises
         ------
         ValueError
-            Shapes do not fit, or samples are no count.
+            Shapes do not fit, or samples are not a count.
         """
         self._check(x_context, y_context, x_target, samples)
         return self.decode(self.summarize(x_context, y_context), x_target, samples)
 
     @abstractmethod
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
-        """What is kept of a context; N may be 0."""
+        """Summarize a context; N may be 0."""
 
     @abstractmethod
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
-        """Predict at targets from a summary alone."""
+        """Predict targets from a summary."""
 
     def loss(self, task: Task) -> Tensor:
-        """To be minimised in training; for the conditional models the mean negative log-likelihood."""
+        """Training loss; for the conditional models the mean negative log-likelihood."""
         predicted = self(task.x_BNX, task.y_BNY, task.x_BQX)
         return -predicted.log_prob(task.y_BQY).sum(-1).mean()
 
     def log_likelihood(self, task: Task, samples: int = 50) -> Tensor:
-        """Log-likelihood of every target on its own, given the context, (B, Q); log-mean-exp over samples."""
+        """Log-likelihood (B, Q) of each target given the context; log-mean-exp over samples."""
         return self(task.x_BNX, task.y_BNY, task.x_BQX, samples).log_prob(task.y_BQY).sum(-1)
 
     def _check(
@@ -197,7 +162,7 @@ class NeuralProcess(nn.Module, ABC):
 
 
 class _AttentiveProcess(NeuralProcess):
-    """An encoder and a reader, and one of each for every further reading; inducing ones are those of `nn`."""
+    """An encoder and a reader for each reading of the context; for inducing models, from `nn.points`."""
 
     def __init__(self, settings: ModelSettings, pooled_width: int) -> None:
         super().__init__(settings)
@@ -208,7 +173,7 @@ class _AttentiveProcess(NeuralProcess):
         self.value_encoder = self._encoder()
         self.pooled_encoder = self._encoder() if self.points is None else None
         self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
-        self.position = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)  # of all points alike
+        self.position = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)  # shared by all points
         self.reader = self._reader()
         self.left_encoders = nn.ModuleList(self._encoder() for _ in range(further))
         self.left_readers = nn.ModuleList(self._reader() for _ in range(further))
@@ -233,13 +198,13 @@ class _AttentiveProcess(NeuralProcess):
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         summary = self.first_reading(x_BNX, y_BNY)
         for encoder in self.left_encoders:
-            with torch.no_grad():  # what is read before learns to predict, not to leave something
-                left_BNY = y_BNY - self.mean(summary, x_BNX).to(y_BNY.dtype)
-            summary = summary._replace(kept=(*summary.kept, self._kept(encoder, x_BNX, left_BNY)))
+            with torch.no_grad():  # earlier readings learn to predict, not to leave residuals
+                residual_BNY = y_BNY - self.mean(summary, x_BNX).to(y_BNY.dtype)
+            summary = summary._replace(kept=(*summary.kept, self._kept(encoder, x_BNX, residual_BNY)))
         return summary
 
     def first_reading(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
-        """A summary that `decode` takes, too, without what a second reading finds."""
+        """Summary of the first reading alone, which `decode` accepts too."""
         kept = self._kept(self.value_encoder, x_BNX, y_BNY)
         whole_BLE = kept.value_BLE
         if self.pooled_encoder is not None:
@@ -254,21 +219,21 @@ class _AttentiveProcess(NeuralProcess):
 
     @abstractmethod
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
-        """What is predicted, without uncertainty: (B, Q, Y)."""
+        """Mean prediction at targets, (B, Q, Y)."""
 
     @staticmethod
     def readings(summary: Summary) -> list[Summary]:
-        """The first reading, the first two, ... all of them; training teaches each to predict."""
+        """Summaries of the first reading, the first two, ... and all; training teaches each to predict."""
         return [summary._replace(kept=summary.kept[: n + 1]) for n in range(len(summary.kept))]
 
     def read(self, summary: Summary, x_BQX: Tensor) -> list[TargetReading]:
-        """What targets read of every reading of the context."""
+        """Results of every reading, for these targets."""
         key_BQE = self.position(x_BQX)
         readers = [self.reader, *self.left_readers][: len(summary.kept)]
         return [reader(key_BQE, x_BQX, kept) for reader, kept in zip(readers, summary.kept, strict=True)]
 
     def _decoded(self, known_BQI: Tensor, read: list[TargetReading]) -> Normal:
-        """A correction of what all readings carried; readings that the summary lacks are zero."""
+        """Correction of the outputs carried by all readings; readings that the summary lacks are zero."""
         carried_BQY = torch.stack([one.carried_BQY for one in read]).sum(0)
         if len(read) == 1:
             return self.decoder(known_BQI, None, carried_BQY)
@@ -278,13 +243,13 @@ class _AttentiveProcess(NeuralProcess):
 
 
 class ConditionalProcess(_AttentiveProcess):
-    """CANP, CIPNP, RCANP and RCIPNP: the pooled context goes to the decoder as it is."""
+    """CANP, CIPNP, RCANP and RCIPNP: the decoder gets the pooled context."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings, settings.width)
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
-        """Predict at targets from a summary alone."""
+        """Predict targets from a summary."""
         read = self.read(summary, x_BQX)
         return self._decoded(self.known(summary, x_BQX, read), read)
 
@@ -294,12 +259,12 @@ class ConditionalProcess(_AttentiveProcess):
 
     @staticmethod
     def known(summary: Summary, x_BQX: Tensor, read: list[TargetReading]) -> Tensor:
-        """The decoder's input (B, Q, I): the position, what was read first, and the whole context."""
+        """Input of the decoder (B, Q, I): the position, the first reading, and the pooled context."""
         pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
         return torch.cat([x_BQX, read[0].r_BQI, pooled_BQE], -1)
 
     def loss(self, task: Task) -> Tensor:
-        """The negative log-likelihood, the mean of all readings'."""
+        """Negative log-likelihood, averaged over the readings."""
         summary = self.summarize(task.x_BNX, task.y_BNY)
         log_p = [
             self.decode(reading, task.x_BQX).log_prob(task.y_BQY).sum(-1).mean()
@@ -320,7 +285,7 @@ class LatentProcess(_AttentiveProcess):
         return Normal(mean, LATENT_FLOOR + (1 - LATENT_FLOOR) * torch.sigmoid(raw))
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
-        """Predict at targets: a mixture over samples of z."""
+        """Predict targets: a mixture over samples of z."""
         z_SBE = self.latent(summary).rsample((samples or self.settings.samples,))
         return mixture(self._given(summary, x_BQX, z_SBE))
 
@@ -338,26 +303,11 @@ class LatentProcess(_AttentiveProcess):
         return self._given(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
 
     def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
-        """Two lower bounds of log p(y | x, context) / Q.
+        """Two lower bounds (B,) of log p(y | x, context) / Q, with S = `samples` (default: as in training).
 
-        Parameters
-        ----------
-        task : Task
-            Context and targets.
-        samples : int, optional
-            S; by default as in training.
-
-        Returns
-        -------
-        Tensor (B,)
-            The evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z | context)).
-        Tensor (B,)
-            The importance-weighted one, which is tighter: the logarithm of the mean over samples of
-            p(y | z) p(z) / q(z).
-
-        References
-        ----------
-        Burda et al., Importance weighted autoencoders, ICLR 2016.
+        The first is the evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z |
+        context)). The second is the importance-weighted bound, which is tighter: the logarithm of the mean
+        over samples of p(y | z) p(z) / q(z). Burda et al., Importance weighted autoencoders, ICLR 2016.
         """
         summary = self.summarize(task.x_BNX, task.y_BNY)
         return self._bounds(summary, self._posterior(task), task, samples)
@@ -380,10 +330,10 @@ class LatentProcess(_AttentiveProcess):
         return elbo / n_targets, importance / n_targets
 
     def loss(self, task: Task) -> Tensor:
-        """The negative importance-weighted bound, the mean of all readings'."""
+        """Negative importance-weighted bound, averaged over the readings."""
         summary, posterior = self.summarize(task.x_BNX, task.y_BNY), self._posterior(task)
-        found = [self._bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
-        return -torch.stack(found).mean()
+        bounds = [self._bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
+        return -torch.stack(bounds).mean()
 
 
 class BootstrappedProcess(ConditionalProcess):
@@ -392,7 +342,7 @@ class BootstrappedProcess(ConditionalProcess):
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
     ) -> Distribution:
-        """Predict every target's y on its own: a mixture over bootstrapped contexts, see `NeuralProcess`."""
+        """Predict the y of every target independently, by a mixture over bootstrapped contexts."""
         self._check(x_context, y_context, x_target, samples)
         return mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
 
@@ -408,11 +358,11 @@ class BootstrappedProcess(ConditionalProcess):
                 kept_x, kept_y = (
                     torch.gather(t, 1, chosen.expand(-1, -1, t.shape[-1])) for t in (x_SBNX, y_SBNY)
                 )
-                said = self.decoder(self._known_of(kept_x, kept_y, x_SBNX))
-                residual = (y_SBNY - said.mean) / said.stddev
+                predicted = self.decoder(self._known_of(kept_x, kept_y, x_SBNX))
+                residual = (y_SBNY - predicted.mean) / predicted.stddev
                 again = torch.randint(n_context, (len(x_SBNX), n_context, 1), device=x_BNX.device)
                 residual = torch.gather(residual, 1, again.expand(-1, -1, residual.shape[-1]))
-                y_SBNY = said.mean + said.stddev * (residual - residual.mean(1, keepdim=True))
+                y_SBNY = predicted.mean + predicted.stddev * (residual - residual.mean(1, keepdim=True))
         x_SBQX = x_BQX.expand(samples, *x_BQX.shape).flatten(0, 1)
         extra = self._known_of(x_SBNX, y_SBNY, x_SBQX).unflatten(0, (samples, n_tasks))
         return self.decoder(known_BQI.expand(samples, *known_BQI.shape), extra)
@@ -422,7 +372,7 @@ class BootstrappedProcess(ConditionalProcess):
         return self.known(summary, x_BQX, self.read(summary, x_BQX))
 
     def loss(self, task: Task) -> Tensor:
-        """That of the plain prediction and that of the bootstrapped ones together."""
+        """Sum of the losses of the plain prediction and of the bootstrapped predictions, halved."""
         plain = super().decode(self.summarize(task.x_BNX, task.y_BNY), task.x_BQX)
         drawn = self(task.x_BNX, task.y_BNY, task.x_BQX)
         log_p = [predicted.log_prob(task.y_BQY).sum(-1).mean() for predicted in (plain, drawn)]
@@ -432,8 +382,8 @@ class BootstrappedProcess(ConditionalProcess):
 class BottleneckProcess(NeuralProcess):
     """LBANP: blocks in which latents read the context and each other; targets read every block's latents.
 
-    Unlike the published one, latents and targets are points without an output that pass through the context's
-    network, and what asks starts equal to what answers, as in the inducing models: it learns much faster.
+    Unlike in the published model, latents and targets are points without an output that pass through the
+    context's network, and queries start equal to keys, as in the inducing models. It learns much faster so.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -450,7 +400,7 @@ class BottleneckProcess(NeuralProcess):
         self.decoder = Decoder(s.width, s.width, s.y_size, DECODER_LAYERS, s.floor)
 
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
-        """Keys and values are the latents of all blocks, one block behind the other."""
+        """Summarize a context: keys and values are the latents of all blocks, concatenated."""
         d_BNE = self.embed(torch.cat([x_BNX, y_BNY], -1))
         l_BHE = self.embed(self.points).expand(len(d_BNE), -1, -1)
         kept = []
@@ -463,7 +413,7 @@ class BottleneckProcess(NeuralProcess):
         return Summary((ContextPoints(value_BLE, value_BLE, nothing_B1L0),), pooled(l_BHE))
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
-        """Predict at targets from a summary alone."""
+        """Predict targets from a summary."""
         q_BQE = self.embed(without_output(x_BQX, self.settings.y_size))
         blocks = summary.kept[0].value_BLE.split(self.settings.inducing_points, 1)
         for answer, l_BHE in zip(self.answer, blocks, strict=True):
@@ -485,16 +435,5 @@ _CLASSES: dict[str, Callable[[ModelSettings], NeuralProcess]] = {
 
 
 def make_model(settings: ModelSettings) -> NeuralProcess:
-    """Make a model with fresh weights, drawn from torch's generator.
-
-    Parameters
-    ----------
-    settings : ModelSettings
-        Kind and sizes.
-
-    Returns
-    -------
-    NeuralProcess
-        The untrained model.
-    """
+    """Make a model with fresh weights, drawn from torch's generator."""
     return _CLASSES[settings.kind](settings)

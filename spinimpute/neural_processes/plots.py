@@ -1,4 +1,4 @@
-"""Pictures: predictions beside the oracle's, calibration, and costs against the context (PNG)."""
+"""PNG figures of predictions beside the oracle's, and of calibration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from spinimpute.neural_processes.evaluation import LEVELS, Calibration
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks, oracle
 from spinimpute.neural_processes.models import NeuralProcess
 
-PLACES = 200  # at which a prediction is drawn
-CONTEXTS = (4, 8, 16)
+POSITIONS = 200  # of a plotted prediction
+CONTEXTS = (4, 8, 16)  # numbers of context points
 
 
 @torch.no_grad()
@@ -23,17 +23,6 @@ def plot_predictions(
 
     There is a row for each number of context points and a column for each model, the last one for the oracle
     (as in Figure 6 of the SPIN paper).
-
-    Parameters
-    ----------
-    models : mapping of str to NeuralProcess
-        Models by the names to show.
-    tasks : ProcessSettings
-        Where the task is drawn from.
-    path : str or Path
-        The file to write, a PNG.
-    number : int
-        Which task to draw.
     """
     from matplotlib.figure import Figure
 
@@ -43,20 +32,20 @@ def plot_predictions(
     low, high = tasks.inputs
     settings = ProcessSettings(**{**vars(tasks), "context": (max(CONTEXTS),) * 2, "target": (1, 1)})
     task, process = draw_tasks(settings, 0, number)
-    at = torch.linspace(low, high, PLACES)[None, :, None].expand(len(task.x_BNX), -1, -1)
+    at = torch.linspace(low, high, POSITIONS)[None, :, None].expand(len(task.x_BNX), -1, -1)
     for row, context in zip(axes, CONTEXTS, strict=True):
         x, y = task.x_BNX[:, :context], task.y_BNY[:, :context]
         for ax, name in zip(row, names, strict=True):
             torch.manual_seed(number)
-            shown = (
+            prediction = (
                 oracle(Task(x, y, at, torch.zeros_like(at)), process)
                 if name == "oracle"
                 else models[name].eval()(x, y, at, 50)
             )
-            mean, sd = shown.mean[0, :, 0].float(), shown.stddev[0, :, 0].float()
-            places = at[0, :, 0]
-            ax.fill_between(places, mean - 2 * sd, mean + 2 * sd, alpha=0.25, linewidth=0)
-            ax.plot(places, mean, linewidth=1.2)
+            mean, sd = prediction.mean[0, :, 0].float(), prediction.stddev[0, :, 0].float()
+            positions = at[0, :, 0]
+            ax.fill_between(positions, mean - 2 * sd, mean + 2 * sd, alpha=0.25, linewidth=0)
+            ax.plot(positions, mean, linewidth=1.2)
             ax.plot(x[0, :, 0], y[0, :, 0], "k.", markersize=4)
             if context == CONTEXTS[0]:
                 ax.set_title(name)
@@ -67,12 +56,7 @@ def plot_predictions(
 def plot_calibration(curves: Mapping[str, Sequence[Calibration]], path: str | Path) -> None:
     """Plot the share of targets inside central intervals (as in Figure 7 of the SPIN paper).
 
-    Parameters
-    ----------
-    curves : mapping of str to sequence of Calibration
-        By the name to show: calibrations with 4, 8 and 16 context points.
-    path : str or Path
-        The file to write, a PNG.
+    Each model has a calibration for each of CONTEXTS.
     """
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Training on tasks: Adam, cosine to nothing, resumable, the same on every run with the same seed (CPU)."""
+"""Training on tasks with Adam and a cosine schedule: resumable and reproducible by seed (on a CPU)."""
 
 from __future__ import annotations
 
@@ -21,43 +21,22 @@ from spinimpute.training.loop import Report, TrainingLoop
 
 MODEL_FORMAT = "spinimpute-neural-process-2"
 STATE_FORMAT = "spinimpute-neural-process-state-2"
-FORMER_POINTS = "value_encoder.points"  # a weight of models whose inducing points did not carry y
-DrawTask = Callable[[int], Task]
-"""Gives the task of a step."""
+DrawTask = Callable[[int], Task]  # the batch of tasks of a step
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a model is trained.
+    """How a model is trained."""
 
-    Attributes
-    ----------
-    steps : int
-        Updates (the paper: 100,000).
-    learning_rate : float
-        At the start, by cosine to 0.
-    clip : float
-        Largest norm of the gradient.
-    seed : int
-        Of weights, tasks and samples.
-    bfloat16 : bool
-        Whether to autocast.
-
-    Raises
-    ------
-    ValueError
-        A value is out of its range.
-    """
-
-    steps: int = 100_000
-    learning_rate: float = 5e-4
-    clip: float = 10.0
-    seed: int = 1
-    bfloat16: bool = False
+    steps: int = 100_000  # as in the paper
+    learning_rate: float = 5e-4  # at the start; falls by cosine to 0
+    clip: float = 10.0  # largest norm of the gradient
+    seed: int = 1  # of weights, tasks and samples
+    bfloat16: bool = False  # under autocast
 
     def __post_init__(self) -> None:
         require_count("steps", self.steps)
-        object.__setattr__(self, "steps", int(self.steps))  # not numpy's, which files cannot hold
+        object.__setattr__(self, "steps", int(self.steps))  # files cannot hold NumPy's
         for name in ("learning_rate", "clip"):
             require_positive(name, getattr(self, name))
             object.__setattr__(self, name, float(getattr(self, name)))
@@ -66,25 +45,9 @@ class TrainingSettings:
 class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
     """Trains one model.
 
-    Parameters
-    ----------
-    model_settings : ModelSettings
-        Kind and sizes of the model.
-    settings : TrainingSettings
-        How it is trained.
-    draw : DrawTask
-        Gives the task of each step, so that a resumed run sees the same ones.
-    described : dict
-        JSON: what the tasks are; kept in files.
-    device : torch.device or str
-        Where to train.
-    start : NeuralProcess, optional
-        A model of the same kind and sizes, with whose weights this one begins; floor and samples may differ.
-
-    Raises
-    ------
-    InputError
-        `start` differs in anything else.
+    `draw` gives the tasks of a step, the same ones in a resumed run; `tasks` describes them for files, as
+    JSON. Training may start from the weights of `start`, a model of the same kind and sizes (floor and
+    samples may differ); otherwise InputError is raised.
     """
 
     def __init__(
@@ -92,7 +55,7 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         model_settings: ModelSettings,
         settings: TrainingSettings,
         draw: DrawTask,
-        described: dict[str, Any],
+        tasks: dict[str, Any],
         device: torch.device | str = "cpu",
         start: NeuralProcess | None = None,
     ) -> None:
@@ -113,26 +76,22 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
             run={
                 "model": asdict(model_settings),
                 "training": asdict(settings),
-                "tasks": described,
+                "tasks": tasks,
                 "start": None if start is None else fingerprint(start_weights),
             },
             state_format=STATE_FORMAT,
         )
 
     def loss(self, number: int) -> Tensor:
-        """Draw the step's batch of tasks and give its loss."""
+        """Loss of the step's batch of tasks."""
         task = self.draw(self.step)
         torch.manual_seed((self.settings.seed * 1_000_003 + self.step) % 2**63)
-        # weights that are cast where no gradient is kept must not serve where one is: older torch keeps them
+        # without the cache: older torch reuses weights cast without a gradient where a gradient is needed
         bfloat16 = torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.settings.bfloat16, cache_enabled=False
         )
         with bfloat16:
             return self.model.loss(task)
-
-    def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
-        """All of it; what was saved before there were such settings has their defaults."""
-        return {"start": None} | run | {"model": {"readings": ModelSettings.readings} | run.get("model", {})}
 
     def train(
         self,
@@ -141,28 +100,10 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         checkpoint: Callable[[], None] | None = None,
         every: int = 500,
     ) -> float:
-        """Train to the end, or to step `until`.
+        """Train to the end, or to step `until`, and return the seconds taken.
 
-        Parameters
-        ----------
-        until : int, optional
-            The step to stop after; by default the last one.
-        report : callable, optional
-            Given the step and the mean loss since the last report.
-        checkpoint : callable, optional
-            Called after each report.
-        every : int
-            Steps from one report to the next.
-
-        Returns
-        -------
-        float
-            The seconds that it took.
-
-        Raises
-        ------
-        InputError
-            The loss of a step is not finite.
+        `report` is called every `every` steps with the step and the mean loss since the last report, then
+        `checkpoint`. Raises InputError if the loss of a step is not finite.
         """
         started = time.perf_counter()
 
@@ -176,7 +117,7 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         return time.perf_counter() - started
 
     def save(self, path: str | Path) -> None:
-        """Write the model with all that rebuilds it; raises InputError if it cannot be written."""
+        """Write the model with its description; raises InputError if the file cannot be written."""
         metadata = self.run | {"step": self.step}
         save_tensors(path, arrays_of(self.model.state_dict()), metadata, MODEL_FORMAT)
 
@@ -188,31 +129,7 @@ def gaussian_trainer(
     device: torch.device | str = "cpu",
     start: NeuralProcess | None = None,
 ) -> NeuralProcessTrainer:
-    """A trainer on tasks of Gaussian processes.
-
-    Parameters
-    ----------
-    model : ModelSettings
-        Kind and sizes of the model.
-    settings : TrainingSettings
-        How it is trained.
-    tasks : ProcessSettings
-        What tasks are drawn.
-    device : torch.device or str
-        Where to train and to draw tasks.
-    start : NeuralProcess, optional
-        See `NeuralProcessTrainer`.
-
-    Returns
-    -------
-    NeuralProcessTrainer
-        A trainer at step 0.
-
-    Raises
-    ------
-    InputError
-        The model's dimensions are not those of the tasks, or `start` is another model.
-    """
+    """Trainer on tasks of Gaussian processes; see `NeuralProcessTrainer`."""
     check_sizes(model, tasks)
     return NeuralProcessTrainer(
         model,
@@ -225,65 +142,41 @@ def gaussian_trainer(
 
 
 def check_sizes(model: ModelSettings, tasks: ProcessSettings) -> None:
-    """Raise InputError unless a model takes as many inputs as tasks have, and gives as many outputs."""
+    """Raise InputError unless a model has the input and output dimensions of the tasks."""
     sizes, wanted = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
     if sizes != wanted:
         raise InputError(
-            "content",
-            f"the model takes {sizes[0]} inputs and gives {sizes[1]} outputs, the tasks have {wanted[0]} and "
-            f"{wanted[1]}",
+            "mismatch",
+            f"the model has {sizes[0]} inputs and {sizes[1]} outputs, the tasks have {wanted[0]} "
+            f"and {wanted[1]}",
         )
 
 
 def _check_alike(model: ModelSettings, start: ModelSettings) -> None:
-    theirs = asdict(start)
-    differ = [
-        f"{name} {value}, there {theirs[name]}"
+    of_start = asdict(start)
+    differing = [
+        f"{name} {of_start[name]} instead of {value}"
         for name, value in asdict(model).items()
-        if value != theirs[name] and name not in ("floor", "samples")
+        if value != of_start[name] and name not in ("floor", "samples")
     ]
-    if differ:
-        raise InputError("mismatch", f"the weights to begin with are of another model: {'; '.join(differ)}")
+    if differing:
+        raise InputError("mismatch", f"the initial weights are of another model: {'; '.join(differing)}")
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[NeuralProcess, dict[str, Any]]:
-    """Read a model that `NeuralProcessTrainer.save` wrote.
+    """Read a model, and its description: model, training, tasks, start and step.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    device : torch.device or str
-        Where to put the model.
-
-    Returns
-    -------
-    NeuralProcess
-        Ready to predict.
-    dict
-        Its description: model, training, tasks, start and step.
-
-    Raises
-    ------
-    InputError
-        The file is missing, damaged, of something else, or of a model with inducing points that do not carry
-        y, as they all were once.
+    Raises InputError if the file is missing, damaged or of another format.
     """
     arrays, metadata = load_tensors(path, MODEL_FORMAT, "neural process")
-    if FORMER_POINTS in arrays:
-        raise InputError(
-            "mismatch",
-            f"neural process {path}: it was trained when inducing points did not carry y yet, and is another "
-            "network than the one of that name now; train it again",
-        )
     try:
         settings = ModelSettings(**metadata["model"])
         model = network_of(lambda: make_model(settings), arrays)
         if not isinstance(metadata["tasks"], dict):
             raise TypeError(f"tasks: {metadata['tasks']!r}")
     except (TypeError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).partition("\n")[0][:200]
+        reason = str(error).partition("\n")[0][:200]
         raise InputError(
-            "content", f"neural process {path}: it does not fit its own description ({said})"
+            "content", f"neural process {path}: weights and description do not agree ({reason})"
         ) from error
     return model.to(device).eval(), metadata

@@ -63,23 +63,23 @@ def test_several_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "message"),
     [
         ([], "no tables"),
-        ([(np.ones(2), np.ones(2))], "table 0: 2 points"),
-        ([(np.ones(5), np.ones(4))], "table 0: x has the shape"),
+        ([(np.ones(2), np.ones(2))], "needs at least 3 points, got 2"),
+        ([(np.ones(5), np.ones(4))], "table 0: rows must be points, got the shapes"),
         ([(np.ones(5), np.array([1, 2, 3, 4, np.nan]))], "table 0: it holds NaN"),
         ([(np.ones(5), np.ones(5)), (np.ones((5, 2)), np.ones(5))], "same numbers of columns"),
-        ([(["a"] * 5, np.ones(5))], "table 0: it is no pair of numeric arrays"),
+        ([(["a"] * 5, np.ones(5))], "table 0: not a pair of numeric arrays"),
     ],
 )
-def test_unusable_tables(tables: list, said: str) -> None:  # type: ignore[type-arg]
-    with pytest.raises(InputError, match=said):
+def test_unusable_tables(tables: list, message: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(InputError, match=message):
         fit(tables, steps=1)
 
 
 def test_columns_of_any_scale() -> None:
-    """A constant column says nothing, and an offset costs no digits."""
+    """A constant column has no influence, and an offset costs no precision."""
     rng = np.random.default_rng(0)
     tables = [
         (np.stack([rng.normal(size=9), np.full(9, 0.1)], axis=1), 1e9 + rng.normal(size=9)) for _ in range(5)
@@ -91,7 +91,7 @@ def test_columns_of_any_scale() -> None:
     assert (sd < 10).all()
 
 
-def test_tasks_are_counted() -> None:
+def test_tasks_must_be_a_count() -> None:
     with pytest.raises(ValueError, match="tasks must be a whole number"):
         fit(waves(np.random.default_rng(0), 3), tasks=2.5)  # type: ignore[arg-type]
 
@@ -159,7 +159,7 @@ def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
     assert "predictions.png" in err
 
 
-def test_training_begins_with_another_model(tmp_path: Path) -> None:
+def test_training_starts_from_another_model(tmp_path: Path) -> None:
     first, further, other = (tmp_path / name for name in ("first", "further", "other"))
     common = ["train", "--context", "4", "8", "--steps", "2", "--device", "cpu", "-q", "--out"]
     run = CliRunner().invoke
@@ -173,23 +173,23 @@ def test_training_begins_with_another_model(tmp_path: Path) -> None:
         torch.testing.assert_close(before, after, rtol=0, atol=1e-7)
     failed = run(np_commands, [*common, str(other), "--init", str(first), "--model", "CIPNP"])
     assert isinstance(failed.exception, InputError)
-    assert f"--init {first}: the weights to begin with are of another model: kind CIPNP, there CANP" in str(
+    assert f"--init {first}: the initial weights are of another model: kind CANP instead of CIPNP" in str(
         failed.exception
     )
     assert not other.exists()
     assert not other.with_name("other.state").exists()
     state = tmp_path / "other.state"
-    state.write_text("of a longer training")
+    state.write_text("of a longer run")
     failed = run(np_commands, [*common, str(other), "--force", "--init", str(first), "--model", "ANP"])
     assert isinstance(failed.exception, InputError)
-    assert state.read_text() == "of a longer training"
+    assert state.read_text() == "of a longer run"
     failed = run(np_commands, [*common, str(first), "--force", "--init", str(first)])
     assert "also read from" in str(failed.exception)
     load_model(first)
 
 
 def test_models_of_other_dimensions_cannot_learn_these_tasks() -> None:
-    with pytest.raises(InputError, match="takes 2 inputs and gives 1 outputs, the tasks have 1 and 1"):
+    with pytest.raises(InputError, match="has 2 inputs and 1 outputs, the tasks have 1 and 1"):
         gaussian_trainer(ModelSettings("CANP", x_size=2), TrainingSettings(2), ProcessSettings())
 
 
@@ -204,7 +204,7 @@ def test_a_context_too_large_to_evaluate(tmp_path: Path) -> None:
         assert failed.output == ""
 
 
-def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
+def test_damaged_models(tmp_path: Path) -> None:
     run = CliRunner().invoke
     trainer = gaussian_trainer(
         ModelSettings("RCIPNP", width=16, heads=2), TrainingSettings(1), ProcessSettings()
@@ -223,9 +223,11 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
         for command in (["evaluate"], ["plot", "--out", str(tmp_path / "p.png")]):
             failed = run(np_commands, [*command, str(tmp_path / name)])
             assert isinstance(failed.exception, InputError), (name, failed.exception)
-            assert "does not fit its own description" in str(failed.exception)
+            assert "weights and description do not agree" in str(failed.exception)
             assert "\n" not in str(failed.exception)
-            assert name != "many points" or "there may be 1,000,000 inducing points" in str(failed.exception)
+            assert name != "many points" or "inducing_points must be at most 1,000,000" in str(
+                failed.exception
+            )
     tasks = metadata["tasks"]["gaussian"]
     for setting, value in (
         ("kernel", "none"), ("context", [8, 4]), ("context", 5), ("context", "ab"), ("target", [1.5, 2]),
@@ -242,7 +244,7 @@ def test_files_that_are_no_whole_models(tmp_path: Path) -> None:
     save_tensors(tmp_path / "nan", {k: v * np.nan for k, v in arrays.items()}, metadata, MODEL_FORMAT)
     failed = run(np_commands, ["plot", "--out", str(tmp_path / "p.png"), str(tmp_path / "nan")])
     assert isinstance(failed.exception, InputError)
-    assert "weights that are no numbers" in str(failed.exception)
+    assert "weights that are not finite" in str(failed.exception)
     huge = {k: np.full_like(v, 1e30) for k, v in arrays.items()}
     save_tensors(tmp_path / "huge", huge, metadata, MODEL_FORMAT)
     failed = run(np_commands, ["plot", "--out", str(tmp_path / "p.png"), str(tmp_path / "huge")])

@@ -1,4 +1,4 @@
-"""Neural processes: what must hold of every model, whatever its weights."""
+"""Properties of all neural processes, whatever their weights."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,16 +8,9 @@ import torch
 from torch.distributions import Distribution
 
 from benchmarks.neural_processes.cost import saved_bytes
-from spinimpute.neural_processes.gaussian_tasks import (
-    Process,
-    ProcessSettings,
-    Task,
-    draw_tasks,
-)
+from spinimpute.neural_processes.gaussian_tasks import Process, ProcessSettings, Task, draw_tasks
 from spinimpute.neural_processes.models import KINDS, LatentProcess, ModelSettings, NeuralProcess, make_model
-from spinimpute.neural_processes.training import (
-    TrainingSettings,
-)
+from spinimpute.neural_processes.training import TrainingSettings
 from spinimpute.nn import points
 from spinimpute.nn.attention import MultiHeadAttention, recorded_attention
 
@@ -59,7 +52,7 @@ def test_shapes_of_any_size(kind: str, sizes: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "BANP"])
-def test_the_order_of_the_context_means_nothing(kind: str) -> None:
+def test_the_order_of_the_context_does_not_matter(kind: str) -> None:
     model, (task, _) = made(kind), draw()
     order = torch.randperm(task.x_BNX.shape[1], generator=torch.Generator().manual_seed(1))
     other = task._replace(x_BNX=task.x_BNX[:, order], y_BNY=task.y_BNY[:, order])
@@ -73,8 +66,8 @@ def test_the_order_of_the_context_means_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["CIPNP", "LBANP", "RCIPNP"])
-def test_what_asks_starts_as_what_answers(kind: str) -> None:
-    """Steeply: attention of an untrained model is far from even."""
+def test_queries_start_equal_to_keys(kind: str) -> None:
+    """The start is steep: attention of an untrained model is far from uniform."""
     model = made(kind, width=64)
     steep = [
         part
@@ -89,7 +82,7 @@ def test_what_asks_starts_as_what_answers(kind: str) -> None:
     assert len(steep) == {"CIPNP": 2, "LBANP": 4, "RCIPNP": 6}[kind]
 
 
-def test_an_untrained_lbanp_reads_what_is_near() -> None:
+def test_an_untrained_lbanp_reads_near_points() -> None:
     torch.manual_seed(0)
     model = make_model(ModelSettings("LBANP"))
     task, _ = draw(replace(TASKS, context=(64, 64), target=(30, 30)))
@@ -97,12 +90,12 @@ def test_an_untrained_lbanp_reads_what_is_near() -> None:
     with torch.no_grad(), recorded_attention(layers) as weights:
         model(task.x_BNX, task.y_BNY, task.x_BQX)
     latent_HX = model.points[0, :, :1].detach()
-    for weight_BGLM, asked, told in (
+    for weight_BGLM, queries, keys in (
         (weights[0], latent_HX, task.x_BNX),
         (weights[1], task.x_BQX, latent_HX),
     ):
-        away = (weight_BGLM.mean(1) @ told - asked).abs()
-        assert away.mean() < 0.7  # 1 where all are read alike
+        away = (weight_BGLM.mean(1) @ keys - queries).abs()
+        assert away.mean() < 0.7  # 1 for uniform attention
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -111,7 +104,7 @@ def test_targets_and_tasks_do_not_see_each_other(kind: str) -> None:
     whole = predicted(model, task)
     alone = predicted(model, task._replace(x_BQX=task.x_BQX[:, 1:2], y_BQY=task.y_BQY[:, 1:2]))
     torch.testing.assert_close(alone.mean, whole.mean[:, 1:2], atol=1e-5, rtol=1e-4)
-    if kind not in ("ANP", "IPNP", "RIPNP", "BANP"):  # whose samples are drawn for all tasks in turn
+    if kind not in ("ANP", "IPNP", "RIPNP", "BANP"):  # these draw samples for all tasks in turn
         one = predicted(model, Task(*(part[2:3] for part in task)))
         torch.testing.assert_close(one.mean, whole.mean[2:3], atol=1e-5, rtol=1e-4)
 
@@ -131,7 +124,7 @@ def test_a_summary_is_enough_and_does_not_grow(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["RCANP", "RCIPNP", "RIPNP"])
-def test_a_further_reading_is_of_what_is_left(kind: str) -> None:
+def test_a_further_reading_is_of_the_residuals(kind: str) -> None:
     model, (task, _) = made(kind, readings=3), draw()
     read = []
     for encoder in model.left_encoders:  # type: ignore[union-attr]
@@ -139,7 +132,7 @@ def test_a_further_reading_is_of_what_is_left(kind: str) -> None:
     summary = model.summarize(task.x_BNX, task.y_BNY)
     first, second, both = model.readings(summary)  # type: ignore[operator]
     assert [len(one.kept) for one in (first, second, both)] == [1, 2, 3]
-    given_points = [given for given in read if given.ndim == 3]  # inducing points are of no task
+    given_points = [given for given in read if given.ndim == 3]  # inducing points have no task axis
     for reading, given in zip((first, second), given_points, strict=True):
         assert torch.equal(given[..., :1], task.x_BNX)
         torch.testing.assert_close(given[..., 1:], task.y_BNY - model.mean(reading, task.x_BNX))  # type: ignore[operator]
@@ -199,7 +192,7 @@ def test_every_weight_has_a_gradient(kind: str, autocast: bool) -> None:
         loss = model.loss(task)
     loss.backward()
     without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
-    # scores that all grow alike change no attention
+    # adding a constant to all scores changes no attention
     assert all(name.endswith("attention.key.bias") for name in without)
 
 
@@ -207,50 +200,37 @@ def test_every_weight_has_a_gradient(kind: str, autocast: bool) -> None:
 def test_wrong_shapes_are_named(kind: str) -> None:
     model, (task, _) = made(kind), draw()
     x, y, at = task.x_BNX, task.y_BNY, task.x_BQX
-    for arguments, said in (
-        ((x[0], y, at), "x_context must have 3 dimensions"),
-        ((x, y[:, :-1], at), "y_context must have"),
-        ((x, y, at.expand(-1, -1, 2)), "x_target must have 1 input dimensions"),
-        ((x, y, at[:2]), "x_target must have 4 tasks"),
+    for arguments, message in (
+        ((x[0], y, at), r"x_context must have the shape \(\*, \*, 1\)"),
+        ((x, y[:, :-1], at), r"y_context must have the shape \(4, "),
+        ((x, y, at.expand(-1, -1, 2)), r"x_target must have the shape \(4, \*, 1\)"),
+        ((x, y, at[:2]), r"x_target must have the shape"),
+        ((x, y, at, 0), "samples must be at least 1"),
+        ((x, y, at, 1.5), "samples must be a whole number"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             model(*arguments)
-    for samples, said in ((0, "samples must be at least 1"), (1.5, "samples must be a whole number")):
-        with pytest.raises(ValueError, match=said):
-            model(x, y, at, samples)
 
 
-def test_settings_that_cannot_be() -> None:
-    for wrong in (
-        {"kind": "XNP"},
-        {"kind": "ANP", "heads": 3},
-        {"kind": "ANP", "floor": 0.0},
-        {"kind": "ANP", "width": 0},
-        {"kind": "ANP", "width": 16.0},
-    ):
-        with pytest.raises(ValueError, match="must"):
-            ModelSettings(**wrong)  # type: ignore[arg-type]
-    for settings in (
-        {"steps": 0},
-        {"steps": 2.5},
-        {"clip": 0.0},
-        {"learning_rate": None},
-        {"learning_rate": float("nan")},
-        {"learning_rate": True},
-    ):
-        with pytest.raises(ValueError, match="must"):
-            TrainingSettings(**settings)  # type: ignore[arg-type]
-    for task in (
-        {"kernel": "cubic"},
-        {"context": (5, 4)},
-        {"target": (0, 3)},
-        {"noise": 0.0},
-        {"tasks": 2.5},
-        {"noise": None},
-        {"x_size": 0},
-    ):
-        with pytest.raises(ValueError, match="must"):
-            ProcessSettings(**task)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        *((ModelSettings, {"kind": "ANP", **wrong}) for wrong in (
+            {"kind": "XNP"}, {"heads": 3}, {"floor": 0.0}, {"width": 0}, {"width": 16.0},
+        )),
+        *((TrainingSettings, wrong) for wrong in (
+            {"steps": 0}, {"steps": 2.5}, {"clip": 0.0}, {"learning_rate": None},
+            {"learning_rate": float("nan")}, {"learning_rate": True},
+        )),
+        *((ProcessSettings, wrong) for wrong in (
+            {"kernel": "cubic"}, {"context": (5, 4)}, {"target": (0, 3)}, {"noise": 0.0}, {"tasks": 2.5},
+            {"noise": None}, {"x_size": 0},
+        )),
+    ],
+)  # fmt: skip
+def test_invalid_settings(settings: type, wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        settings(**wrong)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -269,7 +249,7 @@ def test_bounds_are_bounds(kind: str) -> None:
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter *= 0.7  # a latent variable that says less: few samples must do here
+            parameter *= 0.7  # a less informative latent variable needs fewer samples
         elbo, importance = (
             torch.stack(x).mean(0) for x in zip(*(model.bounds(task, 64) for _ in range(40)), strict=True)
         )
@@ -301,7 +281,7 @@ def test_the_kl_term_pulls_the_posterior_to_the_prior() -> None:
 
 
 def test_large_contexts_have_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is computed again for the gradient is the same as what would have been kept, in less memory."""
+    """Recomputing activations for the gradient gives the same gradients in less memory."""
     model, (task, _) = made("CIPNP"), draw(replace(TASKS, context=(300, 300)))
     found = []
     for least in (256, 10_000):
@@ -316,11 +296,11 @@ def test_large_contexts_have_the_same_gradients(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("kind", ["CIPNP", "IPNP", "RCIPNP", "RIPNP"])
-def test_of_large_contexts_the_points_alone_are_kept(kind: str) -> None:
+def test_memory_grows_little_with_large_contexts(kind: str) -> None:
     sizes = []
     for context in (300, 1100):
         task, _ = draw(replace(TASKS, context=(context, context), target=(5, 5)))
         sizes.append(saved_bytes(made(kind), task))
     a_number_each = 800 * TASKS.tasks * 4  # bytes
-    # x and y, and what is left of it, of every encoder; an embedding is of 16 numbers
+    # x, y and residuals of every encoder; one embedding alone has 16 numbers
     assert sizes[1] - sizes[0] < 16 * a_number_each

@@ -1,4 +1,4 @@
-"""Training: it learns, goes on where it was, and its files are read back."""
+"""Training: models learn, runs resume, files are read back."""
 
 from dataclasses import replace
 
@@ -10,7 +10,6 @@ from spinimpute.neural_processes.evaluation import HELD_OUT_SEED, score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, oracle
 from spinimpute.neural_processes.models import KINDS, ModelSettings
 from spinimpute.neural_processes.training import (
-    MODEL_FORMAT,
     STATE_FORMAT,
     TrainingSettings,
     gaussian_trainer,
@@ -51,21 +50,6 @@ def test_resuming_is_the_same_run(kind: str, tmp_path) -> None:  # type: ignore[
     torch.testing.assert_close(*means)
 
 
-def test_states_of_before_there_were_readings_are_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    def trainer():  # type: ignore[no-untyped-def]
-        return gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(3, seed=4), TASKS)
-
-    half = trainer()
-    half.train(until=2)
-    half.save_state(tmp_path / "state")
-    tensors, metadata = load_tensors(tmp_path / "state", STATE_FORMAT, "training state")
-    del metadata["run"]["model"]["readings"], metadata["run"]["start"]
-    save_tensors(tmp_path / "old", tensors, metadata, STATE_FORMAT)
-    resumed = trainer()
-    resumed.restore_state(tmp_path / "old")
-    assert resumed.step == 2
-
-
 def test_numbers_of_numpy_can_be_saved(tmp_path) -> None:  # type: ignore[no-untyped-def]
     settings = ModelSettings("CANP", width=np.int64(16), heads=np.int32(2))  # type: ignore[arg-type]
     trainer = gaussian_trainer(settings, TrainingSettings(np.int64(1)), TASKS)  # type: ignore[arg-type]
@@ -85,16 +69,6 @@ def test_states_of_other_networks_are_not_resumed(tmp_path) -> None:  # type: ig
             trainer.restore_state(tmp_path / "old")
 
 
-def test_inducing_points_that_carry_nothing_are_told_apart(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    trainer = gaussian_trainer(ModelSettings("IPNP", **SMALL), TrainingSettings(3, seed=4), TASKS)
-    trainer.save(tmp_path / "model")
-    tensors, metadata = load_tensors(tmp_path / "model", MODEL_FORMAT, "model")
-    tensors["value_encoder.points"] = np.zeros((1, 5, 2), np.float32)
-    save_tensors(tmp_path / "old", tensors, metadata, MODEL_FORMAT)
-    with pytest.raises(InputError, match="old: it was trained when inducing points did not carry y yet"):
-        load_model(tmp_path / "old")
-
-
 def test_another_run_is_not_resumed(tmp_path) -> None:  # type: ignore[no-untyped-def]
     one = gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(8), TASKS)
     one.save_state(tmp_path / "state")
@@ -107,7 +81,7 @@ def test_another_run_is_not_resumed(tmp_path) -> None:  # type: ignore[no-untype
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_learning(kind: str) -> None:
-    """Better than the best that knows nothing of the context: the marginal of all tasks."""
+    """Predictions are better than the best ones without the context, the marginal of all tasks."""
     tasks = ProcessSettings(context=(8, 24), target=(8, 8), length_scale=(0.8, 1.2), scale=(0.8, 1.0))
     settings = ModelSettings(kind, width=32, heads=2, inducing_points=8, blocks=2, samples=2)
     trainer = gaussian_trainer(settings, TrainingSettings(60, learning_rate=3e-3), tasks)
