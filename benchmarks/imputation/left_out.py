@@ -28,10 +28,11 @@ from benchmarks.imputation.options import Session, session
 from benchmarks.imputation.related_set import relate
 from benchmarks.imputation.results import write_configuration
 from benchmarks.imputation.tables import markdown, number, write_tsv
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import match_sites
 from spinimpute.pipeline.trust import judging
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.haplotype_attention import chunk, posterior_alleles, rare_alleles
+from spinimpute.predictors.haplotype_attention import posterior_alleles, tile
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.quality.metrics import mean_variant_r2, pooled_r2, site_statistics
 from spinimpute.vcf.reader import read_haplotypes
@@ -41,9 +42,9 @@ from spinimpute.vcf.reader import read_haplotypes
 SETTINGS: dict[str, ModuleType] = {
     "SMALLEST_WEIGHT": posterior_alleles,
     "FEWEST_CARRIERS": posterior_alleles,
-    "TRAINED_RATIOS": rare_alleles,
+    "TRAINED_RATIOS": posterior_alleles,
     "HIGHEST_SLOPE": judging,
-    "WHOLE_BLOCK_SITES": chunk,
+    "WHOLE_BLOCK_SITES": tile,
 }
 TODAY = "today's"
 PEOPLE = {"chr20_eur": 40, "cattle_bta12": 20}  # of other panels a tenth, at most MOST_PEOPLE
@@ -131,7 +132,7 @@ def _impute(case: Case, run: Session) -> _Imputed:
         predictor, options = predictor_for(panel)
         job = ImputationJob(panel, typed_index, run.threads, typed_TQ.shape[1], options)
         with predictor.engine(job) as engine:
-            windows = engine.windows(0, panel.n_sites)
+            windows = engine.windows(Interval(0, panel.n_sites))
             p_XQ = np.concatenate([p.copy() for p in engine.impute_windows(windows, typed_TQ)])
         known = match_sites(panel.sites, truth.sites)
         rows = np.isin(known.panel_index, typed_index, invert=True)

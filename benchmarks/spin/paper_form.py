@@ -24,7 +24,7 @@ from spinimpute.nn.spin import CIPNP, SPIN, SPINConfig
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings
-from spinimpute.training.learner import Outcome
+from spinimpute.training.trainer import Outcome
 
 ATTRIBUTE_MASK = 0.15  # share of the queries' attribute tokens that are hidden and asked for
 ATTRIBUTE_WEIGHT = 0.1  # lambda at the start: the paper's setting for several windows

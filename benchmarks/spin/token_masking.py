@@ -22,7 +22,7 @@ from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings
-from spinimpute.training.learner import Outcome
+from spinimpute.training.trainer import Outcome
 
 START_LOGIT = -4.6  # of the rate of errors: .01
 

@@ -102,7 +102,7 @@ def impute_part(
     with run.predictor.engine(job) as engine:
         windows: list[_Written] = []
         for place in chosen.places:
-            own = engine.windows(place.first, place.last)
+            own = engine.windows(Interval(place.first, place.last))
             extra = np.empty(0, np.int64)
             if unmatched is not None:
                 extra = place.rows_within(target.sites.position, unmatched)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.regions import regions_on_chromosome, summarize_regions
 from spinimpute.genotypes.sites import UNKNOWN_ALLELE, NoRecord, Region, same_chromosome
 from spinimpute.genotypes.untyped_intervals import cut_equal_lengths
@@ -19,7 +20,7 @@ from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.pipeline.target_checksums import target_line
 from spinimpute.pipeline.verdicts import check_typed_ratio, note_untyped
 from spinimpute.predictors.interface import Predictor
-from spinimpute.predictors.typed_chunks import starts_in_header
+from spinimpute.predictors.typed_tiles import starts_in_header
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import within_budget
@@ -335,7 +336,7 @@ def part_to_read(
     for place in places:
         assert place.region is not None, "checked above"
         near = _around(panel.cM, place.first, place.last, buffer_cM)
-        spans.append(predictor.positions_needed(panel, starts, place.first, place.last, near))
+        spans.append(predictor.positions_needed(panel, starts, Interval(place.first, place.last), near))
         spans.append((place.region.start, place.region.end))
     if whole_stretches:
         for low, high in cut_equal_lengths(panel.cM):
@@ -358,10 +359,10 @@ def _of_file(vcf: str | Path) -> tuple[str, int]:
         return "", 0
 
 
-def _around(cM: np.ndarray, first: int, last: int, buffer_cM: float) -> tuple[int, int]:
-    """Of sites at increasing cM: those [low, high) that lie no further than the buffer from [first, last)."""
+def _around(cM: np.ndarray, first: int, last: int, buffer_cM: float) -> Interval:
+    """Of sites at increasing cM: those that lie no further than the buffer from [first, last)."""
     low = int(np.searchsorted(cM, cM[first] - buffer_cM, side="left"))
-    return low, int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right"))
+    return Interval(low, int(np.searchsorted(cM, cM[last - 1] + buffer_cM, side="right")))
 
 
 def within(part: Prepared, predictor: Predictor, first: int, last: int, buffer_cM: float) -> Prepared:
@@ -387,8 +388,8 @@ def within(part: Prepared, predictor: Predictor, first: int, last: int, buffer_c
     part = part.with_rate()
     panel, match = part.panel, part.match
     index_T = match.panel_index
-    low, high = np.searchsorted(index_T, _around(panel.cM, first, last, buffer_cM)).tolist()
-    some = slice(*predictor.typed_needed(panel, index_T, first, last, (low, high)))
+    near = Interval(*np.searchsorted(index_T, _around(panel.cM, first, last, buffer_cM)).tolist())
+    some = predictor.typed_needed(panel, index_T, Interval(first, last), near).slice
     nearby = replace(match, panel_index=index_T[some], target_index=match.target_index[some])
     return replace(part, repaired=replace(part.repaired, match=nearby))
 

@@ -20,7 +20,7 @@ from spinimpute.pipeline.merged_panels import open_or_merge
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
 from spinimpute.pipeline.target_checksums import target_line
-from spinimpute.predictors.typed_chunks import starts_line
+from spinimpute.predictors.typed_tiles import starts_line
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spinimpute.predictors.typed_chunks import CHUNK, ChunkStarts, reach, typed_of_chunks
+from spinimpute.genotypes.intervals import Interval
+from spinimpute.predictors.typed_tiles import TILE_GAPS, TileStarts, flank_reach, typed_of_tiles
 
 if TYPE_CHECKING:
     from spinimpute.panels.reference import ReferencePanel
@@ -17,17 +18,14 @@ if TYPE_CHECKING:
 
 
 class UnfitWeights(Exception):
-    """A checkpoint's weights are not of the network that it describes; the message says why."""
+    """The weights of a checkpoint do not fit the network that the checkpoint describes."""
 
 
 @contextmanager
 def fitting_weights() -> Iterator[None]:
-    """Around what builds settings and a network and puts a checkpoint's weights into it, and nothing else.
+    """Turn the errors of building a network from a checkpoint into UnfitWeights.
 
-    Raises
-    ------
-    UnfitWeights
-        What fails there: a checkpoint may hold any settings and weights.
+    A checkpoint may hold any settings and weights. Nothing else belongs into the block.
     """
     try:
         yield
@@ -38,116 +36,45 @@ def fitting_weights() -> Iterator[None]:
 class Predictor(ABC):
     """A model that imputes the sites of a panel.
 
-    Attributes
-    ----------
-    kind : str
-        As in the registry.
-    fingerprint : str
-        Identifies the weights and whatever else results depend on.
-    device_name : str
-        Where it computes.
+    The fingerprint identifies the weights and everything else that results depend on.
     """
 
-    kind: str
+    kind: str  # as in the registry
     fingerprint: str
     device_name: str
 
     @abstractmethod
     def engine(self, job: ImputationJob) -> Engine:
-        """The engine for a job.
-
-        Parameters
-        ----------
-        job : ImputationJob
-            What is imputed.
-
-        Returns
-        -------
-        Engine
-            A context manager.
-
-        Raises
-        ------
-        InputError
-            The job cannot be done, for example within its memory budget.
-        """
+        """Return the engine of a job. Raises InputError for a job that does not fit the memory budget."""
 
     def check_panel(self, panel: ReferencePanel, given: Mapping[str, Any]) -> None:  # noqa: B027
-        """Check that it can read a panel; what the panel holds has been compared with the registry already.
+        """Raise InputError for a panel that cannot be read, or not with the given options.
 
-        Parameters
-        ----------
-        panel : ReferencePanel
-            Open.
-        given : mapping
-            Options that were given, by name.
-
-        Raises
-        ------
-        InputError
-            It cannot read this panel, or not with these options.
+        The registry has already checked whether the panel holds haplotypes or inducing points.
         """
 
     def check_memory(self, job: ImputationJob) -> None:  # noqa: B027
-        """Check that a job fits into its memory budget, as far as this is known before it begins.
-
-        Parameters
-        ----------
-        job : ImputationJob
-            What is imputed.
-
-        Raises
-        ------
-        InputError
-            It does not fit.
-        """
+        """Raise InputError for a job that cannot fit into its memory budget, as far as is known now."""
 
     def typed_needed(
-        self, panel: ReferencePanel, typed_index: np.ndarray, first: int, last: int, near: tuple[int, int]
-    ) -> tuple[int, int]:
-        """The typed sites that a region needs for the results of a run with the whole target.
+        self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval
+    ) -> Interval:
+        """Typed sites with which some panel sites get the results of a run with the whole target.
 
-        Parameters
-        ----------
-        panel : ReferencePanel
-            Open.
-        typed_index : int64 (T,)
-            The typed panel sites, increasing, T > 0.
-        first, last : int
-            The region's panel sites, [first, last).
-        near : (int, int)
-            The typed sites [low, high) that are used in any case.
-
-        Returns
-        -------
-        (int, int)
-            Typed sites [low, high), with those that are near. By default whole chunks.
+        There is at least one typed site; `near` are typed sites that are used in any case. The default are
+        whole tiles.
         """
-        low, high = typed_of_chunks(panel.cM, typed_index, first, last, reach(panel.n_haplotypes))
-        return min(near[0], low) // CHUNK * CHUNK, max(near[1], high)
+        typed = typed_of_tiles(panel.cM, typed_index, sites, flank_reach(panel.n_haplotypes))
+        return Interval(min(near.start, typed.start) // TILE_GAPS * TILE_GAPS, max(near.stop, typed.stop))
 
     def positions_needed(
-        self, panel: ReferencePanel, starts: ChunkStarts, first: int, last: int, near: tuple[int, int]
+        self, panel: ReferencePanel, starts: TileStarts, sites: Interval, near: Interval
     ) -> tuple[int, int]:
-        """Positions of the typed sites of `typed_needed`, in a file whose header states where chunks begin.
+        """First and last position of the sites of `typed_needed`, in a file with tile starts in its header.
 
-        Parameters
-        ----------
-        panel : ReferencePanel
-            Open.
-        starts : ChunkStarts
-            What the header states.
-        first, last : int
-            The region's panel sites, [first, last).
-        near : (int, int)
-            The panel sites [low, high) whose typed ones are used in any case.
-
-        Returns
-        -------
-        (int, int)
-            The first and the last position.
+        `near` are panel sites whose typed ones are used in any case.
         """
         position = panel.position
-        start, end = starts.around(int(position[first]), int(position[last - 1]))
-        start = min(start, starts.start_before(int(position[near[0]])))
-        return start, int(position[-1]) if end is None else max(end, int(position[near[1] - 1]))
+        start, end = starts.around(*sites.positions(position))
+        start = min(start, starts.start_before(int(position[near.start])))
+        return start, int(position[-1]) if end is None else max(end, int(position[near.stop - 1]))

@@ -1,8 +1,8 @@
-"""Results of many queries at the sites of one chunk: in memory, or in a temporary file.
+"""Results of many queries at the sites of one tile, in memory or in a temporary file.
 
-Parts are written by queries and read by sites. With many queries a chunk is larger than what may be in
-memory, and records need all queries of a site: parts then go to a file, which has no name and disappears with
-the process.
+Results are written for some queries at all sites, and read for all queries at some sites, as records need
+them. With many queries a tile's results exceed the memory, and go to a file. The file has no name and
+disappears with the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spinimpute.runtime.errors import InputError
 BYTES = np.dtype(np.float32).itemsize
 
 
-class ChunkResults:
+class MemoryResults:
     """P(ALT), float32 (U, Q), in memory."""
 
     def __init__(self, n_sites: int, n_queries: int) -> None:
@@ -32,32 +32,19 @@ class ChunkResults:
         self._p_UQ[start : start + len(p_XQ), queries] = p_XQ
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        """Results of all queries at the sites [start, stop): a view, which the caller may change."""
+        """Return the results of all queries at the sites [start, stop): a view, which may be changed."""
         return self._p_UQ[start:stop]
 
     def close(self) -> None:
         """Release the memory; arrays that were taken stay valid."""
 
 
-class FileResults(ChunkResults):
-    """P(ALT) in a temporary file. Every part is stored once, with the same queries at all sites.
-
-    Parameters
-    ----------
-    n_sites, n_queries : int
-        U and Q.
-    folder : Path
-        Where the file is.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    """
+class FileResults(MemoryResults):
+    """P(ALT) in a temporary file; each query is stored once, at all sites."""
 
     def __init__(self, n_sites: int, n_queries: int, folder: Path) -> None:
         self._n_sites, self._n_queries, self._folder = n_sites, n_queries, folder
-        self._parts: list[slice] = []
+        self._stored: list[slice] = []
         self._lock = threading.Lock()
         try:
             if shutil.disk_usage(folder).free < n_sites * n_queries * BYTES:  # reported now, not after hours
@@ -67,9 +54,9 @@ class FileResults(ChunkResults):
             raise self._error(error) from error
 
     def put(self, start: int, queries: slice, p_XQ: np.ndarray) -> None:
-        """As of `ChunkResults`, at all sites: start is 0."""
+        """Store results of some queries at all sites; start is 0."""
         if start or len(p_XQ) != self._n_sites:
-            raise ValueError(f"a part must hold all {self._n_sites} sites, however: {len(p_XQ)} from {start}")
+            raise ValueError(f"results must cover all {self._n_sites} sites, got {len(p_XQ)} from {start}")
         content = np.ascontiguousarray(p_XQ).reshape(-1).view(np.uint8).data
         at = self._n_sites * queries.start * BYTES
         try:
@@ -79,15 +66,15 @@ class FileResults(ChunkResults):
         except OSError as error:
             raise self._error(error) from error
         with self._lock:
-            self._parts.append(slice(queries.start, queries.start + p_XQ.shape[1]))
+            self._stored.append(slice(queries.start, queries.start + p_XQ.shape[1]))
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        """As of `ChunkResults`, read from the file."""
+        """Read the results of all queries at the sites [start, stop)."""
         p_XQ = np.empty((stop - start, self._n_queries), np.float32)
-        for part in self._parts:
-            width = part.stop - part.start
-            at = (self._n_sites * part.start + start * width) * BYTES
-            p_XQ[:, part] = self._read((stop - start) * width, at).reshape(-1, width)
+        for queries in self._stored:
+            width = queries.stop - queries.start
+            at = (self._n_sites * queries.start + start * width) * BYTES
+            p_XQ[:, queries] = self._read((stop - start) * width, at).reshape(-1, width)
         return p_XQ
 
     def close(self) -> None:
@@ -95,18 +82,19 @@ class FileResults(ChunkResults):
         self._file.close()
 
     def _read(self, count: int, at: int) -> np.ndarray:
-        """Float32 (count,)."""
+        """Read this many float32 numbers."""
         content = bytearray()
         try:
             while len(content) < count * BYTES:
                 found = os.pread(self._file.fileno(), count * BYTES - len(content), at + len(content))
                 if not found:
-                    raise OSError(errno.EIO, "it ends too early")
+                    raise OSError(errno.EIO, "the file is truncated")
                 content += found
         except OSError as error:
             raise InputError(
-                "content",
-                f"cannot read temporary results in {self._folder} again: {error.strerror}; impute once more",
+                "read",
+                f"{self._folder}: temporary results cannot be read again: {error.strerror}. "
+                "Impute once more.",
             ) from error
         return np.frombuffer(content, np.float32)
 
@@ -114,6 +102,6 @@ class FileResults(ChunkResults):
         size = self._n_sites * self._n_queries * BYTES / 1e6
         return InputError(
             "write",
-            f"cannot write temporary results ({size:.0f} MB) to the folder of the output, {self._folder}: "
-            f"{error.strerror}; make room there",
+            f"{self._folder}: temporary results ({size:.0f} MB) cannot be written to the folder of the "
+            f"output: {error.strerror}. Free some space there.",
         )

@@ -26,11 +26,10 @@ from spinimpute.runtime.output_files import CannotWrite, check_output
 from spinimpute.runtime.processes import all_processes, is_first, launch, local_device, restarted
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
-from spinimpute.training.learner import Learner
 from spinimpute.training.simulation import SimulationSettings
 from spinimpute.training.sources import PanelSource, SimulatedSource
 from spinimpute.training.state import TrainingState
-from spinimpute.training.trainer import STATE_FORMAT, Trainer, TrainingSettings, versions
+from spinimpute.training.trainer import STATE_FORMAT, Learner, Trainer, TrainingSettings, versions
 
 DEFAULT_SEGMENTS = 300
 VALIDATION_SEGMENTS = 12

@@ -162,7 +162,7 @@ class Episode:
     asked_BGU: np.ndarray
 
 
-class Span:
+class SourceInterval:
     """The sites [start, stop) of another source."""
 
     def __init__(self, source: HaplotypeSource, start: int, stop: int) -> None:
@@ -177,7 +177,7 @@ class Span:
         return self._source.alleles(self._start + start, self._start + stop)
 
 
-def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
+def draw_interval(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
     """Draw the part of a segment that an episode uses.
 
     Parameters
@@ -198,7 +198,7 @@ def draw_span(source: HaplotypeSource, rng: np.random.Generator, most_entries: i
     if most_entries == 0 or source.n_sites <= most:
         return source
     start = int(rng.integers(source.n_sites - most + 1))
-    return Span(source, start, start + most)
+    return SourceInterval(source, start, start + most)
 
 
 @dataclass(frozen=True)

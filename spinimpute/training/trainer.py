@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from spinimpute.genotypes.blocks import HaplotypeSource
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.processes import ALONE, Processes
-from spinimpute.training.learner import Learner, Outcome
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 
 STATE_FORMAT = "spinimpute-training-state-2"
@@ -85,6 +84,35 @@ class TrainingSettings:
             )
         if not 0 <= self.seed <= LARGEST_SEED:
             raise InputError("content", f"training.seed must lie in 0..{LARGEST_SEED}, found {self.seed}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Loss and predictions of a model on a task; one entry for each hidden allele."""
+
+    loss: Tensor  # a scalar, to be minimised
+    predicted: (
+        np.ndarray
+    )  # float32 (n,), probability of the allele that `truth` counts: ALT or the minor allele
+    truth: np.ndarray  # float32 (n,), 0 or 1
+    frequency: np.ndarray  # float32 (n,), of that allele in the context
+
+
+class Learner(Protocol):
+    """A model with its tasks: what training needs of a predictor."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network that is trained."""
+
+    def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> object:
+        """Draw a task from a segment; the same generator state gives the same task."""
+
+    def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
+        """Compute the loss and the predictions of a task; progress is the fraction of training that is done.
+
+        Random masks are drawn with the generator.
+        """
 
 
 Sampler = Callable[[np.random.Generator], HaplotypeSource]

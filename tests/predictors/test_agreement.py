@@ -1,4 +1,4 @@
-"""Gaps at which candidates agree: found as by brute force, and predicted as the candidates say."""
+"""Gaps at which candidates agree: found as by brute force, and predicted to be what the candidates have."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.pbwt import unite
 from spinimpute.nn.model_weights import arrays_of
-from spinimpute.panels.stored_rows import RowLayout, store_rows
 from spinimpute.predictors.haplotype_attention import agreement, copying
 from spinimpute.predictors.haplotype_attention.agreement import (
     BELIEVED,
@@ -26,34 +24,36 @@ from spinimpute.predictors.haplotype_attention.agreement import (
     MOST_COUNTED,
     NONE,
     agreed_patterns,
-    fill_carried,
+    fill_agreed,
     rarest_alleles,
 )
-from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, read_patterns
-from spinimpute.predictors.haplotype_attention.decoder_network import _fill_absent
+from spinimpute.predictors.haplotype_attention.copying import GapPatterns, GapSites
+from spinimpute.predictors.haplotype_attention.decoder_network import SiteFeatures, _fill_absent
+from spinimpute.predictors.haplotype_attention.engine import PanelRates
+from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 from spinimpute.predictors.haplotype_attention.posterior_alleles import posterior_weight
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings
+from spinimpute.predictors.haplotype_attention.tile import read_patterns, read_tile
 
 N = 300
 
 
 def minor_alleles(rng: np.random.Generator, n_sites: int) -> np.ndarray:
-    """Of N haplotypes, few or many copies of each, (U, N)."""
+    """Minor alleles with few or many copies, (U, N)."""
     copies_U = rng.choice([1, 2, 3, 4, 29, 30, 31, 149], n_sites)
     return np.array([rng.permutation(N) < copies for copies in copies_U])
 
 
-def patterns_of(minor_UN: np.ndarray, start_G1: np.ndarray) -> copying.GapPatterns:
-    stored = np.frombuffer(store_rows(np.packbits(minor_UN, axis=1), N), np.uint8)
-    rows = RowLayout.of(minor_UN.sum(axis=1), N).rows(stored, 0, len(minor_UN))
-    return copying.gap_patterns(rows, start_G1, np.arange(N), minor_UN.sum(axis=1))
+Patterns = Callable[[np.ndarray, np.ndarray], GapPatterns]
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 5), st.sampled_from([1, 3, 12]))
-def test_agreement_is_that_of_brute_force(seed: int, n_sites: int, n_gaps: int, n_candidates: int) -> None:
+def test_agreement_is_that_of_brute_force(
+    patterns_of: Patterns, seed: int, n_sites: int, n_gaps: int, n_candidates: int
+) -> None:
     rng = np.random.default_rng(seed)
     minor_UN, before = minor_alleles(rng, n_sites), int(rng.integers(0, n_gaps))
     start_G1 = np.concatenate([[0], np.sort(rng.integers(0, n_sites + 1, n_gaps - 1)), [n_sites]])
@@ -66,9 +66,8 @@ def test_agreement_is_that_of_brute_force(seed: int, n_sites: int, n_gaps: int, 
     block_gaps = n_gaps - before
     posterior_CP = rng.choice([1e-5, DISSENT, 0.3], (len(haplotype_C), block_gaps + 1)).astype(np.float32)
     posterior_CP *= rng.uniform(0.9, 1, posterior_CP.shape).astype(np.float32)
-    agreed_QG = agreed_patterns(
-        posterior_CP, haplotype_C.astype(np.int32), first_Q1, sibling_N, patterns, rarest, before, block_gaps
-    )
+    candidates = BlockCandidates(haplotype_C.astype(np.int32), posterior_CP, first_Q1)
+    agreed_QG = agreed_patterns(candidates, sibling_N, patterns, rarest, before, block_gaps)
     for q in range(3):
         who, mine_CP = haplotype_C[first_Q1[q] : first_Q1[q + 1]], posterior_CP[first_Q1[q] : first_Q1[q + 1]]
         for g in range(block_gaps):
@@ -85,10 +84,10 @@ def test_agreement_is_that_of_brute_force(seed: int, n_sites: int, n_gaps: int, 
                 expected = max(left, right) <= DISSENT and not here_UN[here_U < BELIEVED, best].any()
             assert (agreed_QG[q, g] != NONE) == expected
             if expected:
-                assert agreed_QG[q, g] == patterns.around(0)[0][best, before + g]
+                assert agreed_QG[q, g] == patterns.pattern_BNG[0][best, before + g]
 
 
-def test_the_rarest_allele_of_each_pattern_is_counted() -> None:
+def test_the_rarest_allele_of_each_pattern_is_counted(patterns_of: Patterns) -> None:
     rng = np.random.default_rng(3)
     minor_UN = minor_alleles(rng, 150)
     start_G1 = np.array([0, 0, 70, 150])  # a gap without sites, two of more than one word
@@ -98,18 +97,19 @@ def test_the_rarest_allele_of_each_pattern_is_counted() -> None:
     for g in range(3):
         fewest_N = copies_UN[start_G1[g] : start_G1[g + 1]].min(axis=0, initial=MOST_COUNTED)
         np.testing.assert_array_equal(
-            rarest.copies_D[rarest.first_G[g] + patterns.around(0)[0][:, g]], fewest_N
+            rarest.copies_D[rarest.first_G[g] + patterns.pattern_BNG[0][:, g]], fewest_N
         )
 
 
-def test_carried_alleles_are_written_and_all_else_stays() -> None:
+def test_agreed_alleles_are_written_and_all_else_stays(patterns_of: Patterns) -> None:
     rng = np.random.default_rng(4)
     minor_UN, start_G1 = minor_alleles(rng, 90), np.array([0, 5, 80, 90])
     patterns, flip_U = patterns_of(minor_UN, start_G1), rng.random(85) < 0.5
     out_UQ = np.full((85, 2), 0.25, np.float32)
-    pattern_NG = patterns.around(0)[0]
+    pattern_NG = patterns.pattern_BNG[0]
     agreed_QG = np.array([[pattern_NG[17, 1], NONE], [NONE, pattern_NG[20, 2]]], np.int32)
-    fill_carried(agreed_QG, patterns, 1, start_G1[1:] - 5, flip_U, 0.9, out_UQ)
+    sites = GapSites(1, start_G1[1:] - 5, np.zeros(85, np.float32), flip_U)
+    fill_agreed(agreed_QG, patterns, sites, 0.9, out_UQ)
     carried_UQ = np.zeros((85, 2), bool)
     carried_UQ[:75, 0], carried_UQ[75:, 1] = minor_UN[5:80, 17], minor_UN[80:, 20]
     np.testing.assert_allclose(
@@ -117,70 +117,67 @@ def test_carried_alleles_are_written_and_all_else_stays() -> None:
     )
 
 
+def random_predictor() -> HaplotypePredictor:
+    torch.manual_seed(1)
+    model = HaplotypeAttention(HaplotypeSettings())
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.3)
+    return HaplotypePredictor(arrays_of(model.state_dict()), model.settings, "random")
+
+
 TYPED = np.arange(0, 600, 6)
-ONE = np.ones(1, np.float32)  # odds of rare alleles are left as they are
+RATES = PanelRates(100.0, np.ones(1, np.float32))  # the odds of rare alleles stay as they are
 
 
 @pytest.fixture
-def panel(mosaic: Callable[..., np.ndarray], tmp_path: Path) -> spinimpute.Panel:
+def panel(
+    mosaic: Callable[..., np.ndarray], panel_of: Callable[..., spinimpute.Panel], tmp_path: Path
+) -> spinimpute.Panel:
     alleles_XN = mosaic(np.random.default_rng(3), 600, 160, founders=5, errors=0.01)
-    names = [f"p{i}" for i in range(80)]
-    lines = ["##fileformat=VCFv4.2", "##contig=<ID=1>"]
-    lines.append("#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t" + "\t".join(names))
-    for x, row in enumerate(alleles_XN):
-        calls = "\t".join(f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True))
-        lines.append(f"1\t{1_000 + 400 * x}\t.\tA\tC\t.\t.\t.\tGT\t{calls}")
-    (tmp_path / "panel.vcf").write_text("\n".join(lines) + "\n")
-    constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
-    return spinimpute.build_panel(tmp_path / "panel.vcf", tmp_path / "panel.spin", constant)
+    return panel_of(tmp_path / "panel.spin", alleles_XN)
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_networks_are_asked_where_candidates_differ(
+def test_networks_compute_where_candidates_differ(
     panel: spinimpute.Panel,
     mosaic: Callable[..., np.ndarray],
     monkeypatch: pytest.MonkeyPatch,
     large: bool,
 ) -> None:
-    """Against asking them everywhere, as of blocks that a window cuts."""
+    """Compared with networks that compute everywhere, as in blocks that a window cuts."""
     if large:
         monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL", 5)
         monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE", 6)
-    torch.manual_seed(1)
-    model = HaplotypeAttention(HaplotypeSettings())
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, 0, 0.3)
-    predictor = HaplotypePredictor(arrays_of(model.state_dict()), model.settings, "random")
+    predictor = random_predictor()
     found: list[np.ndarray] = []
 
-    def note(*arguments: object) -> np.ndarray:
+    def record(*arguments: object) -> np.ndarray:
         found.append(agreed_patterns(*arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr("spinimpute.predictors.haplotype_attention.predictor.agreed_patterns", note)
+    monkeypatch.setattr("spinimpute.predictors.haplotype_attention.predictor.agreed_patterns", record)
     typed_TQ = mosaic(np.random.default_rng(3), 600, 8, founders=5, errors=0.01)[TYPED].astype(np.int8)
     with panel:
-        chunk = prepare_chunk(panel, TYPED, 0, Interval(0, 600))
-        assert all(block.whole for block in chunk.blocks)
-        cut = replace(chunk, blocks=tuple(replace(block, whole=False) for block in chunk.blocks))
-        matches = unite(*(predictor.find_matches(chunk, typed_TQ, on_left) for on_left in (True, False)))
-        patterns = read_patterns(panel, chunk)
-        agreed_UQ, asked_UQ = (
-            predictor.impute_chunk(panel, one, patterns, typed_TQ, None, matches, 100.0, ONE)
-            for one in (chunk, cut)
+        tile = read_tile(panel, TYPED, 0, Interval(0, 600))
+        assert all(block.whole for block in tile.blocks)
+        cut = replace(tile, blocks=tuple(replace(block, whole=False) for block in tile.blocks))
+        matches = unite(*(predictor.find_matches(tile, typed_TQ, on_left) for on_left in (True, False)))
+        patterns = read_patterns(panel, tile)
+        agreed_UQ, everywhere_UQ = (
+            predictor.impute_tile(panel, one, patterns, typed_TQ, None, matches, RATES) for one in (tile, cut)
         )
-        frequency_U, n_blocks = panel.frequency, len(chunk.blocks)
+        frequency_U, n_blocks = panel.frequency, len(tile.blocks)
         monomorphic_U = (frequency_U == 0) | (frequency_U == 1)
     pattern_QG = np.concatenate(found[:n_blocks], axis=1)
-    gap_U = np.searchsorted(chunk.site_start_G1, np.arange(600), side="right") - 1
+    gap_U = np.searchsorted(tile.site_start_G1, np.arange(600), side="right") - 1
     pattern_UQ = pattern_QG.T[gap_U]
     there_UQ = (pattern_UQ != NONE) & ~monomorphic_U[:, None]
     assert 0.2 < there_UQ.mean() < 0.9
-    np.testing.assert_allclose(agreed_UQ[~there_UQ], asked_UQ[~there_UQ], atol=2e-6)
+    np.testing.assert_allclose(agreed_UQ[~there_UQ], everywhere_UQ[~there_UQ], atol=2e-6)
     certain = CERTAIN + posterior_weight(160) * (1 - CERTAIN)
     minor_UQ = np.where(frequency_U[:, None] > 0.5, 1 - agreed_UQ, agreed_UQ)
     for u, q in np.argwhere(there_UQ):
-        g, first = gap_U[u], chunk.site_start_G1[gap_U[u]]
+        g, first = gap_U[u], tile.site_start_G1[gap_U[u]]
         words = patterns.gaps.first_word_G[g] + pattern_UQ[u, q]  # gaps have six sites: a word each
         carried = patterns.gaps.minor_W[words] >> np.uint64(u - first) & np.uint64(1)
         if carried:
@@ -192,25 +189,28 @@ def test_networks_are_asked_where_candidates_differ(
 def test_regions_that_cut_a_block_with_many_sites(
     panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a block is cut where the region ends, and must not be asked otherwise than in one piece."""
-    monkeypatch.setattr("spinimpute.predictors.haplotype_attention.chunk.WHOLE_BLOCK_SITES", 80)
+    """Such a block is cut where the region ends; its results must be those of the whole block."""
+    monkeypatch.setattr("spinimpute.predictors.haplotype_attention.tile.WHOLE_BLOCK_SITES", 80)
     with panel:
         for window in (Interval(0, 600), Interval(0, 250)):
-            blocks = prepare_chunk(panel, TYPED, 0, window).blocks
-            assert [block.whole for block in blocks] == [block.first == 96 for block in blocks]
+            blocks = read_tile(panel, TYPED, 0, window).blocks
+            assert [block.whole for block in blocks] == [block.gaps.first_gap == 96 for block in blocks]
 
 
 def test_an_allele_that_nobody_has_where_others_are_certain() -> None:
-    """Infinite odds times odds of none."""
+    """Infinite odds are multiplied by odds of 0."""
     out_UQ = np.empty((1, 2), np.float32)
-    _fill_absent(
-        np.zeros((2, 1, 2), np.float32), np.array([[3], [NONE]], np.int32), np.array([0]),
-        np.array([[1.0]], np.float32), np.zeros(2, np.float32), np.array([120], np.float32), np.float32(0),
-        np.array([False]), np.array([0.1]), out_UQ,
-    )  # fmt: skip
+    weights = random_predictor()._decoder._replace(
+        absent_spread_E=np.zeros(2, np.float32),
+        absent_site_F=np.array([120], np.float32),
+        absent_bias=np.float32(0),
+    )
+    sites = SiteFeatures(np.array([0]), np.array([[1.0]], np.float32), np.array([False]), np.array([0.1]))
+    agreed_QG = np.array([[3], [NONE]], np.int32)
+    _fill_absent(weights, np.zeros((2, 1, 2), np.float32), agreed_QG, sites, out_UQ)
     assert out_UQ[0, 0] == 0
     assert out_UQ[0, 1] == pytest.approx(1)
 
 
-def test_believed_alleles_are_counted_in_bytes() -> None:
+def test_copies_of_trusted_alleles_fit_into_bytes() -> None:
     assert max(agreement.BELIEVED, copying.RIGHTLY_PLACED) <= agreement.MOST_COUNTED == np.iinfo(np.uint8).max

@@ -29,6 +29,7 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     DEPTH,
     LOG_COUNT,
+    BlockCandidates,
     GapDistances,
     Information,
     find_ibs_classes,
@@ -87,7 +88,7 @@ def test_candidates_are_those_of_brute_force(
     panel, queries = PanelAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
     margin, core = int(rng.integers(0, 4)), int(rng.integers(1, 6))
     first_B = np.arange(0, n_sites + 1, core)
-    first, last = np.sort(rng.integers(0, len(first_B) + 1, 2))  # blocks of the chunk; flanks have none
+    first, last = np.sort(rng.integers(0, len(first_B) + 1, 2))  # blocks of the tile; flanks have none
     first_B = first_B[first : max(last, first + 1)] if first < len(first_B) else first_B[-1:]
     n_gaps_B = np.minimum(core, n_sites + 1 - first_B)
     settings = CandidateSettings(nearest, most, margin)
@@ -231,10 +232,9 @@ def test_classes_are_those_of_brute_force(
     everyone = np.arange(n, dtype=np.int32)
     cM_S = np.sort(rng.random(n_sites))
     posterior_NP = rng.random((n, n_gaps + 1)).astype(np.float32)
-    m = find_ibs_classes(
-        panel.bits_NW, query.bits_XW, query.known_XW, information, everyone, posterior_NP, np.array([0,
-        n]), GapDistances.of(cM_S, first, n_gaps), n_classes,
-    )  # fmt: skip
+    candidates = BlockCandidates(everyone, posterior_NP, np.array([0, n]))
+    distances = GapDistances.of(cM_S, first, n_gaps)
+    m = find_ibs_classes(panel, query, information, candidates, distances, n_classes)
     inform = information.query_QS[0].astype(float)
     for g in range(n_gaps):
         members: dict[tuple[int, ...], list[int]] = {}
@@ -310,7 +310,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     n_gaps_B = np.minimum(16, n_places + 1 - first_B)
     some = slice(
         *sorted(rng.choice(len(first_B) + 1, 2, replace=False))
-    )  # blocks of the chunk; flanks have none
+    )  # blocks of the tile; flanks have none
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
     candidates = Candidates.of(chosen_BQN)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     RUN,
+    BlockCandidates,
     GapDistances,
     IBSClasses,
     Information,
@@ -30,7 +31,7 @@ def test_candidates_are_sorted_in_one_way(seed: int, n: int, n_orders: int) -> N
     rng = np.random.default_rng(seed)
     order_C = rng.integers(0, n_orders, n + 3)  # room for more than are sorted
     rank_C = rng.permutation(n)
-    _sort(rank_C, order_C, np.empty(n + 3, np.int64))
+    _sort(rank_C, n, order_C, np.empty(n + 3, np.int64))
     assert rank_C.tolist() == sorted(range(n), key=lambda c: (-order_C[c], c))
 
 
@@ -44,11 +45,9 @@ def classes_of(
     candidate_C = np.concatenate([np.arange(k, dtype=np.int32) for k in np.diff(first_Q1)])
     posterior_CP = rng.random((n_candidates, n_gaps + 1)).astype(np.float32)
     distances = GapDistances.of(np.linspace(0, 1, len(both_SX)), 5, n_gaps)
-    return find_ibs_classes(
-        panel.bits_NW, queries.bits_XW, queries.known_XW,
-        Information.of(queries.alleles_SX, both_SX[:, :n].mean(1), n), candidate_C, posterior_CP, first_Q1,
-        distances, n_classes, wanted_QG,
-    )  # fmt: skip
+    information = Information.of(queries.alleles_SX, both_SX[:, :n].mean(1), n)
+    candidates = BlockCandidates(candidate_C, posterior_CP, first_Q1)
+    return find_ibs_classes(panel, queries, information, candidates, distances, n_classes, wanted_QG)
 
 
 @pytest.mark.parametrize("n_classes", [1, 4, 30])

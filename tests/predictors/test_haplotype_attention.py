@@ -1,11 +1,10 @@
-"""Haplotype attention from arrays to files: the same as in training, blind to order, true to copies."""
+"""Haplotype attention: the kernels compute the same as the torch model, and copies come back."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-import cyvcf2
 import numpy as np
 import pytest
 import torch
@@ -25,12 +24,14 @@ from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.stored_rows import RowLayout, store_rows
 from spinimpute.predictors.haplotype_attention import copying, posterior_alleles
-from spinimpute.predictors.haplotype_attention.chunk import prepare_chunk, read_patterns, windows_of_chunks
 from spinimpute.predictors.haplotype_attention.copying import hash_rows, scramble
+from spinimpute.predictors.haplotype_attention.engine import PanelRates
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     FEATURES,
     LOG_COUNT,
+    BlockCandidates,
     GapDistances,
+    IBSClasses,
     Information,
     find_ibs_classes,
 )
@@ -43,8 +44,9 @@ from spinimpute.predictors.haplotype_attention.predictor import (
     least_share,
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
+from spinimpute.predictors.haplotype_attention.tile import read_patterns, read_tile, windows_of_tiles
 from spinimpute.predictors.train import train
-from spinimpute.predictors.typed_chunks import FLANK, MOST_FLANK, chunks_between, reach, with_flanks
+from spinimpute.predictors.typed_tiles import FLANK, MOST_FLANK, flank_reach, tiles_between, with_flanks
 
 Mosaic = Callable[..., np.ndarray]
 
@@ -64,14 +66,14 @@ def random_predictor(classes: int = 12, seed: int = 0) -> HaplotypePredictor:
 
 @pytest.fixture(params=[False, True], ids=["small", "large"])
 def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Panels are imputed as small ones are, and as large ones."""
+    """Panels are imputed like small ones, and like large ones."""
     if request.param:
         monkeypatch.setattr(parameters, "MOST_STATES", 0)
         monkeypatch.setattr(posterior_alleles, "SMALL", 5)
         monkeypatch.setattr(posterior_alleles, "LARGE", 6)
 
 
-def test_what_candidates_need_and_classes_by_the_size_of_the_panel() -> None:
+def test_candidates_and_classes_depend_on_the_size_of_the_panel() -> None:
     sizes = (600, 5_000, 6_000, 11_000, 20_000, 200_000)
     assert [least_share(n) / n for n in sizes] == pytest.approx([0.5 / 600] + 5 * [1e-4])
     predictor = random_predictor(classes=22)
@@ -84,136 +86,35 @@ def test_what_candidates_need_and_classes_by_the_size_of_the_panel() -> None:
     assert random_predictor(classes=8).most_classes(20_000, 1.0) == 8
 
 
-def write_vcf(path: Path, samples: Sequence[str], positions: np.ndarray, calls: list[list[str]]) -> Path:
-    with path.open("w") as file:
-        file.write(
-            '##fileformat=VCFv4.2\n##contig=<ID=1>\n##FORMAT=<ID=GT,Number=1,Type=String,Description="G">\n'
-        )
-        file.write("#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t" + "\t".join(samples) + "\n")
-        for position, row in zip(positions, calls, strict=True):
-            file.write(f"1\t{position}\t.\tA\tC\t.\t.\t.\tGT\t" + "\t".join(row) + "\n")
-    return path
-
-
-def panel_of(alleles_XN: np.ndarray, path: Path, people: np.ndarray | None = None) -> spinimpute.Panel:
-    """people: their numbers, which are in their names."""
-    positions = 1_000 + 400 * np.arange(len(alleles_XN))
-    calls = [[f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)] for row in alleles_XN]
-    names = [f"p{i}" for i in (range(alleles_XN.shape[1] // 2) if people is None else people)]
-    constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
-    return spinimpute.build_panel(
-        write_vcf(path.with_suffix(".vcf"), names, positions, calls), path, constant
-    )
+PanelOf = Callable[..., spinimpute.Panel]
 
 
 @pytest.fixture(scope="module")
 def sites(mosaic: Mosaic) -> np.ndarray:
     rng = np.random.default_rng(5)
     alleles = mosaic(rng, 700, 60, founders=9, errors=0.02)
-    alleles[:, 40:44] = alleles[:, :4]  # people that are twice in the panel
+    alleles[:, 40:44] = alleles[:, :4]  # samples that are in the panel twice
     alleles[100] = 0
     return alleles
 
 
 TYPED = np.arange(3, 700, 4)
-ONE = np.ones(1, np.float32)  # odds of rare alleles are left as they are
-
-
-def test_the_order_of_people_and_of_their_haplotypes_changes_nothing(
-    mosaic: Mosaic, sites: np.ndarray, tmp_path: Path
-) -> None:
-    rng = np.random.default_rng(2)
-    predictor = random_predictor()
-    query = mosaic(rng, 700, 6)[TYPED]
-    people = rng.permutation(30)
-    columns = np.stack([2 * people + 1, 2 * people], axis=1).ravel()
-    with (
-        panel_of(sites, tmp_path / "a.spin") as panel,
-        panel_of(sites[:, columns], tmp_path / "b.spin", people) as other,
-    ):
-        first, second = (
-            spinimpute.impute_haplotypes(
-                p, query, TYPED, predictor=spinimpute.PredictorSettings(model=predictor)
-            )
-            for p in (panel, other)
-        )
-    np.testing.assert_allclose(first, second, atol=2e-6)
-    assert first.std() > 0.05
-    np.testing.assert_array_equal(first[100], 0)
-
-
-@pytest.mark.usefixtures("of_any_size")
-def test_queries_threads_and_missing_calls_of_others_have_no_influence(
-    mosaic: Mosaic, sites: np.ndarray, tmp_path: Path
-) -> None:
-    predictor = random_predictor()
-    query = mosaic(np.random.default_rng(3), 700, 8)[TYPED].astype(np.int8)
-    with panel_of(sites, tmp_path / "a.spin") as panel:
-        together = spinimpute.impute_haplotypes(
-            panel,
-            query,
-            TYPED,
-            predictor=spinimpute.PredictorSettings(model=predictor),
-            resources=spinimpute.Resources(threads=1),
-        )
-        np.testing.assert_array_equal(
-            together,
-            spinimpute.impute_haplotypes(
-                panel,
-                query,
-                TYPED,
-                predictor=spinimpute.PredictorSettings(model=predictor),
-                resources=spinimpute.Resources(threads=3),
-            ),
-        )
-        alone = spinimpute.impute_haplotypes(
-            panel, query[:, 2:3], TYPED, predictor=spinimpute.PredictorSettings(model=predictor)
-        )
-        query[::2, 5] = -1
-        disturbed = spinimpute.impute_haplotypes(
-            panel, query, TYPED, predictor=spinimpute.PredictorSettings(model=predictor)
-        )
-    np.testing.assert_allclose(together[:, 2], alone[:, 0], atol=2e-6)
-    np.testing.assert_allclose(together[:, 2], disturbed[:, 2], atol=2e-6)
-    assert np.isfinite(disturbed).all()
+RATES = PanelRates(JUMPS_PER_CM, np.ones(1, np.float32))  # the odds of rare alleles stay as they are
 
 
 @pytest.mark.usefixtures("of_any_size")
 @pytest.mark.parametrize("typed", [[350], [0], [699], [10, 11], list(range(300, 330))])
-def test_edges_and_few_typed_sites(sites: np.ndarray, tmp_path: Path, typed: list[int]) -> None:
-    with panel_of(sites, tmp_path / "a.spin") as panel:
+def test_edges_and_few_typed_sites(
+    sites: np.ndarray, panel_of: PanelOf, tmp_path: Path, typed: list[int]
+) -> None:
+    settings = spinimpute.PredictorSettings(model=random_predictor())
+    with panel_of(tmp_path / "a.spin", sites) as panel:
         index = np.array(typed)
-        p = spinimpute.impute_haplotypes(
-            panel, sites[index, :4], index, predictor=spinimpute.PredictorSettings(model=random_predictor())
-        )
-        nothing = spinimpute.impute_haplotypes(
-            panel,
-            np.full((len(index), 1), -1),
-            index,
-            predictor=spinimpute.PredictorSettings(model=random_predictor()),
-        )
+        p = spinimpute.impute_haplotypes(panel, sites[index, :4], index, predictor=settings)
+        nothing = spinimpute.impute_haplotypes(panel, np.full((len(index), 1), -1), index, predictor=settings)
         np.testing.assert_allclose(nothing[:, 0], panel.frequency, atol=1e-6)
     assert np.isfinite(p).all()
     assert ((p >= 0) & (p <= 1)).all()
-
-
-@pytest.mark.usefixtures("of_any_size")
-def test_windows_have_no_influence(sites: np.ndarray, tmp_path: Path) -> None:
-    predictor = random_predictor()
-    calls = [[f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)] for row in sites[TYPED, :6]]
-    target = write_vcf(tmp_path / "t.vcf", ["a", "b", "c"], 1_000 + 400 * TYPED, calls)
-    dosages = []
-    with panel_of(sites, tmp_path / "a.spin") as panel:
-        for i, window in enumerate((10.0, 0.02)):
-            out = tmp_path / f"{i}.bcf"
-            spinimpute.impute(
-                target,
-                out,
-                panel,
-                predictor=spinimpute.PredictorSettings(model=predictor, options={"window_cM": window}),
-            )
-            dosages.append([record.format("DS")[:, 0].tolist() for record in cyvcf2.VCF(str(out))])
-    np.testing.assert_allclose(dosages[0], dosages[1], atol=1.01e-4)
 
 
 @settings(
@@ -225,10 +126,10 @@ def test_windows_have_no_influence(sites: np.ndarray, tmp_path: Path) -> None:
     founders=st.integers(2, 30),
     errors=st.sampled_from([0.0, 0.02, 0.3]),
 )
-def test_at_work_it_computes_what_training_computes(
-    mosaic: Mosaic, tmp_path: Path, seed: int, classes: int, founders: int, errors: float
+def test_imputing_computes_the_same_as_training(
+    mosaic: Mosaic, panel_of: PanelOf, tmp_path: Path, seed: int, classes: int, founders: int, errors: float
 ) -> None:
-    """Random weights and panels: the kernels against the torch model, class by class."""
+    """Compare the kernels with the torch model class by class, for random weights and panels."""
     predictor = random_predictor(classes, seed)
     model, k = random_model(seed), predictor.classes
     rng = np.random.default_rng(seed)
@@ -239,41 +140,38 @@ def test_at_work_it_computes_what_training_computes(
     sites[100] = 0
     made = tmp_path / f"{len(list(tmp_path.iterdir()))}.spin"
     alone = mock.patch.object(posterior_alleles, "SMALLEST_WEIGHT", 0.0)  # posteriors are not mixed in
-    with panel_of(sites, made) as panel, torch.inference_mode(), alone:
-        chunk = prepare_chunk(panel, TYPED, 0, Interval(0, 700))
-        # of blocks that are cut, networks are asked everywhere
-        chunk = replace(chunk, blocks=tuple(replace(block, whole=False) for block in chunk.blocks))
-        of_chunk = unite(*(predictor.find_matches(chunk, query_TQ, on_left) for on_left in (True, False)))
-        patterns = read_patterns(panel, chunk)
-        p_UQ = predictor.impute_chunk(panel, chunk, patterns, query_TQ, None, of_chunk, JUMPS_PER_CM, ONE)
-        queries = TypedAlleles.of(query_TQ[: len(chunk.cM_S)])
-        first_B, n_gaps_B = chunk.block_gaps()
+    with panel_of(made, sites) as panel, torch.inference_mode(), alone:
+        tile = read_tile(panel, TYPED, 0, Interval(0, 700))
+        # in blocks that are cut the networks compute everywhere
+        tile = replace(tile, blocks=tuple(replace(block, whole=False) for block in tile.blocks))
+        of_tile = unite(*(predictor.find_matches(tile, query_TQ, on_left) for on_left in (True, False)))
+        patterns = read_patterns(panel, tile)
+        p_UQ = predictor.impute_tile(panel, tile, patterns, query_TQ, None, of_tile, RATES)
+        queries = TypedAlleles.of(query_TQ[: len(tile.cM_S)])
+        place_B, n_gaps_B = blocks = tile.block_places()
         candidates = find_candidates(
-            chunk.panel,
-            chunk.panel_backwards,
+            tile.panel,
+            tile.panel_backwards,
             queries,
-            chunk.right_place(first_B),
-            n_gaps_B,
+            *blocks,
             predictor.candidates,
         )
         posterior_CP, candidates = copying_posteriors(
-            chunk.spans, chunk.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH),
-            jump_probabilities(chunk.cM_S, panel.n_haplotypes),
-            candidates, chunk.right_place(first_B), n_gaps_B, LEAST_SHARE,
+            tile.spans, tile.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH),
+            jump_probabilities(tile.cM_S, panel.n_haplotypes),
+            candidates, *blocks, LEAST_SHARE,
         )  # fmt: skip
-        information = Information.of(queries.alleles_SX, chunk.frequency_S, panel.n_haplotypes)
-        for b in (0, 1, len(first_B) - 1):
-            first, n_gaps = int(first_B[b]), int(n_gaps_B[b])
-            place_G = chunk.right_place(first + np.arange(n_gaps))
-            m = find_ibs_classes(
-                chunk.panel.bits_NW, queries.bits_XW, queries.known_XW, information,
-                candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b],
-                GapDistances.of(chunk.cM_S, int(place_G[0]), n_gaps), k,
-            )  # fmt: skip
-            gap_GF = torch.from_numpy(gap_features(chunk.cM_S, place_G, panel.n_haplotypes))
+        information = Information.of(queries.alleles_SX, tile.frequency_S, panel.n_haplotypes)
+        for b in (0, 1, len(place_B) - 1):
+            first, n_gaps = b * copying.BLOCK_GAPS, int(n_gaps_B[b])
+            place_G = place_B[b] + np.arange(n_gaps)
+            chosen = BlockCandidates(candidates.haplotype_C, posterior_CP, candidates.first_BQ1[b])
+            distances = GapDistances.of(tile.cM_S, int(place_G[0]), n_gaps)
+            m = find_ibs_classes(tile.panel, queries, information, chosen, distances, k)
+            gap_GF = torch.from_numpy(gap_features(tile.cM_S, place_G, panel.n_haplotypes))
             weights = model.weigh(torch.from_numpy(m.features_QGFK), torch.from_numpy(m.count_QGK), gap_GF)
             for g in range(n_gaps):
-                start, stop = chunk.site_start_G1[first + g : first + g + 2].tolist()
+                start, stop = tile.site_start_G1[first + g : first + g + 2].tolist()
                 bits_NU = pattern_bits(patterns.gaps, first + g, stop - start)
                 shares = np.zeros((2, 5, 1, stop - start, k), np.float32)
                 for q in range(5):
@@ -282,14 +180,14 @@ def test_at_work_it_computes_what_training_computes(
                         who = m.member_M[m.first_QGK[q, g, c] :][:n_members]
                         if n_members:
                             shares[0, q, 0, :, c] = bits_NU[who].mean(0)
-                            shares[1, q, 0, :, c] = bits_NU[chunk.sibling_N[who]].mean(0)
+                            shares[1, q, 0, :, c] = bits_NU[tile.sibling_N[who]].mean(0)
                 here = type(weights)(*(x[:, g : g + 1] for x in weights))
-                left, right = (chunk.cM_S[np.clip(place_G[g] + d, 0, len(chunk.cM_S) - 1)] for d in (-1, 0))
+                left, right = (tile.cM_S[np.clip(place_G[g] + d, 0, len(tile.cM_S) - 1)] for d in (-1, 0))
                 cM_U = panel.cM[start:stop]
                 t_U = np.clip((cM_U - left) / max(right - left, 1e-12), 0, 1)
                 if place_G[g] == 0:
                     t_U = np.ones_like(t_U)
-                if place_G[g] == len(chunk.cM_S):
+                if place_G[g] == len(tile.cM_S):
                     t_U = np.zeros_like(t_U)
                 frequency = panel.frequency[start:stop]
                 minor = np.minimum(frequency, 1 - frequency)
@@ -309,16 +207,14 @@ def test_at_work_it_computes_what_training_computes(
                 expected = np.where(frequency[:, None] > 0.5, 1 - minor, minor)
                 constant = (frequency == 0) | (frequency == 1)
                 expected[constant] = frequency[constant, None]
-                typed = np.isin(
-                    np.arange(start, stop), TYPED
-                )  # without an untyped site there is nothing to impute
-                # random weights magnify what the kernels' short polynomials leave out
+                typed = np.isin(np.arange(start, stop), TYPED)  # a gap may have no untyped site
+                # random weights magnify the errors of the kernels' short polynomials
                 np.testing.assert_allclose(p_UQ[start:stop][~typed], expected[~typed], atol=2e-3)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_windows_are_whole_chunks(data: st.DataObject) -> None:
+def test_windows_are_whole_tiles(data: st.DataObject) -> None:
     n_sites = data.draw(st.integers(1, 3_000))
     typed = np.flatnonzero(np.random.default_rng(data.draw(st.integers(0, 99))).random(n_sites) < 0.6)
     first = data.draw(st.integers(0, n_sites - 1))
@@ -326,48 +222,48 @@ def test_windows_are_whole_chunks(data: st.DataObject) -> None:
     most = data.draw(st.integers(40, 2_000))
     length = data.draw(st.sampled_from([0.1, 5.0, np.inf]))
     cM = np.arange(n_sites) * 0.01
-    windows = windows_of_chunks(cM, typed, first, last, length, most)
+    windows = windows_of_tiles(cM, typed, Interval(first, last), length, most)
     bounds = [w.start for w in windows] + [windows[-1].stop]
     assert (bounds[0], bounds[-1]) == (first, last)
     assert all(w.start < w.stop == after for w, after in zip(windows, bounds[1:], strict=True))
-    assert [w.index for w in windows] == list(range(len(windows)))
     for w in windows:
-        chunks = chunks_between(w.start, w.stop, typed)
-        if len(chunks) > 1:
+        tiles = tiles_between(w.start, w.stop, typed)
+        if len(tiles) > 1:
             assert w.stop - w.start <= most
             assert cM[w.stop - 1] - cM[w.start] <= length
-        # only a chunk that is too large is shared
+        # only a tile that is too large is shared
         for other in windows:
-            if other is not w and set(chunks) & set(chunks_between(other.start, other.stop, typed)):
-                shared = [x for x in windows if set(chunks_between(x.start, x.stop, typed)) & set(chunks)]
+            if other is not w and set(tiles) & set(tiles_between(other.start, other.stop, typed)):
+                shared = [x for x in windows if set(tiles_between(x.start, x.stop, typed)) & set(tiles)]
                 assert sum(x.stop - x.start for x in shared) > most
 
 
 def test_flanks_reach_further_where_typed_sites_are_dense() -> None:
     n = 4_000
     sparse, dense = np.arange(n) * 0.01, np.arange(n) * 0.0005
-    assert with_flanks(sparse, 1_000, 1_010, 0.3) == (1_000 - FLANK, 1_010 + FLANK)
-    low, high = with_flanks(dense, 1_000, 1_010, 0.3)
+    assert with_flanks(sparse, Interval(1_000, 1_010), 0.3) == (1_000 - FLANK, 1_010 + FLANK)
+    low, high = with_flanks(dense, Interval(1_000, 1_010), 0.3)
     assert dense[1_000] - dense[low] == pytest.approx(0.3, abs=0.001)
     assert dense[high - 1] - dense[1_009] == pytest.approx(0.3, abs=0.001)
-    assert with_flanks(dense / 100, 2_000, 2_010, 0.3) == (2_000 - MOST_FLANK, 2_010 + MOST_FLANK)
-    assert with_flanks(dense[:5], -1, 6, 0.3) == (0, 5)
-    assert (reach(600), reach(7_500), reach(200_000)) == (0.3, 0.5, 1.0)
+    assert with_flanks(dense / 100, Interval(2_000, 2_010), 0.3) == (2_000 - MOST_FLANK, 2_010 + MOST_FLANK)
+    assert with_flanks(dense[:5], Interval(-1, 6), 0.3) == (0, 5)
+    assert [flank_reach(n) for n in (600, 7_500, 200_000)] == [0.3, 0.5, 1.0]
 
 
 def test_the_pair_network_of_a_device() -> None:
-    """Its numbers, in float32, are those of the kernel."""
+    """It computes the same numbers as the kernel, in float32."""
     model, rng = random_model(), np.random.default_rng(6)
     weights = arrays_of(model.state_dict())
     features_QGFK = rng.normal(0, 1, (3, 4, FEATURES, 5)).astype(np.float32)
     count_QGK = np.repeat(np.array([3, 1, 2, 1, 0], np.float32)[None, None], 3, 0).repeat(4, 1)
     features_QGFK[:, :, LOG_COUNT] = np.log(np.maximum(count_QGK, 1))
     gap_GF = rng.normal(0, 1, (4, 2)).astype(np.float32)
-    count_QGK[1, 2], features_QGFK[1, 2] = 0, np.nan  # a gap that nobody asks for has anything
-    here = weigh(PairWeights.of(weights), features_QGFK, count_QGK, gap_GF)
-    there = DevicePairNetwork(weights, model.settings, "cpu")(features_QGFK, count_QGK, gap_GF)
+    count_QGK[1, 2], features_QGFK[1, 2] = 0, np.nan  # undefined in a gap that is not computed
+    classes = IBSClasses(features_QGFK, count_QGK, np.zeros((3, 4, 5), np.int32), np.zeros(0, np.int32))
+    here = weigh(PairWeights.of(weights), classes, gap_GF)
+    there = DevicePairNetwork(weights, model.settings, "cpu").weigh(classes, gap_GF)
     asked_QG = count_QGK[:, :, 0] > 0
-    for found, expected in zip(here[:3], there[:3], strict=True):  # of the classes that there are
+    for found, expected in zip(here[:3], there[:3], strict=True):  # undefined for absent classes
         np.testing.assert_allclose(found[asked_QG][..., :4], expected[asked_QG][..., :4], atol=1e-4)
     np.testing.assert_allclose(here[3][asked_QG], there[3][asked_QG], atol=1e-4)
     assert not any(np.isnan(numbers).any() for numbers in there)
@@ -375,63 +271,58 @@ def test_the_pair_network_of_a_device() -> None:
 
 def pattern_bits(patterns: copying.GapPatterns, gap: int, n_sites: int) -> np.ndarray:
     """Minor alleles of all haplotypes at a gap's sites, (N, U)."""
-    pattern_NG, count_G, first_word_G, minor_W = patterns.around(gap)
+    pattern_BNG, count_G, first_word_G, minor_W, _ = patterns
     width = (n_sites + 63) // 64
     words = minor_W[first_word_G[gap] :][: count_G[gap] * width].reshape(count_G[gap], width)
     bits = (words[:, :, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
-    pattern_N = pattern_NG[:, gap % copying.BLOCK_GAPS]
+    pattern_N = pattern_BNG[gap // copying.BLOCK_GAPS][:, gap % copying.BLOCK_GAPS]
     return bits.reshape(count_G[gap], -1)[pattern_N, :n_sites].astype(np.float32)
 
 
-def test_patterns_of_gaps_have_the_minor_alleles(sites: np.ndarray, tmp_path: Path) -> None:
-    with panel_of(sites, tmp_path / "a.spin") as panel:
+def test_patterns_of_gaps_have_the_minor_alleles(
+    sites: np.ndarray, panel_of: PanelOf, tmp_path: Path
+) -> None:
+    with panel_of(tmp_path / "a.spin", sites) as panel:
         start_G1 = np.array([3, 3, 70, 200, 201, 201, 690])
         order_N = np.arange(panel.n_haplotypes)[::-1].copy()
         rows = panel.stored_rows(3, 690)
         assert 0 < rows.listed_X.sum() < len(rows.listed_X)
-        parts = copying.gap_patterns(rows, start_G1 - 3, order_N, panel.allele_count[3:690])
+        patterns = copying.gap_patterns(rows, start_G1 - 3, order_N, panel.allele_count[3:690])
         for gap in (0, 1, 2, 5):
-            minor_NU = pattern_bits(parts, gap, int(start_G1[gap + 1] - start_G1[gap]))
+            minor_NU = pattern_bits(patterns, gap, int(start_G1[gap + 1] - start_G1[gap]))
             alleles_UN = panel.alleles(int(start_G1[gap]), int(start_G1[gap + 1]))[:, order_N]
             flip_U = panel.frequency[start_G1[gap] : start_G1[gap + 1]] > 0.5
             np.testing.assert_array_equal(minor_NU.T, alleles_UN ^ flip_U[:, None])
 
 
-def test_more_patterns_than_small_numbers_reach() -> None:
+def test_more_patterns_than_16_bits_can_number() -> None:
     n, n_sites = 70_000, 17
     alleles_UN = (np.arange(n) >> np.arange(n_sites)[:, None] & 1).astype(np.uint8)
     packed, count = np.packbits(alleles_UN, axis=1), alleles_UN.sum(axis=1)
     rows = RowLayout.of(count, n, lists=False).rows(packed.ravel(), 0, n_sites)
-    parts = copying.gap_patterns(rows, np.array([0, n_sites]), np.arange(n), count)
-    assert parts.count_G.tolist() == [n]
+    patterns = copying.gap_patterns(rows, np.array([0, n_sites]), np.arange(n), count)
+    assert patterns.count_G.tolist() == [n]
     flip_U1 = (count > n / 2)[:, None]
-    np.testing.assert_array_equal(pattern_bits(parts, 0, n_sites).T, alleles_UN ^ flip_U1)
+    np.testing.assert_array_equal(pattern_bits(patterns, 0, n_sites).T, alleles_UN ^ flip_U1)
 
 
 @pytest.mark.parametrize("haploid", [False, True])
-def test_people_of_the_panel_get_their_own_alleles_back(
-    mosaic: Mosaic, tmp_path: Path, haploid: bool
+def test_samples_of_the_panel_get_their_own_alleles_back(
+    mosaic: Mosaic, write_alleles: Callable[..., Path], tmp_path: Path, haploid: bool
 ) -> None:
-    rng = np.random.default_rng(8)
-    alleles = mosaic(rng, 200, 10, founders=6, errors=0.1)
+    alleles = mosaic(np.random.default_rng(8), 200, 10, founders=6, errors=0.1)
     alleles = alleles[(alleles.sum(1) > 0) & (alleles.sum(1) < 10)]
+    samples = [(0,) if haploid else (0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
     positions = 1_000 + 400 * np.arange(len(alleles))
-    calls = [[f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)] for row in alleles]
-    if haploid:
-        calls = [[row[0][0], *row[1:]] for row in calls]
-    names = list("abcde")
-    panel = write_vcf(tmp_path / "p.vcf", names, positions, calls)
-    hidden = [20, 90, len(calls) - 30]
-    kept = [i for i in range(len(calls)) if i not in hidden]
-    target = write_vcf(tmp_path / "t.vcf", names, positions[kept], [calls[i] for i in kept])
+    panel = write_alleles(tmp_path / "p.vcf", alleles, samples)
+    kept = np.delete(np.arange(len(alleles)), [20, 90, -30])
+    target = write_alleles(tmp_path / "t.vcf", alleles[kept], samples, positions[kept])
     constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
     spinimpute.build_panel(panel, tmp_path / "p.spin", constant).close()
     spinimpute.impute(target, tmp_path / "o.vcf", tmp_path / "p.spin")
-    imputed = [
-        record.split("\t") for record in (tmp_path / "o.vcf").read_text().splitlines() if record[0] != "#"
-    ]
-    got = [[sample.split(":")[0] for sample in record[9:]] for record in imputed]
-    assert got == calls
+    lines = (tmp_path / "o.vcf").read_text().splitlines()
+    imputed = [[call.split(":")[0] for call in line.split("\t")[9:]] for line in lines if line[0] != "#"]
+    assert imputed == [["|".join(str(row[h]) for h in sample) for sample in samples] for row in alleles]
 
 
 CONFIGURATION = """
@@ -461,13 +352,13 @@ validation_tasks = 3
 """
 
 
-def test_a_model_is_trained_and_imputes(tmp_path: Path, sites: np.ndarray) -> None:
+def test_a_model_is_trained_and_imputes(panel_of: PanelOf, tmp_path: Path, sites: np.ndarray) -> None:
     config = tmp_path / "c.toml"
     config.write_text(CONFIGURATION)
     assert train(config, tmp_path / "m.safetensors", threads=1).steps == 4
     model = spinimpute.load_predictor(tmp_path / "m.safetensors")
     assert model.kind == "haplotype"
-    with panel_of(sites, tmp_path / "a.spin") as panel:
+    with panel_of(tmp_path / "a.spin", sites) as panel:
         p = spinimpute.impute_haplotypes(
             panel, sites[TYPED, :2], TYPED, predictor=spinimpute.PredictorSettings(model=model)
         )
@@ -475,7 +366,7 @@ def test_a_model_is_trained_and_imputes(tmp_path: Path, sites: np.ndarray) -> No
     untyped = np.setdiff1d(np.arange(700), TYPED)
     truth = sites[untyped, :2].ravel()
     r, r_of_frequencies = (np.corrcoef(x[untyped].ravel(), truth)[0, 1] for x in (p, frequencies))
-    assert r > r_of_frequencies + 0.1  # even four steps make a model that looks at its query
+    assert r > r_of_frequencies + 0.1  # even four steps make a model that depends on its query
 
 
 @settings(deadline=None, max_examples=20)
@@ -489,7 +380,7 @@ def test_hashes_are_sums_over_differing_bits(seed: int, n: int, n_rows: int) -> 
     rows = RowLayout.of(count, n, lists).rows(stored, 0, n_rows)
     flip = (count > n / 2).astype(np.uint8)
     found = np.zeros(n, np.uint64)
-    hash_rows(*rows, 3 + np.arange(n_rows), found)
+    hash_rows(rows, 0, n_rows, 3 + np.arange(n_rows), found)
     number = np.array([scramble(np.uint64(3 + x)) for x in range(n_rows)], np.uint64)
     with np.errstate(over="ignore"):
         expected = ((alleles != flip[:, None]) * number[:, None]).sum(axis=0, dtype=np.uint64)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.pbwt import find_candidates
@@ -23,18 +24,18 @@ from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.phasing.memory import check_phasing
-from spinimpute.predictors import typed_chunks
-from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
+from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, FEW_NUMBERS
 from spinimpute.predictors.haplotype_attention.memory import (
     DEFAULT,
-    LEAST_PART,
-    bytes_of_query,
+    LEAST_QUERIES,
+    JobSizes,
     limits_within,
 )
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, least_share
-from spinimpute.predictors.results import ChunkResults, FileResults
-from spinimpute.predictors.typed_chunks import CHUNK, reach, with_flanks
+from spinimpute.predictors.haplotype_attention.tile import TileSizes
+from spinimpute.predictors.results import FileResults, MemoryResults
+from spinimpute.predictors.typed_tiles import TILE_GAPS, flank_reach, with_flanks
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import parse_size, resident_bytes, within_budget
 from spinimpute.vcf.reader import read_haplotypes
@@ -74,7 +75,7 @@ def many(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_results_in_a_file_are_those_in_memory(n_sites: int, n_queries: int, width: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     p_UQ = rng.random((n_sites, n_queries), np.float32)
-    kept, filed = ChunkResults(n_sites, n_queries), FileResults(n_sites, n_queries, Path("/tmp"))
+    kept, filed = MemoryResults(n_sites, n_queries), FileResults(n_sites, n_queries, Path("/tmp"))
     parts = [slice(i, i + width) for i in range(0, n_queries, width)]
     for number in rng.permutation(len(parts)):
         kept.put(0, parts[number], p_UQ[:, parts[number]])
@@ -87,7 +88,7 @@ def test_results_in_a_file_are_those_in_memory(n_sites: int, n_queries: int, wid
 
 
 def test_no_room_for_results(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot write temporary results"):
+    with pytest.raises(InputError, match=r"temporary results .* cannot be written"):
         FileResults(3, 4, tmp_path / "absent")
 
 
@@ -105,37 +106,37 @@ def test_sizes_that_are_none(text: str) -> None:
 
 
 def test_limits_shrink_with_the_budget() -> None:
-    sizes = (150 * MB, 2_000, 10_000, 2, ChunkSizes(10, 600, 5_000, 400, 2_500, 50_000))
-    assert limits_within(None, *sizes) == DEFAULT == limits_within(2**40, *sizes)
+    sizes = JobSizes(2_000, 10_000, 2, TileSizes(10, 600, 5_000, 400, 2_500, 50_000))
+    assert limits_within(None, 150 * MB, sizes) == DEFAULT == limits_within(2**40, 150 * MB, sizes)
     before = DEFAULT
     for budget in (2_000, 500, 380, 345, 320, 310, 300):
-        limits = limits_within(budget * MB, *sizes)
-        assert 0 < limits.chunks_ahead <= before.chunks_ahead
+        limits = limits_within(budget * MB, 150 * MB, sizes)
+        assert 0 < limits.tiles_ahead <= before.tiles_ahead
         assert 0 < limits.queries <= before.queries
-        assert limits.window >= sizes[2], "at least a site"
+        assert limits.window >= sizes.query_haplotypes, "at least a site"
         before = limits
     assert before.window < DEFAULT.window / 10
-    assert (before.chunks_ahead, before.queries) == (1, 32)
+    assert (before.tiles_ahead, before.queries) == (1, 32)
     with pytest.raises(InputError, match=r"250 MB of memory are too little .* 150 MB of them"):
-        limits_within(250 * MB, *sizes)
+        limits_within(250 * MB, 150 * MB, sizes)
 
 
 def test_patterns_take_two_bytes_until_a_gap_may_have_too_many() -> None:
-    """Then one of the chunks in memory may have four."""
-    sizes = ChunkSizes(10, 300, 3_000, 300, 10 * CHUNK, 30_000)
+    """Then one of the tiles in memory may have four."""
+    sizes = TileSizes(10, 300, 3_000, 300, 10 * TILE_GAPS, 30_000)
 
     def needed_mb(haplotypes: int) -> int:
         with pytest.raises(InputError, match="are too little") as error:
-            limits_within(MB, 0, haplotypes, 2, 1, sizes)
+            limits_within(MB, 0, JobSizes(haplotypes, 2, 1, sizes))
         return int(re.search(r": (\d+) MB are needed", str(error.value))[1])  # type: ignore[index]
 
-    bytes_of_chunk = 2 * CHUNK * FEW_NUMBERS
-    assert needed_mb(FEW_NUMBERS + 1) - needed_mb(FEW_NUMBERS) == pytest.approx(bytes_of_chunk / MB, abs=4)
+    bytes_of_tile = 2 * TILE_GAPS * FEW_NUMBERS
+    assert needed_mb(FEW_NUMBERS + 1) - needed_mb(FEW_NUMBERS) == pytest.approx(bytes_of_tile / MB, abs=4)
 
 
 def test_candidates_of_a_large_panel_are_counted() -> None:
-    """A chunk's whole blocks; haplotypes that match alike by hundreds, as those of large panels do."""
-    n, n_queries, n_places = 80_000, 64, CHUNK + 40
+    """A tile's whole blocks; haplotypes that match alike by hundreds, as those of large panels do."""
+    n, n_queries, n_places = 80_000, 64, TILE_GAPS + 40
     rng = np.random.default_rng(3)
     founders = rng.integers(0, 2, (n_places, 60), np.uint8)
     alleles = founders[:, rng.integers(0, 60, n + n_queries)]
@@ -143,7 +144,7 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     alleles.reshape(-1)[errors] ^= 1
     panel, queries = PanelAlleles.of(alleles[:, n_queries:]), TypedAlleles.of(alleles[:, :n_queries])
     backwards, jump_S = panel.backwards(), jump_probabilities(np.linspace(0, 0.3, n_places), n)
-    blocks = 20 + np.arange(0, CHUNK, BLOCK_GAPS), np.full(CHUNK // BLOCK_GAPS, BLOCK_GAPS)
+    blocks = 20 + np.arange(0, TILE_GAPS, BLOCK_GAPS), np.full(TILE_GAPS // BLOCK_GAPS, BLOCK_GAPS)
     tracemalloc.start()
     candidates = find_candidates(panel, backwards, queries, *blocks, CANDIDATES)
     found = copying_posteriors(
@@ -152,8 +153,9 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     )  # fmt: skip
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+    sizes = JobSizes(n, n_queries, 1, TileSizes(1, n_places, 0, 0, n_places, 0))
     assert len(found[0]) > 50 * n_queries * len(blocks[0])
-    assert 0.1 < peak / (n_queries * bytes_of_query(n, ChunkSizes(1, n_places, 0, 0, n_places, 0))) < 1
+    assert 0.1 < peak / (n_queries * sizes.bytes_of_query()) < 1
 
 
 def test_phasing_cannot_shrink() -> None:
@@ -168,7 +170,7 @@ def test_a_disk_without_room_for_results(
 ) -> None:
     """They are larger than the output, of which there would be room for the beginning."""
     disk = small_disk(2_048).folder
-    with pytest.raises(InputError, match=rf"cannot write temporary results .*{disk}.*No space left"):
+    with pytest.raises(InputError, match=rf"{disk}: temporary results .*No space left"):
         spinimpute.impute(many, disk / "o.bcf", example_panel)
     assert not list(disk.iterdir())
 
@@ -180,7 +182,7 @@ def test_writing_fails_while_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Many windows, and parts that have not begun: nothing waits for them."""
-    monkeypatch.setattr(typed_chunks, "CHUNK", 16)
+    monkeypatch.setattr(typed_tiles, "TILE_GAPS", 16)
     disk = small_disk(64).folder
     with pytest.raises(InputError, match="No space left"):
         spinimpute.impute(
@@ -197,7 +199,7 @@ def test_results_that_were_cut_short(tmp_path: Path) -> None:
     results = FileResults(5, 4, tmp_path)
     results.put(0, slice(0, 4), np.zeros((5, 4), np.float32))
     os.ftruncate(results._file.fileno(), 30)
-    with pytest.raises(InputError, match="cannot read temporary results"):
+    with pytest.raises(InputError, match="temporary results cannot be read again"):
         results.take(0, 5)
     results.close()
 
@@ -267,7 +269,7 @@ def test_a_region_with_its_buffer_is_all_that_is_read_of_our_files(
     assert 0 < some.typed_sites < every.typed_sites / 2
 
 
-def test_one_chunk_repairs_as_all_do(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+def test_one_tile_repairs_as_all_do(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
     """All sites but those of one region are on the other strand: A/T and C/G there are, too."""
     letters = str.maketrans("ACGT", "TGCA")
     lines = []
@@ -297,28 +299,29 @@ def records(path: Path) -> list[str]:
 def test_few_typed_sites_and_many_others(tmp_path: Path) -> None:
     """Thousands of sites between two typed ones: fewer people at a time, not more memory."""
     rng = np.random.default_rng(1)
-    sizes = ChunkSizes.of(np.arange(300_000) / 1e5, np.sort(rng.choice(300_000, 30, replace=False)), 400)
-    assert (sizes.n_chunks, sizes.sites) == (1, 300_000)
+    sizes = TileSizes.of(np.arange(300_000) / 1e5, np.sort(rng.choice(300_000, 30, replace=False)), 400)
+    assert (sizes.n_tiles, sizes.sites) == (1, 300_000)
     assert 90_000 < sizes.block_sites < 300_000
-    limits = limits_within(None, 0, 400, 400, 2, sizes)
-    assert limits.queries == LEAST_PART
+    job = JobSizes(400, 400, 2, sizes)
+    assert limits_within(None, 0, job).queries == LEAST_QUERIES
     with pytest.raises(InputError, match="are needed"):
-        limits_within(300 * MB, 100 * MB, 400, 400, 2, sizes)
+        limits_within(300 * MB, 100 * MB, job)
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 3_000), st.integers(0, 99), st.floats(0.01, 1), st.sampled_from([100, 9_000]))
-def test_sizes_of_chunks(n_sites: int, seed: int, share: float, haplotypes: int) -> None:
+def test_sizes_of_tiles(n_sites: int, seed: int, share: float, haplotypes: int) -> None:
     rng = np.random.default_rng(seed)
     typed = np.flatnonzero(rng.random(n_sites) < share)
     typed = typed if len(typed) else np.array([n_sites // 2])
     cM = np.sort(rng.random(n_sites))
-    sizes = ChunkSizes.of(cM, typed, haplotypes)
+    sizes = TileSizes.of(cM, typed, haplotypes)
     edges = [0, *(typed + 1).tolist(), n_sites]
-    starts = range(0, len(edges) - 1, CHUNK)
-    assert sizes.n_chunks == len(starts)
-    assert sizes.sites == max(edges[min(i + CHUNK, len(edges) - 1)] - edges[i] for i in starts)
+    starts = range(0, len(edges) - 1, TILE_GAPS)
+    assert sizes.n_tiles == len(starts)
+    assert sizes.sites == max(edges[min(i + TILE_GAPS, len(edges) - 1)] - edges[i] for i in starts)
     blocks = range(0, len(edges) - 1, BLOCK_GAPS)
     assert sizes.block_sites == max(edges[min(i + BLOCK_GAPS, len(edges) - 1)] - edges[i] for i in blocks)
-    places = [with_flanks(cM[typed], i - 1, i + CHUNK, reach(haplotypes)) for i in starts]
+    reach_cM = flank_reach(haplotypes)
+    places = [with_flanks(cM[typed], Interval(i - 1, i + TILE_GAPS), reach_cM) for i in starts]
     assert sizes.places == max(high - low for low, high in places)

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
-from spinimpute.panels.stored_rows import RowLayout, store_rows
-from spinimpute.predictors.haplotype_attention import copying
 from spinimpute.predictors.haplotype_attention import panel_members as module
+from spinimpute.predictors.haplotype_attention.copying import GapPatterns, GapSites
 from spinimpute.predictors.haplotype_attention.panel_members import (
     ERROR_ODDS,
     LEAST_ODDS,
@@ -24,8 +23,8 @@ from spinimpute.predictors.haplotype_attention.panel_members import (
     PLACES_PER_ERROR,
     PRIOR_ODDS,
     PanelMembers,
+    find_members,
     mix_members,
-    panel_members,
 )
 
 Mosaic = Callable[..., np.ndarray]
@@ -52,9 +51,9 @@ def test_members_are_those_of_brute_force(seed: int, n_places: int, founders: in
     other_SQ = query_SQ[:, np.arange(10) ^ 1]
     first_Q1 = np.arange(11) * n  # all haplotypes are candidates
     with mock.patch.object(module, "COUNTED", counted):
-        found = panel_members(
+        found = find_members(
             PanelAlleles.of(panel_SN), sibling_N, TypedAlleles.of(query_SQ), TypedAlleles.of(other_SQ),
-            np.tile(np.arange(n, dtype=np.int32), 10), first_Q1,
+            Candidates(np.tile(np.arange(n, dtype=np.int32), 10), first_Q1[None]), 0,
         )  # fmt: skip
     differs_QN, other_differs_QN = (
         ((x_SQ[:, :, None] != panel_SN[:, None]) & (x_SQ >= 0)[:, :, None]).sum(axis=0)
@@ -87,20 +86,20 @@ def test_members_are_those_of_brute_force(seed: int, n_places: int, founders: in
             assert found.probability_Q[q] == pytest.approx(odds / (1 + odds), rel=1e-5)
 
 
-def test_alleles_of_members_are_mixed() -> None:
+def test_alleles_of_members_are_mixed(patterns_of: Callable[[np.ndarray, np.ndarray], GapPatterns]) -> None:
     rng = np.random.default_rng(4)
     n, n_sites, start_G1 = 40, 150, np.array([*range(17), 85, 150])  # the block begins with gap 16
     alleles_UN = (rng.random((n_sites, n)) < rng.random((n_sites, 1))).astype(np.uint8)
     count_U = alleles_UN.sum(axis=1)
-    stored = np.frombuffer(store_rows(np.packbits(alleles_UN, axis=1), n), np.uint8)
-    rows = RowLayout.of(count_U, n).rows(stored, 0, n_sites)
-    patterns = copying.gap_patterns(rows, start_G1, np.arange(n), np.minimum(count_U, n - count_U))
+    patterns = patterns_of(alleles_UN, start_G1)
     members = PanelMembers(
         np.array([0, 0.9, 0.25], np.float32), np.array([4, 7, 31], np.int32), np.array([0, 0, 1, 3])
     )
     before_UQ = rng.random((n_sites - 16, 3)).astype(np.float32)
     after_UQ = before_UQ.copy()
-    mix_members(members, patterns, 16, start_G1[16:] - 16, 2 * count_U[16:] > n, after_UQ)
+    fraction_U = np.zeros(n_sites - 16, np.float32)
+    sites = GapSites(16, start_G1[16:] - 16, fraction_U, 2 * count_U[16:] > n)
+    mix_members(members, patterns, sites, after_UQ)
     np.testing.assert_array_equal(after_UQ[:, 0], before_UQ[:, 0])
     np.testing.assert_allclose(after_UQ[:, 1], 0.1 * before_UQ[:, 1] + 0.9 * alleles_UN[16:, 4], atol=1e-6)
     both_U = alleles_UN[16:, [7, 31]].mean(axis=1)
@@ -118,33 +117,15 @@ def alleles_SN(mosaic: Mosaic) -> np.ndarray:
     return alleles_SN[(alleles_SN.sum(axis=1) > 0) & (alleles_SN.sum(axis=1) < 160)]
 
 
-def write(path: Path, alleles_SN: np.ndarray, sites: np.ndarray, samples: list[list[int]]) -> Path:
-    """Samples of one or two of the haplotypes."""
-    names = "\t".join(f"s{'_'.join(map(str, sample))}" for sample in samples)
-    lines = [
-        "##fileformat=VCFv4.2",
-        '##FORMAT=<ID=GT,Number=1,Type=String,Description="">',
-        "##contig=<ID=1>",
-    ]
-    lines.append(f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{names}")
-    for s in sites.tolist():
-        calls = "\t".join("|".join(str(alleles_SN[s, h]) for h in sample) for sample in samples)
-        lines.append(f"1\t{1_000 + 400 * s}\t.\tA\tC\t.\t.\t.\tGT\t{calls}")
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def build(folder: Path, alleles_SN: np.ndarray, order: np.ndarray) -> Path:
-    samples = [[2 * i, 2 * i + 1] for i in order.tolist()]
-    vcf = write(folder / "panel.vcf", alleles_SN, np.arange(len(alleles_SN)), samples)
-    constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
-    spinimpute.build_panel(vcf, folder / f"{order[0]}.spin", constant).close()
-    return folder / f"{order[0]}.spin"
-
-
 @pytest.fixture(scope="module")
-def panel_file(alleles_SN: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("panel"), alleles_SN, np.arange(80))
+def panel_file(
+    alleles_SN: np.ndarray,
+    panel_of: Callable[..., spinimpute.Panel],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    path = tmp_path_factory.mktemp("panel") / "panel.spin"
+    panel_of(path, alleles_SN).close()
+    return path
 
 
 def test_pairs_of_the_panel_come_back_and_others_are_as_if_alone(
@@ -173,11 +154,16 @@ def test_pairs_of_the_panel_come_back_and_others_are_as_if_alone(
 
 
 def test_members_are_the_same_however_they_are_imputed(
-    alleles_SN: np.ndarray, panel_file: Path, tmp_path: Path
+    alleles_SN: np.ndarray,
+    panel_file: Path,
+    panel_of: Callable[..., spinimpute.Panel],
+    write_alleles: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     """With other threads, windows, orders of the panel, in a region, and with haploid samples between."""
     samples = [[10, 11], [7], [31, 30], [40, 52], [90, 91], [3], [120, 121]]
-    target = write(tmp_path / "t.vcf", alleles_SN, np.arange(0, len(alleles_SN), TYPED), samples)
+    typed = np.arange(0, len(alleles_SN), TYPED)
+    target = write_alleles(tmp_path / "t.vcf", alleles_SN[typed], samples, 1_000 + 400 * typed)
 
     def records(panel: Path = panel_file, **settings: Any) -> list[str]:
         out = tmp_path / "o.vcf"
@@ -194,8 +180,9 @@ def test_members_are_the_same_however_they_are_imputed(
         )
     assert records(resources=spinimpute.Resources(threads=3)) == whole
     assert records(predictor=spinimpute.PredictorSettings(options={"window_cM": 0.07})) == whole
-    shuffled = build(tmp_path, alleles_SN, np.random.default_rng(1).permutation(80))
-    assert records(shuffled) == whole
+    order = np.random.default_rng(1).permutation(80).tolist()
+    panel_of(tmp_path / "shuffled.spin", alleles_SN, [(2 * i, 2 * i + 1) for i in order]).close()
+    assert records(tmp_path / "shuffled.spin") == whole
     first, last = 300, 700
     chosen = spinimpute.RegionSettings(region=f"1:{1_000 + 400 * first}-{1_000 + 400 * last}")
     positions = [int(line.split("\t")[1]) for line in whole]

@@ -1,4 +1,4 @@
-"""Alleles pooled by posteriors alone, and mixed with the network's predictions in large panels."""
+"""Corrections of the network: alleles pooled by posteriors, and the prior odds of rare alleles."""
 
 from __future__ import annotations
 
@@ -11,40 +11,43 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.panels.stored_rows import RowLayout, store_rows
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.haplotype_attention import copying, rare_alleles
 from spinimpute.predictors.haplotype_attention import posterior_alleles as mixing
+from spinimpute.predictors.haplotype_attention.copying import GapPatterns, GapSites
+from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
 from spinimpute.predictors.haplotype_attention.posterior_alleles import (
+    RATIO_VARIANCE,
+    TRAINED_RATIOS,
     mix,
+    multiply_odds,
     posterior_alleles,
     posterior_weight,
+    rare_allele_odds,
 )
 from spinimpute.predictors.loading import predictor_for
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 10_000), st.integers(1, 90), st.integers(1, 4))
-def test_posteriors_of_carriers_are_summed(seed: int, n_sites: int, n_gaps: int) -> None:
+def test_posteriors_of_carriers_are_summed(
+    patterns_of: Callable[[np.ndarray, np.ndarray], GapPatterns], seed: int, n_sites: int, n_gaps: int
+) -> None:
     rng = np.random.default_rng(seed)
-    n, n_queries, before = 24, 3, int(rng.integers(0, 3))  # gaps of the chunk before the block
+    n, n_queries, before = 24, 3, int(rng.integers(0, 3))  # gaps of the tile before the block
     ends = np.sort(rng.integers(0, n_sites + 1, n_gaps + before - 1))
     start_G1 = np.concatenate([[0], ends, [n_sites]])
     alleles_UN = (rng.random((n_sites, n)) < rng.random((n_sites, 1))).astype(np.uint8)
-    stored = np.frombuffer(store_rows(np.packbits(alleles_UN, axis=1), n), np.uint8)
-    rows = RowLayout.of(alleles_UN.sum(axis=1), n).rows(stored, 0, n_sites)
-    count_U = alleles_UN.sum(axis=1)
-    patterns = copying.gap_patterns(rows, start_G1, np.arange(n), np.minimum(count_U, n - count_U))
+    patterns = patterns_of(alleles_UN, start_G1)
     count_Q = rng.integers(0, n, n_queries)
     first_Q1 = np.concatenate([[0], np.cumsum(count_Q)])
     haplotype_C = np.concatenate([np.sort(rng.choice(n, k, replace=False)) for k in count_Q]).astype(np.int32)
     posterior_CP = rng.random((len(haplotype_C), n_gaps + 1)).astype(np.float32)
     first = int(start_G1[before])
     t_U = rng.random(n_sites - first).astype(np.float32)
-    found_UQ = posterior_alleles(
-        posterior_CP, haplotype_C, first_Q1, patterns, before, start_G1[before:] - first, t_U
-    )
+    sites = GapSites(before, start_G1[before:] - first, t_U, np.zeros(len(t_U), bool))
+    candidates = BlockCandidates(haplotype_C, posterior_CP, first_Q1)
+    found_UQ = posterior_alleles(candidates, patterns, sites)
     minor_UN = alleles_UN ^ (alleles_UN.sum(axis=1) > n // 2)[:, None]
     for q in range(n_queries):
         mine = slice(first_Q1[q], first_Q1[q + 1])
@@ -72,23 +75,13 @@ def test_alleles_of_one_carrier_are_left_to_the_network() -> None:
     np.testing.assert_allclose(p_UQ, expected, atol=1e-6)
 
 
-@pytest.fixture
-def panel(mosaic: Callable[..., np.ndarray], tmp_path: Path) -> spinimpute.Panel:
-    alleles_XN = mosaic(np.random.default_rng(3), 600, 80, founders=12, errors=0.01)
-    lines = ["##fileformat=VCFv4.2", "##contig=<ID=1>"]
-    lines.append(
-        "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t" + "\t".join(f"p{i}" for i in range(40))
-    )
-    for i, row in enumerate(alleles_XN):
-        calls = "\t".join(f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True))
-        lines.append(f"1\t{1_000 + 400 * i}\t.\tA\tC\t.\t.\t.\tGT\t{calls}")
-    (tmp_path / "p.vcf").write_text("\n".join(lines) + "\n")
-    return spinimpute.build_panel(tmp_path / "p.vcf", tmp_path / "p.spin", GeneticMap.constant())
-
-
 def test_predictions_lie_between_network_and_posteriors(
-    panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch
+    mosaic: Callable[..., np.ndarray],
+    panel_of: Callable[..., spinimpute.Panel],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    panel = panel_of(tmp_path / "p.spin", mosaic(np.random.default_rng(3), 600, 80, founders=12, errors=0.01))
     typed_index = np.arange(0, panel.n_sites, 5)
     typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :8].astype(np.int8)
 
@@ -96,10 +89,10 @@ def test_predictions_lie_between_network_and_posteriors(
         monkeypatch.setattr(mixing, "SMALLEST_WEIGHT", weight)
         predictor, options = predictor_for(panel, None)
         with predictor.engine(ImputationJob(panel, typed_index, 1, 8, options)) as engine:
-            windows = engine.windows(0, panel.n_sites)
+            windows = engine.windows(Interval(0, panel.n_sites))
             return np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
 
-    monkeypatch.setattr(rare_alleles, "TRAINED_RATIOS", ())  # odds are left as they are
+    monkeypatch.setattr(mixing, "TRAINED_RATIOS", ())  # the odds of rare alleles stay as they are
     network_UQ, half_UQ, posterior_UQ = (predicted(weight) for weight in (0.0, 0.5, 1.0))
     np.testing.assert_allclose(half_UQ, (network_UQ + posterior_UQ) / 2, atol=1e-6)
     count_U = panel.allele_count.astype(int)
@@ -111,3 +104,53 @@ def test_predictions_lie_between_network_and_posteriors(
     # Posteriors know the alleles, too: the queries themselves are in the panel.
     truth_UQ = panel.alleles(0, panel.n_sites)[:, :8]
     assert abs(posterior_UQ - truth_UQ)[~single_U].mean() < 0.05
+
+
+def carriers(*sites: int) -> np.ndarray:
+    """Numbers of carriers: this many sites with 0, 1, 2, ... carriers."""
+    return np.repeat(np.arange(len(sites)), sites)
+
+
+def test_return_ratios_of_a_large_panel() -> None:
+    million = 10**6
+    ratios = (0.5, 1.0, 2.0, 1.0, 1.0)
+    sites = [0, million]
+    for c, ratio in enumerate(ratios, start=1):
+        sites.append(round(sites[-1] * ratio * c / (c + 1)))
+    odds_C = rare_allele_odds(carriers(*sites, 10, 20), 1_000)
+    assert odds_C[0] == odds_C[-1] == 1
+    assert odds_C[1:-1] == pytest.approx(np.array(ratios) / TRAINED_RATIOS, rel=1e-3)
+
+
+def test_ratios_predict_how_often_alleles_return() -> None:
+    """Two draws from a population: carriers in the second of alleles seen once, twice, ... in the first."""
+    rng = np.random.default_rng(2)
+    frequency_X = np.exp(rng.uniform(np.log(1e-5), np.log(0.5), 200_000))
+    seen_X, later_X = rng.binomial(1_000, frequency_X), rng.binomial(1_000, frequency_X)
+    odds_C = rare_allele_odds(seen_X[seen_X > 0], 1_000)
+    for c, trained in enumerate(TRAINED_RATIOS, start=1):
+        of_count = seen_X == c
+        assert odds_C[c] * trained == pytest.approx(later_X[of_count].mean() / c, rel=0.05)
+
+
+def test_few_sites_say_little() -> None:
+    few, many = (rare_allele_odds(carriers(0, *sites), 100) for sites in ((1, 10), (1_000, 10_000)))
+    assert 1 < few[1] < many[1] ** 0.2
+    assert rare_allele_odds(carriers(5, 0, 3), 100).tolist() == [1] * (len(TRAINED_RATIOS) + 2)
+    assert few[1] == pytest.approx((20 / TRAINED_RATIOS[0]) ** (RATIO_VARIANCE / (RATIO_VARIANCE + 1.1)))
+
+
+@pytest.mark.parametrize("n", [4, 7, 12])
+def test_the_spectrum_of_small_panels_ends_at_half_the_haplotypes(n: int) -> None:
+    """Minor alleles have no more carriers."""
+    rng = np.random.default_rng(1)
+    weight_C = 1 / np.arange(1, n)
+    count_X = rng.choice(np.arange(1, n), p=weight_C / weight_C.sum(), size=100_000)
+    odds_C = rare_allele_odds(np.minimum(count_X, n - count_X), n)
+    assert (odds_C[(n - 1) // 2 :] == 1).all()
+
+
+def test_odds_of_the_minor_allele_are_multiplied() -> None:
+    p_UQ = np.array([[0.2, 0.0], [0.8, 1.0], [0.3, 0.4]], np.float32)
+    multiply_odds(np.array([4, 4, 1], np.float32), np.array([False, True, True]), p_UQ)
+    np.testing.assert_allclose(p_UQ, [[0.5, 0.0], [0.5, 1.0], [0.3, 0.4]], atol=1e-6)

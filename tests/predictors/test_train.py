@@ -304,7 +304,7 @@ def test_resuming_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_diverging_run_ends_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from spinimpute.predictors.spin.learner import SPINLearner
-    from spinimpute.training.learner import Outcome
+    from spinimpute.training.trainer import Outcome
 
     original = SPINLearner.outcome
 

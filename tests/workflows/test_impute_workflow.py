@@ -29,8 +29,8 @@ from benchmarks.workflow.runs import (
     unfinished,
     unlock,
 )
-from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
-from spinimpute.predictors.haplotype_attention.memory import limits_within
+from spinimpute.predictors.haplotype_attention.memory import JobSizes, limits_within
+from spinimpute.predictors.haplotype_attention.tile import TileSizes
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("snakemake") is None,
@@ -255,8 +255,8 @@ def test_what_a_chunk_asks_for_is_enough(haplotypes: int, people: int, typed: in
     calls = 2 * people * typed
     asked = estimates().chunk_memory_mb(500_000, haplotypes, people, threads, calls)
     held = 160 * 2**20 + 4 * calls  # the program, the target
-    sizes = ChunkSizes(50, 600, 8_000, 800, 12_800, 400_000)
-    limits = limits_within(int(asked * 2**20), held, haplotypes, 2 * people, threads, sizes)
+    tiles = TileSizes(50, 600, 8_000, 800, 12_800, 400_000)
+    limits = limits_within(int(asked * 2**20), held, JobSizes(haplotypes, 2 * people, threads, tiles))
     assert limits.window > 2_000_000, "as much is written at once as is sensible"
 
 

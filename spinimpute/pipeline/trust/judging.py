@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.maps.estimated import spread_sites
 from spinimpute.hmm.parameters import LEAST_SITES
 from spinimpute.panels.panel import Panel
@@ -109,7 +110,7 @@ def _predicted(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray, thre
     predictor, options = predictor_for(panel, device="cpu")
     job = ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options, scratch=panel.path.parent)
     with predictor.engine(job) as engine:
-        windows = engine.windows(0, panel.n_sites)
+        windows = engine.windows(Interval(0, panel.n_sites))
         return np.concatenate([p_SQ.copy() for p_SQ in engine.predict_windows(windows, typed_TQ)])
 
 

@@ -1,7 +1,7 @@
-"""Fast copying: what `haplotype_attention.copy_alleles` computes, without a tensor of classes times sites.
+"""Copying alleles on processors: `network.copy_alleles`, without a tensor of classes times sites.
 
-Within one gap a panel has few different haplotypes, its *patterns*. The weights of all classes' members are
-summed by pattern; then only the minor alleles of the patterns that occur are visited.
+Within a gap a panel has few different haplotypes, its *patterns*. The weights of the members of all classes
+are summed by pattern. Then only the minor alleles of the patterns that occur are visited.
 
 Axes: N panel haplotypes, Q queries, G gaps, K classes, U sites of a block, D patterns of a gap, M members,
 V value, W 64-bit words, X found entries.
@@ -17,61 +17,49 @@ from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.hmm.lanes import all_lanes, load, store
 from spinimpute.hmm.parameters import LANES
 from spinimpute.panels.stored_rows import StoredRows
+from spinimpute.predictors.haplotype_attention.ibs_classes import IBSClasses
+from spinimpute.predictors.haplotype_attention.pair_network import WeighedClasses
 from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_FEATURES, EPSILON
 from spinimpute.runtime.kernels import kernel
 
-BLOCK_GAPS = 16  # of a block
-# An allele of fewer copies may stand on the wrong haplotype of its carrier.
-RIGHTLY_PLACED = 3
+BLOCK_GAPS = 16
+RIGHTLY_PLACED = 3  # an allele with fewer copies may be on the wrong haplotype of its carrier
 FEW_NUMBERS = 2**16  # patterns that uint16 can number
-FEW_PATTERNS = 1_024  # for which a table has room at first
-HASHED_BYTES = 512  # of a row of bits that are hashed at once: hashes of their haplotypes take 32 KiB
+FEW_PATTERNS = 1_024  # places of the hash table at first
+HASHED_BYTES = 512  # bytes of a row that are hashed at once: the hashes of their haplotypes take 32 KiB
 
 
 class GapPatterns(NamedTuple):
-    """Patterns of the minor alleles in every gap of a chunk.
+    """Patterns of the minor alleles in every gap of a tile."""
 
-    Attributes
-    ----------
-    pattern_BNG : uint16 (B, N, BLOCK_GAPS), or int32 if a gap has too many
-        The pattern of each haplotype, block by block: all of a block's lie close together.
-    count_G : int32
-        Number of patterns of a gap.
-    first_word_G : int64
-        Where a gap's words begin in minor_W.
-    minor_W : uint64
-        The patterns of all gaps one after the other, each in as many words as its gap's sites need: bit u is
-        set where it has the minor allele at the gap's site u.
-    rare_BN : uint16
-        Bit g of a haplotype is set where it has an allele of fewer than RIGHTLY_PLACED copies in a block's
-        gap g.
-    """
-
-    pattern_BNG: np.ndarray
-    count_G: np.ndarray
-    first_word_G: np.ndarray
+    pattern_BNG: (
+        np.ndarray
+    )  # (B, N, BLOCK_GAPS), pattern of a haplotype; uint16, or int32 if a gap has too many
+    count_G: np.ndarray  # int32, number of patterns
+    first_word_G: np.ndarray  # int64, start of a gap's words in minor_W
+    # uint64: all patterns of a gap after those of the gap before, each in as many words as the gap's sites
+    # need; bit u is set where the pattern has the minor allele of the gap's site u
     minor_W: np.ndarray
+    # uint16: bit g is set where a haplotype has an allele of fewer than RIGHTLY_PLACED copies in gap g of a
+    # block
     rare_BN: np.ndarray
 
-    def around(self, gap: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The same with the patterns (N, BLOCK_GAPS) of the block in which a gap is."""
-        return self.pattern_BNG[gap // BLOCK_GAPS], self.count_G, self.first_word_G, self.minor_W
+
+class GapSites(NamedTuple):
+    """Sites of the gaps of a block; U counts from the block's first site."""
+
+    first_gap: int  # of the block, counted in the tile
+    start_G1: np.ndarray  # int64, first site of each gap, and the number of sites
+    fraction_U: np.ndarray  # float32, position in the gap: 0 at the left typed site, 1 at the right one
+    flip_U: np.ndarray  # bool, whether ALT is the major allele
 
 
-class Found(NamedTuple):
-    """Entries where a class or a sibling carries the minor allele.
+class CarriedEntries(NamedTuple):
+    """Entries (site, query) where a class, or a sibling of its members, carries the minor allele."""
 
-    Attributes
-    ----------
-    site_X, query_X : int32
-        Site of the block, and query.
-    pooled_XF : float32
-        The fields of `haplotype_attention.Copied` side by side.
-    """
-
-    site_X: np.ndarray
-    query_X: np.ndarray
-    pooled_XF: np.ndarray
+    site_X: np.ndarray  # int32, counted in the block
+    query_X: np.ndarray  # int32
+    pooled_XF: np.ndarray  # float32, the fields of `network.Copied` side by side
 
 
 @kernel()
@@ -83,8 +71,8 @@ def scramble(x):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _listed(stored, at, number_bytes):  # type: ignore[no-untyped-def]
-    """A haplotype's number in a list, of 2 or 4 bytes."""
+def _listed_haplotype(stored, at, number_bytes):  # type: ignore[no-untyped-def]
+    """Read a haplotype's number of 2 or 4 bytes from a list."""
     number = np.int64(stored[at]) | np.int64(stored[at + 1]) << 8
     if number_bytes == 4:
         number |= np.int64(stored[at + 2]) << 16 | np.int64(stored[at + 3]) << 24
@@ -92,43 +80,46 @@ def _listed(stored, at, number_bytes):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _hash_byte(bits, number, hash_N):  # type: ignore[no-untyped-def]
-    for bit in range(len(hash_N)):
-        hash_N[bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
+def _hash_byte(bits, number, hash_N, first):  # type: ignore[no-untyped-def]
+    """Add the number to the hashes of the haplotypes, from `first` on, whose bit is set."""
+    for bit in range(min(8, len(hash_N) - first)):
+        hash_N[first + bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
 
 
 @kernel()
-def hash_rows(stored, start_X1, listed_X, ref_is_minor_X, number_bytes, salt_X, hash_N):  # type: ignore[no-untyped-def]
-    """Add to hash_N (uint64) a number for every row, `StoredRows`, that is a haplotype's minor allele.
+def hash_rows(rows, first_row, stop_row, salt_X, hash_N):  # type: ignore[no-untyped-def]
+    """Add a number to the hash (uint64) of each haplotype with the minor allele, for rows of `StoredRows`.
 
-    The number follows from the row's salt (salt_X, int64).
+    The number depends on the row's salt; salt_X (int64) has one for each row from first_row on.
     """
+    stored, start_X1, listed_X, ref_is_minor_X, number_bytes = rows
     n = len(hash_N)
     n_bytes = (n + 7) >> 3
-    for x in range(len(listed_X)):
+    for x in range(first_row, stop_row):
         if listed_X[x]:
-            number = scramble(np.uint64(salt_X[x]))
+            number = scramble(np.uint64(salt_X[x - first_row]))
             for at in range(start_X1[x], start_X1[x + 1], number_bytes):
-                haplotype = _listed(stored, at, number_bytes)
+                haplotype = _listed_haplotype(stored, at, number_bytes)
                 if haplotype < n:
                     hash_N[haplotype] += number
-    for first in range(0, n_bytes, HASHED_BYTES):  # of bits, some haplotypes after the others
-        for x in range(len(listed_X)):
+    for first in range(0, n_bytes, HASHED_BYTES):
+        for x in range(first_row, stop_row):
             if listed_X[x]:
                 continue
-            number, turn = scramble(np.uint64(salt_X[x])), np.uint8(255 if ref_is_minor_X[x] else 0)
+            number = scramble(np.uint64(salt_X[x - first_row]))
+            flip = np.uint8(255 if ref_is_minor_X[x] else 0)
             for byte in range(first, min(first + HASHED_BYTES, n_bytes)):
-                bits = stored[start_X1[x] + byte] ^ turn
+                bits = stored[start_X1[x] + byte] ^ flip
                 if bits:
-                    _hash_byte(bits, number, hash_N[8 * byte : min(8 * byte + 8, n)])
+                    _hash_byte(bits, number, hash_N, 8 * byte)
 
 
 @kernel()
 def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # type: ignore[no-untyped-def]
-    """Number equal hashes in order of appearance; returns how many there are.
+    """Number equal hashes in order of appearance; return the number of different hashes.
 
-    The table has 2^n places, more than twice as many as hashes; as few of them as possible are used, for they
-    lie in the cache.
+    The table has 2^n places, more than twice as many as hashes. As few as possible are used, to stay in the
+    processor's cache.
     """
     size = min(FEW_PATTERNS, len(table_T))
     mask = np.uint64(size - 1)
@@ -154,7 +145,7 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
 
 @kernel()
 def _place_in_table(number, table_T, owner_T, mask):  # type: ignore[no-untyped-def]
-    """Where a hash is, or would be."""
+    """Place of a hash in the table, or the free place for it."""
     at = scramble(number) & mask
     while owner_T[at] >= 0 and table_T[at] != number:
         at = (at + np.uint64(1)) & mask
@@ -163,9 +154,10 @@ def _place_in_table(number, table_T, owner_T, mask):  # type: ignore[no-untyped-
 
 @kernel()
 def _gap_patterns(  # type: ignore[no-untyped-def]
-    stored, start_X1, listed_X, ref_is_minor_X, number_bytes, gap_start_G1, order_N, copies_X, pattern_BNG,
-    count_G, first_word_G, rare_BN,
-):  # fmt: skip
+    rows, gap_start_G1, order_N, copies_X, pattern_BNG, count_G, first_word_G, rare_BN
+):
+    """Fill the arrays of `GapPatterns`; return minor_W."""
+    stored, start_X1, listed_X, ref_is_minor_X, number_bytes = rows
     n = len(order_N)
     place_N = np.empty(n, np.int32)
     for i in range(n):
@@ -183,10 +175,7 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
     for g in range(len(count_G)):
         first, last = gap_start_G1[g], gap_start_G1[g + 1]
         hash_N[:] = 0
-        hash_rows(
-            stored, start_X1[first : last + 1], listed_X[first:last], ref_is_minor_X[first:last],
-            number_bytes, salt_X[: last - first], hash_N,
-        )  # fmt: skip
+        hash_rows(rows, first, last, salt_X, hash_N)
         pattern_N = pattern_TN[g % BLOCK_GAPS]
         n_patterns = _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N)
         if g % BLOCK_GAPS == BLOCK_GAPS - 1 or g == len(count_G) - 1:
@@ -206,13 +195,13 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
             rare = copies_X[x] < RIGHTLY_PLACED
             if listed_X[x]:
                 for at in range(start_X1[x], start_X1[x + 1], number_bytes):
-                    haplotype = _listed(stored, at, number_bytes)
+                    haplotype = _listed_haplotype(stored, at, number_bytes)
                     if haplotype < n:
                         minor_W[word + pattern_N[haplotype] * width] |= bit
                         if rare:
                             rare_N[place_N[haplotype]] |= rare_bit
                 continue
-            if rare:  # of a panel of few haplotypes
+            if rare:  # a rare allele is stored as bits only in a panel of few haplotypes
                 for haplotype in range(n):
                     one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
                     if one != ref_is_minor_X[x]:
@@ -229,30 +218,17 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
 def gap_patterns(
     rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray, copies_X: np.ndarray
 ) -> GapPatterns:
-    """Patterns of haplotypes.
+    """Find the patterns of haplotypes in all gaps.
 
-    Parameters
-    ----------
-    rows : StoredRows
-        Of all gaps' sites.
-    gap_start_G1 : int64
-        Gap g has the rows [start[g], start[g + 1]).
-    order_N : int64
-        Haplotypes in their order in the result.
-    copies_X : int64
-        How many haplotypes have the minor allele of each row.
-
-    Returns
-    -------
-    GapPatterns
-        Of all gaps.
+    Gap g has the rows [start[g], start[g + 1]). order_N: int64, the haplotypes in their order in the result.
+    copies_X: int64, number of haplotypes with the minor allele of each row.
     """
     n_gaps = len(gap_start_G1) - 1
     count_G, first_word_G = np.empty(n_gaps, dtype=np.int32), np.empty(n_gaps, dtype=np.int64)
     shape = -(-n_gaps // BLOCK_GAPS), len(order_N), BLOCK_GAPS
-    pattern_BNG = np.empty(shape, dtype=np.uint16)  # the largest array of a chunk
+    pattern_BNG = np.empty(shape, dtype=np.uint16)  # the largest array of a tile
     rare_BN = np.zeros(shape[:2], dtype=np.uint16)
-    given = *rows, gap_start_G1, order_N, copies_X
+    given = rows, gap_start_G1, order_N, copies_X
     minor_W = _gap_patterns(*given, pattern_BNG, count_G, first_word_G, rare_BN)
     if count_G.max(initial=0) > FEW_NUMBERS:
         pattern_BNG = np.empty(shape, dtype=np.int32)
@@ -261,10 +237,14 @@ def gap_patterns(
 
 
 @kernel(fast=True)
-def _copy_block(  # type: ignore[no-untyped-def]
-    weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N, pattern_NG, count_G,
-    first_word_G, minor_W, first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
-):  # fmt: skip
+def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type: ignore[no-untyped-def]
+    """Fill the arrays of `CarriedEntries`; return the number of entries."""
+    weight_QGEK, logit_QGK, value_QGVK = weights.weight_QGEK, weights.logit_QGK, weights.value_QGVK
+    count_QGK, first_QGK, member_M = classes.count_QGK, classes.first_QGK, classes.member_M
+    first_gap, gap_start_G1, fraction_U = sites.first_gap, sites.start_G1, sites.fraction_U
+    pattern_NG = patterns.pattern_BNG[first_gap // BLOCK_GAPS]
+    count_G, first_word_G, minor_W = patterns.count_G, patterns.first_word_G, patterns.minor_W
+    site_X, query_X, pooled_XF = entries
     n_queries, n_gaps, n_value, n_classes = value_QGVK.shape
     width = 1 + n_value
     most_patterns, most_sites = 1, 1
@@ -312,7 +292,7 @@ def _copy_block(  # type: ignore[no-untyped-def]
                     store(all_XL, x, load(all_XL, x) + load(class_XL, x) * np.float32(count))
                 logit = logit_QGK[q, g, k]
                 first = first_QGK[q, g, k]
-                # a class has few patterns, of a large panel each many times: members are counted first
+                # a class has few patterns, each many times in a large panel: members are counted first
                 n_here = n_siblings_here = 0
                 for m in range(first, first + count):
                     haplotype = member_M[m]
@@ -435,50 +415,22 @@ def _copy_block(  # type: ignore[no-untyped-def]
 
 
 def copy_block(
-    weight_QGEK: np.ndarray,
-    logit_QGK: np.ndarray,
-    value_QGVK: np.ndarray,
-    count_QGK: np.ndarray,
-    first_QGK: np.ndarray,
-    member_M: np.ndarray,
+    weights: WeighedClasses,
+    classes: IBSClasses,
     sibling_N: np.ndarray,
     patterns: GapPatterns,
-    first_gap: int,
-    gap_start_G1: np.ndarray,
-    fraction_U: np.ndarray,
-) -> Found:
-    """Pool the alleles that the classes of a block's gaps carry at its sites.
+    sites: GapSites,
+) -> CarriedEntries:
+    """Pool the alleles that the classes of a block's gaps carry at the block's sites.
 
-    Haplotypes are numbered as in `patterns`.
-
-    Parameters
-    ----------
-    weight_QGEK, logit_QGK, value_QGVK : float32
-        As in `ClassWeights`.
-    count_QGK, first_QGK, member_M
-        As in `IBSClasses`.
-    sibling_N : int64
-        The sibling haplotype of each haplotype.
-    patterns : GapPatterns
-        Of the chunk.
-    first_gap : int
-        The first gap in the chunk; all are of one block.
-    gap_start_G1 : int64
-        Sites of the block's gaps, counted from 0.
-    fraction_U : float32
-        Position in the gap: 0 at the left typed site, 1 at the right one.
-
-    Returns
-    -------
-    Found
-        Entries with a minor allele.
+    Haplotypes are numbered as in the patterns of the tile.
     """
-    n_queries, _, n_value, _ = value_QGVK.shape
-    most = n_queries * len(fraction_U)
-    site_X, query_X = np.empty(most, np.int32), np.empty(most, np.int32)
-    pooled_XF = np.empty((most, COPIED_FEATURES + 2 * n_value), np.float32)
-    n = _copy_block(
-        weight_QGEK, logit_QGK, value_QGVK, count_QGK, first_QGK, member_M, sibling_N,
-        *patterns.around(first_gap), first_gap, gap_start_G1, fraction_U, site_X, query_X, pooled_XF,
-    )  # fmt: skip
-    return Found(site_X[:n], query_X[:n], pooled_XF[:n])
+    n_queries, _, n_value, _ = weights.value_QGVK.shape
+    most = n_queries * len(sites.fraction_U)
+    entries = CarriedEntries(
+        np.empty(most, np.int32),
+        np.empty(most, np.int32),
+        np.empty((most, COPIED_FEATURES + 2 * n_value), np.float32),
+    )
+    n = _copy_block(weights, classes, sibling_N, patterns, sites, entries)
+    return CarriedEntries(*(array[:n] for array in entries))

@@ -1,19 +1,19 @@
-"""`HaplotypeAttention.decode` and `decode_absent` for processors: the same numbers, written in place.
+"""`HaplotypeAttention.decode` and `decode_absent` on processors: the same numbers, written in place.
 
 Axes: Q queries, G gaps of a block, E ends of a gap, U sites of a block, X entries (of a query and a site)
-where an allele is found, F features, H hidden units, P entries that go through the network together.
+with a minor allele, F features, H hidden units, P entries that go through the network together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from spinimpute.hmm.parameters import SMALLEST
 from spinimpute.predictors.haplotype_attention.agreement import NONE
-from spinimpute.predictors.haplotype_attention.copying import Found
+from spinimpute.predictors.haplotype_attention.copying import CarriedEntries
 from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded, transposed
 from spinimpute.predictors.haplotype_attention.settings import (
     ABSENT_LOGIT,
@@ -27,14 +27,13 @@ from spinimpute.runtime.fast_math import fast_log
 from spinimpute.runtime.kernels import kernel
 
 ENTRIES_AT_ONCE = 128  # they fit the first cache
-PROBABILITIES = 4  # of the copied features, the first ones
+PROBABILITIES = 4  # the first of the copied features
 
 
-@dataclass(frozen=True)
-class DecoderWeights:
-    """A decoder's weights as float32 arrays, padded as `layers` needs them.
+class DecoderWeights(NamedTuple):
+    """Weights of a decoder, float32, padded as `layers` needs them.
 
-    absent_spread_E, absent_site_F and absent_bias are the linear map for entries where nothing is found.
+    absent_spread_E, absent_site_F and absent_bias are the linear map for entries without a minor allele.
     """
 
     first_FH: np.ndarray
@@ -49,12 +48,12 @@ class DecoderWeights:
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> DecoderWeights:
-        """Take them from the weights of `HaplotypeAttention`; KeyError or ValueError for another model's."""
+        """Take them from the weights of `HaplotypeAttention`; KeyError or ValueError for another model."""
         n_value = len(weights["pair.4.bias"]) - 2
         first, absent = weights["decoder.0.weight"], weights["absent.weight"][0].astype(np.float32)
         expected = COPIED_FEATURES + 2 * n_value + SPREAD_FEATURES + SITE_FEATURES
         if first.shape[1] != expected or len(absent) != SPREAD_FEATURES + SITE_FEATURES:
-            raise ValueError(f"a decoder of {first.shape[1]} numbers, {expected} expected")
+            raise ValueError(f"a decoder must have {expected} features, got {first.shape[1]}")
         return cls(
             transposed(first),
             padded(weights["decoder.0.bias"]),
@@ -64,15 +63,24 @@ class DecoderWeights:
             np.float32(weights["decoder.4.bias"][0]),
             absent[:SPREAD_FEATURES].copy(),
             absent[SPREAD_FEATURES:].copy(),
-            np.float32(weights["absent.bias"][0]),
+            np.float32(ABSENT_LOGIT) + np.float32(weights["absent.bias"][0]),
         )
 
 
+class SiteFeatures(NamedTuple):
+    """What the decoder reads of a block's sites."""
+
+    gap_U: np.ndarray  # int64, counted in the block
+    site_UF: np.ndarray  # float32, see `site_features`
+    flip_U: np.ndarray  # bool, whether ALT is the major allele
+    frequency_U: np.ndarray  # float64, of ALT
+
+
 @kernel(fast=True)
-def _fill_absent(  # type: ignore[no-untyped-def]
-    spread_QGE, agreed_QG, gap_U, site_UF, spread_E, site_F, bias, flip_U, frequency_U, out_UQ
-):
-    """P(ALT) where no allele is found: 1 / (1 + a b), with a for every query and gap and b for every site."""
+def _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ):  # type: ignore[no-untyped-def]
+    """Write P(ALT) without a minor allele: 1 / (1 + a b), a for each query and gap and b for each site."""
+    spread_E, site_F, bias = weights.absent_spread_E, weights.absent_site_F, weights.absent_bias
+    gap_U, site_UF, flip_U, frequency_U = sites
     n_queries, n_gaps, _ = spread_QGE.shape
     one = np.float32(1)
     odds_GQ = np.empty((n_gaps, n_queries), np.float32)
@@ -90,7 +98,7 @@ def _fill_absent(  # type: ignore[no-untyped-def]
         total = np.float32(0)
         for f in range(len(site_F)):
             total += site_F[f] * site_UF[u, f]
-        odds = max(np.exp(-total), SMALLEST)  # infinite times none is no number
+        odds = max(np.exp(-total), SMALLEST)  # infinity times 0 is not a number
         if flip_U[u]:
             for q in range(n_queries):
                 out_UQ[u, q] = one - one / (one + odds * odds_GQ[g, q])
@@ -100,10 +108,17 @@ def _fill_absent(  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _decode_found(  # type: ignore[no-untyped-def]
-    site_X, query_X, pooled_XF, spread_QGE, gap_U, site_UF, first_FH, first_H, second_HH, second_H, last_H,
-    last_bias, flip_U, out_UQ,
-):  # fmt: skip
+def _decode_entries(weights, entries, spread_QGE, sites, out_UQ):  # type: ignore[no-untyped-def]
+    """Write P(ALT) of entries with a minor allele."""
+    first_FH, first_H, second_HH, second_H = (
+        weights.first_FH,
+        weights.first_H,
+        weights.second_HH,
+        weights.second_H,
+    )
+    last_H, last_bias = weights.last_H, weights.last_bias
+    site_X, query_X, pooled_XF = entries
+    gap_U, site_UF, flip_U, _ = sites
     n_copied, n_site = pooled_XF.shape[1], site_UF.shape[1]
     one, scale, least = np.float32(1), np.float32(SCALE), np.float32(EPSILON)
     x_FP = np.zeros((first_FH.shape[0], ENTRIES_AT_ONCE), np.float32)
@@ -143,47 +158,17 @@ def _decode_found(  # type: ignore[no-untyped-def]
 
 def decode(
     weights: DecoderWeights,
-    found: Found,
+    entries: CarriedEntries,
     spread_QGE: np.ndarray,
     agreed_QG: np.ndarray,
-    gap_U: np.ndarray,
-    site_UF: np.ndarray,
-    flip_U: np.ndarray,
-    frequency_U: np.ndarray,
+    sites: SiteFeatures,
 ) -> np.ndarray:
-    """P(ALT) at a block's sites.
+    """P(ALT) at a block's sites, float32 (U, Q).
 
-    Parameters
-    ----------
-    weights : DecoderWeights
-        The decoder.
-    found : Found
-        Entries with a minor allele.
-    spread_QGE : float32
-        Entropy of the weights at both ends of a gap.
-    agreed_QG : int32
-        See `agreed_patterns`: where candidates agree, an allele that none has is not there.
-    gap_U : int
-        The gap of each site, counted in the block.
-    site_UF : float32
-        See `site_features`.
-    flip_U : bool
-        Whether ALT is the major allele.
-    frequency_U : float64
-        Of ALT.
-
-    Returns
-    -------
-    float32 (U, Q)
-        P(ALT).
+    spread_QGE is the entropy of the weights of classes. Where candidates agree (`agreed_patterns`), an allele
+    that none of them has is absent.
     """
-    out_UQ = np.empty((len(gap_U), len(spread_QGE)), np.float32)
-    _fill_absent(
-        spread_QGE, agreed_QG, gap_U, site_UF, weights.absent_spread_E, weights.absent_site_F,
-        np.float32(ABSENT_LOGIT) + weights.absent_bias, flip_U, frequency_U, out_UQ,
-    )  # fmt: skip
-    _decode_found(
-        *found, spread_QGE, gap_U, site_UF, weights.first_FH, weights.first_H, weights.second_HH,
-        weights.second_H, weights.last_H, weights.last_bias, flip_U, out_UQ,
-    )  # fmt: skip
+    out_UQ = np.empty((len(sites.gap_U), len(spread_QGE)), np.float32)
+    _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ)
+    _decode_entries(weights, entries, spread_QGE, sites, out_UQ)
     return out_UQ

@@ -1,4 +1,4 @@
-"""Haplotype attention's engine: chunks are prepared in advance, their queries spread over threads."""
+"""The engine of haplotype attention: tiles are read in advance, and their queries are spread over threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,61 +20,66 @@ from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
-from spinimpute.predictors.haplotype_attention.chunk import (
-    ChunkPatterns,
-    PanelChunk,
-    prepare_chunk,
-    read_patterns,
-    windows_of_chunks,
-)
 from spinimpute.predictors.haplotype_attention.memory import limits_of
-from spinimpute.predictors.haplotype_attention.rare_alleles import rare_allele_odds
-from spinimpute.predictors.results import ChunkResults, FileResults
-from spinimpute.predictors.typed_chunks import chunks_between
+from spinimpute.predictors.haplotype_attention.posterior_alleles import rare_allele_odds
+from spinimpute.predictors.haplotype_attention.tile import (
+    PanelTile,
+    TilePatterns,
+    read_patterns,
+    read_tile,
+    windows_of_tiles,
+)
+from spinimpute.predictors.results import FileResults, MemoryResults
+from spinimpute.predictors.typed_tiles import tiles_between
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-class ChunkPredictor(Protocol):
-    """What the engine needs of a predictor, see `HaplotypePredictor`."""
+class PanelRates(NamedTuple):
+    """What is estimated once for a panel and an array: recombination scale, and odds of rare alleles."""
 
-    def find_matches(self, chunk: PanelChunk, typed_TQ: np.ndarray, on_left: bool) -> Matches:
-        """As of `HaplotypePredictor`."""
+    jumps_per_cM: float
+    rare_odds_C: np.ndarray  # see `rare_allele_odds`
 
-    def impute_chunk(
+
+class TilePredictor(Protocol):
+    """The methods of `HaplotypePredictor` that the engine calls."""
+
+    def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches:
+        """Find the longest matches on one side of the tile's gaps."""
+
+    def impute_tile(
         self,
         panel: Panel,
-        chunk: PanelChunk,
-        patterns: ChunkPatterns,
+        tile: PanelTile,
+        patterns: TilePatterns,
         typed_TQ: np.ndarray,
         siblings: TypedAlleles | None,
         candidates: Candidates,
-        jumps_per_cM: float,
-        rare_odds_C: np.ndarray,
+        rates: PanelRates,
     ) -> np.ndarray:
-        """As of `HaplotypePredictor`."""
+        """P(ALT) at the tile's sites, float32 (U, Q)."""
 
 
 @dataclass(frozen=True)
 class _WindowGroup:
-    """Windows whose results are computed together: one of whole chunks, or all that one chunk is cut into."""
+    """Windows that are computed together: one window of whole tiles, or all windows of one tile."""
 
     windows: list[Interval]
-    chunks: range
+    tiles: range
 
     @property
-    def whole(self) -> Interval:
-        first, last = self.windows[0], self.windows[-1]
-        return Interval(first.start, last.stop)
+    def sites(self) -> Interval:
+        return Interval(self.windows[0].start, self.windows[-1].stop)
 
     @staticmethod
     def of(windows: Sequence[Interval], typed_index: np.ndarray) -> list[_WindowGroup]:
-        def chunks(window: Interval) -> range:
-            return chunks_between(window.start, window.stop, typed_index)
+        def tiles(window: Interval) -> range:
+            return tiles_between(window.start, window.stop, typed_index)
 
         groups: list[_WindowGroup] = []
-        for numbers, some in itertools.groupby(windows, chunks):
+        for numbers, some in itertools.groupby(windows, tiles):
             together = list(some)
             if len(numbers) == 1:
                 groups.append(_WindowGroup(together, numbers))
@@ -84,92 +89,76 @@ class _WindowGroup:
 
 
 @dataclass(frozen=True)
-class _Walked:
-    """Some queries of a chunk, whose matches on both sides are known."""
+class _MatchedQueries:
+    """Some queries of a tile, with their matches on both sides."""
 
-    chunk: PanelChunk
-    patterns: ChunkPatterns
+    tile: PanelTile
+    patterns: TilePatterns
     queries: range
     left: Matches
     right: Matches
 
 
 @dataclass(frozen=True)
-class _RunningChunk:
-    """A chunk that is being computed.
+class _RunningTile:
+    """A tile that is being computed."""
 
-    parts: some queries each; size: results of all that are in memory; results: of its group; group: set for
-    the last chunk of it.
-    """
-
-    parts: list[Future[None]]
-    size: int
-    results: ChunkResults
-    group: _WindowGroup | None
+    tasks: list[Future[None]]  # each computes some queries
+    entries: int  # results in memory
+    results: MemoryResults  # of the tile's group of windows
+    group: _WindowGroup | None  # None unless this is the last tile of its group
 
     def finish(self) -> Iterator[np.ndarray]:
-        """The results of its group, if this is the group's last chunk."""
+        """Wait for the tile; yield the results of its group if this is the group's last tile."""
         try:
-            for part in self.parts:
-                part.result()
+            for task in self.tasks:
+                task.result()
             if self.group is not None:
-                first = self.group.whole.start
+                first = self.group.sites.start
                 for window in self.group.windows:
                     yield self.results.take(window.start - first, window.stop - first)
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Wait for its parts and release its results, also after an error."""
-        # waiting for a cancelled part never ends if the pool is shut down before a worker reaches it
-        wait([part for part in self.parts if not part.cancel()])
+        """Wait for the tasks and release the results, also after an error."""
+        # waiting for a cancelled task never ends if the pool is shut down before a worker reaches it
+        wait([task for task in self.tasks if not task.cancel()])
         self.results.close()
 
 
 class HaplotypeEngine(Engine):
-    """Haplotype attention; a part is some queries in a chunk.
+    """Computes some queries in a tile at a time.
 
-    Results of a chunk that is cut into several windows go through a file in the job's scratch folder.
-
-    Parameters
-    ----------
-    predictor : ChunkPredictor
-        What imputes a part.
-    job : ImputationJob
-        What is imputed.
+    Results of a tile that is cut into several windows go through a file in the job's scratch folder.
     """
 
-    def __init__(self, predictor: ChunkPredictor, job: ImputationJob) -> None:
+    def __init__(self, predictor: TilePredictor, job: ImputationJob) -> None:
         self.limits = limits_of(job)
         super().__init__(job)
         self.panel, self.predictor = job.haplotypes, predictor
         self.scratch = Path(tempfile.gettempdir()) if job.scratch is None else job.scratch
 
-        def rate() -> float:
-            if job.jumps_per_cM is not None:
-                return job.jumps_per_cM
-            return recombination_scale(self.panel, self.typed_index)
+        def estimate() -> PanelRates:
+            count_X, n = self.panel.allele_count.astype(np.int64), self.panel.n_haplotypes
+            scale = job.jumps_per_cM
+            if scale is None:
+                scale = recombination_scale(self.panel, self.typed_index)
+            return PanelRates(scale, rare_allele_odds(np.minimum(count_X, n - count_X), n))
 
-        count_X, n = self.panel.allele_count.astype(np.int64), self.panel.n_haplotypes
-        self._rare_odds_C = rare_allele_odds(np.minimum(count_X, n - count_X), n)
-        self._jumps_per_cM = self.pool.submit(rate)  # a worker's first task, which the others can wait for
+        self._rates = self.pool.submit(estimate)  # a worker's first task, which other tasks may wait for
 
-    def windows(self, first: int, last: int) -> list[Interval]:
-        """As `Engine.windows`; whole chunks, as long as memory allows."""
-        return windows_of_chunks(
-            self.panel.cM,
-            self.typed_index,
-            first,
-            last,
-            self.job.options["window_cM"],
-            self.limits.window // self.job.n_queries,
-        )
+    def windows(self, sites: Interval) -> list[Interval]:
+        """Cut panel sites into windows of whole tiles, as long as memory allows."""
+        length_cM, n_sites = self.job.options["window_cM"], self.limits.window // self.job.n_queries
+        return windows_of_tiles(self.panel.cM, self.typed_index, sites, length_cM, n_sites)
 
     def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """As `Engine.predict_windows`.
+        """Yield P(ALT) of each window.
 
-        Workers never wait for each other: walks along a chunk are submitted when it is prepared, and parts
-        of queries when these are walked, whether or not the window before is finished.
+        Workers never wait for each other: the search for matches in a tile is submitted when the tile has
+        been read, and the imputation of its queries when their matches are found, whether or not the window
+        before is finished.
         """
         n_queries = typed_TQ.shape[1]
         if len(self.typed_index) == 0:
@@ -178,93 +167,93 @@ class HaplotypeEngine(Engine):
             return
         limits, sibling_Q = self.limits, self.job.sibling_Q
 
-        def prepare(task: tuple[Interval, int]) -> PanelChunk:
-            return prepare_chunk(self.panel, self.typed_index, task[1], task[0])
+        def read(task: tuple[Interval, int]) -> PanelTile:
+            return read_tile(self.panel, self.typed_index, task[1], task[0])
 
-        def impute(walked: _Walked, window: Interval, results: ChunkResults, part: range) -> None:
-            chunk, queries = walked.chunk, slice(part.start, part.stop)
-            first = int(chunk.site_start_G1[0])
-            of_part = part.start - walked.queries.start, part.stop - walked.queries.start
-            candidates = unite(walked.left.part(*of_part), walked.right.part(*of_part))
-            p = self.predictor.impute_chunk(
+        def impute(
+            matched: _MatchedQueries, window: Interval, results: MemoryResults, numbers: range
+        ) -> None:
+            tile, queries = matched.tile, slice(numbers.start, numbers.stop)
+            some = numbers.start - matched.queries.start, numbers.stop - matched.queries.start
+            p_UQ = self.predictor.impute_tile(
                 self.panel,
-                chunk,
-                walked.patterns,
+                tile,
+                matched.patterns,
                 typed_TQ[:, queries],
-                None if sibling_Q is None else chunk.sibling_alleles(typed_TQ, queries, sibling_Q),
-                candidates,
-                self._jumps_per_cM.result(),
-                self._rare_odds_C,
+                None if sibling_Q is None else tile.sibling_alleles(typed_TQ, queries, sibling_Q),
+                unite(matched.left.part(*some), matched.right.part(*some)),
+                self._rates.result(),
             )
-            start, stop = max(first, window.start), min(first + len(p), window.stop)
-            results.put(start - window.start, queries, p[start - first : stop - first])
+            first = tile.sites.start
+            start, stop = max(first, window.start), min(first + len(p_UQ), window.stop)
+            results.put(start - window.start, queries, p_UQ[start - first : stop - first])
 
         groups = _WindowGroup.of(windows, self.typed_index)
-        prepared = self._ahead(prepare, [(one.whole, number) for one in groups for number in one.chunks])
-        walks = _parts(range(n_queries), limits.walk)
-        all_walked = self._walked(prepared, typed_TQ, walks)
-        running: deque[_RunningChunk] = deque()
+        tiles = self._ahead(read, [(group.sites, number) for group in groups for number in group.tiles])
+        batches = _batches(range(n_queries), limits.matched)
+        all_matched = self._matched(tiles, typed_TQ, batches)
+        running: deque[_RunningTile] = deque()
         entries = 0
-        opened: ChunkResults | None = None
-        parts: list[Future[None]] = []
+        opened: MemoryResults | None = None
+        tasks: list[Future[None]] = []
         try:
             for group in groups:
-                window = group.whole
+                window = group.sites
                 in_file = len(group.windows) > 1
-                shape = (window.stop - window.start, n_queries)
-                results = FileResults(*shape, self.scratch) if in_file else ChunkResults(*shape)
+                shape = (window.n_sites, n_queries)
+                results = FileResults(*shape, self.scratch) if in_file else MemoryResults(*shape)
                 opened = results
-                for number in group.chunks:
-                    parts = []
-                    for walked in itertools.islice(all_walked, len(walks)):
-                        share = -(-len(walked.queries) // self.job.threads)
-                        parts += [
-                            self.pool.submit(impute, walked, window, results, part)
-                            for part in _parts(walked.queries, min(limits.queries, share))
+                for number in group.tiles:
+                    tasks = []
+                    for matched in itertools.islice(all_matched, len(batches)):
+                        share = -(-len(matched.queries) // self.job.threads)
+                        tasks += [
+                            self.pool.submit(impute, matched, window, results, numbers)
+                            for numbers in _batches(matched.queries, min(limits.queries, share))
                         ]
-                    size = 0 if in_file else int(np.ptp(walked.chunk.site_start_G1)) * n_queries
-                    last = number == group.chunks[-1]
-                    running.append(_RunningChunk(parts, size, results, group if last else None))
+                    size = 0 if in_file else matched.tile.sites.n_sites * n_queries
+                    is_last = number == group.tiles[-1]
+                    running.append(_RunningTile(tasks, size, results, group if is_last else None))
                     entries += size
-                    while len(running) > limits.chunks_ahead or (len(running) > 1 and entries > limits.ahead):
-                        entries -= running[0].size
+                    while len(running) > limits.tiles_ahead or (len(running) > 1 and entries > limits.ahead):
+                        entries -= running[0].entries
                         yield from running.popleft().finish()
             while running:
                 yield from running.popleft().finish()
         finally:
-            wait([part for part in parts if not part.cancel()])  # of a chunk that is not yet among them
-            for chunk_left in running:
-                chunk_left.abandon()
-            if opened is not None:  # its chunk may never have started
+            wait([task for task in tasks if not task.cancel()])  # of a tile that is not yet in `running`
+            for tile_left in running:
+                tile_left.abandon()
+            if opened is not None:  # its tile may never have started
                 opened.close()
 
-    def _walked(
-        self, prepared: Iterator[PanelChunk], typed_TQ: np.ndarray, walks: Sequence[range]
-    ) -> Iterator[_Walked]:
-        """All chunks' queries in order; the next ones' matches are found meanwhile, a task for each side."""
-        waiting: deque[tuple[PanelChunk, Future[ChunkPatterns], range, list[Future[Matches]]]] = deque()
+    def _matched(
+        self, tiles: Iterator[PanelTile], typed_TQ: np.ndarray, batches: Sequence[range]
+    ) -> Iterator[_MatchedQueries]:
+        """Yield all queries of all tiles in order; meanwhile the next matches are found, a task a side."""
+        waiting: deque[tuple[PanelTile, Future[TilePatterns], range, list[Future[Matches]]]] = deque()
 
-        def first() -> _Walked:
-            chunk, patterns, queries, sides = waiting.popleft()
+        def first() -> _MatchedQueries:
+            tile, patterns, queries, sides = waiting.popleft()
             left, right = (side.result() for side in sides)
-            return _Walked(chunk, patterns.result(), queries, left, right)
+            return _MatchedQueries(tile, patterns.result(), queries, left, right)
 
-        for chunk in prepared:
-            patterns = self.pool.submit(read_patterns, self.panel, chunk)
-            for queries in walks:
-                typed_TP = typed_TQ[:, queries.start : queries.stop]
+        for tile in tiles:
+            patterns = self.pool.submit(read_patterns, self.panel, tile)
+            for queries in batches:
+                some_TQ = typed_TQ[:, queries.start : queries.stop]
                 sides = [
-                    self.pool.submit(self.predictor.find_matches, chunk, typed_TP, on_left)
+                    self.pool.submit(self.predictor.find_matches, tile, some_TQ, on_left)
                     for on_left in (True, False)
                 ]
-                waiting.append((chunk, patterns, queries, sides))
+                waiting.append((tile, patterns, queries, sides))
                 if len(waiting) > 1:
                     yield first()
         while waiting:
             yield first()
 
     def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Results in order; the next ones are computed meanwhile."""
+        """Yield results in order; the next one is computed meanwhile."""
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
             waiting.append(self.pool.submit(work, task))
@@ -274,6 +263,6 @@ class HaplotypeEngine(Engine):
             yield waiting.popleft().result()
 
 
-def _parts(queries: range, most: int) -> list[range]:
-    """Consecutive queries, at most so many."""
+def _batches(queries: range, most: int) -> list[range]:
+    """Consecutive queries, at most this many in each range."""
     return [queries[i : i + most] for i in range(0, len(queries), most)]

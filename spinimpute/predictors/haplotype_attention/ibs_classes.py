@@ -1,12 +1,12 @@
 """IBS (identical by state) classes: candidates that match a query alike around a gap, and their features.
 
-Candidates whose first two differences from the query going left from a gap, and going right, are at the same
-typed places form one class: neither what they share with the query nearby nor where that ends distinguishes
-them. Classes are ranked by the information in these two runs of each side; information of a typed site is
--log of the panel frequency of the query's allele there.
+Candidates form a class if their first two differences from the query on the left of a gap, and on the right,
+are at the same typed places: neither the alleles that they share with the query nearby nor the ends of the
+matches distinguish them. Classes are ranked by the information in these two runs on each side. The
+information of a typed site is -log of the panel frequency of the query's allele.
 
-Axes: S typed places of a chunk, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
-C candidates, M members of classes, W 64-bit words.
+Axes: S typed places of a tile, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
+C candidates, M members of classes, W 64-bit words, P places around a block's gaps or places of differences.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import bit_at_or_after, bit_at_or_before, count_bits
+from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.runtime.fast_math import bits_of_float, fast_log
 from spinimpute.runtime.kernels import kernel
 
 DEPTH = 2  # differences on each side
-LOG_COUNT = 4 * DEPTH  # this feature is the log of the number of members
+LOG_COUNT = 4 * DEPTH  # number of the feature that is the log of the number of members
 FEATURES = 4 * DEPTH + 9
 WIDE = 128  # typed places on each side of a block in which all differences are counted
 RUN = 32  # candidates that are sorted by insertion
@@ -29,54 +30,52 @@ SMALLEST_INFORMATION = 0.1
 SMALLEST_PROBABILITY = 1e-6
 
 
+class BlockCandidates(NamedTuple):
+    """Candidates of all queries in one block of gaps."""
+
+    haplotype_C: np.ndarray  # int32
+    posterior_CP: np.ndarray  # float32, at the places around the block's gaps, see `copying_posteriors`
+    first_Q1: np.ndarray  # int64, where the candidates of a query start
+
+
 class IBSClasses(NamedTuple):
     """Classes of some queries at the gaps of a block.
 
-    Attributes
-    ----------
-    features_QGFK : float32
-        Logs of genetic length and information up to the 1st and 2nd difference on the left, the same on the
-        right; log of the number of members; information (not as a log) of the query's allele and of the other
-        one at the 1st difference on the left, and on the right (0 where there is none); logs of the density
-        of differences near the block on the left, and on the right; logs of the members' mean copying
-        probability at the typed sites left and right of the gap (`posteriors`). 0 for absent classes,
-        anything at gaps that are not wanted.
-    count_QGK : float32
-        Members; 0 where there is no such class, and in all later ones.
-    first_QGK : int32
-        Where a class's members begin in member_M.
-    member_M : int32
-        Haplotypes.
+    The features, in order: logs of genetic length and of information up to the first and second difference on
+    the left, the same on the right; log of the number of members; information (no log) of the query's allele
+    and of the other allele at the first difference on the left, and on the right (0 without a difference);
+    logs of the density of differences near the block on the left, and on the right; logs of the members' mean
+    copying probability at the typed sites left and right of the gap. Features are 0 for absent classes, and
+    undefined at gaps that are not computed.
     """
 
-    features_QGFK: np.ndarray
-    count_QGK: np.ndarray
-    first_QGK: np.ndarray
-    member_M: np.ndarray
+    features_QGFK: np.ndarray  # float32
+    count_QGK: np.ndarray  # float32, members; 0 for absent classes, which come last
+    first_QGK: np.ndarray  # int32, where the members of a class start in member_M
+    member_M: np.ndarray  # int32, haplotypes
 
 
 @kernel()
-def _differences(differ_W, n_places, first_gap_place, n_gaps, out_P):  # type: ignore[no-untyped-def]
-    """Places of differences in order: before the block, between its gaps, and behind it.
+def _find_differences(differ_W, n_places, first_gap_place, n_gaps, differences_CP, c):  # type: ignore[no-untyped-def]
+    """Fill row c with the places of differences, in order; return their number between the block's gaps.
 
-    DEPTH before the block (-1 where there are none) and DEPTH behind it (n_places where there are none).
-    first_gap_place: the first place right of the block's first gap. Returns how many there are between the
-    gaps.
+    DEPTH places lie before the block (-1 without a difference) and DEPTH behind it (n_places without one).
+    first_gap_place is the place on the right of the block's first gap.
     """
     place = first_gap_place - 1
     for j in range(DEPTH):
         place = bit_at_or_before(differ_W, place)
-        out_P[DEPTH - 1 - j] = place
+        differences_CP[c, DEPTH - 1 - j] = place
         place -= 1
     end = min(first_gap_place + n_gaps - 1, n_places)
     between = 0
     place = bit_at_or_after(differ_W, first_gap_place, n_places)
     while place < end:
-        out_P[DEPTH + between] = place
+        differences_CP[c, DEPTH + between] = place
         between += 1
         place = bit_at_or_after(differ_W, place + 1, n_places)
     for j in range(DEPTH):
-        out_P[DEPTH + between + j] = place
+        differences_CP[c, DEPTH + between + j] = place
         place = bit_at_or_after(differ_W, place + 1, n_places)
     return between
 
@@ -89,32 +88,27 @@ def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _information(before_S1, information_S, differences_P, at, n_places):  # type: ignore[no-untyped-def]
-    """Information in the two runs of both sides of a gap between differences at - 1 and at."""
-    total = before_S1[differences_P[at + 1]] - before_S1[differences_P[at - 2] + 1]
-    if differences_P[at - 1] >= 0:
-        total -= information_S[differences_P[at - 1]]
-    if differences_P[at] < n_places:
-        total -= information_S[differences_P[at]]
-    return total
+def _rate(differences_CP, c, at, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
+    """Key of a candidate's class, and a number that sorts classes; the gap is before difference `at`.
 
-
-@kernel()
-def _rate(differences_P, at, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
-    """Key of a candidate's class, and a number that sorts classes.
-
-    They are sorted by information, then in any order that depends on the key only.
+    Classes are sorted by information, then in any order that depends only on the key.
     """
-    key = _key(differences_P[at - 1], differences_P[at - 2], differences_P[at], differences_P[at + 1])
-    score = _information(before_S1, information_S, differences_P, at, n_places)
+    left_1, left_2 = differences_CP[c, at - 1], differences_CP[c, at - 2]
+    right_1, right_2 = differences_CP[c, at], differences_CP[c, at + 1]
+    key = _key(left_1, left_2, right_1, right_2)
+    information = before_S1[right_2] - before_S1[left_2 + 1]
+    if left_1 >= 0:
+        information -= information_S[left_1]
+    if right_1 < n_places:
+        information -= information_S[right_1]
     mixed = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
     # the bits of floats that are not negative sort as the floats do
-    return key, (np.int64(bits_of_float(max(score, np.float32(0)))) << np.int64(32)) | mixed
+    return key, (np.int64(bits_of_float(max(information, np.float32(0)))) << np.int64(32)) | mixed
 
 
 @kernel()
 def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-def]
-    """The member with the fewest differences near the block; of equals the first candidate."""
+    """Find the member with the fewest differences near the block; among equals the first candidate."""
     best = member_C[first]
     fewest = outside_C2[best, 0] + outside_C2[best, 1]
     for i in range(first + 1, last):
@@ -126,22 +120,24 @@ def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-
 
 
 @kernel()
-def _describe(  # type: ignore[no-untyped-def]
-    best_K, n_classes, count_K, posterior_2K, differences_CP, at_C, gap_place, log_left_S1, log_right_S1,
-    before_S1, information_S, other_S, outside_C2, differs_between_C, wide_2, passed_2K, features_FK,
-):  # fmt: skip
-    """Features of classes by their best members; the gap lies before gap_place.
+def _describe(q, g, n_found, information, distances, work, classes):  # type: ignore[no-untyped-def]
+    """Compute the features of the n_found classes of query q at gap g from their best members.
 
-    The inner loops go over classes, so that processors can vectorise them. passed_2K: room for the
-    information of differences passed; posterior_2K: sums over the members.
+    The inner loops go over classes, so that processors can vectorise them.
     """
+    information_S, other_S = information.query_QS[q], information.other_QS[q]
+    log_left_S1, log_right_S1 = distances.log_left_GS1[g], distances.log_right_GS1[g]
+    before_S1, differences_CP, at_C = work.before_S1, work.differences_CP, work.at_C
+    between_C, outside_C2, wide_2 = work.between_C, work.outside_C2, work.wide_2
+    best_K, passed_2K, posterior_2K = work.best_K, work.passed_2K, work.posterior_2K
+    count_K, features_FK = classes.count_QGK[q, g], classes.features_QGFK[q, g]
     n_places = len(information_S)
-    here = before_S1[gap_place]
+    here = before_S1[distances.first_place + g]
     least, zero = np.float32(SMALLEST_INFORMATION), np.float32(0)
-    passed_2K[:, :n_classes] = 0
-    features_FK[LOG_COUNT + 1 :, :n_classes] = 0
+    passed_2K[:, :n_found] = 0
+    features_FK[LOG_COUNT + 1 :, :n_found] = 0
     for j in range(DEPTH):
-        for k in range(n_classes):
+        for k in range(n_found):
             c = best_K[k]
             left, right = differences_CP[c, at_C[c] - 1 - j], differences_CP[c, at_C[c] + j]
             features_FK[j, k] = log_left_S1[left + 1]
@@ -154,31 +150,26 @@ def _describe(  # type: ignore[no-untyped-def]
                 passed_2K[1, k] += information_S[right]
             if j == 0:
                 if left >= 0:
-                    features_FK[LOG_COUNT + 1, k], features_FK[LOG_COUNT + 2, k] = (
-                        information_S[left],
-                        other_S[left],
-                    )
+                    features_FK[LOG_COUNT + 1, k] = information_S[left]
+                    features_FK[LOG_COUNT + 2, k] = other_S[left]
                 if right < n_places:
-                    features_FK[LOG_COUNT + 3, k], features_FK[LOG_COUNT + 4, k] = (
-                        information_S[right],
-                        other_S[right],
-                    )
-        for k in range(n_classes):
+                    features_FK[LOG_COUNT + 3, k] = information_S[right]
+                    features_FK[LOG_COUNT + 4, k] = other_S[right]
+        for k in range(n_found):
             features_FK[DEPTH + j, k] = fast_log(max(features_FK[DEPTH + j, k], zero) + least)
             features_FK[3 * DEPTH + j, k] = fast_log(max(features_FK[3 * DEPTH + j, k], zero) + least)
-    for k in range(n_classes):
+    for k in range(n_found):
         c = best_K[k]
         passed = at_C[c] - DEPTH
         features_FK[LOG_COUNT, k] = fast_log(count_K[k])
-        left, right = outside_C2[c, 0] + passed, outside_C2[c, 1] + differs_between_C[c] - passed
+        left, right = outside_C2[c, 0] + passed, outside_C2[c, 1] + between_C[c] - passed
         features_FK[LOG_COUNT + 5, k] = (np.float32(left) + np.float32(0.5)) / wide_2[0]
         features_FK[LOG_COUNT + 6, k] = (np.float32(right) + np.float32(0.5)) / wide_2[1]
         for side in range(2):
-            features_FK[LOG_COUNT + 7 + side, k] = posterior_2K[side, k] / count_K[k] + np.float32(
-                SMALLEST_PROBABILITY
-            )
+            mean = posterior_2K[side, k] / count_K[k]
+            features_FK[LOG_COUNT + 7 + side, k] = mean + np.float32(SMALLEST_PROBABILITY)
     for j in range(LOG_COUNT + 5, LOG_COUNT + 9):
-        for k in range(n_classes):
+        for k in range(n_found):
             features_FK[j, k] = fast_log(features_FK[j, k])
 
 
@@ -188,13 +179,11 @@ def _comes_before(order_C, one, other):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _sort(rank_C, order_C, merged_C):  # type: ignore[no-untyped-def]
-    """Sort candidates, greatest order first; of equals the first candidate. merged_C: room.
+def _sort(rank_C, n, order_C, merged_C):  # type: ignore[no-untyped-def]
+    """Sort n candidates by decreasing order, then by number, whatever their order was before.
 
-    So the result does not depend on how they were sorted before. Merges runs that are sorted by insertion:
-    quick if few are out of place.
+    Runs that are sorted by insertion are merged in the workspace merged_C: fast if few are out of place.
     """
-    n = len(rank_C)
     for first in range(0, n, RUN):
         for i in range(first + 1, min(first + RUN, n)):
             c = rank_C[i]
@@ -223,154 +212,164 @@ def _sort(rank_C, order_C, merged_C):  # type: ignore[no-untyped-def]
         width *= 2
 
 
+class _Workspace(NamedTuple):
+    """Arrays for one query at a time; C counts its candidates."""
+
+    before_S1: np.ndarray  # float32, information of all places before a place
+    differ_W: np.ndarray  # uint64, places where a candidate differs
+    differences_CP: np.ndarray  # int32, see `_find_differences`
+    at_C: np.ndarray  # int32, the column of differences_CP with the first difference behind the gap
+    between_C: np.ndarray  # int32, number of differences between the block's gaps
+    outside_C2: np.ndarray  # int32, number of differences near the block, on the left and on the right
+    key_C: np.ndarray  # int64, see `_rate`
+    order_C: np.ndarray  # int64
+    rank_C: np.ndarray  # int64, sorted candidates
+    merged_C: np.ndarray  # int64
+    best_K: np.ndarray  # int32, best member of a class
+    passed_2K: np.ndarray  # float32, information of the differences on both sides so far
+    posterior_2K: np.ndarray  # float32, sums over the members
+    wide_2: np.ndarray  # float32, places in which differences are counted
+
+    @classmethod
+    def of(cls, most: int, n_places: int, n_words: int, n_gaps: int, n_classes: int) -> _Workspace:
+        """Allocate the arrays for at most this many candidates."""
+        i32, i64, f32 = np.int32, np.int64, np.float32
+        return cls(
+            np.empty(n_places + 1, f32),
+            np.empty(n_words, np.uint64),
+            np.empty((most, 2 * DEPTH + n_gaps), i32),
+            np.empty(most, i32),
+            np.empty(most, i32),
+            np.empty((most, 2), i32),
+            np.empty(most, i64),
+            np.empty(most, i64),
+            np.empty(most, i64),
+            np.empty(most, i64),
+            np.empty(n_classes, i32),
+            np.empty((2, n_classes), f32),
+            np.empty((2, n_classes), f32),
+            np.empty(2, f32),
+        )
+
+
 @kernel()
-def _compare(  # type: ignore[no-untyped-def]
-    haplotype_W, query_W, known_W, n_places, first_gap_place, n_gaps, wide_first, block_end, wide_last,
-    differ_W, differences_P, outside_2,
-):  # fmt: skip
-    """`_differences`, and how many there are near the block on either side."""
-    for word in range(len(differ_W)):
-        differ_W[word] = (haplotype_W[word] ^ query_W[word]) & known_W[word]
-    outside_2[0] = count_bits(differ_W, wide_first, first_gap_place)
-    outside_2[1] = count_bits(differ_W, block_end, wide_last)
-    return _differences(differ_W, n_places, first_gap_place, n_gaps, differences_P)
+def _compare(panel_NW, queries, q, candidates, n_places, n_gaps, first_place, work):  # type: ignore[no-untyped-def]
+    """Find and count the differences of all candidates of query q."""
+    bits_QW, known_QW = queries
+    haplotype_C, first = candidates.haplotype_C, candidates.first_Q1[q]
+    differ_W, differences_CP, outside_C2 = work.differ_W, work.differences_CP, work.outside_C2
+    between_C, wide_2 = work.between_C, work.wide_2
+    wide_first, block_end = max(0, first_place - WIDE), min(first_place + n_gaps - 1, n_places)
+    wide_last = min(block_end + WIDE, n_places)
+    wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_place + 1
+    for c in range(candidates.first_Q1[q + 1] - first):
+        haplotype = haplotype_C[first + c]
+        for word in range(len(differ_W)):
+            differ_W[word] = (panel_NW[haplotype, word] ^ bits_QW[q, word]) & known_QW[q, word]
+        outside_C2[c, 0] = count_bits(differ_W, wide_first, first_place)
+        outside_C2[c, 1] = count_bits(differ_W, block_end, wide_last)
+        between_C[c] = _find_differences(differ_W, n_places, first_place, n_gaps, differences_CP, c)
 
 
 @kernel()
 def _classes_of_query(  # type: ignore[no-untyped-def]
-    panel_NW, query_W, known_W, information_S, other_S, candidate_C, posterior_CP, wanted_G, first_gap_place,
-    log_left_GS1, log_right_GS1, before_S1, differ_W, differences_CP, at_C, differs_between_C, outside_C2,
-    key_C, order_C, rank_C, merged_C, best_K, passed_2K, posterior_2K, wide_2, member_M, n_members,
-    features_GFK, count_GK, first_GK,
-):  # fmt: skip
-    """See `_find_ibs_classes`; returns how many members there are with this query's."""
-    n_places, n_candidates = len(information_S), len(candidate_C)
-    n_gaps, n_classes = count_GK.shape
-    wide_first, block_end = max(0, first_gap_place - WIDE), min(first_gap_place + n_gaps - 1, n_places)
-    wide_last = min(block_end + WIDE, n_places)
-    wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_gap_place + 1
+    q, information, candidates, wanted_QG, distances, work, classes, member_M, n_members
+):
+    """Find the classes of query q; return the number of members in member_M."""
+    haplotype_C, posterior_CP, first_Q1 = candidates
+    count_QGK, first_QGK, features_QGFK = classes.count_QGK, classes.first_QGK, classes.features_QGFK
+    before_S1, differences_CP, at_C, outside_C2 = (
+        work.before_S1,
+        work.differences_CP,
+        work.at_C,
+        work.outside_C2,
+    )
+    key_C, order_C, rank_C, merged_C = work.key_C, work.order_C, work.rank_C, work.merged_C
+    best_K, posterior_2K = work.best_K, work.posterior_2K
+    information_S = information.query_QS[q]
+    n_places, first_candidate = len(information_S), first_Q1[q]
+    n_candidates = first_Q1[q + 1] - first_candidate
+    n_gaps, n_classes = count_QGK.shape[1:]
     before_S1[0] = 0
     for s in range(n_places):
         before_S1[s + 1] = before_S1[s] + information_S[s]
     for c in range(n_candidates):
-        differs_between_C[c] = _compare(
-            panel_NW[candidate_C[c]], query_W, known_W, n_places, first_gap_place, n_gaps, wide_first,
-            block_end, wide_last, differ_W, differences_CP[c], outside_C2[c],
-        )  # fmt: skip
         at_C[c], rank_C[c] = DEPTH, c
-        key_C[c], order_C[c] = _rate(differences_CP[c], DEPTH, before_S1, information_S, n_places)
+        key_C[c], order_C[c] = _rate(differences_CP, c, DEPTH, before_S1, information_S, n_places)
     is_sorted = False
     for g in range(n_gaps):
-        if not wanted_G[g]:
+        if not wanted_QG[q, g]:
             continue
-        gap_place = first_gap_place + g
+        gap_place = distances.first_place + g
         for c in range(n_candidates):
             if differences_CP[c, at_C[c]] < gap_place:
                 while differences_CP[c, at_C[c]] < gap_place:
                     at_C[c] += 1
-                key_C[c], order_C[c] = _rate(differences_CP[c], at_C[c], before_S1, information_S, n_places)
+                key_C[c], order_C[c] = _rate(differences_CP, c, at_C[c], before_S1, information_S, n_places)
                 is_sorted = False
         if not is_sorted:
-            _sort(rank_C[:n_candidates], order_C, merged_C)
+            _sort(rank_C, n_candidates, order_C, merged_C)
             is_sorted = True
         k, i = 0, 0
         while i < n_candidates and k < n_classes:
             first, key = i, key_C[rank_C[i]]
-            first_GK[g, k] = n_members
+            first_QGK[q, g, k] = n_members
             left = right = np.float32(0)
             while i < n_candidates and key_C[rank_C[i]] == key:
-                c = rank_C[i]
-                member_M[n_members] = candidate_C[c]
+                c = first_candidate + rank_C[i]
+                member_M[n_members] = haplotype_C[c]
                 n_members += 1
                 left += posterior_CP[c, g]
                 right += posterior_CP[c, g + 1]
                 i += 1
             posterior_2K[0, k], posterior_2K[1, k] = left, right
-            count_GK[g, k] = i - first
+            count_QGK[q, g, k] = i - first
             best_K[k] = _best_member(rank_C, first, i, outside_C2)
             k += 1
-        _describe(
-            best_K, k, count_GK[g], posterior_2K, differences_CP, at_C, gap_place, log_left_GS1[g],
-            log_right_GS1[g], before_S1, information_S, other_S, outside_C2, differs_between_C, wide_2,
-            passed_2K, features_GFK[g],
-        )  # fmt: skip
-        for rest in range(k, n_classes):
-            first_GK[g, rest] = n_members
+        _describe(q, g, k, information, distances, work, classes)
+        for absent in range(k, n_classes):
+            first_QGK[q, g, absent] = n_members
         for f in range(FEATURES):
-            for rest in range(k, n_classes):
-                features_GFK[g, f, rest] = 0
+            for absent in range(k, n_classes):
+                features_QGFK[q, g, f, absent] = 0
     return n_members
 
 
 @kernel()
 def _find_ibs_classes(  # type: ignore[no-untyped-def]
-    panel_NW, query_QW, known_QW, information_QS, other_QS, candidates_C, posterior_CP, first_Q1,
-    wanted_QG, first_gap_place, log_left_GS1, log_right_GS1, features_QGFK, count_QGK, first_QGK,
-):  # fmt: skip
-    n_queries, n_places = information_QS.shape
-    n_gaps, n_classes = count_QGK.shape[1:]
-    most = 1
-    for q in range(n_queries):
-        most = max(most, first_Q1[q + 1] - first_Q1[q])
-    member_M, n_members = np.empty(n_queries * n_gaps * n_classes, np.int32), 0
-    before_S1, differ_W = np.empty(n_places + 1, np.float32), np.empty(panel_NW.shape[1], np.uint64)
-    differences_CP, at_C = np.empty((most, 2 * DEPTH + n_gaps), np.int32), np.empty(most, np.int32)
-    differs_between_C, outside_C2 = np.empty(most, np.int32), np.empty((most, 2), np.int32)
-    key_C, order_C = np.empty(most, np.int64), np.empty(most, np.int64)
-    rank_C, merged_C = np.empty(most, np.int64), np.empty(most, np.int64)
-    best_K, passed_2K = np.empty(n_classes, np.int32), np.empty((2, n_classes), np.float32)
-    posterior_2K, wide_2 = np.empty((2, n_classes), np.float32), np.empty(2, np.float32)
+    panel_NW, queries, information, candidates, wanted_QG, distances, work, classes
+):
+    """Fill the arrays of `IBSClasses`; return the members."""
+    n_queries, n_places = information.query_QS.shape
+    n_gaps, first_Q1 = wanted_QG.shape[1], candidates.first_Q1
+    member_M, n_members = classes.member_M, 0
     for q in range(n_queries):
         n_wanted = wanted_QG[q].sum()
         if n_wanted == 0:
             continue
-        here = slice(first_Q1[q], first_Q1[q + 1])
         needed = n_members + n_wanted * (first_Q1[q + 1] - first_Q1[q])
         if needed > len(member_M):
-            longer = np.empty(2 * needed, np.int32)
-            longer[:n_members] = member_M[:n_members]
-            member_M = longer
+            longer_M = np.empty(2 * needed, np.int32)
+            longer_M[:n_members] = member_M[:n_members]
+            member_M = longer_M
+        _compare(panel_NW, queries, q, candidates, n_places, n_gaps, distances.first_place, work)
         n_members = _classes_of_query(
-            panel_NW, query_QW[q], known_QW[q], information_QS[q], other_QS[q], candidates_C[here],
-            posterior_CP[here], wanted_QG[q], first_gap_place, log_left_GS1, log_right_GS1, before_S1,
-            differ_W, differences_CP, at_C, differs_between_C, outside_C2, key_C, order_C, rank_C, merged_C,
-            best_K, passed_2K, posterior_2K, wide_2, member_M, n_members, features_QGFK[q], count_QGK[q],
-            first_QGK[q],
-        )  # fmt: skip
+            q, information, candidates, wanted_QG, distances, work, classes, member_M, n_members
+        )
     return member_M[:n_members].copy()
 
 
 class Information(NamedTuple):
-    """Information of alleles at typed places: -log of their panel frequency.
+    """Information of alleles at typed places: -log of their panel frequency; 0 where a call is missing."""
 
-    Attributes
-    ----------
-    query_QS : float32
-        Of queries' alleles; 0 where a call is missing.
-    other_QS : float32
-        Of the other allele, -log(1 - exp(-information)); 0 where a call is missing.
-    """
-
-    query_QS: np.ndarray
-    other_QS: np.ndarray
+    query_QS: np.ndarray  # float32, of the query's allele
+    other_QS: np.ndarray  # float32, of the other allele: -log(1 - exp(-information))
 
     @classmethod
     def of(cls, query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int) -> Information:
-        """Of queries' alleles.
+        """Information of queries' alleles, 0, 1 or MISSING, with the panel's frequency of allele 1.
 
-        Parameters
-        ----------
-        query_SQ : uint8
-            0, 1 or MISSING.
-        frequency_S : float
-            Of allele 1 in the panel.
-        n_haplotypes : int
-            Of the panel. An allele that the panel lacks counts as if half a haplotype carried it.
-
-        Returns
-        -------
-        Information
-            At all places.
+        An allele that the panel lacks counts as if half a haplotype carried it.
         """
         least = 0.5 / n_haplotypes
         table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(least, 1)
@@ -383,27 +382,18 @@ class Information(NamedTuple):
 
 
 class GapDistances(NamedTuple):
-    """Logs of the genetic lengths from a block's gaps to differences.
+    """Logs of the genetic lengths from a block's gaps to differences at typed places.
 
     Places -1 and S stand for the first and the last typed place.
-
-    Attributes
-    ----------
-    first_place : int
-        The place on the right of the first gap; gap g lies left of place first_place + g.
-    log_left_GS1 : float32
-        Leftwards, to places -1..S-1.
-    log_right_GS1 : float32
-        Rightwards, to places 0..S.
     """
 
-    first_place: int
-    log_left_GS1: np.ndarray
-    log_right_GS1: np.ndarray
+    first_place: int  # on the right of the first gap; gap g lies on the left of place first_place + g
+    log_left_GS1: np.ndarray  # float32, leftwards to places -1..S-1
+    log_right_GS1: np.ndarray  # float32, rightwards to places 0..S
 
     @classmethod
     def of(cls, typed_cM_S: np.ndarray, first_place: int, n_gaps: int) -> GapDistances:
-        """Of the gaps on the left of the places from first_place on, with the typed places' positions."""
+        """Distances of the gaps on the left of the places from first_place on."""
         n_places = len(typed_cM_S)
         edges = np.clip(first_place + np.arange(n_gaps)[:, None], 0, n_places)
         left_edge = typed_cM_S[np.maximum(edges - 1, 0)]
@@ -415,47 +405,35 @@ class GapDistances(NamedTuple):
 
 
 def find_ibs_classes(
-    panel_NW: np.ndarray,
-    query_QW: np.ndarray,
-    known_QW: np.ndarray,
+    panel: PanelAlleles,
+    queries: TypedAlleles,
     information: Information,
-    candidate_C: np.ndarray,
-    posterior_CP: np.ndarray,
-    first_Q1: np.ndarray,
+    candidates: BlockCandidates,
     distances: GapDistances,
     n_classes: int,
     wanted_QG: np.ndarray | None = None,
 ) -> IBSClasses:
-    """Classes of every query at the gaps of a block.
+    """Find at most n_classes classes of every query at the gaps of a block, ranked by information.
 
-    Parameters
-    ----------
-    panel_NW, query_QW, known_QW : uint64
-        Bits at typed places (`pack_rows`): alleles, and where there is a call.
-    information : Information
-        Of the queries' alleles.
-    candidate_C, posterior_CP, first_Q1
-        Candidates and their posteriors, as `copying_posteriors` gives them; first_Q1 is that of one block.
-    distances : GapDistances
-        Of the block's gaps.
-    n_classes : int
-        K.
-    wanted_QG : bool, optional
-        Other gaps of a query get no classes.
-
-    Returns
-    -------
-    IBSClasses
-        Ranked by information, best first.
+    wanted_QG: bool, the gaps that are computed; by default all.
     """
-    n_queries, n_gaps = len(information.query_QS), len(distances.log_left_GS1)
-    # a large array: what nobody asks for is not written
-    features_QGFK = np.empty((n_queries, n_gaps, FEATURES, n_classes), dtype=np.float32)
-    count_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.float32)
-    first_QGK = np.zeros((n_queries, n_gaps, n_classes), dtype=np.int32)
+    n_queries, n_places = information.query_QS.shape
+    n_gaps = len(distances.log_left_GS1)
+    most = int(np.diff(candidates.first_Q1).max(initial=1))
+    classes = IBSClasses(
+        np.empty((n_queries, n_gaps, FEATURES, n_classes), np.float32),  # large: only wanted gaps are written
+        np.zeros((n_queries, n_gaps, n_classes), np.float32),
+        np.zeros((n_queries, n_gaps, n_classes), np.int32),
+        np.empty(n_queries * n_gaps * n_classes, np.int32),
+    )
     member_M = _find_ibs_classes(
-        panel_NW, query_QW, known_QW, *information, candidate_C, posterior_CP, first_Q1,
-        np.ones((n_queries, n_gaps), bool) if wanted_QG is None else wanted_QG, *distances,
-        features_QGFK, count_QGK, first_QGK,
-    )  # fmt: skip
-    return IBSClasses(features_QGFK, count_QGK, first_QGK, member_M)
+        panel.bits_NW,
+        (queries.bits_XW, queries.known_XW),
+        information,
+        candidates,
+        np.ones((n_queries, n_gaps), bool) if wanted_QG is None else wanted_QG,
+        distances,
+        _Workspace.of(most, n_places, panel.bits_NW.shape[1], n_gaps, n_classes),
+        classes,
+    )
+    return classes._replace(member_M=member_M)

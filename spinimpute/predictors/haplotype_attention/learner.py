@@ -23,6 +23,7 @@ from spinimpute.hmm.transitions import jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
+    BlockCandidates,
     GapDistances,
     IBSClasses,
     Information,
@@ -32,52 +33,34 @@ from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
 from spinimpute.runtime.kernels import kernel
 from spinimpute.training.callset_errors import count_alleles
-from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_span, draw_split
-from spinimpute.training.learner import Outcome
+from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw_interval, draw_split
+from spinimpute.training.trainer import Outcome
 
-CANDIDATES = CandidateSettings()  # of a wider surrounding than at work
+CANDIDATES = CandidateSettings()  # more candidates than in imputation
 COPY_LOSS = 0.5  # weight of the loss before the decoder's correction
 LEAST_SHARE = 0.05  # see `copying_posteriors`
 
 
 @dataclass(frozen=True)
 class HaplotypeEpisode:
-    """Some gaps of one drawn split: all gaps of all blocks one after the other.
+    """Some gaps of one drawn split: all gaps of all chosen blocks in order."""
 
-    Attributes
-    ----------
-    features_QGFK, count_QGK
-        As in `ibs_classes.IBSClasses`.
-    gap_GF : float32
-        See `gap_features`.
-    alleles_QGUK, sibling_QGUK : float32
-        Share of a class's members, or of their siblings, that carry the minor allele.
-    truth_QGU, frequency_GU
-        The queries' alleles, 1 for the minor one, and the minor allele's frequency.
-    fraction_GU, left_GU, right_GU : float32
-        Position in the gap, 0 to 1, and distances to its ends.
-    asked_GU : float32
-        1, or 0 for padding.
-    n_haplotypes : int
-        Of the context.
-    """
-
-    features_QGFK: np.ndarray
+    features_QGFK: np.ndarray  # see `ibs_classes.IBSClasses`
     count_QGK: np.ndarray
-    gap_GF: np.ndarray
-    alleles_QGUK: np.ndarray
-    sibling_QGUK: np.ndarray
-    truth_QGU: np.ndarray
-    frequency_GU: np.ndarray
-    fraction_GU: np.ndarray
-    left_GU: np.ndarray
+    gap_GF: np.ndarray  # float32, see `gap_features`
+    alleles_QGUK: np.ndarray  # float32, share of a class's members that carry the minor allele
+    sibling_QGUK: np.ndarray  # float32, the same for the members' siblings
+    truth_QGU: np.ndarray  # the queries' alleles, 1 for the minor one
+    frequency_GU: np.ndarray  # of the minor allele
+    fraction_GU: np.ndarray  # float32, position in the gap, 0 to 1
+    left_GU: np.ndarray  # float32, distances to the ends of the gap, cM
     right_GU: np.ndarray
-    asked_GU: np.ndarray
-    n_haplotypes: int
+    asked_GU: np.ndarray  # float32, 1, or 0 for padding
+    n_haplotypes: int  # of the context
 
 
 @kernel()
-def _class_alleles(first_QGK, count_QGK, member_M, sibling_N, alleles_GUN, alleles_QGUK, sibling_QGUK):  # type: ignore[no-untyped-def]
+def _fill_class_alleles(first_QGK, count_QGK, member_M, sibling_N, alleles_GUN, alleles_QGUK, sibling_QGUK):  # type: ignore[no-untyped-def]
     n_queries, n_gaps, n_classes = count_QGK.shape
     n_sites = alleles_GUN.shape[1]
     for q in range(n_queries):
@@ -96,48 +79,18 @@ def _class_alleles(first_QGK, count_QGK, member_M, sibling_N, alleles_GUN, allel
 
 
 class HaplotypeLearner:
-    """Tasks and loss of `HaplotypeAttention`; see `training.learner.Learner`.
+    """Tasks and loss of `HaplotypeAttention`; see `training.trainer.Learner`."""
 
-    Parameters
-    ----------
-    settings : HaplotypeSettings
-        Sizes of the networks.
-    episodes : EpisodeSettings
-        Ranges of what is drawn.
-    device : torch.device
-        Where it computes.
-    """
-
-    def __init__(
-        self,
-        settings: HaplotypeSettings,
-        episodes: EpisodeSettings,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, settings: HaplotypeSettings, episodes: EpisodeSettings, device: torch.device) -> None:
         self.settings, self.episodes, self.device = settings, episodes, device
         self.model = HaplotypeAttention(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> HaplotypeEpisode:
         """Draw an episode; the same source and generator state give the same one.
 
-        Parameters
-        ----------
-        source : HaplotypeSource
-            The segment.
-        rng : numpy.random.Generator
-            Its state decides the episode.
-
-        Returns
-        -------
-        HaplotypeEpisode
-            Some blocks of gaps.
-
-        Raises
-        ------
-        ValueError
-            As `draw_split`.
+        Raises ValueError as `draw_split` does.
         """
-        source = draw_span(source, rng, self.episodes.most_entries)
+        source = draw_interval(source, rng, self.episodes.most_entries)
         split = draw_split(source, rng, self.episodes)
         n_typed, n = len(split.typed_T), len(split.context_N)
         n_blocks = n_typed // BLOCK_GAPS + 1
@@ -156,21 +109,24 @@ class HaplotypeLearner:
             allele_emissions(queries.alleles_SX.T, self.episodes.mismatch),
             jump_probabilities(typed_cM, n, scale), candidates, first_B, n_gaps_B, LEAST_SHARE,
         )  # fmt: skip
-        parts = []
+        blocks = []
         for first_Q1, first, n_gaps in zip(
             candidates.first_BQ1, first_B.tolist(), n_gaps_B.tolist(), strict=True
         ):
             classes = find_ibs_classes(
-                panel.bits_NW, queries.bits_XW, queries.known_XW, information, candidates.haplotype_C,
-                posterior_CP, first_Q1, GapDistances.of(typed_cM, first, n_gaps), self.settings.classes,
-            )  # fmt: skip
-            parts.append(
-                self._block(source, split, classes, np.arange(first, first + n_gaps), frequency_X, rng)
+                panel,
+                queries,
+                information,
+                BlockCandidates(candidates.haplotype_C, posterior_CP, first_Q1),
+                GapDistances.of(typed_cM, first, n_gaps),
+                self.settings.classes,
             )
+            gaps = np.arange(first, first + n_gaps)
+            blocks.append(self._block(source, split, classes, gaps, frequency_X, rng))
         joined = {}
-        for name in parts[0]:
+        for name in blocks[0]:
             along = 1 if name.partition("_")[2].startswith("Q") else 0
-            joined[name] = np.concatenate([part[name] for part in parts], axis=along)
+            joined[name] = np.concatenate([block[name] for block in blocks], axis=along)
         return HaplotypeEpisode(**joined, n_haplotypes=n)
 
     def _block(
@@ -188,7 +144,7 @@ class HaplotypeLearner:
         alleles_GUA = split.alleles_XA[site_GU] ^ flip_GU[..., None]
         shape = (*classes.count_QGK.shape[:2], site_GU.shape[1], classes.count_QGK.shape[2])
         alleles_QGUK, sibling_QGUK = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-        _class_alleles(
+        _fill_class_alleles(
             classes.first_QGK, classes.count_QGK, classes.member_M,
             sibling_haplotypes(np.asarray(source.haplotype_sample)[split.context_N]),
             np.ascontiguousarray(alleles_GUA[..., split.context_N]), alleles_QGUK, sibling_QGUK,
@@ -213,7 +169,7 @@ class HaplotypeLearner:
     def _choose_sites(
         self, gaps: np.ndarray, typed_T: np.ndarray, frequency_X: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Site indices, and 1 or 0 for whether each is to be predicted, (G, U)."""
+        """Draw sites of each gap: 1, or 0 for padding, and site indices, (G, U)."""
         u = self.episodes.sites_per_gap
         asked, chosen = np.zeros((len(gaps), u), np.float32), np.zeros((len(gaps), u), np.int64)
         polymorphic = (frequency_X > 0) & (frequency_X < 1)
@@ -227,7 +183,7 @@ class HaplotypeLearner:
         return asked, chosen
 
     def logits(self, e: HaplotypeEpisode) -> tuple[Tensor, Tensor]:
-        """Copied and corrected logits of P(minor allele), (Q, G, U)."""
+        """Logits of P(minor allele), copied and corrected, (Q, G, U)."""
         f = self._float
         weights = self.model.weigh(f(e.features_QGFK), f(e.count_QGK), f(e.gap_GF))
         copied = copy_alleles(weights, f(e.count_QGK), f(e.alleles_QGUK), f(e.sibling_QGUK), f(e.fraction_GU))

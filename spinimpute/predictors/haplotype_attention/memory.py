@@ -1,9 +1,9 @@
 """How much is computed at the same time, by default and within a memory budget.
 
-A run holds: what it has read (the program, the panel's table of sites, typed calls), prepared chunks of the
-panel, a part of the queries in every thread, and results that wait to be written. The last three shrink to
-fit a budget; results do not depend on any of it. The sizes below were measured (`python -m
-benchmarks.imputation budgets`), and rounded up.
+A run holds: what it has read (the program, the panel's table of sites, typed calls), tiles of the panel that
+have been read, some queries in every thread, and results that wait to be written. The last three shrink to
+fit a budget; results do not depend on them. The sizes below were measured (`python -m benchmarks.imputation
+budgets`) and rounded up.
 """
 
 from __future__ import annotations
@@ -11,192 +11,154 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spinimpute.hmm import parameters
-from spinimpute.predictors import typed_chunks
+from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.haplotype_attention.chunk import ChunkSizes
 from spinimpute.predictors.haplotype_attention.copying import FEW_NUMBERS
+from spinimpute.predictors.haplotype_attention.tile import TileSizes
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import COMPILED, remedy, resident_bytes, shown_size
 
-PART = 128  # queries
-THREAD = 40e6  # of a thread with parts of PART queries, without what grows with the panel and its sites
-PART_BYTES = 70e6  # of a part's candidates, which limits its queries: larger arrays are new memory each time
-LEAST_PART = 16
-FOUND = 98  # bytes of a query at a site of a block
-FOUND_ENTRIES = 1_000_000  # such entries of a part, at most, unless LEAST_PART has more
-CHUNK_ENTRIES = 4_000_000  # results of a part, likewise
-ENTRY = 45  # bytes of a result (site x haplotype) that is being written
-WAITING = 4  # of one that waits
-PLACE = 0.6  # bytes of a panel haplotype at a typed place of a prepared chunk,
-PATTERN = 2.2  # of its pattern in a gap, twice as many in a chunk with a gap of more than FEW_NUMBERS,
-HAPLOTYPE = 60  # and otherwise
-PATTERN_SITE = 0.16  # bytes at a site, of haplotypes that differ from each other:
-DIFFERENT = 10_000  # more than these hardly do within a gap
-PREPARING = 0.6  # bytes of a panel haplotype at a typed place more, while a chunk is prepared,
-HASHES = 200  # and of its hashes
-QUERY_HAPLOTYPE = 24  # bytes of a panel haplotype and a query in a thread: candidates' probabilities,
-COUNTED = 45_000  # of whom no more count, as the number of candidates is bounded
-WALK = 2048  # queries whose matches are found at once
-WALKED_HAPLOTYPE = 4  # bytes of one of COUNTED haplotypes, and a query, of what was found on both sides,
-WALKS_AHEAD = 3  # so many times,
-NOTED = 20_000  # and more while a side is walked, of whoever is noted; of a haplotype in small panels:
-NOTED_HAPLOTYPE = 0.3
-WALKED = 40  # and bytes of a haplotype, whatever the queries: orders,
-WALKS = 4  # in so many threads
-LEAST_ENTRIES = 100_000
+# Bytes, unless another unit is given.
+QUERIES = 128  # queries that a thread computes at once, at most
+LEAST_QUERIES = 16
+THREAD = 40e6  # a thread with QUERIES queries, without what grows with the panel and its sites
+CANDIDATE_BYTES = 70e6  # candidates of a thread's queries; larger arrays are new memory each time
+ENTRY = 98  # a query at a site of a block
+ENTRIES = 1_000_000  # number of such entries of a thread, unless LEAST_QUERIES have more
+TILE_ENTRIES = 4_000_000  # number of results of a thread, likewise
+RESULT = 45  # a result (site x haplotype) that is being written
+WAITING_RESULT = 4
+PLACE = 0.6  # a panel haplotype at a typed place of a tile
+PATTERN = 2.2  # its pattern in a gap, twice as many in a tile with a gap of more than FEW_NUMBERS patterns
+HAPLOTYPE = 60  # all else of a panel haplotype in a tile
+PATTERN_SITE = 0.16  # one of DIFFERENT haplotypes at a site; more hardly differ within a gap
+DIFFERENT = 10_000
+READING = 0.6  # a panel haplotype at a typed place, in addition, while a tile is read
+HASHES = 200  # and the hashes of a panel haplotype
+QUERY_HAPLOTYPE = 24  # a panel haplotype and a query in a thread: probabilities of candidates
+COUNTED = 45_000  # number of panel haplotypes that count, as the number of candidates is bounded
+MATCHED = 2_048  # queries whose matches are found at once
+MATCHED_HAPLOTYPE = 4  # one of COUNTED haplotypes and a query, for the matches found on both sides
+MATCHES_AHEAD = 3  # number of batches of queries whose matches wait
+NOTED = 20_000  # a query while matches on a side are found, in large panels
+NOTED_HAPLOTYPE = 0.3  # the same for each panel haplotype, in small panels
+ORDERED_HAPLOTYPE = 40  # a panel haplotype while matches are found, whatever the queries: its orders
+SEARCHES = 4  # number of threads that find matches at the same time
+LEAST_RESULTS = 100_000
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is computed at the same time.
+    """How much is computed at the same time."""
 
-    Attributes
-    ----------
-    window : int
-        Results (sites x haplotypes) that are written at once; a chunk with more goes through a temporary
-        file.
-    ahead : int
-        Results that wait, if more than one chunk does.
-    chunks_ahead : int
-        Chunks that are being computed.
-    queries : int
-        Queries that a thread computes at once.
-    walk : int
-        Queries whose matches are found at once.
-    """
-
-    window: int = 8_000_000
-    ahead: int = 12_000_000
-    chunks_ahead: int = 3
-    queries: int = PART
-    walk: int = WALK
+    window: int = 8_000_000  # results written at once; a tile with more goes through a temporary file
+    ahead: int = 12_000_000  # results that wait, if several tiles do
+    tiles_ahead: int = 3  # tiles that are being computed
+    queries: int = QUERIES  # queries that a thread computes at once
+    matched: int = MATCHED  # queries whose matches are found at once
 
 
 DEFAULT = Limits()
 
 
+@dataclass(frozen=True)
+class JobSizes:
+    """Sizes of a job that memory depends on."""
+
+    panel_haplotypes: int
+    query_haplotypes: int
+    threads: int
+    tiles: TileSizes
+
+    def fitting_queries(self) -> int:
+        """Queries that a thread computes at once without a budget."""
+        fitting = min(
+            ENTRIES // max(1, self.tiles.block_sites),
+            TILE_ENTRIES // max(1, self.tiles.sites),
+            int(CANDIDATE_BYTES / (QUERY_HAPLOTYPE * min(self.panel_haplotypes, COUNTED))),
+        )
+        return max(LEAST_QUERIES, min(QUERIES, fitting))
+
+    def bytes_of_query(self) -> float:
+        """Bytes of one query that a thread computes."""
+        sites = ENTRY * self.tiles.block_sites + WAITING_RESULT * self.tiles.sites
+        return THREAD / QUERIES + QUERY_HAPLOTYPE * min(self.panel_haplotypes, COUNTED) + sites
+
+    def working_bytes(self, limits: Limits) -> float:
+        """Bytes of everything but results."""
+        n, sizes = self.panel_haplotypes, self.tiles
+        different = PATTERN_SITE * min(n, DIFFERENT)
+        # matches are found in two more tiles, and one waits for this
+        n_tiles = min(limits.tiles_ahead + 3, sizes.n_tiles)
+        gaps = min(n_tiles * typed_tiles.TILE_GAPS, sizes.all_gaps)
+        numbered = gaps
+        if n > FEW_NUMBERS:  # hardly more than one tile has so many patterns in a gap
+            numbered += min(typed_tiles.TILE_GAPS, gaps)
+        tiles: float = n * (n_tiles * (PLACE * sizes.places + HAPLOTYPE) + PATTERN * numbered)
+        tiles += different * min(n_tiles * sizes.sites, sizes.all_sites)
+        reading = n * (READING * sizes.places + HASHES) + different * sizes.sites
+        found = MATCHES_AHEAD * MATCHED_HAPLOTYPE * min(n, COUNTED)
+        matched = min(limits.matched, self.query_haplotypes)
+        noted = NOTED if n > parameters.MOST_STATES else NOTED_HAPLOTYPE * n
+        matches = matched * found
+        matches += min(self.threads, SEARCHES) * (noted * matched + ORDERED_HAPLOTYPE * n)
+        queries = min(limits.queries, -(-matched // self.threads))
+        threads = matches + self.threads * queries * self.bytes_of_query()
+        return COMPILED + tiles + reading + threads
+
+
 def limits_of(job: ImputationJob) -> Limits:
-    """The limits of a job.
-
-    Parameters
-    ----------
-    job : ImputationJob
-        With its option `max_memory`, if there is a budget.
-
-    Returns
-    -------
-    Limits
-        Within the budget.
-
-    Raises
-    ------
-    InputError
-        The memory budget is too small for the smallest limits.
-    """
+    """Limits of a job within its option `max_memory`. Raises InputError for a budget that is too small."""
     if not len(job.typed_index):
         return DEFAULT
     budget = job.options.get("max_memory")
     # calls are put into the panel's order, too
     held = 0 if budget is None else resident_bytes() + job.typed_index.size * job.n_queries
-    sizes = ChunkSizes.of(job.panel.cM, job.typed_index, job.panel.n_haplotypes)
-    return limits_within(budget, held, job.panel.n_haplotypes, job.n_queries, job.threads, sizes)
+    tiles = TileSizes.of(job.panel.cM, job.typed_index, job.panel.n_haplotypes)
+    sizes = JobSizes(job.panel.n_haplotypes, job.n_queries, job.threads, tiles)
+    return limits_within(budget, held, sizes)
 
 
-def limits_within(
-    budget: int | None,
-    held: int,
-    panel_haplotypes: int,
-    query_haplotypes: int,
-    threads: int,
-    sizes: ChunkSizes,
-) -> Limits:
-    """The default, or less to fit a budget.
+def limits_within(budget: int | None, held: int, sizes: JobSizes) -> Limits:
+    """The default limits, or smaller ones to fit a budget in bytes, of which some are held already.
 
-    Parameters
-    ----------
-    budget : int or None
-        Bytes in all.
-    held : int
-        Bytes that are in use already.
-    panel_haplotypes, query_haplotypes : int
-        N of the panel, Q of the target.
-    threads : int
-        Each computes one part.
-    sizes : ChunkSizes
-        Of the panel's chunks.
-
-    Returns
-    -------
-    Limits
-        Within the budget.
-
-    Raises
-    ------
-    InputError
-        The memory budget is too small for the smallest limits.
+    Raises InputError for a budget that is too small for the smallest limits.
     """
-    fitting = min(
-        FOUND_ENTRIES // max(1, sizes.block_sites),
-        CHUNK_ENTRIES // max(1, sizes.sites),
-        int(PART_BYTES / (QUERY_HAPLOTYPE * min(panel_haplotypes, COUNTED))),
-    )
-    most = max(LEAST_PART, min(PART, fitting))
+    most = sizes.fitting_queries()
     limits = replace(DEFAULT, queries=most)
     if budget is None:
         return limits
-    least = max(LEAST_ENTRIES, 2 * query_haplotypes)
-    for chunks_ahead in (DEFAULT.chunks_ahead, 2, 1):
-        for queries, walk in (
-            (most, WALK), (most, WALK // 2), (most, most), (most // 2, most // 2), (most // 4, most // 4)
-        ):  # fmt: skip
-            limits = replace(limits, chunks_ahead=chunks_ahead, queries=max(1, queries), walk=max(1, walk))
-            left = budget - held - _working(limits, panel_haplotypes, query_haplotypes, threads, sizes)
-            if left >= 4 * least * ENTRY:  # enough to work well
-                return _spread(limits, left)
-    if left >= least * ENTRY:
-        return _spread(limits, left)
-    needed = budget - left + least * ENTRY
+    least = max(LEAST_RESULTS, 2 * sizes.query_haplotypes)
+    for tiles_ahead in (DEFAULT.tiles_ahead, 2, 1):
+        for queries, matched in (
+            (most, MATCHED),
+            (most, MATCHED // 2),
+            (most, most),
+            (most // 2, most // 2),
+            (most // 4, most // 4),
+        ):
+            limits = replace(
+                limits, tiles_ahead=tiles_ahead, queries=max(1, queries), matched=max(1, matched)
+            )
+            left = budget - held - sizes.working_bytes(limits)
+            if left >= 4 * least * RESULT:  # enough to work well
+                return _share_out(limits, left)
+    if left >= least * RESULT:
+        return _share_out(limits, left)
+    needed = budget - left + least * RESULT
     raise InputError(
         "memory",
-        f"{shown_size(budget)} of memory are too little for {query_haplotypes} haplotypes against a panel "
-        f"of {panel_haplotypes} with {threads} thread{'s' if threads > 1 else ''}: {shown_size(needed)} are "
-        f"needed, {shown_size(held)} of them for what has been read. {remedy(threads)}",
+        f"{shown_size(budget)} of memory are too little for {sizes.query_haplotypes} haplotypes, a panel of "
+        f"{sizes.panel_haplotypes} haplotypes and {sizes.threads} thread{'s' if sizes.threads > 1 else ''}: "
+        f"{shown_size(needed)} are needed, {shown_size(held)} of them for data that have been read. "
+        f"{remedy(sizes.threads)}",
     )
 
 
-def _working(
-    limits: Limits, panel_haplotypes: int, query_haplotypes: int, threads: int, sizes: ChunkSizes
-) -> float:
-    """Bytes of everything but results."""
-    different = PATTERN_SITE * min(panel_haplotypes, DIFFERENT)
-    # some are computed, two are walked along, one waits for that
-    chunks = min(limits.chunks_ahead + 3, sizes.n_chunks)
-    gaps = min(chunks * typed_chunks.CHUNK, sizes.all_gaps)
-    numbered = gaps
-    if panel_haplotypes > FEW_NUMBERS:  # hardly more than one chunk has so many patterns in a gap
-        numbered += min(typed_chunks.CHUNK, gaps)
-    of_chunks = panel_haplotypes * (chunks * (PLACE * sizes.places + HAPLOTYPE) + PATTERN * numbered)
-    of_chunks += different * min(chunks * sizes.sites, sizes.all_sites)
-    preparing = panel_haplotypes * (PREPARING * sizes.places + HASHES) + different * sizes.sites
-    found = WALKS_AHEAD * WALKED_HAPLOTYPE * min(panel_haplotypes, COUNTED)
-    walk = min(limits.walk, query_haplotypes)
-    noted = NOTED if panel_haplotypes > parameters.MOST_STATES else NOTED_HAPLOTYPE * panel_haplotypes
-    walked = walk * found + min(threads, WALKS) * (noted * walk + WALKED * panel_haplotypes)
-    part = min(limits.queries, -(-walk // threads))
-    of_threads = walked + threads * part * bytes_of_query(panel_haplotypes, sizes)
-    return COMPILED + of_chunks + preparing + of_threads
-
-
-def bytes_of_query(panel_haplotypes: int, sizes: ChunkSizes) -> float:
-    """Bytes of one query in a part that a thread computes."""
-    of_sites = FOUND * sizes.block_sites + WAITING * sizes.sites
-    return THREAD / PART + QUERY_HAPLOTYPE * min(panel_haplotypes, COUNTED) + of_sites
-
-
-def _spread(limits: Limits, left: float) -> Limits:
-    """Three quarters for what is written, the rest for what waits."""
+def _share_out(limits: Limits, left: float) -> Limits:
+    """Share out the bytes left: three quarters for results being written, the rest for waiting results."""
     return replace(
         limits,
-        window=min(limits.window, int(0.75 * left / ENTRY)),
-        ahead=min(limits.ahead, int(0.25 * left / WAITING)),
+        window=min(limits.window, int(0.75 * left / RESULT)),
+        ahead=min(limits.ahead, int(0.25 * left / WAITING_RESULT)),
     )

@@ -3,12 +3,11 @@
 The labels that are carried are the alleles of a class, its mass is the number of its haplotypes, and the
 blocks are those of `nn.carrying`. A query and a class are compared by features of their match, not by tokens.
 
-A pair network turns what is known of a query's match with a class (`ibs_classes`) into two attention logits,
-one for each end of the gap, and a value. Alleles are copied with weights that change linearly from one end to
-the other; a decoder that sees who the carriers of an allele are corrects the copy. All alleles are turned so
-that 1 is the panel's minor allele.
+A pair network turns these features (`ibs_classes`) into two attention logits, one for each end of the gap,
+and a value. Alleles are copied with weights that change linearly from one end to the other. A decoder that
+sees who the carriers of an allele are corrects the copy. In all alleles 1 is the panel's minor allele.
 
-Axes: Q queries, G gaps, K IBS classes, U sites of a gap, F features, V value.
+Axes: Q queries, G gaps, K IBS classes, U sites of a gap, F features, V value, E ends of a gap.
 """
 
 from __future__ import annotations
@@ -36,60 +35,28 @@ from spinimpute.predictors.haplotype_attention.settings import (
 
 
 class ClassWeights(NamedTuple):
-    """Attention over IBS classes.
+    """Attention over IBS classes, float32."""
 
-    Attributes
-    ----------
-    weight_QGEK : float32
-        Softmax over classes at the left and right end of the gap (E = 2).
-    logit_QGK : float32
-        Mean of the two logits.
-    value_QGVK : float32
-        For the decoder.
-    """
-
-    weight_QGEK: Tensor
-    logit_QGK: Tensor
-    value_QGVK: Tensor
+    weight_QGEK: Tensor  # softmax over classes at the left and right end of the gap
+    logit_QGK: Tensor  # mean of the two logits
+    value_QGVK: Tensor  # for the decoder
 
 
 class Copied(NamedTuple):
-    """What a query copies at a site; each of shape X, or X and V, for any shape X.
+    """What a query copies at a site, float32; each of any shape X, or X and V."""
 
-    Attributes
-    ----------
-    p : float32
-        Weight of the carriers.
-    left_p, right_p : float32
-        The same with the weights of one end of the gap only.
-    sibling_p : float32
-        Weight of classes' haplotypes whose sibling haplotypes are carriers.
-    contrast : float32
-        Best carrier's logit minus best non-carrier's.
-    carriers : float32
-        Number of members that carry the allele.
-    carrier_V, other_V : float32
-        Mean values of carriers and of all others.
-    """
-
-    p: Tensor
-    left_p: Tensor
+    p: Tensor  # weight of the carriers
+    left_p: Tensor  # the same with the weights of one end of the gap only
     right_p: Tensor
-    sibling_p: Tensor
-    contrast: Tensor
-    carriers: Tensor
-    carrier_V: Tensor
-    other_V: Tensor
+    sibling_p: Tensor  # weight of the members whose sibling haplotypes are carriers
+    contrast: Tensor  # logit of the best carrier minus logit of the best non-carrier
+    carriers: Tensor  # number of members that carry the allele
+    carrier_V: Tensor  # mean value of carriers
+    other_V: Tensor  # mean value of all others
 
 
 class HaplotypeAttention(nn.Module):
-    """Pair network and decoder; see the module's docstring.
-
-    Parameters
-    ----------
-    settings : HaplotypeSettings
-        Sizes of the networks.
-    """
+    """Pair network and decoder; see the module's docstring."""
 
     def __init__(self, settings: HaplotypeSettings) -> None:
         super().__init__()
@@ -103,26 +70,16 @@ class HaplotypeAttention(nn.Module):
         start_at_zero(self.absent)
 
     def first_layer(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The pair network's first weights (of a class's features and of a gap's), unscaled, and its bias."""
+        """First weights of the pair network for features of classes and of gaps, unscaled; and its bias."""
         first = self.pair[0]
         assert isinstance(first, nn.Linear)
         from_pair, from_gap = torch.split(first.weight * SCALE, [FEATURES, GAP_FEATURES], dim=1)
         return from_pair, from_gap, first.bias
 
     def weigh(self, features_QGFK: Tensor, count_QGK: Tensor, gap_GF: Tensor) -> ClassWeights:
-        """Attention over classes.
+        """Compute the attention over classes; absent classes have weight 0.
 
-        Parameters
-        ----------
-        features_QGFK, count_QGK
-            As in `IBSClasses`.
-        gap_GF : float32
-            Log width of the gaps in cM, log panel size.
-
-        Returns
-        -------
-        ClassWeights
-            Absent classes have weight 0.
+        Features and counts are those of `IBSClasses`; gap_GF see `gap_features`.
         """
         from_pair, from_gap, bias = self.first_layer()
         x = F.linear(features_QGFK.transpose(-1, -2), from_pair) + F.linear(gap_GF, from_gap, bias)[:, None]
@@ -140,23 +97,9 @@ class HaplotypeAttention(nn.Module):
         )
 
     def decode(self, copied: Copied, spread_XE: Tensor, site_XF: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of P(minor allele): copied, and corrected by the decoder.
+        """Logits of P(minor allele), of shape X: copied, and corrected by the decoder.
 
-        Parameters
-        ----------
-        copied : Copied
-            Of any shape X.
-        spread_XE : float32
-            Entropy of the weights at both ends.
-        site_XF : float32
-            See `site_features`.
-
-        Returns
-        -------
-        float32 X
-            Copied logits.
-        float32 X
-            Corrected logits.
+        spread_XE is the entropy of the weights at both ends; site_XF see `site_features`.
         """
         logit, left, right, sibling = (
             torch.logit(p.float().clamp(EPSILON, 1 - EPSILON))
@@ -176,27 +119,14 @@ class HaplotypeAttention(nn.Module):
 def copy_alleles(
     weights: ClassWeights, count_QGK: Tensor, alleles_QGUK: Tensor, sibling_QGUK: Tensor, fraction_GU: Tensor
 ) -> Copied:
-    """Pool the alleles of classes.
+    """Pool the alleles of classes, in shape (Q, G, U).
 
-    Parameters
-    ----------
-    weights : ClassWeights
-        Attention over classes.
-    count_QGK : float32
-        Members of each class.
-    alleles_QGUK, sibling_QGUK : float32
-        Share of the members, or of their siblings, that carry the minor allele.
-    fraction_GU : float32
-        0 at the left typed site, 1 at the right one.
-
-    Returns
-    -------
-    Copied
-        Of shape (Q, G, U).
+    alleles_QGUK and sibling_QGUK: share of the members of a class, or of their siblings, that carry the minor
+    allele. fraction_GU: 0 at the left typed site, 1 at the right one.
     """
     t_GU1 = fraction_GU.unsqueeze(-1)
     value_QGVK = weights.value_QGVK
-    # at each end of a gap one head pools the alleles, and one for each value pools the alleles times it
+    # at each end of a gap one head pools the alleles, and a head for each value pools alleles times value
     head_QGE1K = weights.weight_QGEK.unsqueeze(3)
     head_QGEIK = torch.cat([head_QGE1K, head_QGE1K * value_QGVK.unsqueeze(2)], dim=3)
 
@@ -206,7 +136,7 @@ def copy_alleles(
         return pooled.unflatten(0, label_QGUK.shape[:2]).permute(0, 1, 4, 2, 3)
 
     def at_sites(ends_QGUEI: Tensor) -> Tensor:
-        """Changing linearly from one end of the gap to the other, (Q, G, U, I)."""
+        """Interpolate linearly from one end of the gap to the other, (Q, G, U, I)."""
         left_QGUI, right_QGUI = ends_QGUEI.unbind(3)
         return (1 - t_GU1) * left_QGUI + t_GU1 * right_QGUI
 

@@ -1,62 +1,43 @@
-"""`HaplotypeAttention.weigh` for processors: the same numbers, without tensors that leave the cache.
+"""`HaplotypeAttention.weigh` on processors: the same numbers, without tensors that leave the cache.
 
-Axes: Q queries, G gaps, K classes, F features, H hidden units, P pairs (of a query and a class), V value.
+Axes: Q queries, G gaps, K classes, F features, H hidden units, P pairs (of a query and a class), V value,
+E ends of a gap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from spinimpute.hmm.parameters import LANES
-from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, LOG_COUNT
-from spinimpute.predictors.haplotype_attention.layers import (
-    dense,
-    dense_relu,
-    padded,
-    transposed,
-)
+from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, LOG_COUNT, IBSClasses
+from spinimpute.predictors.haplotype_attention.layers import dense, dense_relu, padded, transposed
 from spinimpute.predictors.haplotype_attention.settings import GAP_FEATURES, NOTHING, SCALE
 from spinimpute.runtime.fast_math import fast_exp, fast_log
 from spinimpute.runtime.kernels import kernel
 
-GAPS_AT_ONCE = 8  # whose pairs go through the layers together: they fit the first cache
+GAPS_AT_ONCE = 8  # gaps whose pairs go through the layers together: they fit the first cache
 
 
-@dataclass(frozen=True)
-class PairWeights:
-    """A pair network's weights as float32 arrays.
+class PairWeights(NamedTuple):
+    """Weights of a pair network, float32; outputs are padded with zeros as `add_products` needs it."""
 
-    Zeros fill up outputs to the multiple that `add_products` needs (`layers`).
-
-    Attributes
-    ----------
-    first_FH, first_H
-        First layer: features of a pair and of a gap, and bias.
-    second_HH, second_H
-        Second layer.
-    last_HO, last_O
-        Last layer, O = 2 + V.
-    n_value : int
-        V.
-    """
-
-    first_FH: np.ndarray
+    first_FH: np.ndarray  # the features are those of a pair, then those of a gap
     first_H: np.ndarray
     second_HH: np.ndarray
     second_H: np.ndarray
-    last_HO: np.ndarray
+    last_HO: np.ndarray  # O = 2 + V
     last_O: np.ndarray
     n_value: int
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> PairWeights:
-        """Take them from the weights of `HaplotypeAttention`; KeyError or ValueError for another model's."""
+        """Take them from the weights of `HaplotypeAttention`; KeyError or ValueError for another model."""
         first = weights["pair.0.weight"] * SCALE
         if first.shape[1] != FEATURES + GAP_FEATURES:
-            raise ValueError(f"{first.shape[1]} numbers for a pair, {FEATURES + GAP_FEATURES} expected")
+            raise ValueError(f"a pair must have {FEATURES + GAP_FEATURES} features, got {first.shape[1]}")
         return cls(
             transposed(first),
             padded(weights["pair.0.bias"]),
@@ -68,12 +49,23 @@ class PairWeights:
         )
 
 
+class WeighedClasses(NamedTuple):
+    """Attention over IBS classes, float32; undefined for absent classes."""
+
+    weight_QGEK: np.ndarray  # see `network.ClassWeights`
+    logit_QGK: np.ndarray
+    value_QGVK: np.ndarray
+    spread_QGE: np.ndarray  # entropy of the weights, see `network.spread`; 0 without classes
+
+
 @kernel(fast=True)
-def _weigh(  # type: ignore[no-untyped-def]
-    features_QGFK, count_QGK, gap_GF, first_FH, first_H, second_HH, second_H, last_HO, last_O,
-    weight_QGEK, logit_QGK, value_QGVK, spread_QGE,
-):  # fmt: skip
-    """The inner loops go over the pairs of several gaps, so that processors can vectorise them."""
+def _weigh(features_QGFK, count_QGK, gap_GF, weights, weighed):  # type: ignore[no-untyped-def]
+    """Fill the arrays of `WeighedClasses`.
+
+    The inner loops go over the pairs of several gaps, so that processors can vectorise them.
+    """
+    first_FH, first_H, second_HH, second_H, last_HO, last_O, _ = weights
+    weight_QGEK, logit_QGK, value_QGVK, spread_QGE = weighed
     n_queries, n_gaps, n_features, n_classes = features_QGFK.shape
     n_inputs, n_hidden, n_outputs = len(first_FH), len(first_H), len(last_O)
     most = -(-GAPS_AT_ONCE * n_classes // LANES) * LANES
@@ -139,32 +131,14 @@ def _weigh(  # type: ignore[no-untyped-def]
                         value_QGVK[q, g, v, k] = y_OP[2 + v, first + k]
 
 
-def weigh(
-    weights: PairWeights, features_QGFK: np.ndarray, count_QGK: np.ndarray, gap_GF: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """As `HaplotypeAttention.weigh`, of float32 arrays.
-
-    Parameters
-    ----------
-    weights : PairWeights
-        The pair network.
-    features_QGFK, count_QGK, gap_GF : float32
-        As of `HaplotypeAttention.weigh`.
-
-    Returns
-    -------
-    weight_QGEK, logit_QGK, value_QGVK : float32
-        As in `ClassWeights`; anything for absent classes.
-    spread_QGE : float32
-        The weights' entropy, as of `spread`.
-    """
-    q, g, k = count_QGK.shape
-    weight_QGEK, logit_QGK = np.empty((q, g, 2, k), np.float32), np.empty((q, g, k), np.float32)
-    value_QGVK = np.empty((q, g, weights.n_value, k), np.float32)
-    spread_QGE = np.zeros((q, g, 2), np.float32)
-    _weigh(
-        features_QGFK, count_QGK, gap_GF, weights.first_FH, weights.first_H, weights.second_HH,
-        weights.second_H, weights.last_HO, weights.last_O,
-        weight_QGEK, logit_QGK, value_QGVK, spread_QGE,
-    )  # fmt: skip
-    return weight_QGEK, logit_QGK, value_QGVK, spread_QGE
+def weigh(weights: PairWeights, classes: IBSClasses, gap_GF: np.ndarray) -> WeighedClasses:
+    """Compute the attention over classes; gap_GF are the features of the gaps (`gap_features`)."""
+    q, g, k = classes.count_QGK.shape
+    weighed = WeighedClasses(
+        np.empty((q, g, 2, k), np.float32),
+        np.empty((q, g, k), np.float32),
+        np.empty((q, g, weights.n_value, k), np.float32),
+        np.zeros((q, g, 2), np.float32),
+    )
+    _weigh(classes.features_QGFK, classes.count_QGK, gap_GF, weights, weighed)
+    return weighed

@@ -1,17 +1,17 @@
-"""Target samples that are themselves in the panel: their alleles come back.
+"""Target samples that are themselves in the panel get their own alleles back.
 
-A haplotype that agrees with one of the panel at all typed places of a chunk may still be of someone else, and
-in a centimorgan the model of Li and Stephens often holds several jumps for as likely. Both haplotypes of a
-sample that agree with both of one panel sample are another matter: for others this is likely only where many
-haplotypes agree.
+A haplotype that agrees with a panel haplotype at all typed places of a tile may still belong to somebody
+else, and within a centimorgan the model of Li and Stephens often considers several jumps equally likely. It
+is different if both haplotypes of a sample agree with both haplotypes of a panel sample: for other samples
+this is likely only where many haplotypes agree.
 
-With a of the N panel haplotypes as like the first, b as like the second, and p of them as like the first
-whose siblings are as like the second, a sample from outside has both with a probability of about a / N times
-b / N, one that is in the panel, in either order, with p / N. So the odds of being in the panel are those of
-before times N p / (a b). Where places differ, typed calls must be wrong there; or the sample is a relative
-who has the same haplotypes for a while, as likely in panels of any size.
+Of the N panel haplotypes, let a be like the first haplotype, b like the second, and let p be like the first
+with a sibling like the second. A sample from outside has both with a probability of about a / N times b / N,
+a sample of the panel, in either order, with p / N. So the odds of being in the panel are the prior odds times
+N p / (a b). Where places differ, typed calls must be wrong there; or the sample is a relative with the same
+haplotypes for a while, which is equally likely in panels of any size.
 
-That a sample's two haplotypes are alike tells nothing more than one of them, and one of them is not enough.
+If a sample's two haplotypes are alike, the second says nothing new, and one haplotype is not enough.
 
 Axes: Q queries, N panel haplotypes, C candidates, M haplotypes of members, G gaps, U sites, W 64-bit words.
 """
@@ -23,107 +23,99 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import bits_set, count_bits, trailing_zeros
+from spinimpute.hmm.candidates import Candidates
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
-from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns, GapSites
 from spinimpute.runtime.kernels import kernel
 
-PRIOR_ODDS = 0.02  # before anything is known; of 300 haplotypes one that alone agrees then has 6 to 1
+PRIOR_ODDS = 0.02  # if one of 300 haplotypes agrees, and no other, the odds are then 6 to 1
 PLACES_PER_ERROR = 200  # known typed places of a haplotype for each that may differ
-# Where places differ the odds are no larger than the first, times the second for each of them.
+# Where places differ the odds are at most MOST_ODDS, times ERROR_ODDS for each place.
 MOST_ODDS, ERROR_ODDS = 100.0, 0.1
-LEAST_ODDS = 0.05  # with less a sample is imputed like any other
-MOST_ALIKE = 20  # candidates that are like a query, of which the panel says enough
-COUNTED = 4_096  # haplotypes, evenly spread, among which those like the other haplotype are counted
+LEAST_ODDS = 0.05  # with lower odds a sample is imputed like any other
+MOST_ALIKE = 20  # with more candidates like a query, the panel alone is certain enough
+COUNTED = 4_096  # evenly spread haplotypes among which those like the other haplotype are counted
 
 
 class PanelMembers(NamedTuple):
-    """Queries of samples that may be in the panel.
+    """Queries of samples that may be in the panel."""
 
-    Attributes
-    ----------
-    probability_Q : float32
-        That it is; 0 for all others.
-    haplotype_M : int32
-        Whom each query may be, in lists.
-    first_Q1 : int64 (Q + 1,)
-        Where these begin.
-    """
-
-    probability_Q: np.ndarray
-    haplotype_M: np.ndarray
-    first_Q1: np.ndarray
+    probability_Q: np.ndarray  # float32, that the sample is in the panel
+    haplotype_M: np.ndarray  # int32, panel haplotypes that a query may be
+    first_Q1: np.ndarray  # int64, where the haplotypes of a query start
 
 
-def panel_members(
+def find_members(
     panel: PanelAlleles,
     sibling_N: np.ndarray,
     queries: TypedAlleles,
     siblings: TypedAlleles,
-    candidate_C: np.ndarray,
-    first_Q1: np.ndarray,
+    candidates: Candidates,
+    block: int,
 ) -> PanelMembers:
-    """Find queries that agree with a panel haplotype, as their siblings do with its sibling.
+    """Find queries that agree with a panel haplotype while their siblings agree with its sibling.
 
-    But for one of PLACES_PER_ERROR places, and unless MOST_ALIKE candidates and more agree.
-
-    Parameters
-    ----------
-    panel : PanelAlleles
-        At the typed places of a chunk.
-    sibling_N : int64
-        The sibling of each haplotype; itself where there is none.
-    queries, siblings : TypedAlleles
-        Queries, and the other haplotypes of their samples; without any call where there is none.
-    candidate_C : int32
-        Candidates of a block of the chunk: whoever agrees everywhere is one of them, but where many do.
-    first_Q1 : int64
-        Where those of a query begin.
-
-    Returns
-    -------
-    PanelMembers
-        Of these queries.
+    One of PLACES_PER_ERROR places may differ. Queries that agree with more than MOST_ALIKE candidates are
+    left out. sibling_N: the sibling of each panel haplotype, itself without one. Siblings of the queries have
+    no calls where there is no sibling. The candidates are those of one block of the tile: a haplotype that
+    agrees everywhere is among them in any block.
     """
     probability_Q = np.zeros(len(queries.bits_XW), np.float32)
+    first_Q1 = candidates.first_BQ1[block]
     found_Q1 = np.empty(len(first_Q1), np.int64)
     found_M = _find_members(
-        panel.bits_NW, sibling_N, queries.bits_XW, queries.known_XW, siblings.bits_XW, siblings.known_XW,
-        candidate_C, first_Q1, COUNTED, probability_Q, found_Q1,
-    )  # fmt: skip
+        panel.bits_NW,
+        sibling_N,
+        (queries.bits_XW, queries.known_XW),
+        (siblings.bits_XW, siblings.known_XW),
+        (candidates.haplotype_C, first_Q1),
+        COUNTED,
+        (probability_Q, found_Q1),
+    )
     return PanelMembers(probability_Q, found_M, found_Q1)
 
 
 @kernel()
-def _differences(row_W, bits_W, known_W, most):  # type: ignore[no-untyped-def]
-    """At how many known places a haplotype differs from a query; most + 1 if at more than `most`."""
+def _differences(panel_NW, haplotype, bits_W, known_W, most):  # type: ignore[no-untyped-def]
+    """Count the known places at which a panel haplotype differs; most + 1 for more than `most`."""
     n = 0
-    for word in range(len(row_W)):
-        n += bits_set((row_W[word] ^ bits_W[word]) & known_W[word])
+    for word in range(len(bits_W)):
+        n += bits_set((panel_NW[haplotype, word] ^ bits_W[word]) & known_W[word])
         if n > most:
             return most + 1
     return n
 
 
 @kernel()
+def _are_alike(first_W, second_W, first_known_W, second_known_W):  # type: ignore[no-untyped-def]
+    """Whether two haplotypes have the same alleles wherever both are known."""
+    for word in range(len(first_W)):
+        if (first_W[word] ^ second_W[word]) & first_known_W[word] & second_known_W[word]:
+            return False
+    return True
+
+
+@kernel()
 def _most_errors(known_W):  # type: ignore[no-untyped-def]
-    """At how many places a query may differ from itself in the panel; -1 if nothing is known of it."""
+    """Number of places at which a query may differ from itself in the panel; -1 without any call."""
     n_known = count_bits(known_W, 0, 64 * len(known_W))
     return n_known // PLACES_PER_ERROR if n_known else -1
 
 
 @kernel()
 def _odds(n, n_pairs, n_alike, n_others_alike, n_differ):  # type: ignore[no-untyped-def]
-    """Of being in a panel of n haplotypes; see above."""
+    """Odds of being in a panel of n haplotypes; see the module's docstring."""
     odds = PRIOR_ODDS * n * n_pairs / (n_alike * n_others_alike)
     return odds if n_differ == 0 else min(odds, MOST_ODDS) * ERROR_ODDS**n_differ
 
 
 @kernel()
-def _find_members(  # type: ignore[no-untyped-def]
-    panel_NW, sibling_N, query_QW, known_QW, other_QW, other_known_QW, candidate_C, first_Q1, counted,
-    probability_Q, found_Q1,
-):  # fmt: skip
-    """Fill probability_Q and found_Q1; returns the haplotypes of members."""
+def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, members):  # type: ignore[no-untyped-def]
+    """Fill the probabilities and the starts of `PanelMembers`; return its haplotypes."""
+    query_QW, known_QW = queries
+    other_QW, other_known_QW = siblings
+    candidate_C, first_Q1 = candidates
+    probability_Q, found_Q1 = members
     n = len(panel_NW)
     step = (n + counted - 1) // counted
     found_M, n_found = np.empty(64, np.int32), 0
@@ -131,13 +123,13 @@ def _find_members(  # type: ignore[no-untyped-def]
         found_Q1[q] = n_found
         query_W, known_W, other_W, other_known_W = query_QW[q], known_QW[q], other_QW[q], other_known_QW[q]
         most, others_most = _most_errors(known_W), _most_errors(other_known_W)
-        if min(most, others_most) < 0 or _differences(query_W, other_W, known_W & other_known_W, 0) == 0:
+        if min(most, others_most) < 0 or _are_alike(query_W, other_W, known_W, other_known_W):
             continue
         n_alike, own = 0, 0
-        others = fewest = most + others_most + 1  # of the first pair with fewest differences
+        others = fewest = most + others_most + 1  # differences of the first pair with the fewest
         for c in range(first_Q1[q], first_Q1[q + 1]):
             h = candidate_C[c]
-            here = _differences(panel_NW[h], query_W, known_W, most)
+            here = _differences(panel_NW, h, query_W, known_W, most)
             if here > most:
                 continue
             n_alike += 1
@@ -145,7 +137,7 @@ def _find_members(  # type: ignore[no-untyped-def]
                 break
             if sibling_N[h] == h:
                 continue
-            there = _differences(panel_NW[sibling_N[h]], other_W, other_known_W, others_most)
+            there = _differences(panel_NW, sibling_N[h], other_W, other_known_W, others_most)
             if there <= others_most and here + there < fewest:
                 fewest, own, others = here + there, here, there
         if n_alike > MOST_ALIKE or fewest > most + others_most:
@@ -157,16 +149,16 @@ def _find_members(  # type: ignore[no-untyped-def]
         n_alike, n_pairs = 0, 0
         for c in range(first_Q1[q], first_Q1[q + 1]):
             h = candidate_C[c]
-            if _differences(panel_NW[h], query_W, known_W, own) > own:
+            if _differences(panel_NW, h, query_W, known_W, own) > own:
                 continue
             n_alike += 1
             sibling = sibling_N[h]
-            if sibling != h and _differences(panel_NW[sibling], other_W, other_known_W, others) <= others:
+            if sibling != h and _differences(panel_NW, sibling, other_W, other_known_W, others) <= others:
                 found_M[n_found + n_pairs] = h
                 n_pairs += 1
-        n_others_alike = 0 if step == 1 else step  # one more, where they may be between those looked at
+        n_others_alike = 0 if step == 1 else step  # one more, as some may lie between those that are compared
         for h in range(0, n, step):
-            if _differences(panel_NW[h], other_W, other_known_W, others) <= others:
+            if _differences(panel_NW, h, other_W, other_known_W, others) <= others:
                 n_others_alike += step
         odds = _odds(n, n_pairs, n_alike, n_others_alike, fewest)
         if odds >= LEAST_ODDS:
@@ -176,40 +168,17 @@ def _find_members(  # type: ignore[no-untyped-def]
     return found_M[:n_found].copy()
 
 
-def mix_members(
-    members: PanelMembers,
-    patterns: GapPatterns,
-    first_gap: int,
-    gap_start_G1: np.ndarray,
-    flip_U: np.ndarray,
-    out_UQ: np.ndarray,
-) -> None:
-    """Mix P(ALT) with the alleles of whom queries may be, in place.
-
-    Parameters
-    ----------
-    members : PanelMembers
-        Of these queries.
-    patterns : GapPatterns
-        Of the chunk.
-    first_gap : int
-        The first gap in the chunk; all are of one block.
-    gap_start_G1 : int64
-        Sites of the block's gaps, counted from 0.
-    flip_U : bool
-        Whether ALT is the major allele.
-    out_UQ : float32
-        P(ALT).
-    """
-    pattern_NG, _, first_word_G, minor_W = patterns.around(first_gap)
-    _mix_members(*members, pattern_NG, first_word_G, minor_W, first_gap, gap_start_G1, flip_U, out_UQ)
+def mix_members(members: PanelMembers, patterns: GapPatterns, sites: GapSites, out_UQ: np.ndarray) -> None:
+    """Mix P(ALT) in out_UQ with the alleles of the panel haplotypes that queries may be, in place."""
+    _mix_members(members, patterns, sites, out_UQ)
 
 
 @kernel()
-def _mix_members(  # type: ignore[no-untyped-def]
-    probability_Q, haplotype_M, first_Q1, pattern_NG, first_word_G, minor_W, first_gap, gap_start_G1, flip_U,
-    out_UQ,
-):  # fmt: skip
+def _mix_members(members, patterns, sites, out_UQ):  # type: ignore[no-untyped-def]
+    probability_Q, haplotype_M, first_Q1 = members
+    first_gap, gap_start_G1, _, flip_U = sites
+    pattern_NG = patterns.pattern_BNG[first_gap // BLOCK_GAPS]
+    first_word_G, minor_W = patterns.first_word_G, patterns.minor_W
     one = np.float32(1)
     carriers_U = np.empty(len(flip_U), np.int64)
     for q in range(len(probability_Q)):
@@ -217,7 +186,8 @@ def _mix_members(  # type: ignore[no-untyped-def]
         if n == 0:
             continue
         carriers_U[:] = 0
-        for h in haplotype_M[first_Q1[q] : first_Q1[q + 1]]:
+        for m in range(first_Q1[q], first_Q1[q + 1]):
+            h = haplotype_M[m]
             for g in range(len(gap_start_G1) - 1):
                 first_site = gap_start_G1[g]
                 n_words = (gap_start_G1[g + 1] - first_site + 63) >> 6

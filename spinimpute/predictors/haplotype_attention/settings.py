@@ -1,6 +1,6 @@
 """Features of gaps and sites for haplotype attention, and the sizes of its networks.
 
-Without torch: imputing on a processor does not need it.
+This module does not import torch, which imputing on a processor does not need.
 
 Axes: G gaps, S typed places, X sites in any shape, F features.
 """
@@ -14,11 +14,11 @@ import numpy as np
 
 from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, SMALLEST_CM
 
-EPSILON = 1e-4  # copied probabilities are cut to [EPSILON, 1 - EPSILON] before their logit is taken
-ABSENT_LOGIT = -9.2  # of EPSILON
-CONTRAST = 12.0  # the largest difference of logits, also where only carriers or only others are found
-NOTHING = -1e9  # logit of a class that is not there
-SCALE = 0.25  # of logarithms and logits, so that inputs are about 1
+EPSILON = 1e-4  # copied probabilities are clipped to [EPSILON, 1 - EPSILON] before their logit is taken
+ABSENT_LOGIT = -9.2  # logit of EPSILON
+CONTRAST = 12.0  # largest difference of logits, also with carriers only or non-carriers only
+NOTHING = -1e9  # logit of an absent class
+SCALE = 0.25  # factor of logarithms and logits: inputs are about 1
 GAP_FEATURES = 2
 COPIED_FEATURES = 6
 SPREAD_FEATURES = 2
@@ -27,24 +27,12 @@ SITE_FEATURES = 5
 
 @dataclass(frozen=True)
 class HaplotypeSettings:
-    """Sizes of the networks.
+    """Sizes of the networks: the table [model] of a configuration."""
 
-    Attributes
-    ----------
-    classes : int
-        K.
-    hidden : int
-        Width of the pair network.
-    value : int
-        V.
-    decoder_hidden : int
-        Width of the decoder.
-    """
-
-    classes: int = 48
-    hidden: int = 32
-    value: int = 7
-    decoder_hidden: int = 32
+    classes: int = 48  # K
+    hidden: int = 32  # width of the pair network
+    value: int = 7  # V
+    decoder_hidden: int = 32  # width of the decoder
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights of `HaplotypeAttention`, by name."""
@@ -64,23 +52,13 @@ class HaplotypeSettings:
 
 
 def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings) -> None:
-    """Check that weights are those of `HaplotypeAttention`: kernels read them without looking at their sizes.
+    """Raise ValueError for weights of another network or that are not finite, or for impossible sizes.
 
-    Parameters
-    ----------
-    weights : mapping of str to array
-        By name.
-    settings : HaplotypeSettings
-        Sizes of the networks.
-
-    Raises
-    ------
-    ValueError
-        A size is none, or the weights are of other sizes, or no numbers.
+    Kernels read the weights without looking at their sizes.
     """
     for name, size in asdict(settings).items():
         if type(size) is not int or size < 1:
-            raise ValueError(f"{name} must be a positive whole number, found {size!r}")
+            raise ValueError(f"{name} must be a positive whole number, got {size!r}")
     expected = settings.weight_shapes()
     found = {name: weight.shape for name, weight in weights.items()}
     wrong = sorted(name for name in expected.keys() | found if expected.get(name) != found.get(name))
@@ -92,7 +70,7 @@ def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings
 
 
 def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """Features of the gaps on the left of places: log width in cM, log panel size; float32 (G, F)."""
+    """Features of the gaps on the left of places: logs of the width in cM and the panel size; float32."""
     last = len(typed_cM_S) - 1
     width_G = typed_cM_S[np.clip(place_G, 0, last)] - typed_cM_S[np.clip(place_G - 1, 0, last)]
     return np.stack(
@@ -107,23 +85,11 @@ def site_features(
     right_X: np.ndarray,
     n_haplotypes: int,
 ) -> np.ndarray:
-    """Features of sites: frequency, position in the gap, panel size; scaled.
+    """Features of sites: frequency of the minor allele, position in the gap, panel size.
 
-    Parameters
-    ----------
-    frequency_X : float
-        Of the minor allele.
-    fraction_X : float
-        t, 0 at the left typed site, 1 at the right one.
-    left_X, right_X : float
-        Genetic distance (cM) to both ends of the gap.
-    n_haplotypes : int
-        Of the panel.
-
-    Returns
-    -------
-    float32 (X, F)
-        Logit of the frequency, t, logs of the distances, log panel size.
+    fraction_X is t, 0 at the left typed site and 1 at the right one; left_X and right_X are the distances
+    (cM) to both ends. The result is float32 (X, F): logit of the frequency, t, and logs of the distances and
+    of the panel size, scaled.
     """
     least = 0.25 / n_haplotypes
     frequency_X = frequency_X.clip(least, 1 - least)

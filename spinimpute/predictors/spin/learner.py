@@ -10,8 +10,8 @@ from torch import Tensor
 from spinimpute.genotypes.blocks import HaplotypeSource
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
-from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_span
-from spinimpute.training.learner import Outcome
+from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_interval
+from spinimpute.training.trainer import Outcome
 
 MIXED_LOSS = 0.5  # weight of the loss before the decoder's correction
 
@@ -35,7 +35,7 @@ class SPINLearner:
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> Episode:
         """Draw an episode; the same source and generator state give the same one."""
-        source = draw_span(source, rng, self.episodes.most_entries)
+        source = draw_interval(source, rng, self.episodes.most_entries)
         s = self.settings
         # as many as a user may choose: columns weigh differently with many points than with few
         fewest = min(s.fewest_points, s.inducing_points)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import BlockShape, argsort_rows, group_means, initial_groups
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
@@ -27,7 +28,7 @@ from spinimpute.predictors.spin.inducing_engine import InducingEngine
 from spinimpute.predictors.spin.matching import compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.similarity import Columns
-from spinimpute.predictors.typed_chunks import ChunkStarts
+from spinimpute.predictors.typed_tiles import TileStarts
 from spinimpute.runtime.errors import InputError
 
 CHUNK_ENTRIES = 2**22  # haplotypes x (compared alleles and inducing points) at once: bounds the memory
@@ -124,23 +125,23 @@ class SPINPredictor(Predictor):
         made.check_model(self.kind, self.fingerprint)
 
     def typed_needed(
-        self, panel: ReferencePanel, typed_index: np.ndarray, first: int, last: int, near: tuple[int, int]
-    ) -> tuple[int, int]:
-        """As of `Predictor`; of inducing points, what their blocks see."""
+        self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval
+    ) -> Interval:
+        """Typed sites that are needed, see `Predictor`; with inducing points those that their blocks see."""
         if panel.haplotypes is not None:
-            return super().typed_needed(panel, typed_index, first, last, near)
-        seen = _inducing(panel).seen_by(first, last)
+            return super().typed_needed(panel, typed_index, sites, near)
+        seen = _inducing(panel).seen_by(*sites)
         low, high = np.searchsorted(typed_index, [seen[0], seen[-1] + 1]).tolist()
-        return min(near[0], low), max(near[1], high)
+        return Interval(min(near.start, low), max(near.stop, high))
 
     def positions_needed(
-        self, panel: ReferencePanel, starts: ChunkStarts, first: int, last: int, near: tuple[int, int]
+        self, panel: ReferencePanel, starts: TileStarts, sites: Interval, near: Interval
     ) -> tuple[int, int]:
-        """As of `Predictor`; of inducing points, what their blocks see."""
+        """First and last position of the sites of `typed_needed`."""
         if panel.haplotypes is not None:
-            return super().positions_needed(panel, starts, first, last, near)
-        seen, position = _inducing(panel).seen_by(first, last), panel.position
-        return int(position[min(near[0], seen[0])]), int(position[max(near[1] - 1, seen[-1])])
+            return super().positions_needed(panel, starts, sites, near)
+        seen, position = _inducing(panel).seen_by(*sites), panel.position
+        return int(position[min(near.start, seen[0])]), int(position[max(near.stop - 1, seen[-1])])
 
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels import build
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
@@ -188,7 +189,7 @@ def test_a_typed_site_of_the_same_artefact_predicts_well(spoiled: Spoiled) -> No
             typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :40].astype(np.int8)
             predictor, options = predictor_for(panel, None)
             with predictor.engine(ImputationJob(panel, typed_index, 1, 40, options)) as engine:
-                windows = engine.windows(0, panel.n_sites)
+                windows = engine.windows(Interval(0, panel.n_sites))
                 predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
                 imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
             assert np.array_equal(imputed_UQ[second], predicted_UQ[second]) == near
@@ -203,7 +204,7 @@ def test_a_missing_call_nearby_predicts_nothing(spoiled: Spoiled) -> None:
         typed_TQ[typed_index == first, ::2] = -1
         predictor, options = predictor_for(panel, None)
         with predictor.engine(ImputationJob(panel, typed_index, 1, 40, options)) as engine:
-            windows = engine.windows(0, panel.n_sites)
+            windows = engine.windows(Interval(0, panel.n_sites))
             predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
             imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
         frequency, kept = panel.frequency[second], panel.prediction_trust[second]
@@ -334,7 +335,7 @@ def test_predictions_are_drawn_towards_frequencies(spoiled: Spoiled, example: Pa
         typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :6].astype(np.int8)
         predictor, options = predictor_for(panel, None)
         with predictor.engine(ImputationJob(panel, typed_index, 1, 6, options)) as engine:
-            windows = engine.windows(0, panel.n_sites)
+            windows = engine.windows(Interval(0, panel.n_sites))
             predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
             imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
         frequency_U1 = panel.frequency[:, None]

@@ -1,4 +1,4 @@
-"""Chunks of a region: which typed sites they see, and how the header of a file states where they lie."""
+"""Tiles of a region: which typed sites they see, and how the header of a file states where they lie."""
 
 import shutil
 import subprocess
@@ -12,20 +12,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import spinimpute
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Region
 from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.regions import Place, part_to_read, within
-from spinimpute.predictors import typed_chunks
-from spinimpute.predictors.typed_chunks import (
-    CHUNK,
+from spinimpute.predictors import typed_tiles
+from spinimpute.predictors.typed_tiles import (
     MOST_FLANK,
     MOST_STARTS,
     STARTS_LINE,
-    chunks_between,
-    reach,
+    TILE_GAPS,
+    flank_reach,
     starts_in_header,
     starts_line,
-    typed_of_chunks,
+    tiles_between,
+    typed_of_tiles,
     with_flanks,
 )
 from spinimpute.quality.summary import ImputationSummary
@@ -50,18 +51,19 @@ def drawn(data: st.DataObject) -> tuple[Any, np.ndarray]:
 
 
 def seen_by(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
-    """The typed sites that the chunks of [first, last) see, one chunk after the other as `prepare_chunk`."""
+    """The typed sites that the tiles of [first, last) see, one tile after the other as `read_tile`."""
     seen: set[int] = set()
-    for number in chunks_between(first, last, typed):
-        gap = number * CHUNK
-        n_gaps = min(CHUNK, len(typed) + 1 - gap)
-        seen |= set(range(*with_flanks(panel.cM[typed], gap - 1, gap + n_gaps, reach(panel.n_haplotypes))))
+    for number in tiles_between(first, last, typed):
+        gap = number * TILE_GAPS
+        n_gaps = min(TILE_GAPS, len(typed) + 1 - gap)
+        reach_cM = flank_reach(panel.n_haplotypes)
+        seen |= set(range(*with_flanks(panel.cM[typed], Interval(gap - 1, gap + n_gaps), reach_cM)))
     return seen
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.data(), st.sampled_from([2, 5, MOST_STARTS]))
-def test_all_that_a_region_needs_and_whole_chunks_on_the_left(data: st.DataObject, most: int) -> None:
+def test_all_that_a_region_needs_and_whole_tiles_on_the_left(data: st.DataObject, most: int) -> None:
     """most: of the starts that are stated."""
     panel, typed = drawn(data)
     if not len(typed):
@@ -69,13 +71,13 @@ def test_all_that_a_region_needs_and_whole_chunks_on_the_left(data: st.DataObjec
     first = data.draw(st.integers(0, panel.n_sites - 1), "first")
     last = data.draw(st.integers(first + 1, panel.n_sites), "last")
     needed = seen_by(panel, typed, first, last)
-    low, high = typed_of_chunks(panel.cM, typed, first, last, reach(panel.n_haplotypes))
-    assert low % CHUNK == 0
-    assert low <= min(needed) < low + CHUNK
+    low, high = typed_of_tiles(panel.cM, typed, Interval(first, last), flank_reach(panel.n_haplotypes))
+    assert low % TILE_GAPS == 0
+    assert low <= min(needed) < low + TILE_GAPS
     assert high == max(needed) + 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typed_chunks, "MOST_STARTS", most)
+        patch.setattr(typed_tiles, "MOST_STARTS", most)
         line = starts_line(panel.position[typed])
     assert line.count(":") <= most
     stated = starts_in_header(f"##x\n{line}\n", panel)
@@ -84,15 +86,15 @@ def test_all_that_a_region_needs_and_whole_chunks_on_the_left(data: st.DataObjec
     start, end = stated.around(int(panel.position[first]), int(panel.position[last - 1]))
     position = panel.position[typed]
     read = np.flatnonzero((position >= start) & (position <= (position[-1] if end is None else end)))
-    assert read[0] % CHUNK == 0
+    assert read[0] % TILE_GAPS == 0
     assert set(read) >= needed
-    # no more than some chunks of what is not needed
+    # no more than some tiles of what is not needed
     if most == MOST_STARTS and len(np.unique(position)) == len(position):
-        assert low - read[0] <= 2 * CHUNK + MOST_FLANK
-        assert read[-1] - high <= 3 * CHUNK + MOST_FLANK
-    # a read that begins there, too, begins with a chunk
+        assert low - read[0] <= 2 * TILE_GAPS + MOST_FLANK
+        assert read[-1] - high <= 3 * TILE_GAPS + MOST_FLANK
+    # a read that begins there, too, begins with a tile
     before = stated.start_before(int(panel.position[first]))
-    assert np.searchsorted(position, before) % CHUNK == 0
+    assert np.searchsorted(position, before) % TILE_GAPS == 0
     assert before <= max(panel.position[first], position[0])
 
 
@@ -100,26 +102,29 @@ def test_the_line_stays_short() -> None:
     line = starts_line(np.arange(1, 10_000_000))
     assert 0.9 * MOST_STARTS < line.count(":") <= MOST_STARTS
     assert len(line) < 20_000
-    assert starts_line(np.arange(1, CHUNK + 2)) == f"{STARTS_LINE}{CHUNK} {CHUNK + 1} 0:1,1:{CHUNK + 1}"
-    # the second chunk begins in the middle of a position: who reads from there would have a site too many
-    assert starts_line(np.full(CHUNK + 1, 7)) == f"{STARTS_LINE}{CHUNK} {CHUNK + 1} 0:7"
+    assert (
+        starts_line(np.arange(1, TILE_GAPS + 2))
+        == f"{STARTS_LINE}{TILE_GAPS} {TILE_GAPS + 1} 0:1,1:{TILE_GAPS + 1}"
+    )
+    # the second tile begins in the middle of a position: who reads from there would have a site too many
+    assert starts_line(np.full(TILE_GAPS + 1, 7)) == f"{STARTS_LINE}{TILE_GAPS} {TILE_GAPS + 1} 0:7"
 
 
 PREDICTOR = spinimpute.load_predictor()
 WRONG = (
     "",
     "256 0:{0}",
-    "{chunk} 246 0:{0},1",
-    "{chunk} 246 0:{0},1:x",
-    "{chunk} 246 1:{0}",
-    "{chunk} 246 0:{1},1:{0}",
-    "{chunk} 246 0:{0},0:{1}",
-    "{chunk} 246 0:{0},1:1",
-    "{chunk} 246 0:99999999999999999999",
-    "{chunk} 246 0:{0},1:999999999",
-    "{chunk} 246 ",
-    "{chunk} x 0:{0}",
-    "{chunk} ",
+    "{tile} 246 0:{0},1",
+    "{tile} 246 0:{0},1:x",
+    "{tile} 246 1:{0}",
+    "{tile} 246 0:{1},1:{0}",
+    "{tile} 246 0:{0},0:{1}",
+    "{tile} 246 0:{0},1:1",
+    "{tile} 246 0:99999999999999999999",
+    "{tile} 246 0:{0},1:999999999",
+    "{tile} 246 ",
+    "{tile} x 0:{0}",
+    "{tile} ",
     "128 246 0:{0},1:{1}",
 )
 
@@ -127,9 +132,9 @@ WRONG = (
 @pytest.mark.parametrize("stated", WRONG)
 def test_a_line_that_is_not_right_does_not_count(stated: str, example_panel: spinimpute.Panel) -> None:
     first, second = (int(p) for p in example_panel.position[[0, 9]])
-    line = STARTS_LINE + stated.format(first, second, chunk=CHUNK)
+    line = STARTS_LINE + stated.format(first, second, tile=TILE_GAPS)
     assert starts_in_header(line, example_panel) is None
-    good = starts_in_header(f"{STARTS_LINE}{CHUNK} 246 0:{first},1:{second}", example_panel)
+    good = starts_in_header(f"{STARTS_LINE}{TILE_GAPS} 246 0:{first},1:{second}", example_panel)
     assert good is not None
     assert (good.n_typed, good.position_C.tolist()) == (246, [first, second])
 
@@ -148,12 +153,12 @@ def ours(dense_target: Path, example_panel: spinimpute.Panel, tmp_path_factory: 
     st.integers(0, 44).map(lambda n: 101 * n), st.integers(1, 800),
     st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.6, 0.8, 3.0]),
 )  # fmt: skip
-@example(3_200, 250, 0.5)  # a buffer that reaches into the middle of a chunk that the region does not need
+@example(3_200, 250, 0.5)  # a buffer that reaches into the middle of a tile that the region does not need
 @example(3_200, 250, 0.6)
 def test_what_is_read_and_used(
     ours: tuple[Path, Prepared], example_panel: spinimpute.Panel, first: int, length: int, buffer_cM: float
 ) -> None:
-    """Of our file and of any other: whole chunks from the left, and all that the region needs."""
+    """Of our file and of any other: whole tiles from the left, and all that the region needs."""
     path, whole = ours
     last = min(first + length, example_panel.n_sites)
     region = Region("20", *(int(p) for p in example_panel.position[[first, last - 1]]))
@@ -170,7 +175,7 @@ def test_what_is_read_and_used(
         used = within(part, PREDICTOR, first, last, buffer_cM).match.panel_index
         start = int(np.searchsorted(index, used[0]))
         np.testing.assert_array_equal(used, index[start : start + len(used)])
-        assert start % CHUNK == 0
+        assert start % TILE_GAPS == 0
         assert {*needed, *near} <= set(range(start, start + len(used)))
         assert start + len(used) == 1 + max(needed | set(near))
 
@@ -197,5 +202,5 @@ def test_of_a_file_that_has_been_changed_all_is_read(
         subprocess.run(["bcftools", "index", "-t", path], check=True)
     low, high = np.searchsorted(example_panel.position, [region.start, region.end + 1]).tolist()
     to_read = part_to_read(path, example_panel, PREDICTOR, [Place(low, high, region)], 0.0)
-    # samples have no say in where chunks are
+    # samples have no say in where tiles are
     assert (to_read is None) == (change != "fewer samples")

@@ -1,0 +1,315 @@
+"""A tile of the panel for haplotype attention: bits at typed sites, patterns of alleles between them.
+
+A tile (`typed_tiles`) is cut into blocks of BLOCK_GAPS gaps. Tiles and blocks lie at fixed multiples, so no
+result depends on how a chromosome is cut into windows. The panel's haplotypes get an order that depends only
+on their content, so no result depends on their order in the file.
+
+Axes: S typed places of a tile, N panel haplotypes, G gaps, B blocks, U sites, W 64-bit words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from spinimpute.genotypes.blocks import flanking_distances, gap_geometry
+from spinimpute.genotypes.haplotypes import sibling_haplotypes
+from spinimpute.genotypes.intervals import Interval
+from spinimpute.hmm import parameters
+from spinimpute.hmm.patterns import SpanPatterns, span_patterns
+from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
+from spinimpute.panels.panel import Panel
+from spinimpute.predictors import typed_tiles
+from spinimpute.predictors.haplotype_attention.agreement import RarestAlleles, rarest_alleles
+from spinimpute.predictors.haplotype_attention.copying import (
+    BLOCK_GAPS,
+    GapPatterns,
+    GapSites,
+    gap_patterns,
+    hash_rows,
+)
+from spinimpute.predictors.haplotype_attention.decoder_network import SiteFeatures
+from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
+from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
+
+WHOLE_BLOCK_SITES = 65_536  # a block with more sites is cut where a window cuts it
+HASHED_SITES = 1_024  # variable sites at each end of a gap; they are enough to distinguish haplotypes
+# Gaps of this mean width in cM, or narrower ones, need few IBS classes. Wider gaps need more classes, by the
+# square root of the width and at most MOST_CLASSES times as many: more haplotypes match equally well there.
+DENSE_CM = 0.004
+MOST_CLASSES = 2
+
+
+@dataclass(frozen=True)
+class TileBlock:
+    """The panel sites of a block of gaps, and their features."""
+
+    sites: Interval  # panel sites (U)
+    gaps: GapSites
+    gap_GF: np.ndarray  # float32, see `gap_features`
+    site_features: SiteFeatures
+    distances: GapDistances
+    more_classes: float  # how many times as many classes the gaps need as narrow ones
+    whole: bool  # no window can cut the block, see `WHOLE_BLOCK_SITES`
+    _typed_place_G: np.ndarray
+    _has_untyped_G: np.ndarray
+
+    @property
+    def n_gaps(self) -> int:
+        """Number of gaps."""
+        return len(self._typed_place_G)
+
+    def gaps_to_impute(self, queries: TypedAlleles) -> np.ndarray:
+        """Whether a gap has untyped sites, or a query misses a typed allele there, bool (G,)."""
+        missing_G = (queries.alleles_SX[self._typed_place_G] == MISSING).any(axis=1)
+        return self._has_untyped_G | missing_G
+
+
+@dataclass(frozen=True)
+class PanelTile:
+    """A tile of the panel, read for one window.
+
+    All arrays have the panel's haplotypes in the order of `order_N`. Places are the typed sites that the tile
+    reads, with its flanks.
+    """
+
+    first_gap: int  # counted in all gaps between the target's typed sites
+    n_gaps: int
+    typed: Interval  # the typed sites at the tile's places
+    panel: PanelAlleles
+    panel_backwards: PanelAlleles  # the same with the places in reverse order
+    frequency_S: np.ndarray  # float64, of ALT
+    cM_S: np.ndarray  # float64
+    sibling_N: np.ndarray  # int64, the sibling haplotype of each haplotype
+    site_start_G1: np.ndarray  # int64, panel sites of the gaps, cut to the blocks that the window touches
+    order_N: np.ndarray  # int64
+    spans: SpanPatterns | None  # None for panels larger than MOST_STATES
+    blocks: tuple[TileBlock, ...]
+
+    @property
+    def sites(self) -> Interval:
+        """Panel sites of all blocks that the window touches."""
+        return Interval(int(self.site_start_G1[0]), int(self.site_start_G1[-1]))
+
+    def block_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each block the place on the right of its first gap, and the number of gaps, int64 (B,)."""
+        first_B = np.arange(0, self.n_gaps, BLOCK_GAPS)
+        return self.first_gap - self.typed.start + first_B, np.minimum(BLOCK_GAPS, self.n_gaps - first_B)
+
+    def typed_alleles(self, typed_TQ: np.ndarray) -> TypedAlleles:
+        """Queries' alleles at the tile's places; typed_TQ has all typed sites."""
+        return TypedAlleles.of(typed_TQ[self.typed.slice])
+
+    def sibling_alleles(self, typed_TQ: np.ndarray, queries: slice, sibling_Q: np.ndarray) -> TypedAlleles:
+        """Alleles of the sibling haplotypes of some queries; missing where there is no sibling."""
+        alleles_SQ = typed_TQ[self.typed.slice][:, sibling_Q[queries]]  # a copy of the tile's places only
+        alleles_SQ[:, sibling_Q[queries] == np.arange(len(sibling_Q))[queries]] = -1
+        return TypedAlleles.of(alleles_SQ)
+
+
+@dataclass(frozen=True)
+class TileSizes:
+    """Sizes of all tiles of a panel and its typed sites, for estimates of memory."""
+
+    n_tiles: int
+    places: int  # typed places of the largest tile
+    sites: int  # panel sites of the largest tile
+    block_sites: int  # panel sites of the largest block
+    all_gaps: int
+    all_sites: int
+
+    @classmethod
+    def of(cls, cM: np.ndarray, typed_index: np.ndarray, n_haplotypes: int) -> TileSizes:
+        """Sizes for panel sites at these cM, and at least one typed site."""
+        n_sites, typed_cM_T = len(cM), cM[typed_index]
+        reach_cM = typed_tiles.flank_reach(n_haplotypes)
+        n_tiles = len(typed_index) // typed_tiles.TILE_GAPS + 1
+        ends = np.append(typed_index + 1, n_sites)
+
+        def largest(gaps: int) -> int:
+            return int(np.diff(ends[gaps - 1 :: gaps], prepend=0, append=n_sites).max())
+
+        places = max(
+            typed_tiles.tile_with_flanks(typed_cM_T, range(n, n + 1), reach_cM).n_sites
+            for n in range(n_tiles)
+        )
+        return cls(
+            n_tiles,
+            places,
+            largest(typed_tiles.TILE_GAPS),
+            largest(BLOCK_GAPS),
+            len(typed_index) + 1,
+            n_sites,
+        )
+
+
+def windows_of_tiles(
+    cM: np.ndarray, typed_index: np.ndarray, sites: Interval, length_cM: float, n_sites: int
+) -> list[Interval]:
+    """Cut panel sites into windows of whole tiles: a tile that two windows share would be computed twice.
+
+    A window takes several tiles as long as it has at most n_sites sites and length_cM. Only a tile with more
+    sites is cut, into equal windows; results do not depend on it.
+    """
+    ends = typed_index[typed_tiles.TILE_GAPS - 1 :: typed_tiles.TILE_GAPS] + 1
+    edges = [sites.start, *ends[(ends > sites.start) & (ends < sites.stop)].tolist(), sites.stop]
+    bounds = [sites.start]
+    for start, stop in itertools.pairwise(edges):
+        begin = bounds[-1]
+        if begin < start and (stop - begin > n_sites or cM[stop - 1] - cM[begin] > length_cM):
+            bounds.append(start)
+        n_windows = -(-(stop - start) // max(n_sites, 1))
+        if n_windows > 1:
+            if bounds[-1] < start:
+                bounds.append(start)
+            bounds += [start + (stop - start) * i // n_windows for i in range(1, n_windows)] + [stop]
+    if bounds[-1] < sites.stop:
+        bounds.append(sites.stop)
+    return [Interval(start, stop) for start, stop in itertools.pairwise(bounds)]
+
+
+def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interval) -> PanelTile:
+    """Read a tile of the panel: all blocks that the window touches, without the sites between typed ones.
+
+    There is at least one typed site. `read_patterns` reads what lies between the typed sites.
+    """
+    n_typed = len(typed_index)
+    first_gap = number * typed_tiles.TILE_GAPS
+    n_gaps = min(typed_tiles.TILE_GAPS, n_typed + 1 - first_gap)
+    typed = typed_tiles.with_flanks(
+        panel.cM[typed_index],
+        Interval(first_gap - 1, first_gap + n_gaps),
+        typed_tiles.flank_reach(panel.n_haplotypes),
+    )
+    rows = typed_index[typed.slice]
+    packed_SB = panel.packed_rows(rows)
+    ends = np.append(typed_index, panel.n_sites - 1) + 1  # a typed site belongs to the gap on its left
+    edges_G1 = np.insert(ends[first_gap : first_gap + n_gaps], 0, ends[first_gap - 1] if first_gap else 0)
+    order_N = _order_by_content(panel, rows, edges_G1)
+    alleles = PanelAlleles.ordered(packed_SB, order_N)
+    site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
+    panel.release_memory()  # otherwise a large file stays in memory until the process ends
+    place_of = np.empty_like(order_N)
+    place_of[order_N] = np.arange(len(order_N))
+    cM_S = panel.cM[rows]
+    blocks = []
+    for first in range(0, n_gaps, BLOCK_GAPS):
+        gaps, edges = slice(first, first + BLOCK_GAPS), slice(first, first + BLOCK_GAPS + 1)
+        place_G = (first_gap - typed.start + np.arange(n_gaps))[gaps]
+        whole = bool(np.ptp(edges_G1[edges]) <= WHOLE_BLOCK_SITES)
+        blocks.append(_block(panel, first, place_G, rows, cM_S, site_start_G1[edges], whole))
+    return PanelTile(
+        first_gap,
+        n_gaps,
+        typed,
+        alleles,
+        alleles.backwards(),
+        panel.frequency[rows],
+        cM_S,
+        place_of[sibling_haplotypes(panel.haplotype_sample)[order_N]],
+        site_start_G1,
+        order_N,
+        span_patterns(alleles.bits_NW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
+        tuple(blocks),
+    )
+
+
+def _block(
+    panel: Panel,
+    first_gap: int,
+    place_G: np.ndarray,
+    typed_index_S: np.ndarray,
+    typed_cM_S: np.ndarray,
+    site_start_G1: np.ndarray,
+    whole: bool,
+) -> TileBlock:
+    """The gaps on the left of places, with these panel sites; first_gap is counted in the tile."""
+    n_gaps, n = len(place_G), panel.n_haplotypes
+    sites = Interval(int(site_start_G1[0]), int(site_start_G1[-1]))
+    gap_U = np.repeat(np.arange(n_gaps), np.diff(site_start_G1))
+    typed_place_G = place_G.clip(max=len(typed_cM_S) - 1)
+    width_cM = float(np.ptp(typed_cM_S[typed_place_G])) / n_gaps
+    cM_U, place_U = panel.cM[sites.slice], place_G[gap_U]
+    frequency_U = panel.frequency[sites.slice]
+    flip_U = frequency_U > 0.5
+    minor_U = np.where(flip_U, 1 - frequency_U, frequency_U)
+    fraction_U, _ = gap_geometry(cM_U, place_U, typed_cM_S)
+    untyped_U = np.isin(np.arange(*sites), typed_index_S, assume_unique=True, invert=True)
+    has_untyped_G = np.zeros(n_gaps, bool)
+    has_untyped_G[gap_U[untyped_U & (minor_U > 0)]] = True
+    site_UF = site_features(minor_U, fraction_U, *flanking_distances(cM_U, place_U, typed_cM_S), n)
+    return TileBlock(
+        sites,
+        GapSites(first_gap, site_start_G1 - sites.start, fraction_U, flip_U),
+        gap_features(typed_cM_S, place_G, n),
+        SiteFeatures(gap_U, site_UF, flip_U, frequency_U),
+        GapDistances.of(typed_cM_S, int(place_G[0]), n_gaps),
+        min(max(1.0, math.sqrt(width_cM / DENSE_CM)), MOST_CLASSES),
+        whole,
+        typed_place_G,
+        has_untyped_G,
+    )
+
+
+class TilePatterns(NamedTuple):
+    """The patterns of alleles in a tile's gaps, and how rare the rarest allele of each pattern is."""
+
+    gaps: GapPatterns
+    rarest: RarestAlleles
+
+
+def read_patterns(panel: Panel, tile: PanelTile) -> TilePatterns:
+    """Read the patterns of a tile's gaps at the sites that its window touches; matches do not need them."""
+    start, stop = tile.sites
+    start_G1 = tile.site_start_G1 - start
+    count_U = panel.allele_count[start:stop]
+    copies_U = np.minimum(count_U, panel.n_haplotypes - count_U)
+    patterns = gap_patterns(panel.stored_rows(start, stop), start_G1, tile.order_N, copies_U)
+    panel.release_memory()
+    return TilePatterns(patterns, rarest_alleles(patterns, start_G1, copies_U))
+
+
+def _whole_blocks(edges_G1: np.ndarray, window: Interval) -> Interval:
+    """Panel sites of a window, extended to whole blocks at both ends.
+
+    Results of a part of a block may be rounded differently. A block with very many sites is cut anyway.
+    """
+    edges = np.append(edges_G1[:-1:BLOCK_GAPS], edges_G1[-1])
+    start, stop = window.start, window.stop
+    first = int(np.searchsorted(edges, start, side="right")) - 1
+    last = int(np.searchsorted(edges, stop, side="left"))
+    if 0 <= first < len(edges) - 1 and edges[first + 1] - edges[first] <= WHOLE_BLOCK_SITES:
+        start = int(edges[first])
+    if 0 < last < len(edges) and edges[last] - edges[last - 1] <= WHOLE_BLOCK_SITES:
+        stop = int(edges[last])
+    return Interval(start, stop)
+
+
+def _order_by_content(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
+    """Haplotypes in an order that depends only on their alleles and their siblings' alleles, int64 (N,).
+
+    Monomorphic sites between typed ones make no difference.
+    """
+    hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
+    for place, site in enumerate(typed_S.tolist()):
+        hash_rows(panel.stored_rows(site, site + 1), 0, 1, np.array([place + 1]), hash_N)
+    first = int(edges_G1[0])
+    count_X = panel.allele_count[first : edges_G1[-1]]
+    varies_X = (count_X > 0) & (count_X < panel.n_haplotypes)
+    salt = 1 << 40
+    for start, stop in zip(edges_G1[:-1].tolist(), edges_G1[1:].tolist(), strict=True):
+        varying = (start + np.flatnonzero(varies_X[start - first : stop - first])).tolist()
+        intervals = (
+            [(start, stop)]
+            if len(varying) <= 2 * HASHED_SITES
+            else [(start, varying[HASHED_SITES - 1] + 1), (varying[-HASHED_SITES], stop)]
+        )
+        for low, high in intervals:
+            n_varying_X = np.cumsum(varies_X[low - first : high - first])
+            hash_rows(panel.stored_rows(low, high), 0, high - low, salt + n_varying_X - 1, hash_N)
+            salt += int(n_varying_X[-1]) if high > low else 0
+    return np.lexsort((hash_N[sibling_haplotypes(panel.haplotype_sample)], hash_N))
