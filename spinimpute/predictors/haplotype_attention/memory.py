@@ -94,14 +94,14 @@ class JobSizes:
         numbered = gaps
         if n > FEW_NUMBERS:  # hardly more than one tile has so many patterns in a gap
             numbered += min(typed_tiles.TILE_GAPS, gaps)
-        tiles: float = n * (n_tiles * (PLACE * sizes.places + HAPLOTYPE) + PATTERN * numbered)
+        tiles = n * (n_tiles * (PLACE * sizes.places + HAPLOTYPE) + PATTERN * numbered)
         tiles += different * min(n_tiles * sizes.sites, sizes.all_sites)
         reading = n * (READING * sizes.places + HASHES) + different * sizes.sites
         found = MATCHES_AHEAD * MATCHED_HAPLOTYPE * min(n, COUNTED)
         matched = min(limits.matched, self.query_haplotypes)
         noted = NOTED if n > parameters.MOST_STATES else NOTED_HAPLOTYPE * n
-        matches = matched * found
-        matches += min(self.threads, SEARCHES) * (noted * matched + ORDERED_HAPLOTYPE * n)
+        searches = min(self.threads, SEARCHES)
+        matches = matched * found + searches * (noted * matched + ORDERED_HAPLOTYPE * n)
         queries = min(limits.queries, -(-matched // self.threads))
         threads = matches + self.threads * queries * self.bytes_of_query()
         return COMPILED + tiles + reading + threads
