@@ -1,4 +1,4 @@
-"""Blocks of a read that are aligned letter by letter, by its CIGAR."""
+"""Blocks of a read that are aligned base by base, from its CIGAR."""
 
 from __future__ import annotations
 
@@ -15,16 +15,10 @@ _IN_NEITHER = (5, 6)  # H P
 
 
 class AlignedBlock(NamedTuple):
-    """Letters of a read that stand on as many of the reference.
+    """Bases of a read that are aligned with the reference positions [start, stop), 0-based.
 
-    Attributes
-    ----------
-    start, stop : int
-        0-based positions: the first, and that behind the last.
-    offset : int
-        The first one's place in the read's sequence.
-    behind : tuple of (int, int)
-        Operations of the CIGAR behind it, with their lengths, up to the next block or the read's end.
+    `offset` is the index of the first one in the read's sequence. `behind` are the CIGAR operations, with
+    lengths, between the block and the next one or the end of the read.
     """
 
     start: int
@@ -34,17 +28,17 @@ class AlignedBlock(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The place in the read's sequence behind the last letter."""
+        """The index in the read's sequence behind the last base."""
         return self.offset + self.stop - self.start
 
 
 def aligned_blocks(read: Read) -> list[AlignedBlock]:
-    """Cut a read, which has a CIGAR, at all that is inserted, deleted, skipped or clipped."""
+    """Cut a read with a CIGAR at insertions, deletions, skipped and clipped bases."""
     blocks: list[AlignedBlock] = []
     at, offset = read.reference_start, 0
     operations = (one for one in read.cigartuples if one[0] not in _IN_NEITHER)
     for is_aligned, run in groupby(operations, key=lambda one: one[0] in _MATCHES):
-        if is_aligned:  # = and X may be side by side
+        if is_aligned:  # = and X may be adjacent
             length = sum(length for _, length in run)
             blocks.append(AlignedBlock(at, at + length, offset, ()))
             at, offset = at + length, offset + length
@@ -57,26 +51,13 @@ def aligned_blocks(read: Read) -> list[AlignedBlock]:
     return blocks
 
 
-def places_in_read(blocks: Sequence[AlignedBlock], position: Sequence[int]) -> list[tuple[int, int]]:
-    """Where a read has letters at sites.
-
-    Parameters
-    ----------
-    blocks : sequence of AlignedBlock
-        Of the read.
-    position : sequence of int
-        0-based, of the sites, increasing.
-
-    Returns
-    -------
-    list of (int, int)
-        Number of a site that a block covers, and the place in the read's sequence of the letter there.
-    """
-    found = []
+def sites_in_read(blocks: Sequence[AlignedBlock], position: Sequence[int]) -> list[tuple[int, int]]:
+    """Numbers of the sites (0-based, increasing) that blocks cover, and indices in the read's sequence."""
+    sites = []
     stop = 0
     for block in blocks:
         site = bisect_left(position, block.start, stop)
         stop = bisect_left(position, block.stop, site)
-        before = block.offset - block.start
-        found += [(number, before + position[number]) for number in range(site, stop)]
-    return found
+        shift = block.offset - block.start
+        sites += [(number, shift + position[number]) for number in range(site, stop)]
+    return sites

@@ -1,6 +1,6 @@
-"""A BAM or CRAM that is opened to be read: whether it is whole, indexed, and of the panel's genome build.
+"""Opening BAM and CRAM files, and checking their integrity, index and genome build.
 
-The library that reads, pysam, is loaded here alone, and when it is needed. Every defect becomes an
+Only this module imports pysam, which reads the files, and only when it is needed. Every defect is an
 `InputError` that names the file.
 """
 
@@ -32,63 +32,48 @@ from spinimpute.vcf.index_reader import check_bam_index, placed_reads_end_at
 
 _BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
 _CRAM_MAGIC = b"CRAM"
-_SHOWN = 10  # names of chromosomes
-# where a panel's header states another length: reads of another build show its alleles at half of the sites
+_SHOWN = 10  # names of chromosomes in messages
+# If the panel's header has another length of the chromosome, reads must show the panel's alleles. Reads of
+# another build show them at half of the sites.
 _LEAST_AGREEMENT, _LEAST_COMPARED = 0.9, 20
-# builds often share the start of a chromosome. Errors of 1 read in 20 still agree at 80 % of 30 sites
+# Builds often share the start of a chromosome, so intervals are compared, too. With errors in 1 read of 20
+# the reads still agree at 80 % of 30 sites.
 _COMPARED_INTERVALS, _LEAST_LOCAL_AGREEMENT = 10, 0.8
 _ENOUGH_COMPARED, _MOST_READS_COMPARED = 30, 5_000  # in each interval
-_MOST_READS_BESIDE = 200  # in an interval none of whose reads covers a site
-_DAMAGED = (OSError, ValueError, EOFError)  # in the words of pysam
-_NO_TEXT = "holds bytes that are no text (UTF-8); is the file damaged?"
+_MOST_READS_BESIDE = 200  # in an interval where no read covers a site
+_DAMAGED = (OSError, ValueError, EOFError)  # raised by pysam
+_NO_TEXT = "is not valid UTF-8. The file may be damaged."
 
 Read = Any  # a pysam.AlignedSegment, which mypy does not see
 
 
 class _ComparedInterval(NamedTuple):
-    """At how many sites of an interval a read was compared with the panel's alleles, and showed one."""
+    """Numbers of covered sites between two positions, of those with a panel allele, and of reads."""
 
-    first: int
-    last: int
+    start: int
+    end: int
     n_shown: int
     n_sites: int
     n_reads: int
 
     @property
     def agrees(self) -> bool:
-        """Whether the reads may be of the panel's build. One site alone proves nothing."""
+        """Whether the reads may be of the panel's build; a single site is no evidence."""
         if self.n_sites == 0:
             return self.n_reads <= _MOST_READS_BESIDE
         return self.n_shown >= min(self.n_sites - 1, _LEAST_LOCAL_AGREEMENT * self.n_sites)
 
 
 class AlignmentFile:
-    """An open BAM or CRAM of one sample; a context manager that closes it.
+    """An open, indexed BAM or CRAM of one sample, for the panel's chromosome; a context manager.
 
-    Parameters
-    ----------
-    path : str or Path
-        A BAM or CRAM with its index beside it.
-    panel : ReferencePanel
-        On whose chromosome the reads are wanted.
-    reference : str, Path or None
-        The reference genome, FASTA with .fai, that a CRAM was written with. Not needed for one that holds its
-        reference, or all letters of its reads.
+    `reference` is the genome with which a CRAM was written (FASTA with .fai); it is not needed if the CRAM
+    contains its reference or all bases. `sample` is the name in the read groups (SM), or else the name of the
+    file with invalid UTF-8 as \\xNN. `contig` is the file's name of the chromosome.
 
-    Attributes
-    ----------
-    sample : str
-        The one that the read groups name (SM); the file's name where none is named, with bytes that are not
-        UTF-8 as \\xNN.
-    contig : str
-        What the file calls the panel's chromosome.
-
-    Raises
-    ------
-    InputError
-        The file, its index or the reference is missing, damaged, truncated or of another form; the panel's
-        chromosome is not in it, or has another length while its reads do not show the panel's alleles; or it
-        holds several samples.
+    Raises InputError if the file, its index or the reference is missing, damaged or of another format; if the
+    file has several samples or lacks the chromosome; or if the chromosome has another length than the panel's
+    and the reads do not show the panel's alleles.
     """
 
     def __init__(self, path: str | Path, panel: ReferencePanel, reference: str | Path | None = None) -> None:
@@ -98,7 +83,7 @@ class AlignmentFile:
         if not self.path.is_file():
             raise self.error(why_no_file(self.path))
         with ExitStack() as stack:
-            # what htslib prints of its own is told by the errors and warnings here
+            # errors and warnings of this class replace the messages of htslib
             stack.callback(pysam.set_verbosity, pysam.set_verbosity(0))
             opened("read", self._named)
             stack.callback(closed, "read", self._named)
@@ -106,11 +91,11 @@ class AlignmentFile:
             self._index, end = self._index_of(is_cram)
             self._reference = Path(reference) if is_cram and reference is not None else None
             lengths = None if self._reference is None else _lengths_in(self._reference)
-            self._file = self._opened(self._reference)
+            self._file = self._open(self._reference)
             stack.callback(self._close)
             try:
                 if is_cram and self._reference is None:
-                    self._file = self._opened_apart()
+                    self._file = self._open_without_reference()
                 self.sample = self._sample()
                 self._tid = self._number_of(panel.chrom)
                 self.contig: str = self._file.references[self._tid]
@@ -120,7 +105,7 @@ class AlignmentFile:
             if lengths is not None:
                 self._check_reference(lengths)
             self._check_index(end)
-            if is_cram:  # the first read shows whether the reference is there, and the right one
+            if is_cram:  # reading fails without the right reference
                 next(self.reads(*panel.position[[0, -1]].tolist()), None)
             self._check_length(panel)
             self._stack = stack.pop_all()
@@ -132,18 +117,18 @@ class AlignmentFile:
         except OSError as error:
             raise self.error(f"it cannot be read: {error.strerror}") from error
 
-    def _opened(self, reference: Path | None) -> Any:
+    def _open(self, reference: Path | None) -> Any:
         import pysam
 
         try:
-            with _failed_closing_ignored():
+            with _closing_errors_ignored():
                 file = pysam.AlignmentFile(
                     str(self.path), "r", reference_filename=None if reference is None else str(reference)
                 )
         except NotImplementedError as error:
             raise self.error(
-                "it is compressed by gzip, not in blocks (BGZF). Write it again: samtools view -b -o x.bam, "
-                "samtools index"
+                "it is compressed by gzip, not in blocks (BGZF). Write it again: samtools view -b -o x.bam; "
+                "samtools index x.bam"
             ) from error
         except _DAMAGED as error:
             raise self.error(
@@ -152,13 +137,15 @@ class AlignmentFile:
             ) from error
         if not (file.is_bam or file.is_cram):
             file.close()
-            raise self.error("this is SAM text; make a BAM of it (samtools sort -o x.bam, samtools index)")
+            raise self.error(
+                "it is SAM text. Convert it to BAM (samtools sort -o x.bam; samtools index x.bam)."
+            )
         return file
 
-    def _opened_apart(self) -> Any:
-        """The open CRAM again, such that htslib looks for a reference nowhere: it finds one without letters.
+    def _open_without_reference(self) -> Any:
+        """The open CRAM again, with an empty reference, so that htslib looks for no other one.
 
-        Else it would look where the header and the environment say, in the network, too, and write an index.
+        Otherwise htslib would follow the header and the environment, even to the network, and write an index.
         """
         listed = zip(self._file.references, self._file.lengths, strict=True)
         self._close()
@@ -167,10 +154,10 @@ class AlignmentFile:
             empty.touch()
             index = "".join(f"{name}\t{length}\t0\t60\t61\n" for name, length in listed)
             Path(f"{empty}.fai").write_text(index, encoding="utf-8")
-            return self._opened(empty)
+            return self._open(empty)
 
     def _header_lines(self, kind: str) -> list[list[str]]:
-        """Fields of the header's lines that begin so: pysam is stricter with headers than samtools is."""
+        """Fields of the header lines of a kind; pysam's parser is stricter with headers than samtools."""
         lines = [line.rstrip("\r").split("\t") for line in str(self._file.header).split("\n")]
         return [line for line in lines if line[0] == kind]
 
@@ -179,22 +166,22 @@ class AlignmentFile:
         names = list(dict.fromkeys(field[3:] for field in fields if field[3:].strip()))
         if len(names) > 1:
             raise self.error(
-                f"it holds reads of {len(names)} samples ({_some(names)}); give a file for each (samtools "
-                "split), or one name (SM) to all read groups if they are of one person (samtools reheader)"
+                f"it has reads of {len(names)} samples ({_some(names)}). Give a file for each (samtools "
+                "split), or give all read groups one name (SM) if they are of one person (samtools reheader)."
             )
         return names[0] if names else os.fsencode(self.path.stem).decode(errors="backslashreplace")
 
     def _number_of(self, chrom: str) -> int:
-        """The number of a chromosome in the file: htslib looks for names in flawless headers only."""
+        """The number of a chromosome in the file; htslib finds names only in valid headers."""
         listed: Sequence[str] = self._file.references
         meant = chromosome_names(chrom, listed)
         own = [name for name in meant if plain_chromosome(name) == plain_chromosome(chrom)]
         found = sorted(own or meant)
         if len(found) != 1:
-            what = f"names {chrom} in several ways, {_some(found)}" if found else f"has no {chrom}"
+            what = f"has several names of {chrom}, {_some(found)}" if found else f"has no {chrom}"
             raise self.error(
-                f"its header {what}; its chromosomes are {_some(listed)}. Align the reads to the panel's "
-                "genome"
+                f"its header {what}. Its chromosomes are {_some(listed)}. Align the reads to the "
+                "panel's genome."
             )
         return listed.index(found[0])
 
@@ -210,7 +197,7 @@ class AlignmentFile:
             if expected is None
             else f"{expected:,}{_in_brackets(panel_built)} by the panel's header line {panel.contig_line}"
         )
-        intervals = self._compared_intervals(panel) if length >= last else []
+        intervals = self._compare_intervals(panel) if length >= last else []
         n_shown, n_sites = sum(one.n_shown for one in intervals), sum(one.n_sites for one in intervals)
         differing = [one for one in intervals if not one.agrees]
         if n_sites < _LEAST_COMPARED or n_shown < _LEAST_AGREEMENT * n_sites or differing:
@@ -218,32 +205,32 @@ class AlignmentFile:
             if differing:
                 one = differing[0]
                 compared += (
-                    f", at {one.n_shown} of {one.n_sites} between positions {one.first:,} and {one.last:,}"
+                    f", at {one.n_shown} of {one.n_sites} between positions {one.start:,} and {one.end:,}"
                 )
             raise self.error(
                 f"its reads are aligned to another genome build: {lengths}{compared}. Align them to the "
-                "panel's genome, or take a panel of theirs"
+                "panel's genome, or use a panel of their build."
             )
         warnings.warn(
-            f"{self._named}: {lengths}, which is taken to be wrong: the reads show the panel's alleles at "
-            f"{n_shown} of {n_sites} sites",
+            f"{self._named}: {lengths}. This line seems to be wrong: the reads show the panel's alleles at "
+            f"{n_shown} of {n_sites} sites.",
             stacklevel=4,
         )
 
-    def _compared_intervals(self, panel: ReferencePanel) -> list[_ComparedInterval]:
-        """Compare the reads' alleles with the panel's at some SNPs of intervals that are spread over it."""
+    def _compare_intervals(self, panel: ReferencePanel) -> list[_ComparedInterval]:
+        """Compare the alleles of reads with the panel's at some SNPs of intervals along the chromosome."""
         keys = panel.sites.keys()
         intervals = np.array_split(np.unique(panel.position), _COMPARED_INTERVALS)
         return [
-            self._compared(panel.position, keys, int(position[0]), int(position[-1]))
+            self._compare(panel.position, keys, int(position[0]), int(position[-1]))
             for position in intervals
             if len(position)
         ]
 
-    def _compared(
+    def _compare(
         self, position: np.ndarray, keys: Sequence[tuple[int, str, str]], start: int, end: int
     ) -> _ComparedInterval:
-        """The comparison of the first reads of an interval of positions."""
+        """Compare the first reads between two positions."""
         shown: dict[int, bool] = {}
         n_reads = 0
         for read in islice(self.reads(start, end), _MOST_READS_COMPARED):
@@ -269,16 +256,13 @@ class AlignmentFile:
         if lengths.get(self.contig) != self._length:
             there = f"has {lengths[self.contig]:,} bases" if self.contig in lengths else "is missing"
             raise InputError(
-                "content",
+                "mismatch",
                 f"reference {self._reference}: {self.contig} {there} in it, and has {self._length:,} in "
-                f"{self.path}; give the FASTA that the CRAM was written with",
+                f"{self.path}. Give the FASTA with which the CRAM was written.",
             )
 
     def _index_of(self, is_cram: bool) -> tuple[Path | None, int]:
-        """The index that htslib loads as soon as it opens the file, and where that of a BAM has its end.
-
-        Raises InputError if it is damaged.
-        """
+        """The index that htslib loads when it opens the file, and the end of a BAM according to its index."""
         suffixes = _CRAM_INDEXES if is_cram else _BAM_INDEXES
         names = [name for end in suffixes for name in (Path(f"{self.path}{end}"), self.path.with_suffix(end))]
         index = next((name for name in names if name.is_file()), None)
@@ -290,44 +274,31 @@ class AlignmentFile:
             raise self._index_error(index) from error
 
     def _index_error(self, index: Path) -> InputError:
-        return self.error(f"its index {index} cannot be read; write it again: samtools index {self.path}")
+        return self.error(f"its index {index} cannot be read. Write it again: samtools index {self.path}")
 
     def _check_index(self, end: int) -> None:
-        """Raise InputError where there is none, or one of another file by the end that it gives."""
+        """Raise InputError if the index is missing or, by the `end` of the file in it, of another file."""
         index = self._index
         if index is None:
-            raise self.error(f"its index is missing; write it: samtools index {self.path}")
+            raise self.error(f"its index is missing. Write it: samtools index {self.path}")
         if not self._file.has_index():
             raise self._index_error(index)
         if self._file.is_bam and not placed_reads_end_at(self.path, end or self._file.tell()):
             raise self.error(
-                f"its index {index} is of another file: reads would be missed; write it again: samtools "
+                f"its index {index} is of another file: reads would be missed. Write it again: samtools "
                 f"index {self.path}"
             )
         if index.stat().st_mtime < self.path.stat().st_mtime:
             warnings.warn(
-                f"the index {index} is older than its file: reads are missed if this was changed; write the "
+                f"the index {index} is older than its file: reads are missed if the file changed. Write the "
                 f"index again: samtools index {self.path}",
                 stacklevel=4,
             )
 
     def reads(self, start: int, end: int) -> Iterator[Read]:
-        """The reads that overlap an interval of the chromosome.
+        """The reads that overlap the 1-based positions from start to end, in the order of the file.
 
-        Parameters
-        ----------
-        start, end : int
-            First and last position, 1-based.
-
-        Yields
-        ------
-        Read
-            In the order of the file.
-
-        Raises
-        ------
-        InputError
-            The file is damaged, or a CRAM was written with another reference.
+        Raises InputError if the file is damaged, or if a CRAM was written with another reference.
         """
         place = f"{self.contig}:{start}"
         try:
@@ -336,36 +307,35 @@ class AlignmentFile:
                 yield read
         except _DAMAGED as error:
             if self._file.is_cram:
-                self._check_letters_of_reference()
+                self._check_reference_bases()
             raise self.error(
-                f"the file is damaged, or its index {self._index} is of another file: it cannot be read on "
-                f"from {place} ({error}). Check the file with samtools quickcheck, or get it again; or write "
-                f"its index again: samtools index {self.path}"
+                f"the file is damaged, or its index {self._index} is of another file: it cannot be read from "
+                f"{place} ({error}). Check the file with samtools quickcheck, get it again, or write its "
+                f"index again: samtools index {self.path}"
             ) from error
 
-    def _check_letters_of_reference(self) -> None:
+    def _check_reference_bases(self) -> None:
         """Raise InputError if a CRAM that cannot be read lacks its reference, or has another one."""
         if self._reference is None:
             raise self.error(
-                "its reads are stored as differences from a reference genome: give the one that they were "
-                f"written with, its FASTA ({argument('reference')}). If the file holds it, it "
-                f"is damaged: get it again"
+                "its reads are stored as differences from a reference genome. Give its FASTA "
+                f"({argument('reference')}). If the file contains its reference, it is damaged: get it again."
             )
         lines = [line for line in self._header_lines("@SQ") if f"SN:{self.contig}" in line]
         stated = next((field[3:] for line in lines for field in line if field.startswith("M5:")), "")
         found = _md5_in(self._reference, self.contig)
         if stated and found and found != stated.lower():
             raise InputError(
-                "content",
-                f"reference {self._reference}: its {self.contig} is not the one that {self.path} was written "
-                f"with: its MD5 is {found}, and {stated} in the header of the CRAM. Give the FASTA of that",
+                "mismatch",
+                f"reference {self._reference}: its {self.contig} is not that of {self.path}: its MD5 is "
+                f"{found}, and {stated} in the header of the CRAM. Give the FASTA with which the CRAM was written.",
             )
 
     def fragment(self, read: Read) -> str:
-        """What a read has in common with its mate, and with no other read: name and where both begin.
+        """An identifier of the read's fragment, equal for both mates: the name and the positions of both.
 
-        The name alone is not enough: names begin anew where runs were joined, and a file may have none (*).
-        Where a mate's place is not stated the name has to do. Raises InputError if that is no text.
+        Names alone are not unique where runs were merged, and may be missing (*). If the mate's position is
+        not stated, only the name is used. Raises InputError for invalid UTF-8.
         """
         try:
             name = read.query_name
@@ -382,15 +352,15 @@ class AlignmentFile:
         return f"{name} {start}" if named else f"{start} {read.cigarstring} {read.query_sequence}"
 
     def error(self, what: str) -> InputError:
-        """What to raise for a defect of the file."""
+        """The exception for a defect of the file."""
         return InputError("content", f"{self._named}: {what}")
 
     def close(self) -> None:
-        """Nothing more will be read."""
+        """Close the file."""
         self._stack.close()
 
     def _close(self) -> None:
-        with suppress(OSError):  # of a damaged file, which was told when it was read
+        with suppress(OSError):  # a damaged file, which was reported when it was read
             self._file.close()
 
     @property
@@ -407,8 +377,8 @@ class AlignmentFile:
 
 
 @contextmanager
-def _failed_closing_ignored() -> Iterator[None]:
-    """pysam closes a file that it fails to open; where closing fails, too, Cython calls both hooks."""
+def _closing_errors_ignored() -> Iterator[None]:
+    """pysam closes a file that it fails to open; if closing fails, too, Cython calls both hooks."""
     excepthook, unraisablehook = sys.excepthook, sys.unraisablehook
 
     def call_for_others(unraisable: Any) -> None:
@@ -423,16 +393,16 @@ def _failed_closing_ignored() -> Iterator[None]:
 
 
 def _lengths_in(reference: Path) -> dict[str, int]:
-    """Chromosomes of a reference, by its index: htslib would write one that is missing."""
+    """Lengths of chromosomes in the index of a reference; htslib would write a missing index."""
     if not reference.is_file():
-        raise InputError("content", f"reference {reference}: {why_no_file(reference)}")
+        raise InputError("not-found", f"reference {reference}: {why_no_file(reference)}")
     index = Path(f"{reference}.fai")
-    advice = f"write it: samtools faidx {reference}"
+    advice = f"Write it: samtools faidx {reference}"
     try:
         fields = [line.split("\t") for line in index.read_text().splitlines()]
         numbers = {name: tuple(map(int, places)) for name, *places in fields}
         for length, offset, line_bases, line_bytes in numbers.values():
-            # htslib writes beyond its memory where a line has more bases than bytes
+            # htslib corrupts memory if a line has more bases than bytes
             if length and not (offset >= 0 and 0 < line_bases < line_bytes):
                 raise ValueError
         lengths = {name: length for name, (length, *_) in numbers.items()}
@@ -444,17 +414,17 @@ def _lengths_in(reference: Path) -> dict[str, int]:
     except OSError as error:
         raise InputError(
             "read",
-            f"reference {reference}: its index {index.name} cannot be read ({error.strerror}); {advice}",
+            f"reference {reference}: its index {index.name} cannot be read ({error.strerror}). {advice}",
         ) from error
     except ValueError as error:
         raise InputError(
-            "content", f"reference {reference}: {index.name} is no index of it; {advice}"
+            "content", f"reference {reference}: {index.name} is not its index. {advice}"
         ) from error
     return lengths
 
 
 def _md5_in(reference: Path, contig: str) -> str:
-    """The MD5 of a chromosome as headers of CRAMs state it (M5); "" if it cannot be read."""
+    """The MD5 of a chromosome as in CRAM headers (M5); "" if it cannot be read."""
     import pysam
 
     try:

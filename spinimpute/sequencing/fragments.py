@@ -1,7 +1,7 @@
-"""Bases of fragments: what the molecules of one sample that were sequenced show at a panel's sites.
+"""Bases of sequenced fragments of a sample at a panel's sites.
 
-The alleles of one fragment come from one haplotype. Both mates of a pair are of one fragment, and where they
-overlap it is read twice.
+The alleles of a fragment are of one haplotype. Both mates of a pair are of one fragment; where they overlap,
+the fragment is read twice.
 
 Axes: B bases, S sites; 3: copies of ALT, 0 to 2.
 """
@@ -13,21 +13,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
+
 OTHER_ALLELE = 2
-_STEPS = 2.0**20  # of a Phred: sums of such numbers are exact, whatever their order
-# chance of a wrong base by its quality; below a quality of 3 it would speak for the other allele
+_STEPS = 2.0**20  # of a Phred: sums of multiples are exact in any order
+# probability of a wrong base by quality; above 0.5 a base would support the other allele
 _ERROR = np.minimum(10 ** (-np.arange(256) / 10), 0.5)
 _RIGHT, _WRONG, _HALF = (np.round(-10 * np.log10(p) * _STEPS) / _STEPS for p in (1 - _ERROR, _ERROR, 0.5))
 
 
 @dataclass(frozen=True, eq=False)
 class FragmentBases:
-    """The counted bases of one sample, sorted by site, then by fragment.
+    """The counted bases of a sample, sorted by site, then by fragment.
 
     Attributes
     ----------
     fragment : int32 (B,)
-        Numbers in the order of the hashes of their names: that of some of the sites' fragments is the same.
+        Fragment numbers in the order of the hashes of their names: bases of some sites keep their order.
     panel_index : int32 (B,)
         The panel's site.
     allele : uint8 (B,)
@@ -46,28 +48,28 @@ class FragmentBases:
         columns = (self.fragment, self.panel_index, self.allele, self.quality)
         return FragmentBases(*(column[chosen] for column in columns))
 
-    def linked(self, first: int, stop: int) -> FragmentBases:
-        """The bases at the panel sites [first, stop) of fragments that have several there."""
-        here = self.take(self._at(first, stop))
+    def linked(self, sites: Interval) -> FragmentBases:
+        """The bases at consecutive panel sites of fragments with several bases there."""
+        here = self.take(self._at(sites))
         return here.take(np.bincount(here.fragment)[here.fragment] > 1)
 
-    def n_at(self, first: int, stop: int) -> int:
-        """How many bases are at the panel sites [first, stop)."""
-        here = self._at(first, stop)
+    def n_at(self, sites: Interval) -> int:
+        """The number of bases at consecutive panel sites."""
+        here = self._at(sites)
         return here.stop - here.start
 
-    def _at(self, first: int, stop: int) -> slice:
-        return slice(*np.searchsorted(self.panel_index, [first, stop]).tolist())
+    def _at(self, sites: Interval) -> slice:
+        return slice(*np.searchsorted(self.panel_index, sites).tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class ReadBases:
-    """Bases as reads have them, in any order.
+    """Bases of reads in any order.
 
     Attributes
     ----------
     fragment_hash : uint64 (B,)
-        Of the read's fragment: the same for both mates.
+        Hash of the fragment, equal for both mates.
     panel_index : int64 (B,)
         The panel's site.
     allele : uint8 (B,)
@@ -82,36 +84,21 @@ class ReadBases:
     quality: np.ndarray
 
     def take(self, chosen: np.ndarray) -> ReadBases:
-        """Some of the bases (integers or booleans), in that order."""
+        """Some of the bases, by index or mask."""
         columns = (self.fragment_hash, self.panel_index, self.allele, self.quality)
         return ReadBases(*(column[chosen] for column in columns))
 
 
 def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> FragmentBases:
-    """Count each fragment once at a site, and so many fragments at most.
+    """Count each fragment of a sample once at a site, and at most `max_depth` fragments.
 
-    Of mates that overlap the better base counts, and neither where they disagree. Of more than `max_depth`
-    fragments those with the smallest hashes count: it does not depend on the order of reads, and most of a
-    fragment's bases stay or go together.
-
-    Parameters
-    ----------
-    bases : ReadBases
-        Of one sample.
-    max_depth : int
-        Fragments that count at a site.
-    skipped : Counter
-        Counts what is not taken.
-
-    Returns
-    -------
-    FragmentBases
-        Of REF and ALT alone.
+    Where mates overlap, the better base counts, and neither if they disagree. Of more than `max_depth`
+    fragments those with the smallest hashes count: the choice does not depend on the order of reads, and
+    mostly keeps or drops a fragment at all its sites. `skipped` counts the bases that are dropped, by reason.
     """
     bases = bases.take(np.lexsort((bases.fragment_hash, bases.panel_index)))
-    first = np.flatnonzero(
-        _changes(bases.panel_index) | _changes(bases.fragment_hash)
-    )  # at a site, of a fragment
+    # the first base of each fragment at each site
+    first = np.flatnonzero(_changes(bases.panel_index) | _changes(bases.fragment_hash))
     if len(first):
         lowest, highest = (f.reduceat(bases.allele, first) for f in (np.minimum, np.maximum))
         best = np.maximum.reduceat(bases.quality, first)
@@ -132,34 +119,21 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
 
 
 def _changes(values: np.ndarray) -> np.ndarray:
-    """bool: where a value is another one than that before it; the first one always is."""
+    """Mask of the first of equal adjacent values."""
     return np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
 
 
 def error_of_quality(quality: np.ndarray) -> np.ndarray:
-    """Chance of a wrong base, float64, by its quality, uint8."""
+    """Probability of a wrong base by quality, float64."""
     return _ERROR[quality]
 
 
 def phred_of_bases(bases: FragmentBases, panel_index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Likelihoods of genotypes from independent bases.
+    """Likelihoods of genotypes from independent bases, float64 (S, 3), and numbers of bases, int64 (S,).
 
-    A base of quality Q is wrong with chance e = 10^(-Q/10): with 0, 1 or 2 copies of the other allele a
-    genotype shows it with chance 1 - e, 1/2 or e.
-
-    Parameters
-    ----------
-    bases : FragmentBases
-        The bases.
-    panel_index : int64 (S,)
-        Increasing; all their sites are among them.
-
-    Returns
-    -------
-    phred_S3 : float64 (S, 3)
-        Phred-scaled, on any level.
-    depth_S : int64 (S,)
-        Numbers of bases.
+    The Phred scale has any offset. `panel_index` (S,) is increasing and has the sites of all bases. A base of
+    quality Q is wrong with probability e = 10^(-Q/10): a genotype with 0, 1 or 2 copies of the other allele
+    shows it with probability 1 - e, 1/2 or e.
     """
     n_sites = len(panel_index)
     at_B = np.searchsorted(panel_index, bases.panel_index)

@@ -1,6 +1,6 @@
-"""Genotype likelihoods of samples at a panel's sites, whatever they come from.
+"""Genotype likelihoods of samples at a panel's sites, from variant files or reads.
 
-Phred-scaled: -10 log10 of a likelihood, less that of the likeliest genotype.
+They are Phred-scaled: -10 log10 of the likelihood relative to that of the most likely genotype.
 
 Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
@@ -20,13 +20,13 @@ from spinimpute.panels.spin_files import haploid_in_males
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.fragments import FragmentBases
 
-HIGHEST = 255  # Phred: what is less likely than this is as good as impossible
+HIGHEST = 255  # Phred; less likely genotypes are practically impossible
 _MOST_READS = np.iinfo(np.uint16).max
 
 
 @dataclass(frozen=True, eq=False)
 class GenotypeLikelihoods:
-    """What is known of samples at sites of a panel.
+    """Genotype likelihoods of samples at sites of a panel.
 
     Attributes
     ----------
@@ -35,26 +35,25 @@ class GenotypeLikelihoods:
     ploidy : uint8 (X,)
         1 or 2.
     panel_index : int64 (S,)
-        The panel's sites that there is something on, increasing.
-    phred_SX3 : uint8 (S, X, 3)
-        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT: the smallest is 0, the largest 255 at most.
-        They are 0, 0, 0 where nothing is known of a sample. A haploid sample has no copy or "two": its middle
-        one is 255.
-    depth_SX : uint16 (S, X) or None
-        How many reads counted; None where that is not known.
+        The panel's sites with data, increasing.
+    phred_SX3 : uint8
+        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT, the smallest 0, at most 255; 0, 0, 0 without
+        data. A haploid sample has 0 or "2" copies: its middle value is 255.
+    depth_SX : uint16 or None
+        Number of counted reads; None if unknown.
     n_sites_file : int
-        Biallelic sites that were looked at: ALT alleles of records, or the panel's SNPs, and indels if they
-        are asked for, for reads.
+        Biallelic sites of the input: ALT alleles of records, or for reads the panel's SNPs and, if wanted,
+        indels.
     skipped : dict of str to int
-        What was not taken, by reason.
+        Unused reads, bases and sites by reason.
     counted_index : int64
-        The panel's sites at which reads were counted, increasing: there are none where `panel_index` lacks
-        one of these. Empty where depth_SX is None.
+        The panel's sites at which reads were counted, increasing; there were no reads at those that
+        `panel_index` lacks. Empty if depth_SX is None.
     repaired : dict of str to int
-        Sites by what was done to them, in the words of `targets.repair`.
+        Sites by repair, in the words of `targets.repair`.
     bases_X : sequence of FragmentBases
-        Of each sample the bases of reads that its likelihoods are made of, or some of them: they say which
-        alleles are of one haplotype. Empty where that is not known.
+        The bases from which the likelihoods of each sample were computed, or some of them: they show which
+        alleles are of one haplotype. Empty if unknown.
     """
 
     samples: list[str]
@@ -70,12 +69,12 @@ class GenotypeLikelihoods:
 
     @property
     def known_SX(self) -> np.ndarray:
-        """Where something is known of a sample, bool (S, X)."""
+        """Sites with data of a sample, bool."""
         none_SX, one_SX, two_SX = np.moveaxis(self.phred_SX3, 2, 0)
         return (none_SX != two_SX) | ((none_SX != one_SX) & (self.ploidy == 2))
 
-    def in_order(self, samples: list[str]) -> GenotypeLikelihoods:
-        """With the samples in another order. Raises InputError if they are not the same."""
+    def reorder_samples(self, samples: list[str]) -> GenotypeLikelihoods:
+        """The same with the samples in another order; raises InputError for other samples."""
         order_X = _order_in(self.samples, samples)
         return replace(
             self,
@@ -86,33 +85,23 @@ class GenotypeLikelihoods:
             bases_X=[self.bases_X[x] for x in order_X] if self.bases_X else (),
         )
 
-    def part(self, chosen: slice) -> GenotypeLikelihoods:
-        """Some of the sites; the counts and the bases stay those of the whole."""
+    def take(self, rows: slice) -> GenotypeLikelihoods:
+        """Some of the sites; the counts and bases stay those of all sites."""
         return replace(
             self,
-            panel_index=self.panel_index[chosen],
-            phred_SX3=self.phred_SX3[chosen],
-            depth_SX=None if self.depth_SX is None else self.depth_SX[chosen],
+            panel_index=self.panel_index[rows],
+            phred_SX3=self.phred_SX3[rows],
+            depth_SX=None if self.depth_SX is None else self.depth_SX[rows],
         )
 
 
 def stored_phred(phred: np.ndarray, haploid: np.ndarray | bool) -> np.ndarray:
-    """Likelihoods as they are kept: the smallest 0, in whole numbers, 255 at most.
+    """Phred-scaled likelihoods (..., 3), with any offset, as `GenotypeLikelihoods` stores them.
 
-    Parameters
-    ----------
-    phred : float or int16 (..., 3)
-        Phred-scaled, on any level; finite.
-    haploid : bool, of a shape that extends to (...)
-        Where the middle one means nothing.
-
-    Returns
-    -------
-    uint8 (..., 3)
-        As in `GenotypeLikelihoods`.
+    `haploid` is broadcast to (...); its middle values are ignored. Values must be finite.
     """
-    of_homozygotes = np.minimum(phred[..., 0], phred[..., 2])
-    lowest = np.where(haploid, of_homozygotes, np.minimum(of_homozygotes, phred[..., 1]))
+    homozygous = np.minimum(phred[..., 0], phred[..., 2])
+    lowest = np.where(haploid, homozygous, np.minimum(homozygous, phred[..., 1]))
     stored = np.rint(phred - lowest[..., None]).clip(0, HIGHEST).astype(np.uint8)
     stored[..., 1][np.broadcast_to(haploid, lowest.shape)] = HIGHEST
     return stored
@@ -122,26 +111,14 @@ def check_region(region: Region | None, panel: ReferencePanel) -> None:
     """Raise InputError for a region of another chromosome than the panel's."""
     if region and not same_chromosome(region.chrom, panel.chrom):
         raise InputError(
-            "content", f"the region {region} is not on the panel's chromosome, {panel.chrom}; give one on it"
+            "mismatch", f"region {region} is not on the panel's chromosome. Give a region on {panel.chrom}."
         )
 
 
 def known_ploidy(panel: ReferencePanel, samples: Sequence[str], sexes: dict[str, bool] | None) -> np.ndarray:
-    """The ploidy that samples have by chromosome and sex.
+    """The ploidy of samples by the panel's chromosome (or part of X) and by sex, uint8 (X,); 0 if undecided.
 
-    Parameters
-    ----------
-    panel : ReferencePanel
-        Its chromosome, or its part of X, is asked for.
-    samples : sequence of str
-        X names.
-    sexes : dict of str to bool or None
-        Sample -> whether male.
-
-    Returns
-    -------
-    uint8 (X,)
-        1 or 2; 0 where neither chromosome nor sex decides.
+    `sexes` maps samples to whether they are male.
     """
     if plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES:
         return np.ones(len(samples), np.uint8)
@@ -152,25 +129,12 @@ def known_ploidy(panel: ReferencePanel, samples: Sequence[str], sexes: dict[str,
 
 
 def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -> GenotypeLikelihoods:
-    """What two independent inputs say of the same samples together, as an array and reads do.
+    """Combine two independent inputs of the same samples and panel, such as an array and reads.
 
-    Parameters
-    ----------
-    first, second : GenotypeLikelihoods
-        Of the same panel, not both of reads; the second's samples may have another order. A sample that is
-        haploid in one of them is haploid: the other one may not state it.
-
-    Returns
-    -------
-    GenotypeLikelihoods
-        The sites of both, the samples in the first's order.
-
-    Raises
-    ------
-    InputError
-        The samples are not the same.
+    At most one of them may have reads. The result has the sites of both, and the samples in the order of the
+    first. A sample that is haploid in one of them is haploid. Raises InputError for different samples.
     """
-    second = second.in_order(first.samples)
+    second = second.reorder_samples(first.samples)
     haploid_X = (first.ploidy == 1) | (second.ploidy == 1)
     panel_index = np.union1d(first.panel_index, second.panel_index)
     shape = (len(panel_index), len(first.samples))
@@ -197,19 +161,19 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
 
 
 def stored_depth(depth: np.ndarray) -> np.ndarray:
-    """uint16: numbers of reads, the largest that it holds for more."""
+    """Numbers of reads as uint16, larger ones as the maximum."""
     return np.clip(depth, 0, _MOST_READS).astype(np.uint16)
 
 
 def _order_in(names: list[str], wanted: list[str]) -> np.ndarray:
-    """Where each of the wanted samples is among the names."""
+    """Indices of the wanted samples among the names."""
     missing, additional = sorted(set(wanted) - set(names)), sorted(set(names) - set(wanted))
     if missing or additional:
         only = [f"only one has {name}" for name in (missing[:1] + additional[:1])]
         raise InputError(
-            "content",
-            f"two inputs to be joined are not of the same samples: {', '.join(only)}. Give the samples the "
-            "same names in both (bcftools reheader)",
+            "mismatch",
+            f"two inputs to be combined have different samples: {', '.join(only)}. Use equal names in both "
+            "(bcftools reheader).",
         )
-    place = {name: i for i, name in enumerate(names)}
-    return np.array([place[name] for name in wanted], np.int64)
+    index_of = {name: i for i, name in enumerate(names)}
+    return np.array([index_of[name] for name in wanted], np.int64)

@@ -1,6 +1,4 @@
-"""Genotype likelihoods from BAM and CRAM files: what reads show at a panel's SNPs, and at its indels.
-
-Which of a read's bases lie at sites follows from its CIGAR.
+"""Genotype likelihoods from BAM and CRAM files: alleles of reads at a panel's SNPs, and at its indels.
 
 Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
@@ -22,7 +20,7 @@ import numpy as np
 from spinimpute.genotypes.sites import NoRecord, Region, Sites
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, repeated
-from spinimpute.sequencing.aligned_blocks import AlignedBlock, aligned_blocks, places_in_read
+from spinimpute.sequencing.aligned_blocks import AlignedBlock, aligned_blocks, sites_in_read
 from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.fragments import (
     OTHER_ALLELE,
@@ -31,7 +29,7 @@ from spinimpute.sequencing.fragments import (
     fragment_bases,
     phred_of_bases,
 )
-from spinimpute.sequencing.indels import indel_of, shown_by_read
+from spinimpute.sequencing.indels import allele_in_read, indel_of
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,
     check_region,
@@ -40,11 +38,11 @@ from spinimpute.sequencing.likelihoods import (
     stored_phred,
 )
 
-# unmapped, secondary, failed quality checks, duplicate, supplementary
+# flags of reads: unmapped, secondary, failed quality checks, duplicate, supplementary
 _NOT_COUNTED = 0x4 | 0x100 | 0x200 | 0x400 | 0x800
 _BASES = frozenset("ACGT")
 _NOT_LEFTMOST = "insertions and deletions that the panel does not place as far to the left as they go"
-_HIGHEST_QUALITY = 93  # of a base in SAM; what is above, as 255, says that it is not known
+_HIGHEST_QUALITY = 93  # of a base in SAM; higher values such as 255 mark an unknown quality
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,13 @@ class PileupSettings:
     Attributes
     ----------
     min_mapping_quality : int
-        Of the read; Phred-scaled probability that it belongs elsewhere.
+        Minimum mapping quality of the reads: Phred-scaled probability that the read belongs elsewhere.
     min_base_quality : int
-        Of the base.
+        Minimum quality of the bases.
     max_depth : int
-        Fragments that count at a site.
+        Maximum number of fragments that count at a site.
     indels : bool
-        Whether insertions and deletions count, see `indels`.
+        Whether insertions and deletions count.
     """
 
     min_mapping_quality: int = 10
@@ -79,56 +77,32 @@ def read_alignments(
     sexes: dict[str, bool] | None = None,
     settings: PileupSettings = PileupSettings(),
 ) -> GenotypeLikelihoods:
-    """Read what BAM or CRAM files show at the SNPs of a panel, and at its insertions and deletions.
+    """Genotype likelihoods at a panel's SNPs, and at its indels if wanted, from a BAM or CRAM per sample.
 
     Duplicates and secondary, supplementary and failed alignments do not count. Mates of a pair count once
-    where they overlap. Alleles other than REF and ALT are ignored.
+    where they overlap. Alleles other than REF and ALT are ignored. `names` replaces the sample names of read
+    groups; None keeps a name. `sexes` maps samples to whether they are male, for X. The result has the sites
+    with a counted base of any sample, and does not depend on the order of reads with the same position.
 
-    Parameters
-    ----------
-    paths : sequence of str or Path
-        One indexed file for each sample.
-    panel : ReferencePanel
-        A panel, or a part of one of X.
-    region : Region or None
-        Which of the panel's sites are wanted; None for all.
-    names : sequence of str or None
-        Of the samples, in the order of the paths; None for that of the read groups, as are all by default.
-    reference : str, Path or None
-        The reference genome, FASTA with .fai, that CRAMs were written with.
-    sexes : dict of str to bool or None
-        Sample -> whether male, for X: others have two copies there.
-    settings : PileupSettings
-        Which bases count.
-
-    Returns
-    -------
-    GenotypeLikelihoods
-        At the sites that a counted base of any sample covers, with the bases. They do not depend on the
-        order of reads with the same place.
-
-    Raises
-    ------
-    InputError
-        As of `AlignmentFile`; no file, one that is given twice, or two of one sample; not as many names
-        as files; the panel has no such site in the region, or no base counts (`NoRecord`).
+    Raises InputError for errors of `AlignmentFile`, for a file or sample that is given twice, or if no base
+    counts (`NoRecord`).
     """
     if not paths:
-        raise InputError("content", "there is no file of reads: give a BAM or CRAM for each sample")
+        raise InputError("arguments", "there is no file of reads. Give a BAM or CRAM for each sample.")
     if names and len(names) != len(paths):
         raise InputError(
-            "content", f"there are {len(names)} names of samples for {len(paths)} files of reads"
+            "arguments", f"there are {len(names)} names of samples for {len(paths)} files of reads"
         )
     check_region(region, panel)
     samples: list[str] = []
     fragments: list[FragmentBases] = []
     skipped: Counter[str] = Counter()
-    snps, indels = _wanted(panel.sites, region, settings, skipped)
+    snps, indels = _panel_sites(panel.sites, region, settings, skipped)
     panel_index = np.sort(np.array([*snps.panel_index, *indels.panel_index], np.int64))
     kinds = "SNP" + ", insertion or deletion" * settings.indels
     if not len(panel_index):
         raise NoRecord(
-            "content", f"the panel has no {kinds} in {region or panel.chrom}: reads cannot be used there"
+            "content", f"the panel has no {kinds} in {region or panel.chrom}, so reads cannot be used there"
         )
     for path, name in zip(paths, names or [None] * len(paths), strict=True):
         with AlignmentFile(path, panel, reference) as file:
@@ -141,7 +115,7 @@ def read_alignments(
         raise NoRecord(
             "content",
             f"reads {', '.join(map(str, paths))}: no base counts at the {len(panel_index)} {kinds}s of "
-            f"the panel in {region or panel.chrom} ({counts or 'no read is there'})",
+            f"the panel in {region or panel.chrom} ({counts or 'there are no reads'})",
         )
     return _likelihoods(samples, fragments, panel, panel_index, skipped, sexes)
 
@@ -161,16 +135,16 @@ def _check_given_once(paths: Sequence[str | Path], samples: Sequence[str]) -> No
     resolved = [Path(path).resolve() for path in both]
     if len(set(resolved)) == len(resolved):
         named = " and ".join(map(str, both))
-        raise InputError("content", f"reads of sample {twice} are in {named}; join them (samtools merge)")
+        raise InputError("arguments", f"reads of sample {twice} are in {named}. Join them (samtools merge).")
     same = [path for path, real in zip(both, resolved, strict=True) if resolved.count(real) > 1][:2]
     also = f", also as {same[1]}" if str(same[0]) != str(same[1]) else ""
-    raise InputError("content", f"reads {same[0]}: the file is given twice{also}; give it once")
+    raise InputError("arguments", f"reads {same[0]}: the file is given twice{also}. Give it once.")
 
 
-class _Places(NamedTuple):
-    """Panel sites that reads are looked at for: 0-based position, index in the panel, what may be there.
+class _PanelSites(NamedTuple):
+    """Panel sites to look for in reads: 0-based position, index in the panel, and alleles.
 
-    That is REF and ALT of SNPs; indels have the position of the letter before them.
+    The alleles are REF and ALT of SNPs, or an `Indel`, whose position is that of the base before it.
     """
 
     position: list[int]
@@ -178,14 +152,14 @@ class _Places(NamedTuple):
     alleles: list[Any]
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[int, int, Any]]) -> Self:
+    def from_rows(cls, rows: Iterable[tuple[int, int, Any]]) -> Self:
         columns = zip(*sorted(rows, key=lambda row: row[:2]), strict=True)
         return cls(*(map(list, columns) if rows else ([], [], [])))
 
 
-def _wanted(
+def _panel_sites(
     sites: Sites, region: Region | None, settings: PileupSettings, skipped: Counter[str]
-) -> tuple[_Places, _Places]:
+) -> tuple[_PanelSites, _PanelSites]:
     """SNPs and indels of a panel."""
     snps, indels = list[tuple[int, int, Any]](), list[tuple[int, int, Any]]()
     for index, (position, ref, alt) in enumerate(sites.keys()):
@@ -198,23 +172,27 @@ def _wanted(
                 indels.append((indel.before, index, indel))
             else:
                 skipped[_NOT_LEFTMOST] += 1
-    return _Places.of(snps), _Places.of(indels)
+    return _PanelSites.from_rows(snps), _PanelSites.from_rows(indels)
 
 
 def _bases_of_reads(
-    file: AlignmentFile, snps: _Places, indels: _Places, settings: PileupSettings, skipped: Counter[str]
+    file: AlignmentFile,
+    snps: _PanelSites,
+    indels: _PanelSites,
+    settings: PileupSettings,
+    skipped: Counter[str],
 ) -> ReadBases:
-    """What reads show at the sites, where they are good enough."""
+    """The alleles that reads of sufficient quality show at the sites."""
     hashes, sites, alleles, qualities = array("Q"), array("q"), array("B"), array("B")
     least = settings.min_base_quality
-    n_marked = n_misplaced = n_bare = n_poor = n_unstated = 0
+    n_flagged = n_low_mapping = n_incomplete = n_low_quality = n_no_quality = 0
     position = sorted([*snps.position, *indels.position])
     for read in file.reads(position[0] + 1, position[-1] + 1):
         if read.flag & _NOT_COUNTED:
-            n_marked += 1
+            n_flagged += 1
             continue
         if read.mapping_quality < settings.min_mapping_quality:
-            n_misplaced += 1
+            n_low_mapping += 1
             continue
         start, end = read.reference_start, read.reference_end  # None without a CIGAR
         first = bisect_left(position, start)
@@ -222,29 +200,29 @@ def _bases_of_reads(
             continue
         letters, quality = read.query_sequence, read.query_qualities
         if end is None or letters is None or quality is None:
-            n_bare += 1
+            n_incomplete += 1
             continue
         digest = blake2b(file.fragment(read).encode(), digest_size=8).digest()
         fragment_hash = int.from_bytes(digest, "little")
         blocks = aligned_blocks(read)
-        shown = _bases(snps, blocks, letters, quality)
+        shown = _snps_in_read(snps, blocks, letters, quality)
         if indels.position:
-            shown += _indels(indels, blocks, letters, quality)
-        for site, allele, of_bases, highest in shown:
-            if of_bases > _HIGHEST_QUALITY:
-                n_unstated += 1
-            elif of_bases < least:
-                n_poor += 1
+            shown += _indels_in_read(indels, blocks, letters, quality)
+        for site, allele, base_quality, highest in shown:
+            if base_quality > _HIGHEST_QUALITY:
+                n_no_quality += 1
+            elif base_quality < least:
+                n_low_quality += 1
             else:
                 hashes.append(fragment_hash)
                 sites.append(site)
                 alleles.append(allele)
-                qualities.append(min(of_bases, highest))
-    skipped["reads marked as duplicate, secondary, supplementary, unmapped or failed"] += n_marked
-    skipped[f"reads with a mapping quality below {settings.min_mapping_quality}"] += n_misplaced
-    skipped["reads without bases, qualities or CIGAR"] += n_bare
-    skipped[f"bases with a quality below {least}"] += n_poor
-    skipped["bases without a quality"] += n_unstated
+                qualities.append(min(base_quality, highest))
+    skipped["reads marked as duplicate, secondary, supplementary, unmapped or failed"] += n_flagged
+    skipped[f"reads with a mapping quality below {settings.min_mapping_quality}"] += n_low_mapping
+    skipped["reads without bases, qualities or CIGAR"] += n_incomplete
+    skipped[f"bases with a quality below {least}"] += n_low_quality
+    skipped["bases without a quality"] += n_no_quality
     return ReadBases(
         np.array(hashes, np.uint64),
         np.array(sites, np.int64),
@@ -253,33 +231,33 @@ def _bases_of_reads(
     )
 
 
-_Shown = tuple[int, int, int, int]  # panel site, allele, quality of bases, and the highest that counts
+_ShownBase = tuple[int, int, int, int]  # panel site, allele, quality of the bases, highest quality
 
 
-def _bases(
-    snps: _Places, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
-) -> list[_Shown]:
-    """What a read shows of the SNPs."""
-    found = []
-    for site, offset in places_in_read(blocks, snps.position):
+def _snps_in_read(
+    snps: _PanelSites, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
+) -> list[_ShownBase]:
+    """The alleles of SNPs that a read shows."""
+    shown = []
+    for site, offset in sites_in_read(blocks, snps.position):
         letter, (ref, alt) = letters[offset], snps.alleles[site]
-        # "=" stands for the base of the reference genome
+        # "=" is the base of the reference genome
         allele = 0 if letter in (ref, "=") else 1 if letter == alt else OTHER_ALLELE
-        found.append((snps.panel_index[site], allele, quality[offset], _HIGHEST_QUALITY))
-    return found
+        shown.append((snps.panel_index[site], allele, quality[offset], _HIGHEST_QUALITY))
+    return shown
 
 
-def _indels(
-    indels: _Places, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
-) -> Iterator[_Shown]:
-    """What a read shows of the insertions and deletions."""
-    for site, _ in places_in_read(blocks, indels.position):
-        shown = shown_by_read(blocks, letters, indels.alleles[site])
+def _indels_in_read(
+    indels: _PanelSites, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
+) -> Iterator[_ShownBase]:
+    """The alleles of indels that a read shows."""
+    for site, _ in sites_in_read(blocks, indels.position):
+        shown = allele_in_read(blocks, letters, indels.alleles[site])
         if shown is not None:
-            # either one may lack
+            # either quality may be unknown
             lowest, highest = sorted((quality[shown.before], quality[shown.behind]))
-            of_bases = highest if highest > _HIGHEST_QUALITY else lowest
-            yield indels.panel_index[site], shown.allele, of_bases, shown.highest_quality
+            base_quality = highest if highest > _HIGHEST_QUALITY else lowest
+            yield indels.panel_index[site], shown.allele, base_quality, shown.highest_quality
 
 
 def _likelihoods(

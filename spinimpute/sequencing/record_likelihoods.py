@@ -1,6 +1,6 @@
-"""What a record of a variant file states of its samples: PL, else GL, else the genotype.
+"""Genotype likelihoods of a record of a variant file: PL, else GL, else the genotype.
 
-PL and GL list the genotypes j/k of all alleles, j no larger than k, by k and then by j: that of j/k is number
+PL and GL list the genotypes j/k of all alleles, j <= k, by k and then by j: the number of j/k is
 k (k + 1) / 2 + j (VCF specification 4.3, section 1.6.2). For a haploid sample they list the alleles.
 
 Axes: X samples; 3: copies of ALT, 0 to 2.
@@ -17,20 +17,19 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import HIGHEST
 from spinimpute.vcf.variant_file import Record, VariantFile
 
+# FORMAT fields; the first one with a value of the sample counts. Most programs agree on PL, and a call has
+# the least information.
 LIKELIHOODS = ("PL", "GL", "GT")
-"""FORMAT fields, the first one that a sample has counts: most programs agree on PL, and a call says least."""
 
+# Phred-scaled probability of a wrong call: 1 in 10,000, about that of arrays. Both other genotypes have it,
+# because the alleles of a wrong call are mostly wrong together. Three reads of quality 20 outweigh it, so
+# that a wrong call does not suppress reads.
 CALL_PHRED = 40
-"""Of a call that is wrong: a chance of 1 in 10,000, about that of arrays.
 
-Both other genotypes have it, as the alleles of a wrong call are mostly wrong together. Three reads of quality
-20 outweigh it: where reads are added to a wrong call it does not silence them.
-"""
-
-_ROUNDING = 0.01  # GL above 0 that come of it
+_ROUNDING = 0.01  # GL above 0 by rounding
 _IMPOSSIBLE = 1e6  # Phred of a likelihood of 0
-_HALF = 3  # Phred of 1/2: what a heterozygote shows of either allele
-# of calls, by first and second allele (0 REF, 1 ALT, -1 not known), and by the one allele of a haploid sample
+_HALF = 3  # Phred of 1/2: a heterozygote shows either allele
+# likelihoods of calls by first and second allele (0 REF, 1 ALT, -1 unknown), or by the allele of a haploid
 _DIPLOID_CALLS = np.array(
     [
         [[0, CALL_PHRED, CALL_PHRED], [CALL_PHRED, 0, CALL_PHRED], [0, _HALF, CALL_PHRED]],
@@ -42,25 +41,25 @@ _DIPLOID_CALLS = np.array(
 _HAPLOID_CALLS = np.array([[0, HIGHEST, CALL_PHRED], [CALL_PHRED, HIGHEST, 0], [0, HIGHEST, 0]], np.float32)
 
 
-class Stated(NamedTuple):
-    """What a record states of the samples.
+class RecordLikelihoods(NamedTuple):
+    """Likelihoods of the samples in a record.
 
     Attributes
     ----------
     phreds : list of float32 or int32 (X, 3)
-        For each pair of alleles that was asked for, on any level; 0, 0, 0 where nothing is stated. What is in
-        the middle for a haploid sample means nothing.
-    copies_X : uint8 (X,)
-        1 for what is stated of one allele, 2 of two, 0 where nothing is.
+        For each pair of alleles, with any offset; 0, 0, 0 without data. The middle value of a haploid sample
+        has no meaning.
+    copies_X : uint8
+        Number of alleles of the sample, 0 without data.
     """
 
     phreds: list[np.ndarray]
     copies_X: np.ndarray
 
-    def filled(self, other: Stated) -> Stated:
-        """With what another field states of samples of which this one states nothing."""
+    def filled(self, other: RecordLikelihoods) -> RecordLikelihoods:
+        """With the likelihoods of another field for samples without data."""
         nothing_X = self.copies_X == 0
-        return Stated(
+        return RecordLikelihoods(
             [
                 np.where(nothing_X[:, None], two, one)
                 for one, two in zip(self.phreds, other.phreds, strict=True)
@@ -70,60 +69,40 @@ class Stated(NamedTuple):
 
 
 def genotype_number(first: int, second: int) -> int:
-    """The place of a genotype of two alleles, by their numbers, in PL and GL."""
+    """The index in PL and GL of the genotype of two alleles, given by their numbers."""
     low, high = sorted((first, second))
     return high * (high + 1) // 2 + low
 
 
-def stated_likelihoods(
+def likelihoods_of_record(
     file: VariantFile, record: Record, n_alleles: int, pairs: Sequence[tuple[int, int]]
-) -> Stated | None:
-    """The likelihoods that a record states, for pairs of its alleles.
+) -> RecordLikelihoods | None:
+    """The likelihoods of samples for pairs of a record's alleles (their numbers); None without data.
 
-    Genotypes with other alleles are left out; a call tells as much as its alleles that are of the pair.
-
-    Parameters
-    ----------
-    file : VariantFile
-        Whose record it is.
-    record : Record
-        The record.
-    n_alleles : int
-        REF and all ALT alleles.
-    pairs : sequence of (int, int)
-        Numbers of two alleles of the record; copies of the second are counted.
-
-    Returns
-    -------
-    Stated or None
-        None if the record has neither PL, GL nor GT.
-
-    Raises
-    ------
-    InputError
-        A field is not what it should be.
+    The copies of the second allele are counted. Genotypes with other alleles are left out; of a call, the
+    alleles of the pair count. `n_alleles` includes REF. Raises InputError for invalid values.
     """
     formats = file.formats(record)
-    stated: Stated | None = None
+    likelihoods: RecordLikelihoods | None = None
     for key in LIKELIHOODS:
         if key not in formats:
             continue
         if key == "GT":
-            more = _of_calls(file, record, n_alleles, pairs)
+            more = _from_calls(file, record, n_alleles, pairs)
         else:
-            more = _of_numbers(file, record, key, n_alleles, pairs)
-        stated = more if stated is None else stated.filled(more)
-        if stated.copies_X.all():
+            more = _from_numbers(file, record, key, n_alleles, pairs)
+        likelihoods = more if likelihoods is None else likelihoods.filled(more)
+        if likelihoods.copies_X.all():
             break
-    return stated
+    return likelihoods
 
 
-def _of_numbers(
+def _from_numbers(
     file: VariantFile, record: Record, key: str, n_alleles: int, pairs: Iterable[tuple[int, int]]
-) -> Stated:
-    """What PL or GL state."""
+) -> RecordLikelihoods:
+    """Likelihoods from PL or GL."""
     values, count_X = file.numbers(record, key)
-    n_genotypes = genotype_number(0, n_alleles)  # that of the first with one allele more
+    n_genotypes = genotype_number(0, n_alleles)  # the first genotype with a further allele
     if count_X is None and values.shape[1] == n_genotypes:
         copies_X = np.full(len(values), 2, np.uint8)
     else:
@@ -151,11 +130,11 @@ def _of_numbers(
     if wrong.any():
         s, v = np.argwhere(wrong)[0]
         raise _error(file, record, int(s), f"{values[s, v]:g} in {key}; {rule}")
-    return Stated([_of_pair(phred, copies_X, pair) for pair in pairs], copies_X)
+    return RecordLikelihoods([_select_pair(phred, copies_X, pair) for pair in pairs], copies_X)
 
 
-def _of_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int]) -> np.ndarray:
-    """Those of the genotypes with two alleles alone, (X, 3), of all that are listed, (X, values)."""
+def _select_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int]) -> np.ndarray:
+    """Likelihoods of the genotypes of two alleles, (X, 3), from those of all genotypes, (X, values)."""
     first, second = pair
     chosen = [genotype_number(first, first), genotype_number(first, second), genotype_number(second, second)]
     if copies_X.min() == 2:
@@ -163,17 +142,20 @@ def _of_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int]) -> 
     else:
         phred_X3 = np.zeros((len(phred), 3), np.float32)
         for copies, columns in ((1, [first, first, second]), (2, chosen)):
-            of_such_X = copies_X == copies
-            if of_such_X.any():
-                phred_X3[of_such_X] = phred[of_such_X][:, columns]
+            chosen_X = copies_X == copies
+            if chosen_X.any():
+                phred_X3[chosen_X] = phred[chosen_X][:, columns]
     if phred_X3.dtype.kind == "f":
-        # where files were joined, samples lack the likelihoods of alleles that only others' files had
+        # in merged files, samples lack the likelihoods of alleles that were only in the files of other
+        # samples
         phred_X3[np.isnan(phred_X3).any(axis=1)] = 0
     return phred_X3
 
 
-def _of_calls(file: VariantFile, record: Record, n_alleles: int, pairs: Iterable[tuple[int, int]]) -> Stated:
-    """What genotypes state."""
+def _from_calls(
+    file: VariantFile, record: Record, n_alleles: int, pairs: Iterable[tuple[int, int]]
+) -> RecordLikelihoods:
+    """Likelihoods from genotypes."""
     called = file.genotypes(record)[:, :-1]
     if called.shape[1] > 2:
         s = int(np.argmax((called > -2).sum(axis=1)))
@@ -185,12 +167,12 @@ def _of_calls(file: VariantFile, record: Record, n_alleles: int, pairs: Iterable
     copies_X = np.where((called >= 0).any(axis=1), np.where(one_X, 1, 2), 0).astype(np.uint8)
     phreds = []
     for pair in pairs:
-        of_pair = np.full(n_alleles + 2, -1)
-        of_pair[list(pair)] = 0, 1  # the last two are those of -2 and -1
-        first_X, last_X = of_pair[called[:, 0]], of_pair[called[:, -1]]
+        number_of = np.full(n_alleles + 2, -1)
+        number_of[list(pair)] = 0, 1  # the last two are for -2 and -1
+        first_X, last_X = number_of[called[:, 0]], number_of[called[:, -1]]
         haploid_X1 = copies_X[:, None] == 1
         phreds.append(np.where(haploid_X1, _HAPLOID_CALLS[first_X], _DIPLOID_CALLS[first_X, last_X]))
-    return Stated(phreds, copies_X)
+    return RecordLikelihoods(phreds, copies_X)
 
 
 def _error(file: VariantFile, record: Record, sample: int, what: str) -> InputError:

@@ -1,13 +1,14 @@
 """Genotype likelihoods from a VCF, VCF.gz or BCF: PL, GL or calls at a panel's sites.
 
-Records are matched by position and alleles; those whose alleles are exchanged or of the other strand are
-repaired as an array's sites are.
+Records are matched by position and alleles. Exchanged alleles and alleles of the other strand are repaired
+like those of an array.
 
 Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from bisect import bisect_left, bisect_right
@@ -26,6 +27,7 @@ from spinimpute.genotypes.sites import (
     POSITION_NOT_IN_PANEL,
     NoMatch,
     Region,
+    Sites,
     complement,
     unusable_alt,
 )
@@ -38,24 +40,40 @@ from spinimpute.sequencing.likelihoods import (
     stored_depth,
     stored_phred,
 )
-from spinimpute.sequencing.record_likelihoods import LIKELIHOODS, stated_likelihoods
-from spinimpute.sequencing.strands import REPAIRS, choose_strands, is_of_other_strand
+from spinimpute.sequencing.record_likelihoods import LIKELIHOODS, likelihoods_of_record
 from spinimpute.targets.liftover import Lift
+from spinimpute.targets.repair import (
+    BOTH,
+    EVIDENCE,
+    OTHER_STRAND,
+    STRAND_BY_FREQUENCY,
+    STRAND_UNKNOWN,
+    SWAPPED,
+)
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.header import definition
 from spinimpute.vcf.text_faults import NO_SAMPLES
 from spinimpute.vcf.variant_file import Record, VariantFile
 
-LEAST_SHARE = 0.5  # of the records at the panel's positions must have its alleles (one in six has by chance),
-FEW_RECORDS = 20  # unless there are so few
-LEAST_SHARE_OF_OTHER_BUILD = 0.1  # of all sites, where the headers state different builds
-LEAST_SHARE_OF_STRANDS = 0.8  # where either strand counts: half of them fit by chance
-_BLOCK_SITES = 256  # converted at once
+# minimum share of the records at positions of the panel that have its alleles, unless there are few records;
+# one in six has by chance
+LEAST_SHARE = 0.5
+FEW_RECORDS = 20
+LEAST_SHARE_OF_OTHER_BUILD = 0.1  # of all sites, if the headers name different builds
+LEAST_SHARE_OF_STRANDS = 0.8  # if either strand counts: half of the records fit by chance
+_BLOCK_SITES = 256  # sites that are converted at once
 _TYPE = re.compile(r"[<,] *Type=(Integer|Float|String|Character|Flag)[,>]")
 _NUMBERS = ("Integer", "Float")
 _DEPTHS = ("AD", "DP")  # FORMAT fields with numbers of reads
+# symbols of callers for all alleles that they have not observed, which may include the panel's ALT
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
-"""What callers write for all alleles that they have not seen: the panel's ALT may be one of them."""
+# the repair of a record, by whether its REF is the panel's ALT and whether it is of the other strand
+_REPAIRS = {
+    (False, False): "",
+    (True, False): SWAPPED,
+    (False, True): OTHER_STRAND,
+    (True, True): BOTH,
+}
 
 
 def read_variant_likelihoods(
@@ -67,40 +85,20 @@ def read_variant_likelihoods(
     sexes: dict[str, bool] | None = None,
     role: str = "target",
 ) -> GenotypeLikelihoods:
-    """Read the genotype likelihoods that a file states at the sites of a panel.
+    """The genotype likelihoods of a file at the sites of a panel.
 
-    What a record states of a sample is its PL, else its GL, else its genotype; nothing if it has none.
-    Of a record with several ALT alleles those of the panel are taken, each with REF. A SNP whose REF and ALT
-    are exchanged in the file is turned, one of the other strand is complemented; where there are such,
-    A/T and C/G are taken on the strand that fits the panel's frequency, or left out.
+    For each sample, a record's PL counts, else its GL, else its genotype. The ALT alleles of the panel are
+    taken from records with several ALT alleles, each with REF. Exchanged and complemented SNPs are repaired;
+    where there are complemented ones, A/T and C/G SNPs are taken on the strand that fits the panel's
+    frequency, or left out. Depths are those of AD, else of DP.
 
-    Parameters
-    ----------
-    path : str or Path
-        A VCF, VCF.gz or BCF.
-    panel : ReferencePanel
-        A panel, or a part of one of X.
-    region : Region or None
-        The records to read: through the file's index if there is one that is not older than the file, else by
-        reading all of it. None for all of the chromosome.
-    chain : str, Path or None
-        A chain file from the file's genome build to the panel's; then all of the chromosome is read.
-    sexes : dict of str to bool or None
-        Sample -> whether male, for X. The ploidy of others is that of most of what the file states of them.
-    role : str
-        What the file is, for messages.
+    A region is read through the file's index, unless the index is missing or older than the file. With a
+    `chain` file to the panel's build the whole chromosome is read. `sexes` maps samples to whether they are
+    male, for X; the ploidy of other samples is the most frequent one of their data.
 
-    Returns
-    -------
-    GenotypeLikelihoods
-        At the sites of the panel that the file has. Depths are those of AD, or else of DP.
-
-    Raises
-    ------
-    InputError
-        The file is missing, damaged or no VCF, or the chain file is none (see `Lift`); it has no samples,
-        nothing on the chromosome (`NoRecord`), no record of a panel site (`NoMatch`), or other alleles at the
-        panel's positions; or nowhere likelihoods or calls; or a value cannot be one.
+    Raises InputError for a missing or damaged file, for invalid values, without samples, without a record of
+    the chromosome (`NoRecord`), without a record of a panel site or without data (`NoMatch`), or if alleles
+    differ from the panel's.
     """
     check_region(region, panel)
     with VariantFile(path, role) as file:
@@ -108,15 +106,15 @@ def read_variant_likelihoods(
             raise file.error(NO_SAMPLES)
         lift = None if chain is None else Lift(chain, panel.chrom)
         records = ChromosomeRecords(file, None if lift else region, panel.chrom)
-        found = _Found(file, panel, region, lift)
+        collector = _RecordCollector(file, panel, region, lift)
         for record in records:
-            found.add(record)
-        found.check(records)
-        return found.likelihoods(sexes, records.skipped)
+            collector.add(record)
+        collector.check(records)
+        return collector.likelihoods(sexes, records.skipped)
 
 
-class _Found:
-    """What records of a file state at the panel's sites."""
+class _RecordCollector:
+    """Collects the likelihoods of a file's records at the panel's sites."""
 
     def __init__(
         self, file: VariantFile, panel: ReferencePanel, region: Region | None, lift: Lift | None
@@ -124,13 +122,13 @@ class _Found:
         self._file, self._panel, self._region, self._lift = file, panel, region, lift
         self._keys = panel.sites.keys()
         self._position: list[int] = panel.position.tolist()
-        self._taken = bytearray(len(self._position))  # 1 from a repaired record, 2 from one as it is
+        self._taken = bytearray(len(self._position))  # 1 by a repaired record, 2 by an unchanged one
         self._skipped: Counter[str] = Counter()
-        self._n_sites = 0  # biallelic ones, of the file
-        # records at the panel's positions, those of them with its alleles, those that state something
-        self._n_at_panel = self._n_fit = self._n_stated = 0
-        self._n_other_strand = 0  # of those that fit
-        self._repairs: list[str] = []  # what is done to each of _panel_index
+        self._n_sites = 0  # biallelic sites of the file
+        # records at the panel's positions, those with its alleles, and those that also have likelihoods
+        self._n_at_panel = self._n_fit = self._n_with_data = 0
+        self._n_other_strand = 0  # of the records with the panel's alleles
+        self._repairs: list[str] = []  # of each of _panel_index
         self._panel_index: list[int] = []
         self._counted_index: list[int] = []
         self._rows = _Rows(len(file.samples))
@@ -138,7 +136,7 @@ class _Found:
         self._warned = set[str]()
 
     def add(self, record: Record) -> None:
-        """Take the likelihoods of the panel's alleles, and count the others."""
+        """Add the likelihoods of the panel's alleles, and count other alleles."""
         ref, alts = self._file.alleles(record)
         alleles = [ref.upper(), *(alt.upper() for alt in alts)]
         position = record.POS
@@ -160,25 +158,25 @@ class _Found:
             if pair is None:
                 pair, other_strand = numbers_on_other_strand(alleles, ref, alt), True
             if pair is not None:
-                pairs[site], repairs[site] = pair, REPAIRS[pair[0] > 0, other_strand]
+                pairs[site], repairs[site] = pair, _REPAIRS[pair[0] > 0, other_strand]
         self._count(alleles, stop > first, pairs)
-        self._n_other_strand += any(map(is_of_other_strand, repairs.values()))
-        # a repaired record never takes the place of one that needs no repair
+        self._n_other_strand += any(map(_is_of_other_strand, repairs.values()))
+        # a repaired record never replaces one that needs no repair
         new = [site for site in pairs if self._taken[site] < (1 if repairs[site] else 2)]
         if not new:
             return
-        stated = stated_likelihoods(self._file, record, len(alleles), [pairs[site] for site in new])
-        if stated is None:
+        found = likelihoods_of_record(self._file, record, len(alleles), [pairs[site] for site in new])
+        if found is None:
             return
-        self._n_stated += 1
-        for site, phred_X3 in zip(new, stated.phreds, strict=True):
+        self._n_with_data += 1
+        for site, phred_X3 in zip(new, found.phreds, strict=True):
             self._taken[site] = 1 if repairs[site] else 2
             self._panel_index.append(site)
             self._repairs.append(repairs[site])
             reads_X = self._reads(record, pairs[site])
             if reads_X is not None:
                 self._counted_index.append(site)
-            self._rows.add(phred_X3, stated.copies_X, reads_X)
+            self._rows.add(phred_X3, found.copies_X, reads_X)
 
     def _count(self, alleles: Sequence[str], at_panel: bool, pairs: dict[int, tuple[int, int]]) -> None:
         if len(alleles) == 1:
@@ -195,7 +193,7 @@ class _Found:
             self._n_fit += bool(pairs)
 
     def _reads(self, record: Record, pair: tuple[int, int]) -> np.ndarray | None:
-        """How many reads each sample has, (X,), NaN where it is not said; None if it is of no sample."""
+        """Numbers of reads of the samples, NaN if missing; None if all are missing."""
         formats = self._file.formats(record)
         for key in _DEPTHS:
             if key not in formats:
@@ -221,26 +219,27 @@ class _Found:
             warnings.warn(str(self._file.error(message)), stacklevel=2)
 
     def check(self, records: ChromosomeRecords) -> None:
-        """Raise InputError unless sites are the panel's and of its genome build, and something is stated."""
+        """Raise InputError unless records fit the panel and its genome build, and have likelihoods."""
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+self._skipped).items())
         chrom, position = self._panel.chrom, self._position
         built, panel_built = (infer_build(x.contig_line, chrom) for x in (records, self._panel))
         differ = bool(built and panel_built and built != panel_built and self._lift is None)
-        stated = (
-            f"The file is on {built} by its header, the panel on {panel_built}"
+        cause = (
+            f"The file is on {built} according to its header, the panel on {panel_built}"
             if differ
             else "The file is probably on another genome build than the panel"
         )
+        advice = f"Align and call on the panel's build, or lift the file over ({argument('chain')})."
         if not self._n_fit:
             raise self._file.error(
                 f"none of its {self._n_sites} sites is one of the panel, {chrom}:{position[0]}-"
-                f"{position[-1]} ({counts}). {stated}, or of another region: call the panel's sites",
+                f"{position[-1]} ({counts}). {cause}, or of another region. Call the panel's sites.",
                 NoMatch,
             )
         if differ and self._n_fit < LEAST_SHARE_OF_OTHER_BUILD * self._n_sites:
             raise self._file.error(
                 f"only {self._n_fit} of its {self._n_sites} sites are sites of the panel ({counts}). "
-                f"{stated}: align and call on the panel's build, or lift the file over ({argument('chain')})"
+                f"{cause}. {advice}"
             )
         n_same = self._n_fit - self._n_other_strand
         if (
@@ -251,10 +250,9 @@ class _Found:
             other = f", and {self._n_other_strand} on the other strand" if self._n_other_strand else ""
             raise self._file.error(
                 f"only {n_same} of its {self._n_at_panel} records at positions of the panel have the "
-                f"panel's alleles{other} ({counts}). {stated}: align and call on the panel's build, or lift "
-                f"the file over ({argument('chain')})"
+                f"panel's alleles{other} ({counts}). {cause}. {advice}"
             )
-        if not self._n_stated:
+        if not self._n_with_data:
             declared = " and ".join(key for key in LIKELIHOODS if self._file.declares(key))
             raise self._file.error(
                 "no record of a panel site has likelihoods (PL or GL) or genotypes (GT); its header defines "
@@ -262,19 +260,17 @@ class _Found:
             )
 
     def likelihoods(self, sexes: dict[str, bool] | None, skipped: dict[str, int]) -> GenotypeLikelihoods:
-        """All of it in the order of the panel, each sample with one ploidy; `skipped` were not added."""
+        """The likelihoods in the order of the panel; `skipped` counts records that were not added."""
         samples = self._file.samples
         panel_index = np.array(self._panel_index, np.int64)
         order = np.argsort(panel_index, kind="stable")
-        order = order[
-            np.diff(panel_index[order], append=-1) != 0
-        ]  # the last record that was taken for a site
+        order = order[np.diff(panel_index[order], append=-1) != 0]  # the last added record of each site
         phred_SX3, copies_SX, depth_SX = self._rows.joined(order)
         repairs = [self._repairs[i] for i in order.tolist()]
         panel_index = panel_index[order]
         if self._n_other_strand:
             sites = self._panel.sites.take(panel_index)
-            kept_S = choose_strands(sites, self._panel.frequency[panel_index], phred_SX3, repairs)
+            kept_S = _choose_strands(sites, self._panel.frequency[panel_index], phred_SX3, repairs)
             panel_index, phred_SX3 = panel_index[kept_S], phred_SX3[kept_S]
             copies_SX, depth_SX = copies_SX[kept_S], depth_SX[kept_S]
         one_SX = copies_SX == 1
@@ -290,8 +286,8 @@ class _Found:
             phred_SX3[:, haploid_X] = stored_phred(phred_SX3[:, haploid_X].astype(np.int16), True)
         if not (phred_SX3[:, :, ::2].any() or phred_SX3[:, ~haploid_X].any()):
             raise self._file.error(
-                f"all likelihoods and genotypes are missing, of all {len(samples)} samples at the "
-                f"{len(panel_index)} sites of the panel that it has: there is nothing to impute from",
+                f"all likelihoods and genotypes are missing, of all {len(samples)} samples at its "
+                f"{len(panel_index)} sites of the panel. Nothing can be imputed.",
                 NoMatch,
             )
         return GenotypeLikelihoods(
@@ -308,26 +304,23 @@ class _Found:
 
 
 def _types_of_formats(file: VariantFile) -> dict[str, str]:
-    """The types of FORMAT fields by a file's header; "" for none of those that there are.
-
-    Raises InputError for likelihoods without a type, which cannot be read.
-    """
+    """Types of FORMAT fields in the header, "" for invalid ones; raises InputError for PL or GL without."""
     types: dict[str, str] = {}
     for line in file.header.splitlines():
         kind, key = definition(line) or ("", "")
         if kind == "FORMAT":
-            stated = _TYPE.search(line)
-            types.setdefault(key, stated[1] if stated else "")
+            match = _TYPE.search(line)
+            types.setdefault(key, match[1] if match else "")
     for key, right in (("PL", "Integer"), ("GL", "Float")):
         if types.get(key) == "":
             raise file.error(
-                f"its header line of {key} states no valid Type; write Type={right} there (bcftools reheader)"
+                f"its header line of {key} has no valid Type. Change it to Type={right} (bcftools reheader)."
             )
     return types
 
 
 class _Rows:
-    """Arrays that grow by a site; sites are converted many at a time, which saves most of the time."""
+    """Growing arrays with a row for each site; converting many rows at once saves most of the time."""
 
     def __init__(self, n_samples: int) -> None:
         self._n_samples = n_samples
@@ -348,7 +341,7 @@ class _Rows:
         self._new = []
 
     def joined(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Likelihoods uint8 (S, X, 3), numbers of alleles uint8 (S, X), depths uint16 (S, X) of rows."""
+        """Some rows: likelihoods uint8 (S, X, 3), ploidies uint8 (S, X), depths uint16 (S, X)."""
         if self._new:
             self._convert()
         shape = (-1, self._n_samples)
@@ -358,19 +351,44 @@ class _Rows:
         return phred_SX3, copies_SX, depth_SX
 
 
+def _is_of_other_strand(repair: str) -> bool:
+    """Whether the repaired record is of the other strand."""
+    return repair in (OTHER_STRAND, BOTH)
+
+
+def _choose_strands(
+    sites: Sites, frequency_S: np.ndarray, phred_SX3: np.ndarray, repairs: list[str]
+) -> np.ndarray:
+    """Decide the strand of A/T and C/G SNPs by the panel's frequencies, if other SNPs are of both strands.
+
+    Likelihoods of SNPs on the other strand are turned, and `repairs` changed, in place. Returns which sites
+    to keep, bool (S,): not those of unknown strand.
+    """
+    pairs = zip(sites.ref, sites.alt, strict=True)
+    ambiguous_S = np.array([complement(ref.upper()) == alt.upper() for ref, alt in pairs])
+    others = [repair for repair, ambiguous in zip(repairs, ambiguous_S, strict=True) if not ambiguous]
+    flipped = sum(map(_is_of_other_strand, others))
+    prior = math.log((len(others) - flipped + 1) / (flipped + 1))
+    kept_S = np.ones(len(repairs), bool)
+    for s in np.flatnonzero(ambiguous_S).tolist():
+        p = float(np.clip(frequency_S[s], 1e-3, 1 - 1e-3))
+        genotype_3 = np.array([(1 - p) ** 2, 2 * p * (1 - p), p**2])
+        likelihood_X3 = 10 ** (phred_SX3[s] / -10.0)
+        as_written_X, turned_X = likelihood_X3 @ genotype_3, likelihood_X3 @ genotype_3[::-1]
+        evidence = prior + float(np.log(as_written_X / turned_X).sum())
+        if evidence >= EVIDENCE:
+            continue
+        kept_S[s] = evidence <= -EVIDENCE
+        repairs[s] = STRAND_BY_FREQUENCY if kept_S[s] else STRAND_UNKNOWN
+        phred_SX3[s] = phred_SX3[s, :, ::-1]
+    return kept_S
+
+
 def numbers_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
-    """Which alleles of a record are those of a panel site, read from the other strand.
+    """Numbers of the alleles in a record of the other strand, as in `allele_numbers`.
 
-    Parameters
-    ----------
-    alleles, ref, alt : sequence of str, str, str
-        As of `allele_numbers`.
-
-    Returns
-    -------
-    (int, int) or None
-        Their numbers; None if the site is no SNP, if it reads the same from both strands, if the record does
-        not list both alleles, or if neither is its REF: two ALTs are another site of this strand.
+    None if the site is not a SNP, if it reads equally from both strands, if the record lacks an allele, or if
+    neither is its REF: two ALTs are another site of this strand.
     """
     other_ref, other_alt = complement(ref), complement(alt)
     if len(ref) > 1 or len(alt) > 1 or other_ref == alt or not {other_ref, other_alt} <= set(alleles):
@@ -380,21 +398,10 @@ def numbers_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> tuple
 
 
 def allele_numbers(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
-    """Which alleles of a record are those of a panel site.
+    """Numbers of a panel site's REF and ALT among a record's alleles, in upper case; None if one is missing.
 
-    Parameters
-    ----------
-    alleles : sequence of str
-        REF and the ALT alleles of the record, in upper case.
-    ref, alt : str
-        Of the panel site, in upper case.
-
-    Returns
-    -------
-    (int, int) or None
-        Their numbers; None if they are not all there. A single base that the record does not list is what it
-        lists as any other allele. REF is another one than the record's only where both have the same length:
-        an insertion is no deletion of the same letters.
+    A single base that the record does not list is one of its "any other allele". REF may be an ALT of the
+    record only if both have the same length: an insertion is not a deletion of the same letters.
     """
     if ref not in alleles:
         return None

@@ -105,7 +105,7 @@ def test_other_samples_are_refused(names: list[str], said: str) -> None:
 def test_part() -> None:
     index, phred = np.array([1, 4, 6]), np.arange(9, dtype=np.uint8).reshape(3, 1, 3)
     whole = GenotypeLikelihoods(["a"], np.array([2], np.uint8), index, phred, index[:, None], 7, {"x": 2})
-    part = whole.part(slice(1, 3))
+    part = whole.take(slice(1, 3))
     assert part.panel_index.tolist() == [4, 6]
     assert part.phred_SX3.tolist() == [[[3, 4, 5]], [[6, 7, 8]]]
     assert part.depth_SX is not None

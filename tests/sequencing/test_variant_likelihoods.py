@@ -27,7 +27,7 @@ from spinimpute.genotypes.sites import (
 )
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
-from spinimpute.sequencing.record_likelihoods import genotype_number, stated_likelihoods
+from spinimpute.sequencing.record_likelihoods import genotype_number, likelihoods_of_record
 from spinimpute.sequencing.variant_likelihoods import (
     allele_numbers,
     numbers_on_other_strand,
@@ -247,7 +247,7 @@ def test_order_of_likelihoods(data: st.DataObject) -> None:
     file = SimpleNamespace(
         formats=lambda record: [key], numbers=lambda record, key: FormatNumbers(values, count)
     )
-    stated = stated_likelihoods(file, None, n, [pair])
+    stated = likelihoods_of_record(file, None, n, [pair])
     assert stated is not None
     assert stated.copies_X.tolist() == copies
     for s, number in enumerate(copies):

@@ -185,7 +185,7 @@ class LikelihoodReader:
             self._check_independent(stated, reads)
         known = [part for part in (stated, calls, reads) if part is not None]
         if self._samples is not None:
-            known = [part.in_order(self._samples) for part in known]
+            known = [part.reorder_samples(self._samples) for part in known]
         return reduce(merge_likelihoods, known) if known else None
 
     def _check_independent(self, stated: GenotypeLikelihoods, reads: GenotypeLikelihoods) -> None:
@@ -197,7 +197,7 @@ class LikelihoodReader:
         _, at_stated, at_reads = np.intersect1d(
             stated.panel_index, reads.panel_index, assume_unique=True, return_indices=True
         )
-        both_SX = stated.known_SX[at_stated] & reads.in_order(samples).known_SX[at_reads]
+        both_SX = stated.known_SX[at_stated] & reads.reorder_samples(samples).known_SX[at_reads]
         n_sites_X = both_SX.sum(axis=0)
         if not n_sites_X.any():
             return
@@ -338,7 +338,7 @@ def at_all_sites(likelihoods: GenotypeLikelihoods, first: int, last: int) -> np.
     """Likelihoods at the panel sites [first, last), uint8 (S, X, 3); all 0 where nothing is known."""
     low, high = np.searchsorted(likelihoods.panel_index, [first, last])
     phred_SX3 = np.zeros((last - first, len(likelihoods.samples), 3), np.uint8)
-    here = likelihoods.part(slice(low, high))
+    here = likelihoods.take(slice(low, high))
     # of a haploid sample without reads the stored ones are not all the same
     phred_SX3[here.panel_index - first] = np.where(here.known_SX[..., None], here.phred_SX3, 0)
     return phred_SX3

@@ -208,7 +208,7 @@ def read_parts(
         if found is not None and kept:
             low, high = kept[0].low, kept[-1].high
             ends = np.searchsorted(found.panel_index, [low, high]).tolist()
-            parts.append(Part(one, found.part(slice(*ends)), [reach.place for reach in kept], low, high))
+            parts.append(Part(one, found.take(slice(*ends)), [reach.place for reach in kept], low, high))
     summary.warnings += reader.warnings
     summary.skipped = dict(+skipped)
     if not parts:
