@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.parameters import MOST_COPIED
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.genotypes import genotypes_from_likelihoods
@@ -127,7 +128,7 @@ def threads_within(
     """
     stretches = [(low, high) for *_, low, high in cut_stretches(panel.cM, first, stop)]
     widest = max(high - low for low, high in stretches)
-    bases = max((one.n_at(*stretch) for one in bases_X for stretch in stretches), default=0)
+    bases = max((one.n_at(Interval(*stretch)) for one in bases_X for stretch in stretches), default=0)
     n = panel.n_haplotypes
     common = minor_alleles = 0
     if n > MOST_COPIED:

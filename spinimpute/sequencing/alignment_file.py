@@ -328,7 +328,8 @@ class AlignmentFile:
             raise InputError(
                 "mismatch",
                 f"reference {self._reference}: its {self.contig} is not that of {self.path}: its MD5 is "
-                f"{found}, and {stated} in the header of the CRAM. Give the FASTA with which the CRAM was written.",
+                f"{found}, and {stated} in the header of the CRAM. Give the FASTA that the CRAM was "
+                "written with.",
             )
 
     def fragment(self, read: Read) -> str:

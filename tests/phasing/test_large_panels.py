@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.phasing import genotypes, stretches
 from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, last_places
 from spinimpute.phasing.chains import SCALES, Chains, Evidence
@@ -68,7 +69,7 @@ def evidence_of(
     panel: MadePanel, phred_SH3: np.ndarray, haploid_H: np.ndarray, bases_H: list[FragmentBases]
 ) -> Evidence:
     n = len(phred_SH3)
-    linked_H = [bases.linked(0, n) for bases in bases_H]
+    linked_H = [bases.linked(Interval(0, n)) for bases in bases_H]
     return Evidence(panel.cM, panel.frequency, panel.trust, phred_SH3, haploid_H, linked_H, 0)
 
 

@@ -1,4 +1,4 @@
-"""Bases counted once for each fragment, against a plain loop over them."""
+"""Bases counted once for each fragment, compared with a plain loop."""
 
 from collections import Counter
 
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.sequencing.fragments import FragmentBases, ReadBases, fragment_bases, phred_of_bases
 
 Base = tuple[int, int, int, int]  # hash of the name, site, allele, quality
@@ -27,8 +28,8 @@ def arrays(rows: list[Base]) -> ReadBases:
     return ReadBases(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
 
-def plainly(rows: list[Base], max_depth: int) -> dict[int, dict[int, tuple[int, int]]]:
-    """Site -> hash -> allele and quality, by the rules in words."""
+def counted_in_a_loop(rows: list[Base], max_depth: int) -> dict[int, dict[int, tuple[int, int]]]:
+    """Site -> hash -> allele and quality."""
     counted: dict[int, dict[int, tuple[int, int]]] = {}
     for site in {row[1] for row in rows}:
         of_site = {}
@@ -44,7 +45,7 @@ def plainly(rows: list[Base], max_depth: int) -> dict[int, dict[int, tuple[int, 
 @settings(deadline=None)
 @given(bases, st.integers(1, 4), st.randoms())
 def test_fragments_equal_a_plain_loop(rows: list[Base], max_depth: int, random: object) -> None:
-    counted = plainly(rows, max_depth)
+    counted = counted_in_a_loop(rows, max_depth)
     skipped: Counter[str] = Counter()
     found = fragment_bases(arrays(rows), max_depth, skipped)
     n_groups = len({row[:2] for row in rows})
@@ -66,18 +67,18 @@ def test_fragments_equal_a_plain_loop(rows: list[Base], max_depth: int, random: 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=25, unique=True), st.data())
 def test_linked_bases_are_of_fragments_with_several_sites(rows: list[tuple[int, int]], data: object) -> None:
-    """Cut to some sites, whatever lies beyond."""
+    """Bases beyond the sites do not matter."""
     rows = sorted(rows, key=lambda row: row[::-1])
     fragment, site = (np.array([row[i] for row in rows], np.int32) for i in range(2))
     quality = np.arange(len(rows), dtype=np.uint8)
     bases = FragmentBases(fragment, site, quality % 2, quality)
     first, stop = sorted((data.draw(st.integers(0, 10)), data.draw(st.integers(0, 10))))
     inside = [(f, s) for f, s in rows if first <= s < stop]
-    linked = bases.linked(first, stop)
+    linked = bases.linked(Interval(first, stop))
     expected = [(f, s, rows.index((f, s))) for f, s in inside if sum(g == f for g, _ in inside) > 1]
     columns = (linked.fragment, linked.panel_index, linked.quality)
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
-    assert bases.n_at(first, stop) == len(inside)
+    assert bases.n_at(Interval(first, stop)) == len(inside)
 
 
 @settings(deadline=None)
@@ -98,7 +99,7 @@ def test_likelihoods_are_products_over_bases(rows: list[tuple[int, int, int]]) -
         assert depth_S[x] == sum(row[0] == x for row in rows)
 
 
-def test_a_base_of_no_quality_says_nothing() -> None:
+def test_a_base_of_low_quality_has_no_information() -> None:
     base = FragmentBases(np.zeros(1, int), np.zeros(1, int), np.zeros(1, np.uint8), np.ones(1, np.uint8))
     phred_S3, _ = phred_of_bases(base, np.zeros(1, int))
     assert phred_S3[0].tolist() == pytest.approx([3.01] * 3, abs=0.01)

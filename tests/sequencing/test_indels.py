@@ -1,4 +1,4 @@
-"""Insertions and deletions in reads: by hand, and of haplotypes that are known."""
+"""Insertions and deletions in reads: by hand, and of simulated haplotypes."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -132,7 +132,7 @@ def test_one_letter_in_ten_of_an_insertion_may_be_wrong(shown: Look) -> None:
 @pytest.mark.parametrize("n_copies", [1, 2, 4, 9, 12])
 @pytest.mark.parametrize("unit", ["A", "CA"])
 def test_a_repeat(shown: Look, unit: str, n_copies: int) -> None:
-    """Of n copies or one less: a read that goes beyond them says something, of many copies less."""
+    """n copies or one less: only reads beyond the repeat count, and less for many copies."""
     site = (BEFORE, "G" + unit, "G")
     n_letters = len(unit)
     quality = min(HIGHEST_QUALITY, round(SLIPPING / n_copies))
@@ -145,7 +145,7 @@ def test_a_repeat(shown: Look, unit: str, n_copies: int) -> None:
         letters = LEFT + right[n_letters : n_letters + n_right]
         of_alt = shown(site, f"20M{n_letters}D{n_right}M", letters)
         assert of_alt == (1, *expected) if expected else of_alt == {}
-        # the same of an insertion of the last copy
+        # an insertion of the last copy
         added = (BEFORE, "G", "G" + unit)
         fewer = unit * (n_copies - 1) + RIGHT
         of_ref = shown(added, f"{20 + n_right}M", LEFT + fewer[:n_right])
@@ -156,15 +156,15 @@ def test_a_repeat(shown: Look, unit: str, n_copies: int) -> None:
 
 
 @pytest.mark.parametrize(("n_wrong", "counts"), [(1, False), (2, True)])
-def test_a_misread_letter_does_not_end_a_repeat(shown: Look, n_wrong: int, counts: bool) -> None:
-    """A read that ends within it says nothing; where several are others it was none."""
+def test_a_sequencing_error_does_not_end_a_repeat(shown: Look, n_wrong: int, counts: bool) -> None:
+    """A read that ends within a repeat does not count; with several errors there is no repeat."""
     repeat = list("A" * 40)
     repeat[12 : 12 + n_wrong] = "C" * n_wrong
     found = shown((BEFORE, "G", "GA"), "60M", LEFT + "".join(repeat))
     assert found == ((0, round(SLIPPING / 13)) if counts else {})
 
 
-def test_letters_that_are_not_known_may_be_of_the_repeat(shown: Look) -> None:
+def test_unknown_bases_may_be_of_the_repeat(shown: Look) -> None:
     site = (BEFORE, "G", "GT")
     for letters, expected in ((LEFT + RIGHT, (0, 40)), (LEFT + "N" * 20, {}), ("=" * 40, {})):
         assert shown(site, "40M", letters) == expected
@@ -181,7 +181,7 @@ def test_letters_that_are_not_known_may_be_of_the_repeat(shown: Look) -> None:
         ({22: "*"}, {"bases with a quality below 10": 1}),
     ],
 )
-def test_the_quality_is_that_of_the_letters_around(
+def test_the_quality_is_that_of_the_adjacent_bases(
     shown: Look, places: dict[int, str], expected: Any
 ) -> None:
     """I is 40, 5 is 20, + is 10, * is 9, $ is 3."""
@@ -205,7 +205,7 @@ def test_several_alleles_and_a_snp_at_one_place(
     assert found.skipped == {"fragments at a site with another allele": 6}
 
 
-def test_indels_are_asked_for(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
+def test_indels_count_only_if_wanted(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
     path = write_reads([read_line("r", LEFT_AT, "20M1I20M", LEFT + "A" + RIGHT, "I" * 41)])
     panel = panel_of([(110, "A", "C"), (BEFORE, "G", "GA")])
     assert read_alignments([path], panel).counted_index.tolist() == [0]
@@ -214,17 +214,17 @@ def test_indels_are_asked_for(write_reads: WriteReads, read_line: type, panel_of
     assert found.n_sites_file == 2
     assert found.phred_SX3[1, 0].tolist() == [40, 3, 0]
     only = panel_of([(BEFORE, "G", "GA")])
-    with pytest.raises(InputError, match="the panel has no SNP in 20: reads"):
+    with pytest.raises(InputError, match="the panel has no SNP in 20, so reads"):
         read_alignments([path], only)
     with pytest.raises(InputError, match="no SNP, insertion or deletion in 20:1-9"):
         read_alignments([path], only, Region("20", 1, 9), settings=WITH_INDELS)
     assert len(read_alignments([path], only, settings=WITH_INDELS).panel_index) == 1
 
 
-def test_an_indel_that_is_not_leftmost_is_left_flat(
+def test_an_indel_that_is_not_leftmost_has_no_data(
     write_reads: WriteReads, read_line: type, panel_of: PanelOf
 ) -> None:
-    """Reads of ALT have theirs elsewhere."""
+    """Reads with ALT have the indel at another position."""
     path = write_reads([read_line("r", LEFT_AT, "40M", LEFT + RIGHT, "I" * 40)])
     panel = panel_of([(110, "A", "C"), (BEFORE, "G", "GCG"), (BEFORE - 1, "CGG", "CG")])
     found = read_alignments([path], panel, settings=WITH_INDELS)
@@ -233,8 +233,8 @@ def test_an_indel_that_is_not_leftmost_is_left_flat(
     assert found.skipped == {reason: 1}
 
 
-def test_qualities_that_are_not_known(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
-    """255 in BAM; 93 is the highest that there is."""
+def test_unknown_qualities(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
+    """Unknown qualities are 255 in BAM; 93 is the highest quality."""
     path = write_reads([read_line("r", 101, "4M", "ACAC", "~~~~")], name="without.bam", index=False)
     panel = panel_of([(position, *"AC") for position in range(101, 105)])
     changed = path.with_name("t.bam")
@@ -253,7 +253,7 @@ LENGTH = 12_000
 
 @dataclass(frozen=True)
 class SimulatedRead:
-    """Letters of a haplotype from the first one on, and how they are aligned."""
+    """Bases of a haplotype and their alignment."""
 
     haplotype: int
     first: int
@@ -263,7 +263,7 @@ class SimulatedRead:
 
 
 class Simulated:
-    """Two haplotypes with indels and SNPs of a reference with repeats, and where their letters stand."""
+    """A reference with repeats, and two haplotypes with indels and SNPs, aligned with it."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         pieces: list[str] = []
@@ -277,7 +277,7 @@ class Simulated:
         self.number = [{place: i for i, place in enumerate(places)} for places in self.places]
 
     def _sites(self, rng: np.random.Generator) -> Any:
-        """They are apart from each other, with whatever repeats them."""
+        """Sites that are apart from each other and each other's repeats."""
         at = 60
         while at < LENGTH - 200:
             n = int(rng.integers(1, 5))
@@ -293,7 +293,7 @@ class Simulated:
             at += int(rng.integers(60, 200))
 
     def _haplotype(self, h: int) -> tuple[str, list[int]]:
-        """Its letters, and the reference's place of each: -1 of what is inserted."""
+        """Its bases, and the reference index of each; -1 for inserted bases."""
         letters, places, at = "", list[int](), 0
         for (position, ref, alt), alleles in zip(self.sites, self.alleles, strict=True):
             letters += self.reference[at : position - 1]
@@ -306,7 +306,7 @@ class Simulated:
         return letters + self.reference[at:], places + list(range(at, LENGTH))
 
     def read(self, h: int, first: int, length: int) -> SimulatedRead:
-        """Letters of a haplotype; it begins and ends with letters that the reference has."""
+        """A read that begins and ends with bases of the reference."""
         places = self.places[h]
         while places[first] < 0:
             first += 1
@@ -321,7 +321,7 @@ class Simulated:
         return SimulatedRead(h, first, places[first] + 1, cigar, self.letters[h][first : first + length])
 
     def expected(self, s: int, read: SimulatedRead) -> int | None:
-        """The allele that a read shows, by the reference; None if it does not reach far enough."""
+        """The allele that a read shows; None if it does not reach far enough."""
         position, ref, alt = self.sites[s]
         letters = max(ref, alt, key=len)[1:]
         longer = self.reference[:position] + letters + self.reference[position + len(ref) - 1 :]

@@ -1,4 +1,4 @@
-"""Likelihoods as they are kept, and two inputs of the same samples joined."""
+"""Stored likelihoods, and two combined inputs of the same samples."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ GRCH38_S = "##contig=<ID=X,length=156040895>"
 
 @st.composite
 def likelihoods(draw: st.DrawFn, samples: list[str]) -> GenotypeLikelihoods:
-    """Of some of ten sites."""
+    """Likelihoods at some of ten sites."""
     index = sorted(draw(st.sets(st.integers(0, 9), min_size=1)))
     n = len(samples)
     ploidy = np.array(draw(st.lists(st.integers(1, 2), min_size=n, max_size=n)), np.uint8)
@@ -42,7 +42,7 @@ def likelihoods(draw: st.DrawFn, samples: list[str]) -> GenotypeLikelihoods:
     )
 
 
-def plainly_joined(first: list[int], second: list[int], haploid: bool) -> list[int]:
+def sum_of_two(first: list[int], second: list[int], haploid: bool) -> list[int]:
     total = [a + b for a, b in zip(first, second, strict=True)]
     possible = [total[0], total[2]] if haploid else total
     kept = [min(value - min(possible), 255) for value in total]
@@ -68,7 +68,7 @@ def test_joined_equals_plain_sums(first: GenotypeLikelihoods, second: GenotypeLi
                 for at in np.flatnonzero(one.panel_index == site).tolist():
                     rows[number] = one.phred_SX3[at, place[name]].tolist()
                     depth += 0 if one.depth_SX is None else int(one.depth_SX[at, place[name]])
-            assert joined.phred_SX3[x, s].tolist() == plainly_joined(*rows, haploid)
+            assert joined.phred_SX3[x, s].tolist() == sum_of_two(*rows, haploid)
             assert joined.depth_SX is None or joined.depth_SX[x, s] == depth
     assert (joined.depth_SX is None) == (first.depth_SX is None and second.depth_SX is None)
 
@@ -79,7 +79,7 @@ def one(samples: list[str], phred: list[int]) -> GenotypeLikelihoods:
 
 
 def test_a_call_and_reads_together() -> None:
-    """A certain call and reads that speak against it a little."""
+    """A certain call, and reads with weak evidence against it."""
     joined = merge_likelihoods(one(["a"], [0, 255, 255]), one(["a"], [40, 0, 60]))
     assert joined.phred_SX3.tolist() == [[[0, 215, 255]]]
 
@@ -96,13 +96,13 @@ def test_bases_stay_with_their_sample(reads_first: bool) -> None:
     assert merge_likelihoods(calls, calls).bases_X == ()
 
 
-@pytest.mark.parametrize(("names", "said"), [(["a"], "only one has b"), (["a", "b", "c"], "only one has c")])
-def test_other_samples_are_refused(names: list[str], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize(("names", "text"), [(["a"], "only one has b"), (["a", "b", "c"], "only one has c")])
+def test_other_samples_are_refused(names: list[str], text: str) -> None:
+    with pytest.raises(InputError, match=text):
         merge_likelihoods(one(["a", "b"], [0, 1, 2]), one(names, [0, 1, 2]))
 
 
-def test_part() -> None:
+def test_take() -> None:
     index, phred = np.array([1, 4, 6]), np.arange(9, dtype=np.uint8).reshape(3, 1, 3)
     whole = GenotypeLikelihoods(["a"], np.array([2], np.uint8), index, phred, index[:, None], 7, {"x": 2})
     part = whole.take(slice(1, 3))
@@ -147,5 +147,5 @@ def test_region_of_another_chromosome() -> None:
     panel = SimpleNamespace(chrom="chr20")
     check_region(Region("20", 5, 6), panel)
     check_region(None, panel)
-    with pytest.raises(InputError, match="21:5-6 is not on the panel's chromosome, chr20"):
+    with pytest.raises(InputError, match=r"21:5-6 is not on the panel's chromosome\. Give a region on chr20"):
         check_region(Region("21", 5, 6), panel)

@@ -1,4 +1,4 @@
-"""Likelihoods from reads: by hand, against a loop over aligned pairs, and of simulated haplotypes."""
+"""Likelihoods from reads: by hand, and compared with a loop over aligned pairs of simulated reads."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -91,7 +91,7 @@ def test_by_hand(write_reads: WriteReads, read_line: type, panel_of: PanelOf) ->
 def test_a_read_with_very_many_operations(
     write_reads: WriteReads, read_line: type, panel_of: PanelOf
 ) -> None:
-    """In time that grows with their number: with its square this would take minutes."""
+    """Time is linear in their number; quadratic time would be minutes."""
     n = 100_000  # insertions and deletions side by side
     letters = "A" * 5 + "G" * n + "ACGTA"
     reads = [
@@ -136,21 +136,21 @@ def test_several_samples_and_ploidy(write_reads: WriteReads, read_line: type, pa
     assert found.phred_SX3.tolist() == [[[0, 255, 20], [0, 0, 0]], [[0, 255, 0], [20, 3, 0]]]
     same = write_reads([read_line("r", 103, "1M", "A", "5")], name="s.bam", contigs=[("X", 1000)])
     again = write_reads([read_line("r", 103, "1M", "A", "5")], name="a.bam", contigs=[("X", 1000)])
-    with pytest.raises(InputError, match=r"reads of sample NA1 are in .*s\.bam and .*a\.bam; join them"):
+    with pytest.raises(InputError, match=r"reads of sample NA1 are in .*s\.bam and .*a\.bam\. Join them"):
         read_alignments([same, again], panel)
 
 
 def test_a_file_that_is_given_twice(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
-    """By another name of the file, too. As two samples it is accepted with a warning."""
+    """A link is the same file. As two samples it is accepted with a warning."""
     path, panel = write_reads([read_line("r", 103, "1M", "A", "5")]), panel_of(PANEL)
     link = path.with_name("link.bam")
     link.symlink_to(path)
     link.with_name("link.bam.bai").symlink_to(f"{path}.bai")
     for names in ((), ("a", "a"), (None, "NA1")):
-        with pytest.raises(InputError, match=r"reads .*t\.bam: the file is given twice; give it once$"):
+        with pytest.raises(InputError, match=r"reads .*t\.bam: the file is given twice\. Give it once\.$"):
             read_alignments([path, path], panel, names=names)
     with pytest.raises(
-        InputError, match=r"reads .*t\.bam: the file is given twice, also as .*link\.bam; give"
+        InputError, match=r"reads .*t\.bam: the file is given twice, also as .*link\.bam\. Give"
     ):
         read_alignments([path, link], panel)
     with pytest.warns(UserWarning, match=r"reads .*t\.bam: the file is given twice, as samples a and NA1"):
@@ -171,7 +171,7 @@ def test_region(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> 
         read_alignments([path], panel, Region("20", 121, 130))
     with pytest.raises(InputError, match="there is no file of reads"):
         read_alignments([], panel)
-    with pytest.raises(NoRecord, match="no read is there"):
+    with pytest.raises(NoRecord, match="there are no reads"):
         read_alignments([write_reads([])], panel)
 
 
@@ -219,7 +219,7 @@ def simulated_reads(
     return reference, sites, reads
 
 
-def plainly_counted(
+def counted_in_a_loop(
     path: Path, sites: list[tuple[int, str, str]], depth: int
 ) -> dict[int, dict[str, tuple[int, int]]]:
     """Site -> name -> allele and quality, by pysam's aligned pairs."""
@@ -250,7 +250,7 @@ def plainly_counted(
 def test_reads_that_share_a_name_are_fragments_of_their_own(
     write_reads: WriteReads, read_line: type, panel_of: PanelOf, name: str
 ) -> None:
-    """Names begin anew where runs were joined, and may be left out; mates are one fragment all the same."""
+    """Names are not unique where runs were merged, and may be missing; mates are still one fragment."""
     reads = [
         read_line(name, 103, "6M", "AAGAAC", "555555"),
         read_line(name, 104, "5M", "ATAAT", "55555"),  # unpaired: another fragment, with T at 105
@@ -287,7 +287,7 @@ def test_simulated_reads_equal_a_plain_loop(
     path = write_reads(reads, contigs=[("20", REFERENCE_LENGTH)])
     panel = panel_of(sites, length=REFERENCE_LENGTH)
     found = read_alignments([path], panel, settings=PileupSettings(max_depth=max_depth))
-    counted = plainly_counted(path, sites, max_depth)
+    counted = counted_in_a_loop(path, sites, max_depth)
     assert found.panel_index.tolist() == sorted(counted)
     assert max(map(len, counted.values())) == 2 if max_depth == 2 else max(map(len, counted.values())) > 5
     for x, site in enumerate(sorted(counted)):
@@ -300,7 +300,7 @@ def test_simulated_reads_equal_a_plain_loop(
         np.testing.assert_allclose(found.phred_SX3[x, 0], expected, atol=0.51)
         assert found.depth_SX is not None
         assert found.depth_SX[x, 0] == len(counted[site])
-    # the sites of each fragment go together
+    # the sites of each fragment are kept together
     of_name: dict[str, list[tuple[int, int, int]]] = {}
     for site in sorted(counted):
         for name, (allele, quality) in counted[site].items():
@@ -313,10 +313,10 @@ def test_simulated_reads_equal_a_plain_loop(
     assert [row[1::-1] for row in columns(found)] == sorted(row[1::-1] for row in columns(found))
 
 
-def test_regions_make_up_the_whole(
+def test_regions_equal_the_whole(
     write_reads: WriteReads, read_line: type, panel_of: PanelOf, rng: np.random.Generator
 ) -> None:
-    """Where a chromosome is cut makes no difference to likelihoods."""
+    """Likelihoods do not depend on the regions into which a chromosome is cut."""
     _, sites, reads = simulated_reads(rng, read_line)
     path, panel = (
         write_reads(reads, contigs=[("20", REFERENCE_LENGTH)]),
@@ -337,7 +337,7 @@ def test_regions_make_up_the_whole(
     assert len(snps) > len(whole.panel_index)
 
 
-def test_cram_gives_what_bam_does(
+def test_cram_equals_bam(
     write_reads: WriteReads, read_line: type, panel_of: PanelOf, rng: np.random.Generator, tmp_path: Path
 ) -> None:
     reference, sites, reads = simulated_reads(rng, read_line)

@@ -127,8 +127,8 @@ def test_pl_before_gl_before_calls(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
     assert found.depth_SX is None
 
 
-def test_where_reads_are_counted(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
-    """By AD, or DP where no sample has an AD; a field that is missing in all samples counts nothing."""
+def test_depths(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    """Depths are those of AD, or DP if no sample has AD; a field that all samples lack does not count."""
     path = gl_vcf(
         "100 A C PL:AD:DP 0,3,30:.:4 0,3,30:.,.:.",
         "200 A C PL:DP 0,3,30:. 0,3,30:.",
@@ -151,12 +151,12 @@ def test_half_missing_calls(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
     assert found.ploidy.tolist() == [2, 2, 2, 2]
 
 
-def test_alleles_that_were_not_seen(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
-    """Callers write <*> where all reads have REF: the panel's ALT is one of those that were not seen."""
+def test_unobserved_alleles(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+    """Callers write <*> for unobserved alleles, which may include the panel's ALT."""
     path = gl_vcf(
         "100 A <*> PL 0,9,90",
         "200 A G,<*> PL 9,0,9,19,20,29",
-        "300 C <NON_REF> PL 0,9,90",  # says nothing of an insertion
+        "300 C <NON_REF> PL 0,9,90",  # not an insertion
         "500 G <*> PL 0,9,90",  # another REF
     )
     found = read(path, panel_of(PANEL))
@@ -165,7 +165,7 @@ def test_alleles_that_were_not_seen(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
     assert found.skipped == {SYMBOLIC: 2}
 
 
-def test_what_is_skipped(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
+def test_skipped_records(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
     path = gl_vcf(
         "100 A G PL 0,1,2",
         "100 A C PL 0,1,2",
@@ -229,7 +229,7 @@ def test_alleles_of_the_other_strand(
 @settings(deadline=None)
 @given(st.data())
 def test_order_of_likelihoods(data: st.DataObject) -> None:
-    """A stand-in for a record: those of j/k stand in the order of pairs that the specification spells out."""
+    """Likelihoods of j/k are in the order of the VCF specification."""
     n = data.draw(st.integers(2, 6))
     copies = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=4))
     pair = tuple(data.draw(st.permutations(range(n)))[:2])
@@ -237,33 +237,39 @@ def test_order_of_likelihoods(data: st.DataObject) -> None:
     genotypes = sorted(combinations_with_replacement(range(n), 2), key=lambda jk: (jk[1], jk[0]))
     assert [genotype_number(*jk) for jk in genotypes] == list(range(len(genotypes)))
     values = np.full((len(copies), len(genotypes)), np.nan, np.float32)
-    said: list[dict[tuple[int, ...], int]] = []
+    listed_phred: list[dict[tuple[int, ...], int]] = []
     for s, number in enumerate(copies):
         listed = {0: [], 1: [(j,) for j in range(n)], 2: genotypes}[number]
         phred = data.draw(st.lists(st.integers(0, 300), min_size=len(listed), max_size=len(listed)))
-        said.append(dict(zip(listed, phred, strict=True)))
+        listed_phred.append(dict(zip(listed, phred, strict=True)))
         values[s, : len(phred)] = phred if key == "PL" else np.array(phred) / -10
     count = np.array([{0: 1, 1: n, 2: len(genotypes)}[number] for number in copies])
     file = SimpleNamespace(
         formats=lambda record: [key], numbers=lambda record, key: FormatNumbers(values, count)
     )
-    stated = likelihoods_of_record(file, None, n, [pair])
-    assert stated is not None
-    assert stated.copies_X.tolist() == copies
+    found_all = likelihoods_of_record(file, None, n, [pair])
+    assert found_all is not None
+    assert found_all.copies_X.tolist() == copies
     for s, number in enumerate(copies):
-        found = stated.phreds[0][s]
+        found = found_all.phreds[0][s]
         low, high = sorted(pair)
         if number == 2:
-            expected = [said[s][pair[0], pair[0]], said[s][low, high], said[s][pair[1], pair[1]]]
+            expected = [
+                listed_phred[s][pair[0], pair[0]],
+                listed_phred[s][low, high],
+                listed_phred[s][pair[1], pair[1]],
+            ]
             np.testing.assert_allclose(found, expected, rtol=1e-5)
         elif number == 1:
-            np.testing.assert_allclose(found[::2], [said[s][pair[0],], said[s][pair[1],]], rtol=1e-5)
+            np.testing.assert_allclose(
+                found[::2], [listed_phred[s][pair[0],], listed_phred[s][pair[1],]], rtol=1e-5
+            )
         else:
             assert found.tolist() == FLAT
 
 
 def test_haploid_samples(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
-    """b is stated to be male, c has mostly one value for an allele, d is stated to be female."""
+    """b is male, c has mostly haploid values, d is female."""
     panel = panel_of([(p, "A", "C") for p in (100, 200, 300)], chrom="X", length=None)
     path = gl_vcf(
         "100 A C PL:GT 0,3,30:0/0 5,0,9:0/1 0,30:0 0,40:0",
@@ -299,7 +305,7 @@ MANY = [(100 * i, "A", "C") for i in range(1, 41)]
 
 
 @pytest.mark.parametrize(
-    ("records", "said"),
+    ("records", "message"),
     [
         (["100 A C PL 0,3,30 0,3"], None),
         (["100 A C PL 0,3,30 0,3,4,5"], "sample b has, at 20:100, 4 values of PL; 2 alleles have 3, or 2"),
@@ -321,28 +327,26 @@ MANY = [(100 * i, "A", "C") for i in range(1, 41)]
          r"only 1 of its 40 records .* panel's alleles \(alleles differ from the panel: 39\)\. The file is"),
     ],
 )  # fmt: skip
-def test_values_that_cannot_be(
-    gl_vcf: GlVcf, panel_of: PanelOf, records: list[str], said: str | None
-) -> None:
+def test_invalid_values(gl_vcf: GlVcf, panel_of: PanelOf, records: list[str], message: str | None) -> None:
     panel = panel_of(MANY if len(records) > 20 else PANEL)
-    if said is None:
+    if message is None:
         read(gl_vcf(*records), panel)
         return
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=message) as error:
         read(gl_vcf(*records), panel)
     assert str(error.value).startswith("target ")
     assert "t.vcf" in str(error.value)
 
 
 def test_another_build_in_the_header(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
-    """It is told where sites do not fit, and nothing where they do."""
+    """The build is reported only if sites do not fit."""
     read(gl_vcf("100 A C PL 0,3,30", length=64444167), panel_of(PANEL))
-    with pytest.raises(NoMatch, match="The file is on GRCh38 by its header, the panel on GRCh37"):
+    with pytest.raises(NoMatch, match="The file is on GRCh38 according to its header, the panel on GRCh37"):
         read(gl_vcf("100 A G PL 0,3,30", length=64444167), panel_of(PANEL))
     # one fits by chance
     few = ["100 A C PL 0,3,30", *(f"{position} A C PL 0,3,30" for position in range(1_000, 1_010))]
     with pytest.raises(
-        InputError, match=r"only 1 of its 11 sites are .* on GRCh38 by its header.* \(chain=...\)"
+        InputError, match=r"only 1 of its 11 sites are .* on GRCh38 according to its header.* \(chain=...\)"
     ):
         read(gl_vcf(*few, length=64444167), panel_of(PANEL))
     read(gl_vcf(*few), panel_of(PANEL))
@@ -369,7 +373,7 @@ def test_a_header_that_defines_pl_as_text(gl_vcf: GlVcf, panel_of: PanelOf, kind
 def test_a_header_that_gives_pl_no_type(gl_vcf: GlVcf, panel_of: PanelOf, kind: str) -> None:
     path = gl_vcf("100 A C PL 0,3,30")
     path.write_text(path.read_text().replace("=G,Type=Integer", f"=G{kind}"))
-    with pytest.raises(InputError, match=r"t\.vcf: its header line of PL states no valid Type.*Type=Integer"):
+    with pytest.raises(InputError, match=r"t\.vcf: its header line of PL has no valid Type.*Type=Integer"):
         read(path, panel_of(PANEL))
 
 
@@ -377,7 +381,7 @@ def test_a_header_that_gives_pl_no_type(gl_vcf: GlVcf, panel_of: PanelOf, kind: 
     "line", ["", "##FORMAT=<ID=AD,Number=R>\n", '##FORMAT=<ID=AD,Number=R,Type=String,Description="">\n']
 )
 def test_a_header_that_does_not_define_depths(gl_vcf: GlVcf, panel_of: PanelOf, line: str) -> None:
-    """They are reported only: likelihoods say the same without them."""
+    """Depths are ignored with a warning; likelihoods do not change."""
     path = gl_vcf("100 A C PL:AD:DP 0,3,30:1,0:7", "500 T A PL:AD 30,3,0:0,1")
     with_reads = read(path, panel_of(PANEL))
     assert with_reads.depth_SX is not None
@@ -404,7 +408,7 @@ def test_order_within_a_position_is_the_panels(gl_vcf: GlVcf, panel_of: PanelOf)
 
 
 def test_calls_of_the_example(example: Path, example_panel: spinimpute.Panel) -> None:
-    """More sites than are converted at once."""
+    """The example has more sites than are converted at once."""
     found = read_variant_likelihoods(example / "truth.vcf.gz", example_panel)
     truth = read_haplotypes(example / "truth.vcf.gz")
     copies = truth.alleles.reshape(len(truth.alleles), -1, 2).sum(axis=2)
@@ -415,7 +419,7 @@ def test_calls_of_the_example(example: Path, example_panel: spinimpute.Panel) ->
 
 
 def test_real_likelihoods(shared_genotypes: Path) -> None:
-    """Simulated reads on real haplotypes: the likeliest genotype is mostly the true one where depth is 4."""
+    """Simulated reads of real haplotypes: at depth 4 the most likely genotype is mostly right."""
     path = shared_genotypes.parent / "sequencing" / "chr22_1kg.4x.sites.gl.vcf.gz"
     truth_path = shared_genotypes / "chr22_1kg" / "truth.bcf"
     if not path.exists() or not truth_path.exists():

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.all_haplotypes import side_by_side
 from spinimpute.phasing.calibration import calibrated_pair
@@ -159,7 +160,7 @@ def linked_at(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentB
     at_B = np.searchsorted(site_R, bases.panel_index - first)
     used_B = site_R[at_B.clip(max=len(site_R) - 1)] == bases.panel_index - first
     numbered = replace(bases, panel_index=at_B.astype(np.int32)).take(used_B)
-    return numbered.linked(0, len(site_R))
+    return numbered.linked(Interval(0, len(site_R)))
 
 
 def _of_same_alleles(here: PanelPart, same_S: np.ndarray, phred_S3: np.ndarray, haploid: bool) -> np.ndarray:

@@ -362,7 +362,7 @@ def test_a_region_of_which_nothing_is_known(
     gl = write_gl(tmp_path / "part.vcf", [row for row in rows if int(row[1]) < 100_000])
     bam = write_reads(tmp_path / "part.bam", [site for site in truth[1] if site[0] < 100_000])
     region = ["--region", "20:200000-300000", "--buffer", "0.001"]
-    for target, why in ((["--gl", gl], "no record in 20"), (["--bam", bam], "no read is there")):
+    for target, why in ((["--gl", gl], "no record in 20"), (["--bam", bam], "there are no reads")):
         message = refused("nothing is known of any sample in 20:200000-300000", *target, *region)
         assert str(target[1]) in message
         assert why in message

@@ -160,7 +160,7 @@ def test_reads_and_a_list_of_them(
     listed.write_text(f"{bam}\n{two}\n")
     twice = run("impute", *given[2], "--panel", small_panel, "--out", tmp_path / "twice.vcf")
     assert twice.code == 2
-    assert f"reads {bam}: the file is given twice; give it once" in twice.err
+    assert f"reads {bam}: the file is given twice. Give it once." in twice.err
 
 
 def test_a_file_name_that_is_no_text(
