@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.parameters import MOST_COPIED
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, last_places, side_by_side
@@ -72,7 +73,7 @@ def genotypes_from_likelihoods(
     out_S2X = np.empty((n_sites, 2, n_samples), np.float32)
 
     def run(chosen: np.ndarray) -> None:
-        linked_H = [bases_X[x].linked(sites) for x in chosen] if bases_X else []
+        linked_H = [bases_X[x].linked(Interval(sites.start, sites.stop)) for x in chosen] if bases_X else []
         evidence = Evidence(*of_panel, phred_SX3[:, chosen], haploid_X[chosen], linked_H, first)
         chains = ChainsOverAll(patterns, evidence, pairs.windows, pairs)
         chains.run()

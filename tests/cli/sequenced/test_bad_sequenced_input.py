@@ -311,7 +311,7 @@ def test_lists_of_reads(refused: Refused, bam: Path, tmp_path: Path) -> None:
 
 
 def test_other_samples_than_the_reads(refused: Refused, gl: Path, bam: Path) -> None:
-    refused("not of the same samples", "--gl", gl, "--bam", bam)
+    refused("have different samples", "--gl", gl, "--bam", bam)
 
 
 def test_reads_beside_their_own_likelihoods(

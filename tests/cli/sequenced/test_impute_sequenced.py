@@ -115,7 +115,7 @@ def test_likelihoods(
     done = run("impute", "--gl", gl, "--panel", small_panel, "--out", out, "--threads", 1)
     assert done.code == 0, done.err
     assert "target:   5 samples" in done.err
-    assert done.err.count("reads a site, none at") == 5
+    assert done.err.count("reads per site, none at") == 5
     assert f"output:   {out}" in done.err
     position, dosage_SX = numbers(out)
     _, sites, genotype_SX = truth
