@@ -1,0 +1,40 @@
+"""A public name means one thing in the whole package."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Names that two modules still share. Add none; remove a name once only one module has it.
+SHARED = {
+    "Chunk", "Place", "Reading", "Run", "Split", "TrainingSettings", "alleles_of", "check_positions",
+    "check_weights", "load", "side_by_side", "spread", "stated_likelihoods", "write_table",
+}  # fmt: skip
+# The entry point of the package hands over to the entry point of the command line.
+SAME_BY_INTENT = {"main"}
+
+
+def is_click_command(node: ast.FunctionDef) -> bool:
+    """A command has the name that users type, which may be a library function's name."""
+    calls = [one.func for one in node.decorator_list if isinstance(one, ast.Call)]
+    return any(isinstance(call, ast.Attribute) and call.attr in ("command", "group") for call in calls)
+
+
+def public_names(path: Path) -> Iterator[str]:
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and is_click_command(node):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def test_no_two_modules_define_the_same_public_name() -> None:
+    modules = defaultdict(list)
+    for folder in ("spinimpute", "cli"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for name in public_names(path):
+                modules[name].append(str(path.relative_to(ROOT)))
+    shared = {name: paths for name, paths in modules.items() if len(paths) > 1}
+    assert {name: paths for name, paths in shared.items() if name not in SHARED | SAME_BY_INTENT} == {}
