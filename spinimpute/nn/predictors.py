@@ -122,6 +122,7 @@ class RowPredictor(nn.Module):
         width: int,
         outputs: int,
         columns: int,
+        *,
         latent_attributes: int,
         row_width: int,
         layers: int,
@@ -191,6 +192,7 @@ class CorrectingPredictor(nn.Module):
 
     def __init__(
         self,
+        *,
         width: int,
         columns: int,
         outputs: int,
@@ -200,7 +202,6 @@ class CorrectingPredictor(nn.Module):
         layers: int,
         members: int,
         continuous: Sequence[int] = (),
-        *,
         probabilities: bool,
         dropout: float = 0.0,
     ) -> None:

@@ -245,12 +245,12 @@ def _build_predictor(config: SPINConfig) -> nn.Module:
         width,
         outputs,
         config.columns,
-        latents,
-        config.row_width,
-        layers,
-        options,
-        config.members,
-        config.continuous,
+        latent_attributes=latents,
+        row_width=config.row_width,
+        layers=layers,
+        options=options,
+        members=config.members,
+        continuous=config.continuous,
     )
 
 

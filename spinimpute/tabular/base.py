@@ -1,4 +1,4 @@
-"""What all estimators share: checks, encoding of tables and labels, the split for early stopping, outputs.
+"""What all estimators share: checks, encoding of tables and labels, early stopping, outputs.
 
 Axes: see `spinimpute.nn`.
 """
@@ -36,16 +36,16 @@ from spinimpute.nn.checks import require_count, require_positive
 from spinimpute.nn.optimisers import Lookahead
 from spinimpute.runtime.devices import choose_device
 from spinimpute.runtime.errors import InputError
-from spinimpute.tabular.fitting import EarlyStopping
-from spinimpute.tabular.table import Rows, TableEncoder, with_days
+from spinimpute.tabular.early_stopping import EarlyStopping
+from spinimpute.tabular.table import LabelledRows, Rows, TableEncoder, with_days
 
 COUNTS = {
     "steps", "batch_size", "patience", "evaluate_every", "width", "heads", "blocks",
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
     "context_size", "members", "head_width", "rounds",
 }  # fmt: skip
-WHOLE_SHARES = {"attribute_loss", "attribute_masking", "read_loss"}  # which may be 1
-SHARES = WHOLE_SHARES | {"dropout", "validation_fraction"}
+CLOSED_FRACTIONS = {"attribute_loss", "attribute_masking", "read_loss"}  # may be 1
+FRACTIONS = CLOSED_FRACTIONS | {"dropout", "validation_fraction"}
 LARGEST_LABEL = 1e18  # standard deviations; the square of a larger one overflows float32
 LEAST_VALIDATION = 10  # rows; with fewer the loss is too noisy
 
@@ -57,42 +57,42 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     Parameters
     ----------
     steps : int
-        Training steps, at most.
+        Largest number of training steps.
     batch_size : int
         Rows of a step (queries, for SPIN, NPT and the Set Transformer).
     learning_rate : float
-        Of AdamW, or of LAMB with Lookahead for SPIN, NPT and the Set Transformer.
+        Learning rate of AdamW, or of LAMB with Lookahead for SPIN, NPT and the Set Transformer.
     validation_fraction : float
-        Of the rows, kept apart for early stopping; none if that is fewer than 10.
+        Fraction of the rows that are held out for early stopping; none if that is fewer than 10 rows.
     patience : int
-        Validations on these rows without a better loss before training ends.
+        Number of validations without a better loss after which training stops.
     evaluate_every : int
         Steps between validations.
     categorical_features : sequence of str or int, optional
-        Names or indices of columns that are categories, beside a DataFrame's categorical, boolean and text
-        columns.
+        Names or indices of columns that are categories, in addition to a DataFrame's categorical, boolean and
+        text columns.
     scaling : {"standard", "quantile"}
-        Scaling of numbers; "quantile" is to a normal distribution.
+        Scaling of numbers; "quantile" maps them to a normal distribution.
     device : {"auto", "cpu", "cuda"}
-        Where to compute; "auto" is a GPU if there is one.
+        Device to compute on; "auto" is a GPU if there is one.
     random_state : int or numpy.random.RandomState, optional
-        The same one gives the same result on a CPU.
+        Seed; the same seed gives the same result on a CPU.
     verbose : bool
-        Report progress on the standard error stream.
+        Report progress on standard error.
 
     Attributes
     ----------
     network_ : nn.Module
     encoder_ : TableEncoder
     n_steps_ : int
-        Steps of the weights that validated best.
+        Number of steps of the weights that validated best.
     validation_losses_ : list of float
     n_parameters_ : int
     peak_memory_ : int
-        Bytes: allocated on a GPU, or by how much the process has outgrown its largest size so far; compare
-        models in processes of their own.
+        Bytes allocated on a GPU, or the growth of the process's largest resident size. Compare models in
+        separate processes.
     classes_ : array
-        Of classifiers.
+        Classes, of classifiers.
     n_features_in_ : int
     feature_names_in_ : array
     """
@@ -109,7 +109,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     random_state: Any = None
     verbose: bool = False
 
-    _reads_rows_apart: ClassVar[bool] = False  # whether predictions read the rows of early stopping, too
+    _reads_validation_rows: ClassVar[bool] = False  # whether the context of predictions includes them
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
         """Train.
@@ -117,107 +117,99 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Numbers, or a DataFrame with categories too. NaN is missing, dates and durations count in days.
+            Numbers, or a DataFrame with categories too. NaN is missing; dates and durations are converted to
+            days.
         y : array (N,)
             Labels.
         sample_weight : array (N,), optional
-            Weights of the rows' losses; rows of weight 0 do not take part.
+            Weights of the rows' losses; rows of weight 0 are ignored.
 
         Returns
         -------
         TableEstimator
-            Itself.
+            The estimator itself.
 
         Raises
         ------
         ValueError
-            A parameter, a column or a label makes no sense, or training diverged.
+            A parameter, a column or a label is invalid, or training diverged.
         """
-        self.__dict__.pop("n_parameters_", None)  # not fitted until the end
+        self.__dict__.pop("n_parameters_", None)  # marks a fitted estimator
         self._check_parameters()
         table = self._checked(X, y, reset=True)
         label_N = self._labels(y, len(table))
         weight_N = np.asarray(
             _check_sample_weight(sample_weight, np.empty((len(table), 1)), ensure_non_negative=True)
         )
-        if not weight_N.all():  # rows that count for nothing are no context either
-            counted_N = np.flatnonzero(weight_N)
-            table, weight_N = _take(table, counted_N), weight_N[counted_N]
-            label_N = self._labels(np.asarray(y)[counted_N], len(table))
+        if not weight_N.all():
+            used_N = np.flatnonzero(weight_N)
+            table, weight_N = _take(table, used_N), weight_N[used_N]
+            label_N = self._labels(np.asarray(y)[used_N], len(table))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with self._seeded(seed), _peak_memory(self._device()) as peak:
-            kept_N, apart_N = self._split(label_N, seed)
+            training_N, validation_N = self._split(label_N, seed)
             self.encoder_ = TableEncoder(self.scaling, self.categorical_features).fit(
-                _take(table, kept_N), seed
+                _take(table, training_N), seed
             )
-            self._scale_labels(label_N[kept_N])
+            self._scale_labels(label_N[training_N])
             rows = self._encoded(table)
             label = self._label_tensor(label_N)
-            weight = torch.as_tensor(weight_N / weight_N[kept_N].mean(), device=label.device)
-            self._train(rows, label, weight, kept_N, apart_N, seed)
+            weight = torch.as_tensor(weight_N / weight_N[training_N].mean(), device=label.device)
+            self._train(LabelledRows(rows, label, weight), training_N, validation_N, seed)
         self.peak_memory_ = peak()
         self.n_parameters_ = sum(p.numel() for p in self.network_.parameters())
         return self
 
-    def _train(
-        self,
-        rows: Rows,
-        label_N: Tensor,
-        weight_N: Tensor,
-        kept_N: np.ndarray,
-        apart_N: np.ndarray,
-        seed: int,
-    ) -> None:
-        device = label_N.device
-        kept, apart = (torch.as_tensor(index, device=device) for index in (kept_N, apart_N))
+    def _train(self, data: LabelledRows, training_N: np.ndarray, validation_N: np.ndarray, seed: int) -> None:
+        device = data.label_N.device
+        training, validation = (torch.as_tensor(index, device=device) for index in (training_N, validation_N))
         self.network_ = self._make().to(device)
         optimiser, schedule = self._optimiser()
         generator = torch.Generator(device).manual_seed(seed)
         self._is_training = True
-        self._remember(rows.take(kept), label_N[kept])
+        training_data, validation_data = data.take(training), data.take(validation)
+        self._store_context(training_data.rows, training_data.label_N)
 
         def validation_loss() -> float:
-            loss_N = self._losses(self._outputs(rows.take(apart)), label_N[apart])
-            mean = (loss_N.double() * weight_N[apart]).sum() / weight_N[apart].sum()
-            return float(mean)
+            rows, label_N, weight_N = validation_data
+            loss_N = self._losses(self._outputs(rows), label_N)
+            return float((loss_N.double() * weight_N).sum() / weight_N.sum())
 
-        training = EarlyStopping(
+        loop = EarlyStopping(
             self.network_,
             optimiser,
             schedule,
-            self._loss_at(rows.take(kept), label_N[kept], weight_N[kept], generator),
-            validation_loss if len(apart) else None,
+            self._loss_at(training_data, generator),
+            validation_loss if len(validation) else None,
             steps=self.steps,
             patience=self.patience,
         )
         try:
-            training.train(self.evaluate_every, self.verbose)
-        except InputError as error:  # scikit-learn's contract
+            loop.train(self.evaluate_every, self.verbose)
+        except InputError as error:  # scikit-learn expects ValueError
             raise ValueError(str(error)) from error
         self._is_training = False
-        self.n_steps_, self.validation_losses_ = training.best_step, training.validation_losses
-        read = torch.arange(len(rows), device=device) if self._reads_rows_apart else kept
-        self._remember(rows.take(read), label_N[read])
+        self.n_steps_, self.validation_losses_ = loop.best_step, loop.validation_losses
+        context = data if self._reads_validation_rows else training_data
+        self._store_context(context.rows, context.label_N)
 
     @abstractmethod
     def _make(self) -> nn.Module:
         """A fresh network for the encoder's schema."""
 
     @abstractmethod
-    def _loss_at(
-        self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
-    ) -> Callable[[int], Tensor]:
+    def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
         """The loss of a training step."""
 
     @abstractmethod
     def _outputs(self, rows: Rows) -> Tensor:
-        """Logits or scaled numbers of rows, (N, O)."""
+        """Logits or scaled numbers (N, O) of rows."""
 
     def _optimiser(self) -> tuple[Optimizer | Lookahead, LRScheduler | None]:
         return AdamW(self.network_.parameters(), lr=self.learning_rate, weight_decay=1e-5), None
 
-    def _remember(self, rows: Rows, label_N: Tensor) -> None:
-        """What predictions need of the training rows."""
+    def _store_context(self, rows: Rows, label_N: Tensor) -> None:
+        """Store the training rows that predictions read, if any."""
         del rows, label_N
 
     @property
@@ -226,46 +218,46 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
 
     @abstractmethod
     def _labels(self, y: Any, n_rows: int) -> np.ndarray:
-        """Codes or numbers, (N,), from which classes are learned."""
+        """Codes or numbers (N,); learns the classes."""
 
     @abstractmethod
     def _known_labels(self, y: Any, n_rows: int) -> np.ndarray:
-        """Codes or numbers, (N,), of labels as training had them."""
+        """Codes or numbers (N,) of labels with the classes of the training rows."""
 
     def _scale_labels(self, label_N: np.ndarray) -> None:
-        """Learn the scale of labels from training rows; nothing for classes."""
+        """Learn the scale of numeric labels from training rows."""
         del label_N
 
     @abstractmethod
     def _label_tensor(self, label_N: np.ndarray) -> Tensor:
-        """Codes or scaled numbers on the device, (N,)."""
+        """Codes or scaled numbers (N,) on the device."""
 
     def _encoded(self, table: Any) -> Rows:
-        """On the device."""
-        return Rows(*(part.to(self._device()) for part in self.encoder_.transform(table)))
+        """Encoded rows on the device."""
+        return self.encoder_.transform(table).to(self._device())
 
     @abstractmethod
     def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
-        """(N,)."""
+        """Loss (N,) of each row."""
 
     def _split(self, label_N: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on and rows for early stopping; none of the latter where there are few rows.
+        """Training rows and validation rows, stratified by class or by the size of the label.
 
-        Both have all classes, or all sizes of labels, in equal shares.
+        There are no validation rows where they would be fewer than LEAST_VALIDATION.
         """
-        n_apart = int(self.validation_fraction * len(label_N))
-        if n_apart < LEAST_VALIDATION:
+        n_validation = int(self.validation_fraction * len(label_N))
+        if n_validation < LEAST_VALIDATION:
             return np.arange(len(label_N)), np.empty(0, np.int64)
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(label_N))
         order = order[np.argsort(label_N[order], kind="stable")]
-        # one from each of so many parts, which are equal but for one row
-        edges = np.linspace(0, len(label_N), n_apart + 1).astype(np.int64)
-        apart_N = np.sort(order[rng.integers(edges[:-1], edges[1:])])
-        return np.setdiff1d(np.arange(len(label_N)), apart_N), apart_N
+        # one row from each of `n_validation` strata of equal size (within one row)
+        edges = np.linspace(0, len(label_N), n_validation + 1).astype(np.int64)
+        validation_N = np.sort(order[rng.integers(edges[:-1], edges[1:])])
+        return np.setdiff1d(np.arange(len(label_N)), validation_N), validation_N
 
     def _check_parameters(self) -> None:
-        """Raises ValueError for numbers that make no sense."""
+        """Raise ValueError for parameters outside their range."""
         parameters = self.get_params()
         for name in sorted(COUNTS & parameters.keys()):
             require_count(name, parameters[name])
@@ -273,38 +265,37 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         self._device()
         if "head_width" not in parameters and parameters.get("width", 1) % parameters.get("heads", 1):
             raise ValueError(
-                f"heads must divide the width, however: {parameters['heads']} and {parameters['width']}"
+                f"heads must divide the width, got {parameters['heads']} and {parameters['width']}"
             )
-        for name in sorted(SHARES & parameters.keys()):
-            share, all_of_it = parameters[name], name in WHOLE_SHARES
-            if not isinstance(share, Real) or not (0 <= float(share) < 1 or (share == 1 and all_of_it)):
-                raise ValueError(f"{name} must be in [0, 1{']' if all_of_it else ')'}, however: {share!r}")
+        for name in sorted(FRACTIONS & parameters.keys()):
+            value, closed = parameters[name], name in CLOSED_FRACTIONS
+            if not isinstance(value, Real) or not (0 <= float(value) < 1 or (value == 1 and closed)):
+                raise ValueError(f"{name} must be in [0, 1{']' if closed else ')'}, got {value!r}")
 
     def _rows(self, X: Any) -> Rows:
-        """Of a fitted estimator, on its device, as its network is then."""
+        """Encoded rows for a fitted estimator; moves its network to the device."""
         check_is_fitted(self, "n_parameters_")
         table = self._checked(X, None, reset=False)
         self.network_.to(self._device()).eval()
         return self._encoded(table)
 
     def _predicted(self, X: Any) -> Tensor:
-        """(N, O) on the processor."""
+        """Outputs (N, O) on the CPU."""
         rows = self._rows(X)
         with torch.no_grad():
             return self._outputs(rows).float().cpu()
 
     def _checked(self, X: Any, y: Any, reset: bool) -> Any:
-        """X itself if it is a DataFrame with other columns than numbers, otherwise an array."""
+        """X itself if it is a DataFrame with categories, otherwise an array of numbers."""
         if reset and y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
             )
         is_frame = hasattr(X, "iloc") and hasattr(X, "columns")
         if is_frame:
-            # models that were saved before times were numbers have none
-            X, times = with_days(X, None if reset else getattr(self, "time_columns_", []))
+            X, times = with_days(X, None if reset else self.time_columns_)
         if reset:
-            self.time_columns_ = times if is_frame else []
+            self.time_columns_: list[int] = times if is_frame else []
         if is_frame and self._stays_a_frame(X, reset):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
@@ -321,15 +312,15 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         return self.categorical_features is not None or _has_categories(X)
 
     def _device(self) -> torch.device:
-        """Raises ValueError for a device that is unknown or not there."""
+        """The device; raises ValueError if it is unknown or unavailable."""
         try:
             return torch.device(choose_device(self.device))
-        except InputError as error:  # scikit-learn's contract
+        except InputError as error:  # scikit-learn expects ValueError
             raise ValueError(str(error)) from error
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
-        """torch's own generators, too, and as they were afterwards."""
+        """Seed torch's generators, and restore them afterwards."""
         devices = [0] if self._device().type == "cuda" else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)
@@ -343,40 +334,38 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
 
 
 class ClassifierOutputs(TableEstimator):
-    """Labels are classes; outputs their logits."""
+    """Labels are classes, outputs are logits."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes.
+        """Predict the probabilities of the classes.
 
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Rows of the columns that training had.
+            Rows with the columns of the training rows.
 
         Returns
         -------
         float32 (N, classes)
-            In the order of `classes_`.
+            Probabilities, in the order of `classes_`.
         """
-        probability: np.ndarray = torch.softmax(self._predicted(X), 1).numpy()
-        return probability
+        return np.asarray(torch.softmax(self._predicted(X), 1).numpy())
 
     def predict(self, X: Any) -> np.ndarray:
-        """Most probable classes.
+        """Predict the most probable classes.
 
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Rows of the columns that training had.
+            Rows with the columns of the training rows.
 
         Returns
         -------
         array (N,)
-            Of the type of `classes_`.
+            Classes, with the type of `classes_`.
         """
-        likeliest = self.predict_proba(X).argmax(1)
-        predicted: np.ndarray = self.classes_[likeliest]
-        return predicted
+        code_N = self.predict_proba(X).argmax(1)  # raises NotFittedError before there are `classes_`
+        return np.asarray(self.classes_[code_N])
 
     @property
     def _n_outputs(self) -> int:
@@ -395,7 +384,7 @@ class ClassifierOutputs(TableEstimator):
         code_N = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         unknown = self.classes_[code_N] != y
         if unknown.any():
-            raise ValueError(f"y holds a class that training had not: {str(y[unknown][0])!r}")
+            raise ValueError(f"y holds a class that the training labels lack: {str(y[unknown][0])!r}")
         return np.asarray(code_N)
 
     def _label_tensor(self, label_N: np.ndarray) -> Tensor:
@@ -406,7 +395,7 @@ class ClassifierOutputs(TableEstimator):
 
 
 class RegressorOutputs(TableEstimator):
-    """Labels are numbers; the output is a standardised one."""
+    """Labels are numbers, the output is a standardised number."""
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict numbers.
@@ -414,12 +403,12 @@ class RegressorOutputs(TableEstimator):
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Rows of the columns that training had.
+            Rows with the columns of the training rows.
 
         Returns
         -------
         float64 (N,)
-            The network's own numbers have fewer digits, but labels may be large ones that differ little.
+            Predictions; float32 would be too coarse for large labels that differ little.
         """
         scaled: np.ndarray = self._predicted(X)[:, 0].double().numpy()
         return scaled * self.label_sd_ + self.label_mean_
@@ -431,7 +420,7 @@ class RegressorOutputs(TableEstimator):
     def _labels(self, y: Any, n_rows: int) -> np.ndarray:
         y = column_or_1d(y, warn=True)
         if y.dtype.kind in "mM":
-            raise ValueError(f"y is of the type {y.dtype}: give dates and durations as numbers, such as days")
+            raise ValueError(f"y has the type {y.dtype}: give dates and durations as numbers, such as days")
         label_N = np.asarray(y, dtype=np.float64)
         if not np.isfinite(label_N).all():
             raise ValueError("Input y contains NaN or infinity; every label must be a number")
@@ -461,14 +450,14 @@ class RegressorOutputs(TableEstimator):
 
 def _label_too_large(label: float) -> ValueError:
     return ValueError(
-        f"y holds {label:g}, which is too far from the other labels: squared errors overflow. Divide y by a "
-        "constant, or leave the row out"
+        f"y holds {label:g}, which is so far from the other labels that squared errors overflow. Divide y "
+        "by a constant, or leave the row out."
     )
 
 
 def _same_length(label_N: np.ndarray, n_rows: int) -> None:
     if len(label_N) != n_rows:
-        raise ValueError(f"X and y must have as many rows, however: {n_rows} and {len(label_N)}")
+        raise ValueError(f"X and y must have the same number of rows, got {n_rows} and {len(label_N)}")
 
 
 def _has_categories(table: Any) -> bool:
@@ -481,9 +470,9 @@ def _take(table: Any, index: np.ndarray) -> Any:
 
 @contextmanager
 def _peak_memory(device: torch.device) -> Iterator[Callable[[], int]]:
-    """A function that gives the peak memory since, in bytes.
+    """A function that returns the peak memory so far, in bytes.
 
-    It is what was allocated on a GPU, or by how much the process's largest resident set has grown.
+    It is the memory allocated on a GPU, or the growth of the process's largest resident set.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

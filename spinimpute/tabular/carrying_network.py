@@ -1,12 +1,13 @@
-"""SPIN on tables: inducing points that carry the label, read by queries, and corrected.
+"""SPIN on tables: queries read inducing points that carry the label, and a network corrects the prediction.
 
     z = keys(embed(row))        H = encoder(z, label)        outputs = predictor(embed(query), read(z, H))
 
-As in the paper's SPIN (`spinimpute.nn.spin`), H is all that predictions need of a context, and queries never
-meet. Inducing points start from rows, compete for rows and carry their labels, which are never embedded (see
-`spinimpute.nn.carrying`). A context of no more rows than inducing points is its own set of inducing points.
+As in the paper's SPIN (`spinimpute.nn.spin`), predictions need only H of a context, and queries never meet.
+Inducing points start from rows, compete for rows and carry their labels, which are never embedded (see
+`spinimpute.nn.carrying`). A context with at most as many rows as inducing points is its own set of inducing
+points.
 
-Axes: see `spinimpute.nn`; D columns without the label, X numbers that rows are compared by.
+Axes: see `spinimpute.nn`; D columns without the label, X features that rows are compared by.
 """
 
 from __future__ import annotations
@@ -32,44 +33,21 @@ from spinimpute.nn.predictors import CorrectingPredictor
 from spinimpute.tabular.table import Rows, Schema
 
 CHUNK = 4_096  # context rows that are embedded at a time
-STEEPNESS = (4.0, 32.0)  # mean squared distance of two rows at the start, by the first head and by the last
-MADE_ROWS = 512  # that these are measured with
+STEEPNESS = (4.0, 32.0)  # initial mean squared distance of two rows, by the first head and by the last
+SIMULATED_ROWS = 512  # for measuring distances
 
 
 class CarryingNetwork(nn.Module):
-    """A SPIN over a table whose inducing points carry the label.
+    """A SPIN over a table whose inducing points carry the label; parameters are those of `SPINEstimator`.
 
-    Parameters
-    ----------
-    schema : Schema
-        What the columns hold, without the label.
-    classes : int
-        Classes of the label; 0 for a number.
-    width : int
-        Of a cell.
-    heads, head_width : int
-        Heads that read, and numbers that each compares rows by.
-    inducing_points : int
-        H, at most.
-    rounds : int
-        Of the `CompetingEncoder`.
-    predictor_layers, row_width, members : int
-        Of the `CorrectingPredictor`.
-    dropout : float
-        Of the `CorrectingPredictor`.
-    pieces : int
-        Pieces that numbers are cut into, see `ColumnEmbedding`; 0 for none.
-
-    Raises
-    ------
-    ValueError
-        A size is no count.
+    `schema` describes the columns without the label; `classes` is 0 for a number.
     """
 
     def __init__(
         self,
         schema: Schema,
         classes: int,
+        *,
         width: int,
         heads: int,
         head_width: int,
@@ -92,43 +70,29 @@ class CarryingNetwork(nn.Module):
         self.encoder = CompetingEncoder[tuple[Tensor, Tensor]](rounds)
         self.reader = LabelReader(heads)
         self.predictor = CorrectingPredictor(
-            width,
-            columns,
-            classes or 1,
-            features,
-            heads,
-            row_width,
-            predictor_layers,
-            members,
-            schema.continuous,
+            width=width,
+            columns=columns,
+            outputs=classes or 1,
+            features=features,
+            heads=heads,
+            row_width=row_width,
+            layers=predictor_layers,
+            members=members,
+            continuous=schema.continuous,
             probabilities=classes > 0,
             dropout=dropout,
         )
         self._start_steep(schema)
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows) -> tuple[Tensor, Tensor]:
-        """Outputs for the label of the queries; queries read the context and never each other.
+        """Outputs (A, Q, O) of each member for the queries, and the same without the correction.
 
-        Parameters
-        ----------
-        context : Rows
-            Rows with known labels.
-        label_N : Tensor
-            These labels: codes of classes, or scaled numbers.
-        query : Rows
-            Rows to predict.
-
-        Returns
-        -------
-        Tensor (A, Q, O)
-            Logits, or numbers, of each member.
-        Tensor (A, Q, O)
-            The same without the correction.
+        Labels are codes of classes, or scaled numbers. Queries read the context and never each other.
         """
         return self.predict(query, self.encode(context, label_N))
 
     def encode(self, context: Rows, label_N: Tensor) -> CarriedPoints:
-        """Inducing points of a context of any size; cells are embedded of one chunk at a time."""
+        """Inducing points of a context of any size; cells are embedded one chunk at a time."""
         chunks = self._chunks(context, label_N)
         start = self._start(chunks)
         if len(context) > self.inducing_points:
@@ -136,34 +100,34 @@ class CarryingNetwork(nn.Module):
         return start._replace(label_BHU=torch.cat([label_1NO for _, label_1NO in chunks], 1))
 
     def shares(self, context: Rows, label_N: Tensor) -> Tensor:
-        """How much of each inducing point comes from each row of the context, (H, N)."""
+        """Weight of each row of the context in each inducing point, (H, N)."""
         if len(context) <= self.inducing_points:
             return torch.eye(len(context), device=label_N.device)
         chunks = self._chunks(context, label_N)
         return self.encoder.shares(chunks, self._start(chunks), SquaredDistance())[0]
 
     def predict(self, query: Rows, points: CarriedPoints) -> tuple[Tensor, Tensor]:
-        """As `forward`, from inducing points."""
+        """Outputs as of `forward`, from inducing points."""
         x_1QDE = self._embedded(query)
-        outputs_1AQO, read_1AQO = self.predictor(x_1QDE, self.reader(self._asked(x_1QDE), points))
+        outputs_1AQO, read_1AQO = self.predictor(x_1QDE, self.reader(self._queries(x_1QDE), points))
         return outputs_1AQO[0], read_1AQO[0]
 
     def attention(self, query: Rows, points: CarriedPoints) -> Tensor:
-        """How much each query reads each inducing point, (Q, H): the mean over members."""
-        read = self.reader(self._asked(self._embedded(query)), points)
+        """Attention of each query to each inducing point, (Q, H): the mean over members."""
+        read = self.reader(self._queries(self._embedded(query)), points)
         weight_G = self.predictor.mixture().mean(0).to(read.attention_BGQH.dtype)
         return torch.einsum("g,gqh->qh", weight_G, read.attention_BGQH[0]).to(self.keys.weight.dtype)
 
     @property
     def members(self) -> int:
-        """A, of the predictor."""
+        """Number of members A."""
         return self.predictor.members
 
     def mean_of_members(self, outputs_AQO: Tensor) -> Tensor:
         """Logits (Q, classes) of the mean probability over members, or mean numbers (Q, 1)."""
         if self.members == 1:
             return outputs_AQO[0]
-        # in double precision: otherwise sums, and what they are rounded to, depend on the order of queries
+        # in double precision: in float32 the rounding of sums depends on the order of queries
         wide_AQO = outputs_AQO.double()
         if not self.classes:
             return wide_AQO.mean(0).to(outputs_AQO.dtype)
@@ -171,16 +135,16 @@ class CarryingNetwork(nn.Module):
         return (summed_QO - math.log(self.members)).to(outputs_AQO.dtype)
 
     def _chunks(self, context: Rows, label_N: Tensor) -> list[LabelledChunk]:
-        """What rows are compared by, and labels as they are carried: one-hot classes, or the number."""
+        """Features of the rows, and the labels that they carry: one-hot classes, or the number."""
         label_1NO = label_N[None, :, None].to(self.keys.weight.dtype)
         if self.classes:
             codes_O = torch.arange(self.classes, device=label_N.device)
             label_1NO = (label_N[None, :, None] == codes_O).to(self.keys.weight.dtype)
-        of_chunk = self._compared_rows
+        compared_rows = self._compared_rows
         if torch.is_grad_enabled() and len(context) > CHUNK:
-            of_chunk = partial(checkpoint, self._compared_rows, use_reentrant=False)
+            compared_rows = partial(checkpoint, self._compared_rows, use_reentrant=False)
         return [
-            (of_chunk(*context.take(index)), label_1NO[:, index])
+            (compared_rows(*context.take(index)), label_1NO[:, index])
             for index in torch.arange(len(context), device=label_N.device).split(CHUNK)
         ]
 
@@ -191,17 +155,18 @@ class CarryingNetwork(nn.Module):
         return self._compared(self._embedded(Rows(value_ND, missing_ND)))
 
     def _embedded(self, rows: Rows) -> Tensor:
-        """(1, N, D, E)."""
+        """Embedded cells (1, N, D, E)."""
         return self.embedding(rows.value_ND[None], rows.missing_ND[None])
 
     def _compared(self, x_1NDE: Tensor) -> Tensor:
-        """(1, N, X)."""
+        """Features (1, N, X) that rows are compared by."""
         return self.keys(x_1NDE.flatten(-2))
 
-    def _asked(self, x_1QDE: Tensor) -> Tensor:
-        """What queries are compared by, (1, Q, X).
+    def _queries(self, x_1QDE: Tensor) -> Tensor:
+        """Features (1, Q, X) of queries.
 
-        Of predictions in double precision: steep scores magnify rounding, which depends on a query's batch.
+        In prediction they have double precision: steep scores amplify rounding, which depends on a query's
+        batch.
         """
         if self.training:
             return self._compared(x_1QDE)
@@ -210,11 +175,11 @@ class CarryingNetwork(nn.Module):
 
     @torch.no_grad()
     def _start_steep(self, schema: Schema) -> None:
-        """Scale the keys of each head so that most rows start far apart; measured with rows that are made."""
-        value_ND = torch.randn(MADE_ROWS, len(schema.cardinality))
+        """Scale the keys of each head so that most rows start far apart, measured with simulated rows."""
+        value_ND = torch.randn(SIMULATED_ROWS, len(schema.cardinality))
         for column, n in enumerate(schema.cardinality):
             if n:
-                value_ND[:, column] = torch.randint(n, (MADE_ROWS,)).float()
+                value_ND[:, column] = torch.randint(n, (SIMULATED_ROWS,)).float()
         z_1NX = self._compared_rows(value_ND, torch.zeros_like(value_ND, dtype=torch.bool))
         distance_G = 2 * z_1NX[0].var(0).unflatten(0, (self.reader.heads, -1)).sum(-1)
         low, high = (math.log10(end) for end in STEEPNESS)

@@ -1,6 +1,6 @@
-"""Comparison of networks on a table with scikit-learn's boosted trees, nearest neighbours and a baseline.
+"""Compare networks on a table with scikit-learn's boosted trees, nearest neighbours and a baseline.
 
-All are fitted and judged on the same folds of a cross-validation, with their default parameters.
+All models are fitted and scored on the same folds of a cross-validation, with their default parameters.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from spinimpute.tabular.model_files import ESTIMATORS, KINDS
 METRICS = {"regression": ("rmse", "r2"), "classification": ("accuracy", "log_loss")}  # the first one ranks
 TRIVIAL = {"regression": "mean", "classification": "most frequent class"}
 BOOSTING, NEIGHBOURS = "HistGradientBoosting", "k-NN"
-MOST_CATEGORIES = 255  # that boosted trees take; rarer ones are one
-MOST_INDICATORS = 100  # of a column's categories, for nearest neighbours; rarer ones share one
-NEIGHBOURS_ASKED = 10
+MOST_CATEGORIES = 255  # limit of boosted trees; the rarest categories are merged
+MOST_INDICATORS = 100  # of a column, for nearest neighbours; the rarest categories share one
+NEIGHBOUR_COUNT = 10
 LEAST_PROBABILITY = 1e-7  # of a class in the log loss, about the resolution of float32
 
 Report = Callable[[Mapping[str, Any]], None]
@@ -49,44 +49,23 @@ def compare(
 ) -> pd.DataFrame:
     """Scores of k-fold cross-validation.
 
-    Parameters
-    ----------
-    features : DataFrame (N, D)
-        Columns of numbers, all others are categories; NaN and None are missing.
-    target : array (N,)
-        Numbers or names of classes.
-    task : {"regression", "classification"}
-        Kind of the target.
-    models : sequence of str
-        Names of `model_files.KINDS`.
-    folds, seed : int
-        Number of folds, and the seed of their rows.
-    weight : array (N,), optional
-        Weights of rows, in training (not for nearest neighbours) and in scores.
-    parameters : mapping, optional
-        Parameters of all networks, such as {"steps": 100}.
-    report : callable
-        Called with each row as soon as it is known.
+    Columns of `features` are numbers or categories; NaN and None are missing. `models` are names of
+    `model_files.KINDS`; `parameters`, such as {"steps": 100}, are those of all networks. Weights of rows
+    count in training (not of nearest neighbours) and in scores. `report` is called with each row of the
+    result as soon as it is computed.
 
-    Returns
-    -------
-    DataFrame
-        A row per model and fold. Columns: model; fold, from 1; rmse and r2, or accuracy and log_loss;
-        fit_seconds and predict_seconds, by the clock; weights of a network, missing for others.
+    The result has a row per model and fold. Columns: model; fold, from 1; rmse and r2, or accuracy and
+    log_loss; fit_seconds and predict_seconds (wall-clock time); weights of a network, missing for other
+    models.
 
-    Raises
-    ------
-    ValueError
-        Rows cannot be split so.
-    RuntimeError
-        A model fails.
+    Raises ValueError if the rows cannot be split, and RuntimeError if a model fails.
     """
     unknown = sorted({*models} - {*KINDS})
     if unknown:
-        raise ValueError(f"models must be of {', '.join(KINDS)}, however: {unknown[0]!r}")
+        raise ValueError(f"models must be of {', '.join(KINDS)}, got {unknown[0]!r}")
     if weight is not None:
-        counted = weight > 0
-        features, target, weight = features[counted], target[counted], weight[counted]
+        used = weight > 0
+        features, target, weight = features[used], target[used], weight[used]
     features = _plain(features)
     classes = np.unique(target) if task == "classification" else None
     splits = [*_splits(target, task, folds, seed)]
@@ -116,31 +95,23 @@ def compare(
 
 
 def summary(scores: pd.DataFrame) -> pd.DataFrame:
-    """Summarise what `compare` gives over folds.
+    """Summarise the result of `compare` over folds, a row per model, the best first.
 
-    Parameters
-    ----------
-    scores : DataFrame
-        The result of `compare`.
-
-    Returns
-    -------
-    DataFrame
-        A row per model, best first. Of scores the mean, and the standard deviation as NAME_sd; of seconds
-        (the first fold loads what is needed) and weights the median.
+    Scores have their mean, and their standard deviation as NAME_sd; seconds (the first fold loads libraries)
+    and weights have their median.
     """
     task = "regression" if "rmse" in scores else "classification"
     by_model = scores.drop(columns="fold").groupby("model", sort=False)
-    found = by_model.median()
+    result = by_model.median()
     for number, metric in enumerate(METRICS[task]):
-        found[metric] = by_model[metric].mean()
-        found.insert(2 * number + 1, f"{metric}_sd", by_model[metric].std())
+        result[metric] = by_model[metric].mean()
+        result.insert(2 * number + 1, f"{metric}_sd", by_model[metric].std())
     first = METRICS[task][0]
-    return found.sort_values(first, ascending=first == "rmse", kind="stable").reset_index()
+    return result.sort_values(first, ascending=first == "rmse", kind="stable").reset_index()
 
 
 def _plain(features: pd.DataFrame) -> pd.DataFrame:
-    """float64, or text with None, whatever the types were."""
+    """Columns of float64, or of text with None, whatever their types were."""
     return pd.DataFrame(
         {
             name: column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -153,23 +124,23 @@ def _plain(features: pd.DataFrame) -> pd.DataFrame:
 
 
 def _splits(target: np.ndarray, task: str, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows to train on and to test on."""
+    """Rows of each fold to train on and to test on."""
     if len(target) < 2 * folds:
-        raise ValueError(f"each of {folds} folds must have 2 rows, however: {len(target)} rows that count")
+        raise ValueError(f"each of {folds} folds must have 2 rows, got {len(target)} rows with a weight")
     if task == "regression":
         return KFold(folds, shuffle=True, random_state=seed).split(target)
     count = np.sort(np.unique(target, return_counts=True)[1])
     if len(count) < 2 or count[-2] < 2:  # a training part would have one class alone
-        raise ValueError("two classes must have 2 rows or more, and weights above 0")
+        raise ValueError("two classes must have at least 2 rows with weights above 0")
     return StratifiedKFold(folds, shuffle=True, random_state=seed).split(target, target)
 
 
 def _model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapping[str, Any]) -> Any:
-    """An estimator that is not fitted, for these training rows."""
+    """An unfitted estimator for these training rows."""
     regression = task == "regression"
     if name == TRIVIAL[task]:
         return DummyRegressor() if regression else DummyClassifier(strategy="prior")
-    rows = rows.loc[:, rows.notna().any()]  # scikit-learn's trees fail at columns that are empty
+    rows = rows.loc[:, rows.notna().any()]  # scikit-learn's trees fail on empty columns
     categories = list(rows.select_dtypes(exclude="number").columns)
     numbers = list(rows.select_dtypes("number").columns)
     if name == BOOSTING:
@@ -181,7 +152,7 @@ def _model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapp
             max_categories=MOST_CATEGORIES,
         )
         coded = make_column_transformer((codes, categories), ("passthrough", numbers))
-        # the early stopping of large tables fails where a class has one row
+        # early stopping, the default for large tables, fails where a class has one row
         trees = boosting(categorical_features=range(len(categories)), early_stopping=False, random_state=seed)
         return make_pipeline(coded, trees)
     if name == NEIGHBOURS:
@@ -189,7 +160,7 @@ def _model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapp
         scaled = make_pipeline(SimpleImputer(), StandardScaler())
         indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=MOST_INDICATORS)
         flat = make_column_transformer((scaled, numbers), (indicators, categories), sparse_threshold=0)
-        return make_pipeline(flat, neighbours(min(NEIGHBOURS_ASKED, len(rows)), weights="distance"))
+        return make_pipeline(flat, neighbours(min(NEIGHBOUR_COUNT, len(rows)), weights="distance"))
     network = ESTIMATORS[name + ("Regressor" if regression else "Classifier")]()
     return network.set_params(random_state=seed, **parameters)
 
@@ -218,7 +189,7 @@ def _class_scores(
     classes: np.ndarray,
     trained: np.ndarray,
 ) -> dict[str, float]:
-    """probability: (N, trained), of the classes that training rows have."""
+    """Scores of probabilities (N, trained) of the classes of the training rows."""
     full = np.full((len(target), len(classes)), LEAST_PROBABILITY)
     full[:, np.searchsorted(classes, trained)] = probability.clip(LEAST_PROBABILITY)
     full /= full.sum(1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Estimators whose networks read the training rows as context.
+"""Estimators whose networks read the training rows as context: SPIN, NPT and the Set Transformer.
 
 Axes: see `spinimpute.nn`.
 """
@@ -6,55 +6,45 @@ Axes: see `spinimpute.nn`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from spinimpute.nn.attention import recorded_attention
+from spinimpute.nn.attention import MABOptions, recorded_attention
 from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.nn.masking import attribute_weight
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
-from spinimpute.tabular.base import TableEstimator
+from spinimpute.nn.row_models import NPT, RowModel, SetTransformer
+from spinimpute.tabular.base import ClassifierOutputs, RegressorOutputs, TableEstimator
 from spinimpute.tabular.carrying_network import CarryingNetwork
-from spinimpute.tabular.context_networks import (
-    ContextNetwork,
-    make_npt,
-    make_set_transformer,
-)
-from spinimpute.tabular.table import Rows
+from spinimpute.tabular.context_networks import ContextNetwork
+from spinimpute.tabular.table import LabelledRows, Rows
 
 MOST_QUERIES = 0.3  # of the rows that a step draws
-PREDICTED_AT_A_TIME = 1_024  # queries, each member's counted
-ENCODED_WHILE_TRAINING = 4_096  # rows: each look at the validation part would otherwise read all of them
-
-
-class LabelledRows(NamedTuple):
-    """Rows of an episode with codes or scaled numbers as labels, and weights."""
-
-    rows: Rows
-    label_N: Tensor
-    weight_N: Tensor
+PREDICTED_AT_A_TIME = 1_024  # queries, times the members
+ENCODED_WHILE_TRAINING = 4_096  # context rows that validations read, at most about twice as many
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
-    """Episodes of a context with visible labels and queries without; LAMB with Lookahead.
+    """Training by episodes of a context with visible labels and queries without; LAMB with Lookahead.
 
-    A row is never a query and in its own context.
+    A row is never a query with itself in its context.
 
     Parameters
     ----------
     context_size : int
-        Rows of a step's context, at most.
+        Largest number of rows in a step's context.
     pieces : int
-        Pieces that numbers are cut into (see `ColumnEmbedding`), 0 for none.
+        Pieces of the encoding of numbers (see `ColumnEmbedding`), 0 for none.
     """
 
     context_size: int = 256
@@ -68,21 +58,16 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
         optimiser = Lookahead(Lamb(self.network_.parameters(), lr=self.learning_rate))
         return optimiser, flat_then_cosine(optimiser, self.steps)
 
-    def _loss_at(
-        self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
-    ) -> Callable[[int], Tensor]:
-        n_rows = len(rows)
+    def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
+        n_rows = len(data.rows)
         n_queries = max(1, min(self.batch_size, int(MOST_QUERIES * n_rows)))
         n_context = max(1, min(self.context_size, n_rows - n_queries))
 
         def loss(step: int) -> Tensor:
-            order = torch.randperm(n_rows, generator=generator, device=label_N.device)
-            asked = order[:n_queries]
-            shown = order[n_queries : n_queries + n_context] if n_rows > 1 else order
-            context, query = (
-                LabelledRows(rows.take(index), label_N[index], weight_N[index]) for index in (shown, asked)
-            )
-            return self._episode_loss(context, query, step, generator)
+            order = torch.randperm(n_rows, generator=generator, device=data.label_N.device)
+            context = order[n_queries : n_queries + n_context] if n_rows > 1 else order
+            query = order[:n_queries]
+            return self._episode_loss(data.take(context), data.take(query), step, generator)
 
         return loss
 
@@ -90,10 +75,10 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
     def _episode_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
     ) -> Tensor:
-        """The loss of queries that read this context."""
+        """Loss of queries that read this context."""
 
     def _losses_of_members(self, outputs_AQO: Tensor, query: LabelledRows) -> Tensor:
-        """Mean over members, which learn on their own, and queries by their weight."""
+        """Weighted mean loss over queries and members, each of which has its own loss."""
         members = len(outputs_AQO)
         loss_L = self._losses(outputs_AQO.flatten(0, 1), query.label_N.repeat(members))
         return (loss_L * query.weight_N.repeat(members)).mean()
@@ -101,54 +86,79 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
     def set_context(self, X: Any, y: Any) -> ContextEstimator:
         """Predict from these labelled rows instead of the training rows; the weights stay as they are.
 
-        NPT and the Set Transformer take context_size of them, drawn at random, where there are more.
+        NPT and the Set Transformer draw context_size of them at random where there are more.
 
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Rows of the columns that training had.
+            Rows with the columns of the training rows.
         y : array (N,)
-            Their labels.
+            Labels of the rows.
 
         Returns
         -------
         ContextEstimator
-            Itself.
+            The estimator itself.
 
         Raises
         ------
         ValueError
-            There are columns or classes that training had not, or no rows.
+            There are unknown columns or classes, or no rows.
         """
         rows = self._rows(X)
-        if not len(rows):
-            raise ValueError("a context must hold at least one row")
-        self._remember(rows, self._label_tensor(self._known_labels(y, len(rows))))
+        self._store_context(rows, self._label_tensor(self._known_labels(y, len(rows))))
         return self
 
     @property
     def _classes(self) -> int:
-        """Of the label; 0 for a number."""
+        """Number of classes of the label; 0 for a number."""
         return len(self.classes_) if hasattr(self, "classes_") else 0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowsAsContext(ContextEstimator):  # numpydoc ignore=PR02
-    """NPT and the Set Transformer: predictions read the training rows, or context_size of them, each time.
+    """NPT and the Set Transformer: each prediction reads context_size of the training rows, or all of them.
 
     Parameters
     ----------
+    width : int
+        Width of a cell.
+    blocks : int
+        Number of blocks: each an ABD and an ABA (NPT), or an ISAB over rows and one over columns (Set
+        Transformer).
+    heads : int
+        Attention heads; must divide the width.
+    dropout : float
+        Probability of dropping attention weights and feed-forward outputs in training.
     attribute_loss : float
-        λ at the start, of the reconstruction of queries' attributes that are hidden; by cosine to 0.
+        Initial weight λ of the reconstruction of hidden attributes of queries; it falls by cosine to 0.
     attribute_masking : float
-        Share of the attributes that are hidden.
+        Fraction of the attributes that are hidden.
     """
 
+    width: int = 16
+    blocks: int = 2
+    heads: int = 2
+    dropout: float = 0.1
     attribute_loss: float = 0.0
     attribute_masking: float = 0.15
 
-    if TYPE_CHECKING:  # no parameter
+    if TYPE_CHECKING:  # an attribute, not a parameter
         network_: ContextNetwork
+
+    def _make(self) -> nn.Module:
+        schema, classes = self.encoder_.schema_, self._classes
+        columns = len(schema.cardinality) + 1  # the label is the last column
+        continuous = schema.continuous if classes else (*schema.continuous, columns - 1)
+        options = MABOptions(heads=self.heads, learned_residual=True, dropout=self.dropout)
+        network = self._row_model(max(schema.vocabulary, classes), columns, options, continuous)
+        return ContextNetwork(network, schema, classes)
+
+    @abstractmethod
+    def _row_model(
+        self, vocabulary: int, columns: int, options: MABOptions, continuous: Sequence[int]
+    ) -> RowModel:
+        """An untrained network for a table with its label."""
 
     def _episode_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
@@ -166,58 +176,58 @@ class RowsAsContext(ContextEstimator):  # numpydoc ignore=PR02
         attributes = self.network_.attribute_loss(outputs, query.rows, hidden)
         return (1 - share) * labels + share * attributes
 
-    def _remember(self, rows: Rows, label_N: Tensor) -> None:
+    def _store_context(self, rows: Rows, label_N: Tensor) -> None:
         self.context_, self.context_label_ = rows, label_N
         if len(rows) > self.context_size:
             generator = torch.Generator(label_N.device).manual_seed(0)
-            chosen = torch.randperm(len(rows), generator=generator, device=label_N.device)
-            index = chosen[: self.context_size].sort().values
+            order = torch.randperm(len(rows), generator=generator, device=label_N.device)
+            index = order[: self.context_size].sort().values
             self.context_, self.context_label_ = rows.take(index), label_N[index]
 
     def _outputs(self, rows: Rows) -> Tensor:
         context, label_N = self._context(rows.value_ND.device)
-        found = [
+        outputs = [
             self.network_.label_outputs(self.network_(context, label_N, rows.take(index)))
             for index in torch.arange(len(rows), device=label_N.device).split(PREDICTED_AT_A_TIME)
         ]
-        return torch.cat(found)
+        return torch.cat(outputs)
 
     def _context(self, device: torch.device) -> tuple[Rows, Tensor]:
-        return Rows(*(part.to(device) for part in self.context_)), self.context_label_.to(device)
+        return self.context_.to(device), self.context_label_.to(device)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
-    """SPIN with inducing points that carry labels; further parameters as of `ContextEstimator`.
+    """SPIN with inducing points that carry labels; further parameters are those of `ContextEstimator`.
 
-    `fit` encodes all training rows, those of early stopping too, into `inducing_points_`, which predictions
-    read: their cost does not depend on the training rows.
+    `fit` encodes all training rows, including those of early stopping, as `inducing_points_`. Predictions
+    read these points alone, so their cost does not depend on the number of training rows.
 
     Parameters
     ----------
     width : int
-        Of a cell.
+        Width of a cell.
     heads, head_width : int
-        With which queries read inducing points, and numbers that a head compares rows by.
+        Number of heads with which queries read inducing points, and number of features that a head compares.
     inducing_points : int
-        At most; rows of a smaller context are the inducing points themselves.
+        Largest number of inducing points; the rows of a smaller context are inducing points themselves.
     rounds : int
-        How often inducing points compete for the rows of a larger one.
+        Number of rounds in which inducing points compete for the rows of a larger context.
     predictor_layers, row_width, members : int
-        Of the correction, see `CorrectingPredictor`.
+        Sizes of the correction, see `CorrectingPredictor`.
     dropout : float
         Probability of dropping a number of the correction in training.
     read_loss : float
-        Weight of the loss of what was read, without its correction.
+        Weight of the loss of the uncorrected labels.
 
     Attributes
     ----------
     inducing_points_ : CarriedPoints
-        What predictions read: features (1, H, heads * head_width), labels (1, H, O), masses (1, H).
+        All that predictions read: features (1, H, heads * head_width), labels (1, H, O), masses (1, H).
 
     References
     ----------
-    Rastogi et al., ICLR 2023; what differs: `spinimpute.nn.carrying`.
+    Rastogi et al., ICLR 2023; differences: `spinimpute.nn.carrying`.
     """
 
     width: int = 16
@@ -232,36 +242,35 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     read_loss: float = 0.5
     context_size: int = 512
 
-    _reads_rows_apart: ClassVar[bool] = True
+    _reads_validation_rows: ClassVar[bool] = True
 
-    if TYPE_CHECKING:  # no parameter
+    if TYPE_CHECKING:  # an attribute, not a parameter
         network_: CarryingNetwork
 
     def _make(self) -> nn.Module:
         return CarryingNetwork(
             self.encoder_.schema_,
             self._classes,
-            self.width,
-            self.heads,
-            self.head_width,
-            self.inducing_points,
-            self.rounds,
-            self.predictor_layers,
-            self.row_width,
-            self.members,
-            self.dropout,
-            self.pieces,
+            width=self.width,
+            heads=self.heads,
+            head_width=self.head_width,
+            inducing_points=self.inducing_points,
+            rounds=self.rounds,
+            predictor_layers=self.predictor_layers,
+            row_width=self.row_width,
+            members=self.members,
+            dropout=self.dropout,
+            pieces=self.pieces,
         )
 
     def _episode_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
     ) -> Tensor:
-        del step, generator
         outputs_AQO, read_AQO = self.network_(context.rows, context.label_N, query.rows)
         corrected = self._losses_of_members(outputs_AQO, query)
         return corrected + self.read_loss * self._losses_of_members(read_AQO, query)
 
-    def _remember(self, rows: Rows, label_N: Tensor) -> None:
+    def _store_context(self, rows: Rows, label_N: Tensor) -> None:
         self._encoded_rows_, self._encoded_label_ = rows, label_N
         if not self._is_training:
             self._encode()
@@ -276,37 +285,36 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
             )
 
     def forget_training_data(self) -> SPINEstimator:
-        """Drop the context's rows, if they are still there; `inducing_points_` alone serves predictions."""
+        """Drop the context's rows; predictions need `inducing_points_` alone."""
         self.__dict__.pop("_encoded_rows_", None)
         self.__dict__.pop("_encoded_label_", None)
         return self
 
     def inducing_attention(self, X: Any) -> np.ndarray:
-        """How much the prediction of each row reads each inducing point.
+        """Attention of each row's prediction to each inducing point.
 
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Rows of the columns that training had.
+            Rows with the columns of the training rows.
 
         Returns
         -------
         float32 (N, H)
-            Rows sum to 1; mean over members, of their mixtures of heads.
+            Rows sum to 1; the mean over members of their mixtures of heads.
         """
-        rows, found = self._rows(X), []
+        rows = self._rows(X)
         points = self._points(rows.value_ND.device)
-        for index in self._batches(rows):
-            with torch.no_grad():
-                found.append(self.network_.attention(rows.take(index), points))
-        return torch.cat(found).cpu().numpy()
+        with torch.no_grad():
+            attention = [self.network_.attention(rows.take(index), points) for index in self._batches(rows)]
+        return torch.cat(attention).cpu().numpy()
 
     def training_row_attention(self) -> np.ndarray:
-        """How much of each inducing point comes from each row of the context.
+        """Weight of each row of the context in each inducing point.
 
-        The context is all rows that `fit` was given and that have a weight, in their order, or the rows of
-        `set_context`. `inducing_attention(X) @` this shows which rows a prediction comes from: with these
-        weights, the mean of their labels (as numbers, or one-hot) is what was read, before its correction.
+        The context is all rows with a weight that were given to `fit`, in their order, or the rows of
+        `set_context`. `inducing_attention(X) @` this matrix shows which rows a prediction comes from: with
+        these weights, the mean of their labels (as numbers, or one-hot) is the uncorrected prediction.
 
         Returns
         -------
@@ -316,25 +324,25 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         Raises
         ------
         ValueError
-            After `forget_training_data`.
+            The rows were dropped by `forget_training_data`.
         """
         check_is_fitted(self, "n_parameters_")
         if "_encoded_rows_" not in self.__dict__:
-            raise ValueError("the training rows have been forgotten: fit again to see which ones are read")
+            raise ValueError("the training rows were dropped: fit again to trace predictions to them")
         device = next(self.network_.eval().parameters()).device
         with torch.no_grad():
-            rows = Rows(*(part.to(device) for part in self._encoded_rows_))
-            return self.network_.shares(rows, self._encoded_label_.to(device)).cpu().numpy()
+            rows, label_N = self._encoded_rows_.to(device), self._encoded_label_.to(device)
+            return self.network_.shares(rows, label_N).cpu().numpy()
 
     def _outputs(self, rows: Rows) -> Tensor:
         if self._is_training:
-            self._encode(ENCODED_WHILE_TRAINING)  # the weights have changed since
+            self._encode(ENCODED_WHILE_TRAINING)  # with the current weights
         points = self._points(rows.value_ND.device)
-        found = [
+        outputs = [
             self.network_.mean_of_members(self.network_.predict(rows.take(index), points)[0])
             for index in self._batches(rows)
         ]
-        return torch.cat(found)
+        return torch.cat(outputs)
 
     def _points(self, device: torch.device) -> CarriedPoints:
         return CarriedPoints(*(part.to(device) for part in self.inducing_points_))
@@ -346,39 +354,23 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NPTEstimator(RowsAsContext):  # numpydoc ignore=PR02
-    """Non-parametric transformer; further parameters as of `ContextEstimator`.
+class NPTEstimator(RowsAsContext):
+    """Non-parametric transformer; parameters are those of `RowsAsContext` and `ContextEstimator`.
 
     Time and memory grow with the square of the context.
-
-    Parameters
-    ----------
-    width : int
-        Of a cell.
-    blocks : int
-        ABD and ABA each.
-    heads : int
-        Attention heads; must divide the width.
-    dropout : float
-        Probability of dropping attention weights and feed-forward outputs in training.
 
     References
     ----------
     Kossen et al., NeurIPS 2021.
     """
 
-    width: int = 16
-    blocks: int = 2
-    heads: int = 2
-    dropout: float = 0.1
-
     def row_attention(self, X: Any) -> np.ndarray:
-        """How much each row attends to each of the training rows that are its context.
+        """Attention of each row to each of the training rows that are its context.
 
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Rows of the columns that training had.
+            Rows with the columns of the training rows.
 
         Returns
         -------
@@ -387,63 +379,75 @@ class NPTEstimator(RowsAsContext):  # numpydoc ignore=PR02
         """
         rows = self._rows(X)
         context, label_N = self._context(rows.value_ND.device)
-        layers, found = self.network_.datapoint_layers(), []
+        layers, attention = self.network_.datapoint_layers(), []
         for index in torch.arange(len(rows), device=label_N.device).split(PREDICTED_AT_A_TIME):
             with torch.no_grad(), recorded_attention(layers) as maps:
                 self.network_(context, label_N, rows.take(index))
-            found.append(torch.cat(maps).mean(1)[:, len(context) :, : len(context)])
-        return torch.cat(found, 1).cpu().numpy()
+            attention.append(torch.cat(maps).mean(1)[:, len(context) :, : len(context)])
+        return torch.cat(attention, 1).cpu().numpy()
 
-    def _make(self) -> nn.Module:
-        return make_npt(
-            self.encoder_.schema_,
-            self._classes,
-            self.width,
-            self.blocks,
-            self.heads,
-            self.dropout,
-            self.pieces,
+    def _row_model(
+        self, vocabulary: int, columns: int, options: MABOptions, continuous: Sequence[int]
+    ) -> RowModel:
+        return NPT(
+            vocabulary, columns, self.width, self.blocks, options, continuous=continuous, pieces=self.pieces
         )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SetTransformerEstimator(RowsAsContext):  # numpydoc ignore=PR02
-    """Set Transformer; further parameters as of `ContextEstimator`.
+    """Set Transformer; further parameters are those of `RowsAsContext` and `ContextEstimator`.
 
     Parameters
     ----------
-    width : int
-        Of a cell.
-    blocks, heads : int
-        Blocks of an ISAB over rows and one over columns, and attention heads.
     inducing_points : int
-        Of rows.
+        Inducing points of the attention between rows.
     latent_attributes : int
-        Inducing points of columns.
-    dropout : float
-        Probability of dropping attention weights and feed-forward outputs in training.
+        Inducing points of the attention between columns.
 
     References
     ----------
     Lee et al., ICML 2019.
     """
 
-    width: int = 16
-    blocks: int = 2
-    heads: int = 2
     inducing_points: int = 16
     latent_attributes: int = 4
-    dropout: float = 0.1
 
-    def _make(self) -> nn.Module:
-        return make_set_transformer(
-            self.encoder_.schema_,
-            self._classes,
+    def _row_model(
+        self, vocabulary: int, columns: int, options: MABOptions, continuous: Sequence[int]
+    ) -> RowModel:
+        return SetTransformer(
+            vocabulary,
+            columns,
             self.width,
             self.blocks,
-            self.heads,
             self.inducing_points,
             self.latent_attributes,
-            self.dropout,
-            self.pieces,
+            options,
+            continuous=continuous,
+            pieces=self.pieces,
         )
+
+
+class SPINClassifier(ClassifierMixin, ClassifierOutputs, SPINEstimator):
+    """SPIN (Rastogi et al. 2023); parameters: `SPINEstimator`."""
+
+
+class SPINRegressor(RegressorMixin, RegressorOutputs, SPINEstimator):
+    """SPIN (Rastogi et al. 2023); parameters: `SPINEstimator`."""
+
+
+class NPTClassifier(ClassifierMixin, ClassifierOutputs, NPTEstimator):
+    """Non-parametric transformer (Kossen et al. 2021); parameters: `NPTEstimator`."""
+
+
+class NPTRegressor(RegressorMixin, RegressorOutputs, NPTEstimator):
+    """Non-parametric transformer (Kossen et al. 2021); parameters: `NPTEstimator`."""
+
+
+class SetTransformerClassifier(ClassifierMixin, ClassifierOutputs, SetTransformerEstimator):
+    """Set Transformer (Lee et al. 2019); parameters: `SetTransformerEstimator`."""
+
+
+class SetTransformerRegressor(RegressorMixin, RegressorOutputs, SetTransformerEstimator):
+    """Set Transformer (Lee et al. 2019); parameters: `SetTransformerEstimator`."""

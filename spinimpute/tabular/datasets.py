@@ -1,8 +1,9 @@
 """The tables of the papers on NPT (Kossen et al. 2021) and SPIN (Rastogi et al. 2023), from a local folder.
 
-Nothing is downloaded. Breast cancer and diabetes come with scikit-learn; the folder holds of other sets:
+Nothing is downloaded. Breast cancer and diabetes come with scikit-learn; the folder contains the files of the
+others:
 
-| set | files | rows | numbers + categories | target | split |
+| table | files | rows | numbers + categories | target | split |
 | --- | --- | --- | --- | --- | --- |
 | yacht | yacht.txt | 308 | 6 + 0 | number | 10 folds of .7/.2/.1 |
 | boston | boston.txt | 506 | 12 + 1 (CHAS) | number | 10 folds of .7/.2/.1 |
@@ -18,16 +19,20 @@ Nothing is downloaded. Breast cancer and diabetes come with scikit-learn; the fo
 | poker | poker.train.csv.gz | 1,025,010 | 0 + 10 | 0 to 9 | 1,000,000 drawn hands after the file's 25,010 |
 | higgs | HIGGS.csv or HIGGS.csv.gz | 11,000,000 | 28 + 0 | 0, 1 (signal) | the last 500,000 |
 
-Shares are of training, validation and test rows. Test rows of a set's folds are a partition of its rows; rows
-for validation, .2 or .1 of all, are drawn from the others. A set with test rows of its own has one fold, and
-.1 of its other rows are for validation. A split depends on the number of rows, the fold and the seed alone.
+Shares are of training, validation and test rows. The test rows of a table's folds partition its rows;
+validation rows, .2 or .1 of all rows, are drawn from the others. A table with its own test rows has one fold,
+with .1 of the other rows for validation. A split depends on the number of rows, the fold and the seed alone.
 
-Names of categories are text, those of codes too. Of income, codes of industry, occupation, own business,
-veterans' benefits and the year are categories, the number of persons worked for is a number; "?" is missing,
-"Not in universe" a category; the instance weight, column `unknown`, is not used. Labels of adult's test file
-and of income lose their closing dot. Of kick, RefId is not used and PurchDate a number, days since 1970: so
-the papers count columns. Poker's million test hands are drawn from the rules, as UCI's were. Checksums of the
-public files of kick, forest and higgs are not known here: they are read as they are.
+Categories are text, including codes. Columns are counted as in the papers:
+
+    income  codes of industry, occupation, own business, veterans' benefits and the year are categories, the
+            number of persons worked for is a number; "?" is missing, "Not in universe" is a category; the
+            instance weight, column `unknown`, is not used
+    adult   labels of the test file lose their final dot, as those of income do
+    kick    RefId is not used and PurchDate is a number, days since 1970
+    poker   a million test hands are drawn from the rules, as UCI's were
+
+The public files of kick, forest and higgs are read without a check of their checksums.
 """
 
 from __future__ import annotations
@@ -44,7 +49,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
 CHECKSUMS = {
     "adult.test.csv.gz": "9180fc1ddd6f294f6c6ac8c39a7b6c0f30f327da87ee62f9ac0b05893f197959",
@@ -68,27 +73,13 @@ POKER_TEST_HANDS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table with its target.
-
-    Attributes
-    ----------
-    name : str
-        One of `NAMES`.
-    features : DataFrame (N, D)
-        float64 numbers, and categories (dtype category, names are text); NaN where missing.
-    target : array (N,)
-        float64, or classes as int64 or str.
-    task : {"regression", "classification"}
-        Kind of the target.
-    fixed_test : int64 array or None
-        Indices of the rows of a test set that came with the table.
-    """
+    """A table with its target."""
 
     name: str
-    features: pd.DataFrame
-    target: np.ndarray
-    task: str
-    fixed_test: np.ndarray | None = None
+    features: pd.DataFrame  # float64, and categories whose names are text; NaN where missing
+    target: np.ndarray  # float64, or classes as int64 or str
+    task: str  # "regression" or "classification"
+    fixed_test: np.ndarray | None = None  # rows of a test set that comes with the table
 
 
 class Split(NamedTuple):
@@ -101,17 +92,17 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class _Format:
-    """The format of a file.
+    """Format of a file.
 
     `columns` has names with marks: c category, x not used, d date; of the target: y number, k class that is a
     whole number, l class that is text.
     """
 
-    files: str  # one, or names it may have
+    files: str  # possible names
     source: str
     columns: str
-    first_line: str = "row"  # or "names" of the columns, or a "comment" of any kind
-    missing: str = ""  # empty: nothing may miss
+    first_line: str = "row"  # or "names" of the columns, or "comment"
+    missing: str = ""  # mark of missing values; empty: no value is missing
     test_rows: int = 0  # at the end
 
     @property
@@ -167,35 +158,19 @@ _FORMATS = {
 
 
 def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
-    """Read a table.
+    """Read one of the tables `NAMES` from a folder; the rows of a separate test set are the last ones.
 
-    Parameters
-    ----------
-    name : str
-        One of `NAMES`.
-    folder : str or Path
-        Where the files are, under the names in the module's docstring.
-    verify : bool
-        Refuse a file whose SHA-256 is not the known one.
-
-    Returns
-    -------
-    Table
-        All rows, those of a separate test set last.
-
-    Raises
-    ------
-    InputError
-        There is no such table, or a file is missing, damaged or not the known one.
+    `verify` refuses a file with another SHA-256 than the published one. Raises InputError if there is no such
+    table, or a file is missing or damaged.
     """
     if name not in FOLDS:
-        raise InputError("content", f"there is no table {name!r}: choose one of {', '.join(NAMES)}")
+        raise InputError("argument", f"there is no table {name!r}. Choose one of {', '.join(NAMES)}.")
     if name not in _FORMATS:
         return _bundled(name)
     form = _FORMATS[name]
     features, target = _load(Path(folder), form, verify)
     n_test = form.test_rows
-    if name in ("adult", "poker"):  # the test set is apart
+    if name in ("adult", "poker"):  # the test set is separate
         more_features, more_target = (
             _load(Path(folder), _FORMATS["adult test"], verify)
             if name == "adult"
@@ -203,13 +178,13 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
         )
         n_test = len(more_target)
         features, target = pd.concat([features, more_features]), np.concatenate([target, more_target])
-        # concat makes text of categories that are others in the other file
+        # concat gives text for columns with different categories
         features = features.astype(dict.fromkeys(form.marked("c"), "category"))
     if len(target) <= n_test:
         raise InputError(
             "content",
-            f"{name} in {folder} has {len(target):,} rows, however the last {n_test:,} are for testing: "
-            "the file is not whole",
+            f"{name} in {folder} has {len(target):,} rows, but the last {n_test:,} are for testing. "
+            "The file is truncated; fetch it again.",
         )
     fixed_test = np.arange(len(target) - n_test, len(target)) if n_test else None
     task = "regression" if form.marked("y") else "classification"
@@ -217,30 +192,13 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
 
 
 def split(table: Table, fold: int, seed: int = 0) -> Split:
-    """Split the rows of a table.
+    """Split the rows of a table for one of its `FOLDS` (from 0); `seed` determines the random order of rows.
 
-    Parameters
-    ----------
-    table : Table
-        The table.
-    fold : int
-        Number of the fold, from 0; `FOLDS` has their number.
-    seed : int
-        Of the random order of rows.
-
-    Returns
-    -------
-    Split
-        Rows for training, validation and testing.
-
-    Raises
-    ------
-    InputError
-        There is no such fold.
+    Raises InputError if there is no such fold.
     """
     folds, n_rows = FOLDS[table.name], len(table.target)
     if not 0 <= fold < folds:
-        raise InputError("content", f"fold must be 0 to {folds - 1} for {table.name}, however: {fold}")
+        raise InputError("argument", f"fold must be 0 to {folds - 1} for {table.name}, got {fold}")
     if table.fixed_test is not None:
         test, n_shared = table.fixed_test, n_rows - len(table.fixed_test)
     else:
@@ -252,24 +210,9 @@ def split(table: Table, fold: int, seed: int = 0) -> Split:
 
 
 def poker_hands(count: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """Draw poker hands of five cards from a full pack.
-
-    Parameters
-    ----------
-    count : int
-        Number of hands.
-    seed : int
-        Seed of the draws.
-
-    Returns
-    -------
-    DataFrame (count, 10)
-        Features as of `poker`.
-    int64 (count,)
-        Their classes, see `poker_classes`.
-    """
+    """Draw poker hands of five cards from a full pack: features (count, 10) and classes (count,)."""
     rng = np.random.default_rng(seed)
-    # the k-th card's place among those left in the pack; then its place in the full pack
+    # index of the k-th card among those left in the pack; then its index in the full pack
     card_N5 = (rng.random((count, 5)) * (52 - np.arange(5))).astype(np.int8)
     for k in range(1, 5):
         for earlier_N in np.sort(card_N5[:, :k], axis=1).T:
@@ -279,27 +222,19 @@ def poker_hands(count: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def poker_classes(cards: np.ndarray) -> np.ndarray:
-    """Classes of poker hands.
+    """Classes (N,) of poker hands: five times suit (1 to 4) and rank (ace 1 to king 13), (N, 10).
 
-    Parameters
-    ----------
-    cards : integers (N, 10)
-        Five times suit (1 to 4) and rank (ace 1 to king 13).
-
-    Returns
-    -------
-    int64 (N,)
-        0 nothing, 1 a pair, 2 two pairs, 3 three of a kind, 4 straight, 5 flush, 6 full house, 7 four of a
-        kind, 8 straight flush, 9 royal flush.
+    0 nothing, 1 a pair, 2 two pairs, 3 three of a kind, 4 straight, 5 flush, 6 full house, 7 four of a kind,
+    8 straight flush, 9 royal flush.
     """
     suit_N5, rank_N5 = cards[:, 0::2], np.sort(cards[:, 1::2], axis=1)
-    n_equal = np.zeros(len(cards), np.int8)  # pairs of cards of one rank, among the ten pairs of cards
+    n_equal = np.zeros(len(cards), np.int8)  # pairs of equal rank, among the ten pairs of cards
     for one, other in combinations(range(5), 2):
         n_equal += rank_N5[:, one] == rank_N5[:, other]
     flush = (suit_N5 == suit_N5[:, :1]).all(1)
     to_ace = (rank_N5 == (1, 10, 11, 12, 13)).all(1)
     straight = to_ace | ((n_equal == 0) & (rank_N5[:, 4] - rank_N5[:, 0] == 4))
-    classes: np.ndarray = np.array([0, 1, 2, 3, 6, -1, 7])[n_equal]  # five equal pairs cannot be
+    classes: np.ndarray = np.array([0, 1, 2, 3, 6, -1, 7])[n_equal]  # five equal pairs are impossible
     classes[straight] = 4
     classes[flush] = 5
     classes[flush & straight] = 8
@@ -308,7 +243,7 @@ def poker_classes(cards: np.ndarray) -> np.ndarray:
 
 
 def _shuffled(n: int, seed: int, stream: int) -> np.ndarray:
-    # sorted random numbers: unlike permutation(), the same whatever the version of numpy
+    # sorted random numbers: unlike permutation(), the same in all versions of NumPy
     order: np.ndarray = np.random.default_rng([seed, stream]).random(n).argsort(kind="stable")
     return order
 
@@ -337,10 +272,8 @@ def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.n
     """Features and target."""
     path = next((folder / name for name in form.files.split() if (folder / name).is_file()), None)
     if path is None:
-        wanted = " or ".join(form.files.split())
-        raise InputError(
-            "content", f"{wanted} is not in the folder {folder}: it is {form.source}; put it there"
-        )
+        names = " or ".join(form.files.split())
+        raise InputError("not-found", f"{names} is not in the folder {folder}. Get it from {form.source}.")
     if verify and path.name in CHECKSUMS:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -348,13 +281,14 @@ def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.n
             raise InputError(
                 "damaged",
                 f"{path}: its SHA-256 is {found}, not {CHECKSUMS[path.name]}: it is damaged or another "
-                f"edition. Fetch it again ({form.source}), or pass verify=False to read it as it is",
+                f"edition. Fetch it again ({form.source}), or read it anyway with "
+                f"{argument('verify', False)}.",
             )
     frame = _read(path, form)
     for name in form.marked("d"):
         dates = pd.to_datetime(frame[name].astype(object), format="%m/%d/%Y", errors="coerce")
         bad = dates.isna() & frame[name].notna()
-        _refuse(path, bad, frame[name], f"is no month/day/year in column {name}")
+        _refuse(path, bad, frame[name], f"is not a month/day/year in column {name}")
         frame[name] = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
     (name,) = form.marked("ykl")
     features, labels = frame.drop(columns=[name, *form.marked("x")]), frame[name]
@@ -367,24 +301,24 @@ def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.n
     if form.marked("l"):
         return features, np.array([str(label).removesuffix(".") for label in labels])
     if form.marked("k"):
-        _refuse(path, labels % 1 != 0, labels, f"is no class in column {name}")
+        _refuse(path, labels % 1 != 0, labels, f"is not a class in column {name}")
         return features, labels.to_numpy(np.int64)
     return features, labels.to_numpy()
 
 
 def _read(path: Path, form: _Format) -> pd.DataFrame:
-    """Numbers as float64 and categories; rows are indexed by their line."""
+    """Numbers as float64, and categories; the index holds line numbers."""
     names, texts = form.names, form.marked("cdl")
     separator = r"\s+" if ".txt" in path.suffixes else ","
     first = 1 if form.first_line == "row" else 2
-    line, width = first, len(names)  # pandas takes the first row for the measure of all
+    line, width = first, len(names)  # pandas expects the width of the first row everywhere
     options: dict[str, Any] = {"sep": separator, "header": None, "skipinitialspace": True}
     try:
         if form.first_line == "names":
             found = pd.read_csv(path, nrows=1, dtype=str, **options).iloc[0].tolist()
             if found != names:
-                raise InputError("content", f"{path}, line 1 must be {','.join(names)}, however: {found}")
-        # blank lines are counted as rows, so that rows can be counted as lines
+                raise InputError("content", f"{path}, line 1 must be {','.join(names)}, got {found}")
+        # blank lines are read as rows, so that row numbers are line numbers
         options |= {"skiprows": first - 1, "skip_blank_lines": False, "low_memory": False}
         options |= {"na_values": ["", form.missing], "keep_default_na": False}
         kinds = {i: str for i, name in enumerate(names) if name in texts}
@@ -395,38 +329,38 @@ def _read(path: Path, form: _Format) -> pd.DataFrame:
         if counts is None:
             reason = str(error).strip()
             raise InputError(
-                "damaged", f"{path} cannot be read, it may be damaged or cut short: {reason}"
+                "damaged", f"{path} cannot be read, it may be damaged or truncated: {reason}"
             ) from error
         width = int(counts[1])
         if width == len(names):
             line, width = int(counts[2]), int(counts[3])
     if width != len(names):
-        raise InputError("content", f"{path}, line {line} must have {len(names)} columns, however: {width}")
+        raise InputError("content", f"{path}, line {line} must have {len(names)} columns, got {width}")
     frame = frame.set_axis(names, axis=1).set_axis(frame.index + first, axis=0)
     frame = frame.dropna(how="all")  # blank lines
     columns = {}
-    # pandas fills short rows up; the last column of these sets never misses a value
+    # pandas pads short rows with missing values; the last column of these tables never misses one
     _refuse(path, frame[names[-1]].isna(), None, f"has fewer than {width} columns")
     for name in names:
         columns[name] = frame[name].astype("category") if name in texts else _numbers(path, frame[name])
         if not form.missing or name in form.marked("ykl"):
-            _refuse(path, columns[name].isna(), None, f"has nothing in column {name}")
+            _refuse(path, columns[name].isna(), None, f"has no value in column {name}")
     return pd.DataFrame(columns)
 
 
 def _numbers(path: Path, column: pd.Series) -> pd.Series:
-    """float64, NaN where missing."""
+    """A column as float64, NaN where missing."""
     numbers = column
     if column.dtype.kind not in "iuf":
         numbers = pd.to_numeric(column.astype(str).where(column.notna()), errors="coerce")
     numbers = numbers.astype(np.float64)
     bad = (numbers.isna() & column.notna()) | np.isinf(numbers)
-    _refuse(path, bad, column, f"is no number in column {column.name}")
+    _refuse(path, bad, column, f"is not a number in column {column.name}")
     return numbers
 
 
 def _refuse(path: Path, bad: pd.Series, column: pd.Series | None, what: str) -> None:
-    """Raises InputError for the first bad row, if there is one."""
+    """Raise InputError for the first bad row, if there is one."""
     if bad.any():
         row = int(bad.to_numpy().argmax())
         found = "" if column is None else f"{str(column.iloc[row]).removesuffix('.0')!r} "

@@ -1,4 +1,4 @@
-"""Pictures of what networks on tables look at: attention as a heat map, importance as bars (PNG or SVG)."""
+"""Figures (PNG or SVG): attention as a heat map, importance of columns as bars."""
 
 from __future__ import annotations
 
@@ -26,29 +26,16 @@ def attention_figure(
     columns: str = "inducing points",
     order_rows: Sequence[int] | np.ndarray | None = None,
 ) -> None:
-    """Heat map of weights: what each row attends to.
+    """Draw the attention weights (N, M) of `rows` to `columns` as a heat map.
 
-    Parameters
-    ----------
-    weights : array or Tensor (N, M)
-        On the processor.
-    path : str or Path
-        Picture to write, .png or .svg.
-    rows, columns : str
-        What they are, for the axes.
-    order_rows : sequence of int, optional
-        Indices of rows from top to bottom, for example sorted by their class.
-
-    Raises
-    ------
-    InputError
-        The path is neither .png nor .svg, or cannot be written.
+    `order_rows` holds the indices of rows from top to bottom, for example sorted by class. Raises InputError
+    if the path is neither .png nor .svg, or cannot be written.
     """
     from matplotlib.figure import Figure
 
     weight_NM = np.asarray(weights)
     if weight_NM.ndim != 2:
-        raise ValueError(f"weights must have 2 dimensions, however: {weight_NM.ndim}")
+        raise ValueError(f"weights must have 2 dimensions, got {weight_NM.ndim}")
     if order_rows is not None:
         weight_NM = weight_NM[np.asarray(order_rows)]
     figure = Figure(figsize=(6, 4.5), layout="constrained")
@@ -60,32 +47,20 @@ def attention_figure(
 
 
 def importance_figure(names: Sequence[str], importance: Any, path: str | Path) -> None:
-    """Horizontal bars, the most important column on top; of more than 40 columns the first 40.
+    """Draw the importance (D,) of named columns as horizontal bars, the 40 most important ones at most.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the columns.
-    importance : array (D,)
-        Importance of each column.
-    path : str or Path
-        Picture to write, .png or .svg.
-
-    Raises
-    ------
-    InputError
-        The path is neither .png nor .svg, or cannot be written.
+    Raises InputError if the path is neither .png nor .svg, or cannot be written.
     """
     from matplotlib.figure import Figure
 
     importance_D = np.asarray(importance)
     if importance_D.shape != (len(names),):
-        raise ValueError(f"importance must have the shape ({len(names)},), however: {importance_D.shape}")
+        raise ValueError(f"importance must have the shape ({len(names)},), got {importance_D.shape}")
     order = np.argsort(-importance_D, kind="stable")[:MOST_BARS]
     figure = Figure(figsize=(6, 0.8 + 0.22 * len(order)), layout="constrained")
     ax = figure.subplots()
     ax.barh(np.arange(len(order)), importance_D[order])
-    # a name with dollar signs is no formula
+    # dollar signs in a name do not start a formula
     ax.set_yticks(np.arange(len(order)), [str(names[i]) for i in order], fontsize=8, parse_math=False)
     ax.invert_yaxis()
     left_out = len(names) - len(order)
@@ -97,7 +72,7 @@ def _write(figure: Figure, path: str | Path) -> None:
     path = Path(path)
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
-        raise InputError("content", f"picture {path}: the name must end with .png or .svg")
+        raise InputError("argument", f"picture {path}: the name must end with .png or .svg")
     check_writable(path)
     with written_whole(path) as partial:
         figure.savefig(partial, dpi=130, format=kind)

@@ -1,8 +1,8 @@
-"""Fitted estimators as safetensors files: weights, scales, categories, and what predictions read.
+"""Fitted estimators as safetensors files: weights, scales, categories, and the context of predictions.
 
-A file names one of the twelve estimators and nothing else that could be run. Training rows enter only as far
-as predictions read them: the context of NPT and the Set Transformer; the inducing points of SPIN, which are
-means of rows as its network compares them, and of their labels.
+A file names one of the twelve estimators and contains no code. It contains training rows only where
+predictions read them: the context of NPT and the Set Transformer. For SPIN it contains inducing points, which
+are means of rows as its network compares them, and of their labels.
 """
 
 from __future__ import annotations
@@ -11,56 +11,61 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.nn.model_weights import arrays_of, check_weights, network_of
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
-from spinimpute.tabular import estimators
+from spinimpute.tabular import context_estimators, row_estimators
 from spinimpute.tabular.base import TableEstimator
 from spinimpute.tabular.context_estimators import RowsAsContext, SPINEstimator
-from spinimpute.tabular.fitted_values import SCALARS, require, restored_value, stored_value
-from spinimpute.tabular.table import TableEncoder
+from spinimpute.tabular.table import Rows, Schema, TableEncoder
 
 FORMAT = "spinimpute-table-model-3"
 KINDS = ("SPIN", "NPT", "SetTransformer", "FTTransformer", "ResNet", "MLP")
 ESTIMATORS: dict[str, type[TableEstimator]] = {
-    name: getattr(estimators, name) for kind in KINDS for name in (f"{kind}Classifier", f"{kind}Regressor")
+    name: getattr(context_estimators, name, None) or getattr(row_estimators, name)
+    for kind in KINDS
+    for name in (f"{kind}Classifier", f"{kind}Regressor")
 }
+SCALARS = (str, bool, int, float)
 WEIGHTS = "network/"
 
 
 def save_estimator(
     estimator: TableEstimator, path: str | Path, metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a fitted estimator.
+    """Write a fitted estimator to a file.
 
     Parameters
     ----------
     estimator : TableEstimator
-        A fitted one.
+        A fitted estimator.
     path : str or Path
         The file to write.
     metadata : mapping, optional
-        Further description to keep, of JSON's types.
+        Further description to store, as JSON.
 
     Raises
     ------
     NotFittedError
         The estimator is not fitted.
     InputError
-        Something cannot be kept or the file cannot be written.
+        The estimator has an attribute that cannot be stored, or the file cannot be written.
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
-        raise InputError("content", f"{name} cannot be saved: it is none of {', '.join(ESTIMATORS)}")
+        raise InputError("argument", f"{name} cannot be saved, only {', '.join(ESTIMATORS)}")
     check_is_fitted(estimator, "n_parameters_")
     tensors = arrays_of({WEIGHTS + key: value for key, value in estimator.network_.state_dict().items()})
     try:
@@ -72,12 +77,12 @@ def save_estimator(
             "estimator": name,
             "parameters": parameters,
             "fitted": {
-                key: stored_value(value, key, tensors)
+                key: _stored_value(value, key, tensors)
                 for key, value in _fitted(estimator).items()
                 if key not in ("network_", "encoder_")
             },
             "encoder": {
-                key: stored_value(value, f"encoder/{key}", tensors)
+                key: _stored_value(value, f"encoder/{key}", tensors)
                 for key, value in _fitted(estimator.encoder_).items()
             },
             "metadata": dict(metadata or {}),
@@ -90,14 +95,14 @@ def save_estimator(
 
 
 def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
-    """Read an estimator that `save_estimator` wrote, which predicts as it did.
+    """Read an estimator that `save_estimator` wrote; its predictions are the same.
 
     Parameters
     ----------
     path : str or Path
         The file.
     device : {"auto", "cpu", "cuda"}
-        Where it is to compute.
+        Device to compute on.
 
     Returns
     -------
@@ -107,60 +112,32 @@ def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
     Raises
     ------
     InputError
-        The file is missing, damaged, of something else, or contradicts itself.
+        The file is missing, damaged, of another format, or contradicts itself.
     """
     return load_with_description(path, device)[0]
 
 
 def load_with_description(path: str | Path, device: str = "auto") -> tuple[TableEstimator, dict[str, Any]]:
-    """Read an estimator as `load_estimator` does, with the file's description of it.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    device : {"auto", "cpu", "cuda"}
-        Where it is to compute.
-
-    Returns
-    -------
-    TableEstimator
-        The fitted estimator.
-    dict
-        "metadata", and "spinimpute", the version, among others.
-    """
+    """Read an estimator as `load_estimator` does, and its description in the file."""
     try:
         arrays, checked = load_tensors(path, FORMAT, "tabular model")
         description = checked["description"]
-        require(_checksum(description) == checked["checksum"], "its description is damaged; copy it again")
+        _require(_checksum(description) == checked["checksum"], "the description is damaged: copy it again")
         estimator = _rebuilt(description, arrays)
-        require(isinstance(description["metadata"], dict), "its metadata are none")
-        require("spinimpute" in description, "it does not say which version wrote it")
+        _require(isinstance(description["metadata"], dict), "metadata are not an object")
+        _require("spinimpute" in description, "the version that wrote it is missing")
     except (
         ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
     ) as error:  # fmt: skip
-        said = next(iter(str(error).splitlines()), type(error).__name__)
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(
-            "content", f"tabular model {path}: it does not fit its own description ({said})"
+            "content", f"tabular model {path}: content and description do not agree ({reason})"
         ) from error
     return estimator.set_params(device=device), description
 
 
 def check_parameters(estimator: TableEstimator, parameters: Mapping[str, Any]) -> None:
-    """Check that an estimator can take these parameters: their names, types and ranges.
-
-    Parameters
-    ----------
-    estimator : TableEstimator
-        The estimator, which stays as it is.
-    parameters : mapping of str to object
-        Parameters by name.
-
-    Raises
-    ------
-    ValueError
-        It cannot.
-    """
+    """Raise ValueError unless an estimator has these parameters, and they have valid types and ranges."""
     defaults = type(estimator)().get_params(deep=False)
     for name, value in parameters.items():
         if name not in defaults:
@@ -168,18 +145,18 @@ def check_parameters(estimator: TableEstimator, parameters: Mapping[str, Any]) -
                 f"{type(estimator).__name__} has no parameter {name!r}; it has {_listed(defaults)}"
             )
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{name} must be finite, however: {value}")
+            raise ValueError(f"{name} must be finite, got {value}")
         default = defaults[name]
         if isinstance(default, bool):
-            fits, wanted = isinstance(value, int), "true or false"
+            fits, expected = isinstance(value, int), "true or false"
         elif isinstance(default, int):
-            fits, wanted = isinstance(value, int) and not isinstance(value, bool), "a whole number"
+            fits, expected = isinstance(value, int) and not isinstance(value, bool), "a whole number"
         elif isinstance(default, float):
-            fits, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+            fits, expected = isinstance(value, int | float) and not isinstance(value, bool), "a number"
         else:
-            fits, wanted = default is None or isinstance(value, type(default)), "text"
+            fits, expected = default is None or isinstance(value, type(default)), "text"
         if not fits:
-            raise ValueError(f"{name} must be {wanted}, however: {value!r}")
+            raise ValueError(f"{name} must be {expected}, got {value!r}")
     type(estimator)(**parameters)._check_parameters()
 
 
@@ -188,7 +165,7 @@ def _listed(names: Mapping[str, Any]) -> str:
 
 
 def _fitted(fitted: object) -> dict[str, Any]:
-    """What `fit` has set, by scikit-learn's convention."""
+    """Attributes that `fit` has set, by scikit-learn's convention."""
     return {key: value for key, value in vars(fitted).items() if _is_fitted_name(key)}
 
 
@@ -197,14 +174,16 @@ def _is_fitted_name(name: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON has it."""
+    """A parameter as JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(part) for part in value]
     if value is None or isinstance(value, SCALARS):
         return value
-    raise TypeError(f"a parameter is a {type(value).__name__}, which no file holds; change it by set_params")
+    raise TypeError(
+        f"a parameter has the type {type(value).__name__}, which a file cannot hold; use set_params"
+    )
 
 
 def _checksum(description: Any) -> str:
@@ -213,7 +192,7 @@ def _checksum(description: Any) -> str:
 
 def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> TableEstimator:
     kind = ESTIMATORS.get(description["estimator"])
-    require(kind is not None, f"there is no estimator {description['estimator']!r}")
+    _require(kind is not None, f"there is no estimator {description['estimator']!r}")
     assert kind is not None
     parameters = description["parameters"]
     check_parameters(kind(), parameters)
@@ -221,8 +200,8 @@ def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tabl
     encoder = TableEncoder(estimator.scaling, estimator.categorical_features)
     for fitted, stored in ((estimator, description["fitted"]), (encoder, description["encoder"])):
         for key, value in stored.items():
-            require(_is_fitted_name(key) and not hasattr(type(fitted), key), f"it sets {key!r}")
-            setattr(fitted, key, restored_value(value, arrays))
+            _require(_is_fitted_name(key) and not hasattr(type(fitted), key), f"it sets {key!r}")
+            setattr(fitted, key, _restored_value(value, arrays))
     estimator.encoder_, estimator._is_training = encoder, False
     _check_kinds(estimator)
     _check_fitted(estimator)
@@ -232,81 +211,154 @@ def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tabl
 
 
 def _check_kinds(estimator: TableEstimator) -> None:
-    """Of what a file says was fitted: anything but what `fit` sets would fail only later."""
+    """Check the types of fitted attributes in a file."""
     names = getattr(estimator, "feature_names_in_", np.array([]))
-    require(isinstance(names, np.ndarray), "names that are no text")
-    times, columns = getattr(estimator, "time_columns_", []), len(estimator.encoder_.categories_)
-    require(
+    _require(isinstance(names, np.ndarray), "names of columns that are not text")
+    times, columns = estimator.time_columns_, len(estimator.encoder_.categories_)
+    _require(
         isinstance(times, list) and all(type(column) is int and 0 <= column < columns for column in times),
-        "times in columns that are none",
+        "dates in columns that do not exist",
     )
-    require(isinstance(estimator.validation_losses_, list), "losses that are none")
+    _require(isinstance(estimator.validation_losses_, list), "losses that are not a list")
     classes = getattr(estimator, "classes_", np.array([]))
-    require(isinstance(classes, np.ndarray) and classes.ndim == 1, "classes that are none")
-    require(all(isinstance(name, SCALARS) for name in classes.tolist()), "classes that are none")
+    _require(isinstance(classes, np.ndarray) and classes.ndim == 1, "invalid classes")
+    _require(all(isinstance(name, SCALARS) for name in classes.tolist()), "invalid classes")
 
 
 def _check_fitted(estimator: TableEstimator) -> None:
-    """Categories, scales and labels against each other."""
+    """Check that categories, scales and labels agree."""
     encoder = estimator.encoder_
     columns, known = len(encoder.categories_), [c for c in encoder.categories_ if c is not None]
-    require(all(c.dtype.kind == "U" and (c[1:] > c[:-1]).all() for c in known), "categories are not sorted")
+    _require(all(c.dtype.kind == "U" and (c[1:] > c[:-1]).all() for c in known), "categories are not sorted")
     cardinality = tuple(0 if c is None else max(1, len(c)) for c in encoder.categories_)
-    require(encoder.schema_.cardinality == cardinality, "its schema has other categories")
-    require([*map(type, encoder.schema_.may_miss)] == [bool] * columns, "its schema has other columns")
+    _require(encoder.schema_.cardinality == cardinality, "the schema has other categories")
+    _require([*map(type, encoder.schema_.may_miss)] == [bool] * columns, "the schema has other columns")
     numbers = (columns - len(known),)
-    require([encoder.mean_.dtype, encoder.sd_.dtype] == [np.dtype(np.float64)] * 2, "scales of another type")
-    require(encoder.mean_.shape == encoder.sd_.shape == numbers, "scales of other columns")
-    require(
+    _require([encoder.mean_.dtype, encoder.sd_.dtype] == [np.dtype(np.float64)] * 2, "scales of another type")
+    _require(encoder.mean_.shape == encoder.sd_.shape == numbers, "scales of other columns")
+    _require(
         bool((encoder.sd_ > 0).all() and np.isfinite([encoder.mean_, encoder.sd_]).all()),
-        "scales that are none",
+        "scales that are not positive numbers",
     )
     if encoder.quantiles_ is not None:
-        require(encoder.quantiles_.quantiles_.shape[1:] == numbers, "quantiles of other columns")
-    require(estimator.n_features_in_ == columns > 0, "another number of columns")
+        _require(encoder.quantiles_.quantiles_.shape[1:] == numbers, "quantiles of other columns")
+    _require(estimator.n_features_in_ == columns > 0, "another number of columns")
     names = getattr(estimator, "feature_names_in_", None)
-    require(names is None or len({*names}) == len(names) == columns, "names of other columns")
-    require(names is None or all(isinstance(name, str) for name in names), "names that are no text")
+    _require(names is None or len({*names}) == len(names) == columns, "names of other columns")
+    _require(names is None or all(isinstance(name, str) for name in names), "names that are not text")
     whole = (estimator.n_steps_, estimator.n_parameters_, estimator.peak_memory_)
-    require(all(isinstance(number, int) for number in whole), "counts that are none")
-    require(all(isinstance(loss, float) for loss in estimator.validation_losses_), "losses that are none")
+    _require(all(isinstance(number, int) for number in whole), "counts that are not whole numbers")
+    _require(all(isinstance(loss, float) for loss in estimator.validation_losses_), "invalid losses")
     if hasattr(estimator, "predict_proba"):
-        require(len(set(estimator.classes_.tolist())) == len(estimator.classes_) > 0, "classes twice")
+        _require(
+            len(set(estimator.classes_.tolist())) == len(estimator.classes_) > 0, "repeated classes, or none"
+        )
     else:
         scale = (estimator.label_mean_, estimator.label_sd_)
-        require(all(map(math.isfinite, scale)) and scale[1] > 0, "labels without a scale")
+        _require(all(map(math.isfinite, scale)) and scale[1] > 0, "labels without a scale")
 
 
 def _weights(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Of the network, among all that a file holds."""
+    """Weights of the network among all arrays of a file."""
     return {key.removeprefix(WEIGHTS): part for key, part in arrays.items() if key.startswith(WEIGHTS)}
 
 
 def _check_prediction(estimator: TableEstimator) -> None:
-    """Whether a row of zeros can be predicted from what the file holds."""
+    """Check that a row of zeros can be predicted."""
     columns = len(estimator.encoder_.categories_)
     row = estimator.encoder_.transform(np.zeros((1, columns)))
     with torch.no_grad():
         if isinstance(estimator, SPINEstimator):
             _check_points(estimator)
         if isinstance(estimator, RowsAsContext):
-            label_N, known = estimator.context_label_, estimator._classes
+            label_N, classes = estimator.context_label_, estimator._classes
             shape = (len(label_N), columns)
-            require(estimator.context_.missing_ND.shape == shape and len(label_N) > 0, "another context")
-            inside = (label_N >= 0) & (label_N < known)
-            require(known == 0 or bool(inside.all()), "a context of other classes")
-        require(estimator._outputs(row).shape == (1, estimator._n_outputs), "outputs of another label")
+            _require(estimator.context_.missing_ND.shape == shape and len(label_N) > 0, "another context")
+            valid = (label_N >= 0) & (label_N < classes)
+            _require(classes == 0 or bool(valid.all()), "a context of other classes")
+        _require(estimator._outputs(row).shape == (1, estimator._n_outputs), "outputs of another label")
 
 
 def _check_points(estimator: SPINEstimator) -> None:
-    """Inducing points of the network's sizes, with labels of the estimator's kind."""
+    """Check the sizes and values of inducing points."""
     points = estimator.inducing_points_
-    require(isinstance(points, CarriedPoints), "inducing points that are none")
+    _require(isinstance(points, CarriedPoints), "invalid inducing points")
     count = points.mass_BH.shape[-1]
     features = estimator.heads * estimator.head_width
     shapes = ((1, count, features), (1, count, estimator._n_outputs), (1, count))
-    require(0 < count <= estimator.inducing_points, "other inducing points")
-    require(tuple(part.shape for part in points) == shapes, "other inducing points")
-    require(all(part.dtype == torch.float32 for part in points), "inducing points of another type")
-    require(all(bool(part.isfinite().all()) for part in points), "inducing points that are no numbers")
-    require(bool((points.mass_BH >= 0).all()), "inducing points with masses below 0")
+    _require(0 < count <= estimator.inducing_points, "other inducing points")
+    _require(tuple(part.shape for part in points) == shapes, "other inducing points")
+    _require(all(part.dtype == torch.float32 for part in points), "inducing points of another type")
+    _require(all(bool(part.isfinite().all()) for part in points), "inducing points that are not finite")
+    _require(bool((points.mass_BH >= 0).all()), "inducing points with masses below 0")
+
+
+def _require(condition: bool, problem: str) -> None:
+    """Raise ValueError with this problem of the file unless the condition holds."""
+    if not condition:
+        raise ValueError(problem)
+
+
+def _stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
+    """JSON of a fitted attribute; its arrays are added to `tensors`, under names that start with its own.
+
+    Raises TypeError for a kind of attribute that a file cannot hold.
+    """
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().cpu().numpy()
+        return {"tensor": name}
+    if isinstance(value, Rows):
+        return {"rows": [_stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]}
+    if isinstance(value, CarriedPoints):
+        return {"points": [_stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]}
+    if isinstance(value, Schema):
+        return {"schema": asdict(value)}
+    if isinstance(value, QuantileTransformer):
+        names = ("quantiles_", "references_")
+        return {
+            "quantiles": [_stored_value(getattr(value, part), f"{name}/{part}", tensors) for part in names]
+        }
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        tensors[name] = value
+        return {"array": name}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "UO":
+        values = [part.item() if isinstance(part, np.generic) else part for part in value.tolist()]
+        if all(isinstance(part, SCALARS) for part in values):
+            return {"text" if value.dtype.kind == "U" else "objects": values}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, SCALARS):
+        return value
+    if isinstance(value, list | tuple):
+        return [_stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]
+    kind = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    raise TypeError(f"{name} has the type {kind}, which a file cannot hold; use numbers or text")
+
+
+def _restored_value(stored: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The inverse of `_stored_value`, from JSON and the arrays of the file."""
+    if isinstance(stored, list):
+        return [_restored_value(part, arrays) for part in stored]
+    if not isinstance(stored, dict):
+        return stored
+    ((kind, held),) = stored.items()
+    if kind == "tensor":
+        return torch.from_numpy(arrays[held].copy())
+    if kind == "array":
+        return arrays[held].copy()
+    if kind in ("text", "objects"):
+        _require(all(isinstance(part, str) or kind == "objects" for part in held), "text that is not text")
+        return np.array(held, dtype=str if kind == "text" else object)
+    if kind == "rows":
+        return Rows(*_restored_value(held, arrays))
+    if kind == "points":
+        return CarriedPoints(*_restored_value(held, arrays))
+    if kind == "schema":
+        return Schema(**{key: tuple(values) for key, values in held.items()})
+    _require(kind == "quantiles", f"an unknown kind of value, {kind!r}")
+    quantiles, references = _restored_value(held, arrays)
+    _require(references.shape == quantiles.shape[:1] != (0,), "quantiles without references")
+    transformer = QuantileTransformer(n_quantiles=len(references), output_distribution="normal")
+    transformer.quantiles_, transformer.references_ = quantiles, references
+    transformer.n_quantiles_, transformer.n_features_in_ = quantiles.shape
+    return transformer

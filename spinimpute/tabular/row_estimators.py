@@ -1,4 +1,4 @@
-"""Estimators whose networks see one row at a time.
+"""Estimators whose networks see one row at a time: MLP, ResNet and FT-Transformer.
 
 Axes: see `spinimpute.nn`.
 """
@@ -11,54 +11,52 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.optimisers import Lookahead
-from spinimpute.tabular.base import TableEstimator
+from spinimpute.tabular.base import ClassifierOutputs, RegressorOutputs, TableEstimator
 from spinimpute.tabular.row_networks import MLP, FTTransformer, ResNet
-from spinimpute.tabular.table import Rows
+from spinimpute.tabular.table import LabelledRows, Rows
 
 PREDICTED_AT_A_TIME = 4_096
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowEstimator(TableEstimator):  # numpydoc ignore=PR02
-    """Batches of rows, AdamW.
+    """Training on batches of rows with AdamW.
 
     Parameters
     ----------
     weight_decay : float
-        Weight decay of AdamW; tokens, norms and biases have none.
+        Weight decay of AdamW, except for tokens, norms and biases.
     """
 
     weight_decay: float = 1e-5
 
     def _optimiser(self) -> tuple[Optimizer | Lookahead, LRScheduler | None]:
-        # weights of tokens, norms and biases do not decay
-        decayed: list[nn.Parameter] = []
+        decaying: list[nn.Parameter] = []
         others: list[nn.Parameter] = []
         for name, parameter in self.network_.named_parameters():
-            apart = parameter.ndim == 1 or name.startswith(("tokens", "cls"))
-            (others if apart else decayed).append(parameter)
-        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+            decays = parameter.ndim > 1 and not name.startswith(("tokens", "cls"))
+            (decaying if decays else others).append(parameter)
+        groups: list[dict[str, Any]] = [{"params": decaying}, {"params": others, "weight_decay": 0.0}]
         return AdamW(groups, lr=self.learning_rate, weight_decay=self.weight_decay), None
 
-    def _loss_at(
-        self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
-    ) -> Callable[[int], Tensor]:
-        order: list[Tensor] = []
-        size = min(self.batch_size, len(rows))
+    def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
+        batches: list[Tensor] = []
+        n_rows = len(data.rows)
+        size = min(self.batch_size, n_rows)
 
         def loss(step: int) -> Tensor:
             del step
-            if not order:
-                shuffled = torch.randperm(len(rows), generator=generator, device=label_N.device)
-                order.extend(batch for batch in shuffled.split(size) if len(batch) == size)
-            index = order.pop()
-            loss_L = self._losses(self.network_(rows.take(index)), label_N[index])
-            return (loss_L * weight_N[index]).mean()
+            if not batches:
+                shuffled = torch.randperm(n_rows, generator=generator, device=data.label_N.device)
+                batches.extend(batch for batch in shuffled.split(size) if len(batch) == size)
+            rows, label_L, weight_L = data.take(batches.pop())
+            return (self._losses(self.network_(rows), label_L) * weight_L).mean()
 
         return loss
 
@@ -69,7 +67,7 @@ class RowEstimator(TableEstimator):  # numpydoc ignore=PR02
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MLPEstimator(RowEstimator):  # numpydoc ignore=PR02
-    """A multi-layer perceptron; further parameters as of `RowEstimator`.
+    """A multi-layer perceptron; further parameters are those of `RowEstimator`.
 
     Parameters
     ----------
@@ -89,16 +87,16 @@ class MLPEstimator(RowEstimator):  # numpydoc ignore=PR02
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
-    """A ResNet for tables; further parameters as of `RowEstimator`.
+    """A ResNet for tables; further parameters are those of `RowEstimator`.
 
     Parameters
     ----------
     blocks, width : int
-        Blocks and the width between them.
+        Number of blocks, and their width.
     hidden : int
-        Width of a block's first layer.
+        Width of the hidden layer of a block.
     dropout, residual_dropout : float
-        Probabilities of dropping a number in training: inside a block, and of its output.
+        Probabilities of dropping a number in training, inside a block and in its output.
 
     References
     ----------
@@ -112,45 +110,44 @@ class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
     residual_dropout: float = 0.0
     scaling: str = "quantile"
 
-    def _loss_at(
-        self, rows: Rows, label_N: Tensor, weight_N: Tensor, generator: torch.Generator
-    ) -> Callable[[int], Tensor]:
-        if len(rows) < 2 or self.batch_size < 2:
+    def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
+        n_rows = len(data.rows)
+        if n_rows < 2 or self.batch_size < 2:
             raise ValueError(
-                f"BatchNorm needs at least 2 rows in a batch, however: n_samples = {len(rows)}, "
+                f"BatchNorm needs at least 2 rows in a batch, got n_samples = {n_rows}, "
                 f"batch_size = {self.batch_size}"
             )
-        return super()._loss_at(rows, label_N, weight_N, generator)
+        return super()._loss_at(data, generator)
 
     def _make(self) -> nn.Module:
         return ResNet(
             self.encoder_.schema_,
             self._n_outputs,
-            self.blocks,
-            self.width,
-            self.hidden,
-            self.dropout,
-            self.residual_dropout,
+            blocks=self.blocks,
+            width=self.width,
+            hidden=self.hidden,
+            dropout=self.dropout,
+            residual_dropout=self.residual_dropout,
         )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
-    """FT-Transformer; further parameters as of `RowEstimator`.
+    """FT-Transformer; further parameters are those of `RowEstimator`.
 
     Parameters
     ----------
     blocks : int
         Number of blocks.
     width : int
-        Of a token.
+        Width of a token.
     heads : int
         Attention heads; must divide the width.
     attention_dropout, dropout, residual_dropout : float
-        Probabilities of dropping in training: attention weights, numbers inside the feed-forward network, and
-        the outputs of both.
+        Probabilities of dropping, in training, attention weights, numbers inside the feed-forward network,
+        and the outputs of both.
     pieces : int
-        Of numbers, see `ColumnEmbedding`; 0 as published.
+        Pieces of the encoding of numbers, see `ColumnEmbedding`; 0 as published.
 
     References
     ----------
@@ -172,25 +169,25 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
         return FTTransformer(
             self.encoder_.schema_,
             self._n_outputs,
-            self.blocks,
-            self.width,
-            self.heads,
-            self.attention_dropout,
-            self.dropout,
-            self.residual_dropout,
-            self.pieces,
+            blocks=self.blocks,
+            width=self.width,
+            heads=self.heads,
+            attention_dropout=self.attention_dropout,
+            dropout=self.dropout,
+            residual_dropout=self.residual_dropout,
+            pieces=self.pieces,
         )
 
     def column_attention(self, X: Any, by_norm: bool = False) -> np.ndarray:
-        """How much [CLS] attends to each column, a measure of importance.
+        """Attention of [CLS] to each column, a measure of importance.
 
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Rows of the columns that training had.
+            Rows with the columns of the training rows.
         by_norm : bool
-            Attention times what it carries, the norms of the vectors that [CLS] reads of each column. A
-            column may be attended to and carry nothing.
+            Multiply attention by the vectors that [CLS] reads from each column, and give their norms. [CLS]
+            may attend to a column whose vectors are small.
 
         Returns
         -------
@@ -211,3 +208,27 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
             ]
         attention: np.ndarray = torch.stack(parts).sum(0).double().cpu().numpy()
         return attention / attention.sum()
+
+
+class FTTransformerClassifier(ClassifierMixin, ClassifierOutputs, FTTransformerEstimator):
+    """FT-Transformer (Gorishniy et al. 2021); parameters: `FTTransformerEstimator`."""
+
+
+class FTTransformerRegressor(RegressorMixin, RegressorOutputs, FTTransformerEstimator):
+    """FT-Transformer (Gorishniy et al. 2021); parameters: `FTTransformerEstimator`."""
+
+
+class ResNetClassifier(ClassifierMixin, ClassifierOutputs, ResNetEstimator):
+    """ResNet for tables (Gorishniy et al. 2021); parameters: `ResNetEstimator`."""
+
+
+class ResNetRegressor(RegressorMixin, RegressorOutputs, ResNetEstimator):
+    """ResNet for tables (Gorishniy et al. 2021); parameters: `ResNetEstimator`."""
+
+
+class MLPClassifier(ClassifierMixin, ClassifierOutputs, MLPEstimator):
+    """Multi-layer perceptron; parameters: `MLPEstimator`."""
+
+
+class MLPRegressor(RegressorMixin, RegressorOutputs, MLPEstimator):
+    """Multi-layer perceptron; parameters: `MLPEstimator`."""

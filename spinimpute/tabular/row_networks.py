@@ -14,7 +14,7 @@ from spinimpute.tabular.table import Rows, Schema
 
 
 class FlatInput(nn.Module):
-    """A row as one vector: numbers, one-hot categories, and what is missing where something may be."""
+    """A row as one vector: numbers, one-hot categories, and mask bits of columns that may be missing."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class FlatInput(nn.Module):
 
 
 class MLP(nn.Module):
-    """Layers of a width with ReLU and dropout."""
+    """Layers of one width with ReLU and dropout."""
 
     def __init__(self, schema: Schema, outputs: int, layers: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class MLP(nn.Module):
         self.layers = nn.Sequential(*parts, nn.Linear(before, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """Outputs for the label, (N, O)."""
+        """Outputs (N, O) for the label."""
         return self.layers(self.input(rows))
 
 
@@ -77,6 +77,7 @@ class ResNet(nn.Module):
         self,
         schema: Schema,
         outputs: int,
+        *,
         blocks: int,
         width: int,
         hidden: int,
@@ -92,14 +93,14 @@ class ResNet(nn.Module):
         self.head = nn.Sequential(nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """Outputs for the label, (N, O)."""
+        """Outputs (N, O) for the label."""
         return self.head(self.blocks(self.first(self.input(rows))))
 
 
 class FTBlock(nn.Module):
     """Self-attention among the tokens of a row, then a gated feed-forward network (ReGLU).
 
-    There are norms before both; the first block has none before its attention.
+    Both are preceded by a norm, except for the attention of the first block.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class FTBlock(nn.Module):
         return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1), v
 
     def carried(self, x_NTE: Tensor) -> Tensor:
-        """What the first token reads of each token, before these are summed: (N, T, E)."""
+        """Vectors (N, T, E) that the first token reads from each token, before they are summed."""
         weight_NGTT, v_NGTP = self.attention(x_NTE)
         join_EGP = self.join.weight.unflatten(1, (self.heads, -1))
         return torch.einsum("ngt,ngtp,egp->nte", weight_NGTT[:, :, 0], v_NGTP, join_EGP)
@@ -146,12 +147,13 @@ class FTBlock(nn.Module):
 
 
 class FTTransformer(nn.Module):
-    """Columns become tokens; [CLS] is read after the last block."""
+    """Columns become tokens; the output is computed from [CLS] after the last block."""
 
     def __init__(
         self,
         schema: Schema,
         outputs: int,
+        *,
         blocks: int,
         width: int,
         heads: int,
@@ -173,36 +175,27 @@ class FTTransformer(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """Outputs for the label, (N, O)."""
+        """Outputs (N, O) for the label."""
         x_NTE = self._start(rows)
         for block in self.blocks:
             x_NTE = block(x_NTE)
         return self.head(x_NTE[:, 0])
 
     def cls_attention(self, rows: Rows, by_norm: bool) -> Tensor:
-        """How [CLS] attends to the columns.
+        """Attention (N, D) of [CLS] to the columns, the mean over blocks and heads.
 
-        Parameters
-        ----------
-        rows : Rows
-            The rows.
-        by_norm : bool
-            Give the norms of the vectors that [CLS] reads of the columns, not the attention weights.
-
-        Returns
-        -------
-        Tensor (N, D)
-            Mean over blocks and heads. Weights of a row sum to 1 or less, norms to anything.
+        `by_norm` gives the norms of the vectors that [CLS] reads from the columns instead of the attention
+        weights.
         """
-        x_NTE, found = self._start(rows), []
+        x_NTE, attention = self._start(rows), []
         for block in self.blocks:
             assert isinstance(block, FTBlock)
             if by_norm:
-                found.append(block.carried(x_NTE)[:, 1:].norm(dim=-1))
+                attention.append(block.carried(x_NTE)[:, 1:].norm(dim=-1))
             else:
-                found.append(block.attention(x_NTE)[0][:, :, 0, 1:].mean(1))
+                attention.append(block.attention(x_NTE)[0][:, :, 0, 1:].mean(1))
             x_NTE = block(x_NTE)
-        return torch.stack(found).mean(0)
+        return torch.stack(attention).mean(0)
 
     def _start(self, rows: Rows) -> Tensor:
         tokens = self.tokens(rows.value_ND[None], rows.missing_ND[None])[0]

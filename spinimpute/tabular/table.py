@@ -22,40 +22,41 @@ MICROSECONDS_OF_A_DAY = 86_400e6
 
 
 class Rows(NamedTuple):
-    """Rows as tensors.
+    """Rows as tensors."""
 
-    Attributes
-    ----------
-    value_ND : float32 Tensor
-        Codes of categories or scaled numbers, 0 where missing.
-    missing_ND : bool Tensor
-    """
-
-    value_ND: Tensor
+    value_ND: Tensor  # float32: codes of categories or scaled numbers, 0 where missing
     missing_ND: Tensor
 
     def take(self, index: Tensor) -> Rows:
-        """Some rows, by their numbers."""
+        """Rows with these numbers."""
         return Rows(self.value_ND[index], self.missing_ND[index])
+
+    def to(self, device: torch.device) -> Rows:
+        """Copy to a device."""
+        return Rows(self.value_ND.to(device), self.missing_ND.to(device))
 
     def __len__(self) -> int:
         return len(self.value_ND)
 
 
+class LabelledRows(NamedTuple):
+    """Rows with codes or scaled numbers as labels, and weights."""
+
+    rows: Rows
+    label_N: Tensor
+    weight_N: Tensor
+
+    def take(self, index: Tensor) -> LabelledRows:
+        """Rows with these numbers."""
+        return LabelledRows(self.rows.take(index), self.label_N[index], self.weight_N[index])
+
+
 @dataclass(frozen=True)
 class Schema:
-    """What columns hold.
+    """Kinds of the columns."""
 
-    Attributes
-    ----------
-    cardinality : tuple of int
-        Categories of each column, 0 of numbers.
-    may_miss : tuple of bool
-        Columns with missing values in training rows.
-    """
-
-    cardinality: tuple[int, ...]
-    may_miss: tuple[bool, ...]
+    cardinality: tuple[int, ...]  # categories of each column, 0 for numbers
+    may_miss: tuple[bool, ...]  # whether training rows have missing values
 
     @property
     def continuous(self) -> tuple[int, ...]:
@@ -69,15 +70,15 @@ class Schema:
 
     @property
     def vocabulary(self) -> int:
-        """Categories of the column with most; at least 1."""
+        """Largest number of categories of a column, at least 1."""
         return max(1, *self.cardinality) if self.cardinality else 1
 
 
 class TableEncoder:
-    """Encodes tables as tensors, with scales and categories of the training rows alone.
+    """Encode tables as tensors, with scales and categories of the training rows alone.
 
-    Columns of a DataFrame that are categorical, boolean or text, and those that are named, are categories;
-    all others numbers. A category that training rows lack is missing.
+    Columns of a DataFrame that are categorical, boolean or text, and those in `categorical`, are categories;
+    all others are numbers. A category that the training rows lack is missing.
     """
 
     def __init__(self, scaling: str = "standard", categorical: Sequence[int | str] | None = None) -> None:
@@ -85,22 +86,12 @@ class TableEncoder:
         self.categorical = categorical
 
     def fit(self, table: Any, seed: int) -> TableEncoder:
-        """Learn scales and categories from training rows.
+        """Learn scales and categories from training rows; NaN and None are missing.
 
-        Parameters
-        ----------
-        table : DataFrame, or array (N, D) of numbers
-            The rows; NaN and None are missing.
-        seed : int
-            Seed of the noise that breaks ties before quantile scaling.
-
-        Returns
-        -------
-        TableEncoder
-            Itself.
+        `seed` determines the noise that breaks ties before quantile scaling.
         """
         if self.scaling not in ("standard", "quantile"):
-            raise ValueError(f"scaling must be 'standard' or 'quantile', however: {self.scaling!r}")
+            raise ValueError(f"scaling must be 'standard' or 'quantile', got {self.scaling!r}")
         columns = _columns(table)
         chosen = self._chosen(table, len(columns))
         self.categories_: list[np.ndarray | None] = []
@@ -123,7 +114,7 @@ class TableEncoder:
             counted = (~np.isnan(numbers)).sum(0).clip(1)
             self.mean_ = np.nansum(numbers, 0) / counted
             sd = np.sqrt(np.nansum((numbers - self.mean_) ** 2, 0) / counted)
-            # of a constant column the sum's rounding is no scale
+            # the deviation of a constant column may be a rounding error
             self.sd_ = np.where(sd > 1e-12 * np.abs(self.mean_).clip(1e-300), sd, 1.0)
             if self.scaling == "quantile":
                 rng = np.random.default_rng(seed)
@@ -137,7 +128,7 @@ class TableEncoder:
         return self
 
     def transform(self, table: Any) -> Rows:
-        """Encode rows of the same columns."""
+        """Encode rows with the same columns."""
         columns = _columns(table)
         value_ND = np.zeros((len(table), len(columns)), np.float32)
         missing_ND = np.zeros(value_ND.shape, bool)
@@ -146,7 +137,7 @@ class TableEncoder:
                 continue
             name_N, names = _named(column)
             code_of_name = np.searchsorted(known, names)
-            # the last one stands for what is missing, which is name -1
+            # the last entry is the code of missing cells, whose name has the number -1
             code_of_name = np.append(np.where(np.isin(names, known), code_of_name, -1), -1)
             code_N = code_of_name[name_N]
             missing_ND[:, number] = code_N < 0
@@ -158,23 +149,21 @@ class TableEncoder:
                 scaled = self.quantiles_.transform(numbers)
             else:
                 scaled = (numbers - self.mean_) / self.sd_
-            # far beyond anything seen in training one number is as large as another
+            # far outside of the training data all numbers are treated alike
             value_ND[:, list(self.schema_.continuous)] = np.nan_to_num(scaled, nan=0.0).clip(
                 -FARTHEST, FARTHEST
             )
         return Rows(torch.from_numpy(value_ND), torch.from_numpy(missing_ND))
 
     def _numbers(self, columns: list[np.ndarray]) -> np.ndarray:
-        """float64 (N, columns of numbers)."""
+        """Columns of numbers, float64."""
         chosen = [column for column, known in zip(columns, self.categories_, strict=True) if known is None]
         if not chosen:
             return np.empty((len(columns[0]) if columns else 0, 0))
         try:
             numbers = np.stack([np.asarray(column, dtype=np.float64) for column in chosen], axis=1)
         except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"a column that held numbers in training holds something else: {error}"
-            ) from error
+            raise ValueError(f"a column that held numbers in training does not: {error}") from error
         if np.isinf(numbers).any():
             raise ValueError("Input X contains infinity: every number must be finite, or NaN where missing")
         return numbers
@@ -183,15 +172,15 @@ class TableEncoder:
         if self.categorical is None:
             return set()
         if isinstance(self.categorical, str):
-            raise ValueError(f"categorical_features must be a list, however: {self.categorical!r}")
-        wanted = list(self.categorical)
-        if wanted and all(isinstance(which, bool | np.bool_) for which in wanted):
-            if len(wanted) != n_columns:
-                raise ValueError(f"categorical_features: {len(wanted)} flags for {n_columns} columns")
-            return {i for i, which in enumerate(wanted) if which}
+            raise ValueError(f"categorical_features must be a list, got {self.categorical!r}")
+        features = list(self.categorical)
+        if features and all(isinstance(which, bool | np.bool_) for which in features):
+            if len(features) != n_columns:
+                raise ValueError(f"categorical_features: {len(features)} flags for {n_columns} columns")
+            return {i for i, which in enumerate(features) if which}
         names = list(getattr(table, "columns", ()))
         chosen: set[int] = set()
-        for which in wanted:
+        for which in features:
             if isinstance(which, int | np.integer) and -n_columns <= which < n_columns:
                 chosen.add(int(which) % n_columns)
             elif isinstance(which, str) and which in names:
@@ -202,26 +191,9 @@ class TableEncoder:
 
 
 def with_days(table: Any, known: Sequence[int] | None) -> tuple[Any, list[int]]:
-    """Put days in place of durations and dates (since 1970, in UTC).
+    """Convert durations and dates (since 1970, in UTC) to days; also give the numbers of their columns.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Columns of any type.
-    known : sequence of int, optional
-        Columns that held times in training; None while training.
-
-    Returns
-    -------
-    DataFrame
-        The table with days as numbers.
-    list of int
-        Columns that held times.
-
-    Raises
-    ------
-    ValueError
-        Other columns than those of training hold times.
+    `known` are these numbers in training, None while training. Raises ValueError if other columns hold times.
     """
     found: dict[int, np.ndarray] = {}
     for number in range(table.shape[1]):
@@ -230,9 +202,9 @@ def with_days(table: Any, known: Sequence[int] | None) -> tuple[Any, list[int]]:
         if known is not None and column.isna().all():
             days = None if days is None and number not in known else np.full(len(table), np.nan)
         elif known is not None and (days is not None) != (number in known):
-            held = "dates or durations" if number in known else "neither dates nor durations"
+            kind = "dates or durations" if number in known else "neither dates nor durations"
             raise ValueError(
-                f"column {table.columns[number]!r} held {held} in training, now it holds {column.dtype}, "
+                f"column {table.columns[number]!r} held {kind} in training, now it holds {column.dtype}, "
                 f"for example {column.dropna().iloc[0]!r}"
             )
         if days is not None:
@@ -245,7 +217,7 @@ def with_days(table: Any, known: Sequence[int] | None) -> tuple[Any, list[int]]:
 
 
 def _days(column: Any) -> np.ndarray | None:
-    """float64 (N,), or None if the column holds no times."""
+    """Days, float64 (N,), or None if the column holds no times."""
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind in DATES:
         times = pd.to_datetime(column, utc=True).to_numpy("datetime64[us]")
@@ -263,7 +235,7 @@ def _columns(table: Any) -> list[np.ndarray]:
 
 
 def _plain(series: Any) -> np.ndarray:
-    """Numbers as float64, anything else as objects. Raises ValueError for complex numbers and lists."""
+    """Numbers as float64, anything else as objects; raises ValueError for complex numbers and lists."""
     kind = getattr(series.dtype, "kind", "O")
     if kind in "iuf" and not hasattr(series, "cat"):
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
@@ -272,7 +244,7 @@ def _plain(series: Any) -> np.ndarray:
         if pd.api.types.is_list_like(cell) or isinstance(cell, complex | np.complexfloating):
             raise ValueError(
                 f"column {series.name!r} holds a {type(cell).__name__}: {cell!r}. "
-                "Give numbers, text or dates, one a cell"
+                "Give one number, text or date a cell."
             )
     return cells
 
@@ -282,7 +254,7 @@ def _is_category(column: np.ndarray) -> bool:
 
 
 def _named(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which name each cell of a column of categories has, -1 where missing, and the names."""
+    """Number of the name of each cell of a categorical column, -1 where missing, and the names."""
     name_N, values = pd.factorize(column)
     # one name for a category whatever its type: True, 1 and 1.0 are the same
     return name_N, np.array([_name(value) for value in values], dtype=object).astype(str)

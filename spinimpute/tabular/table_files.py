@@ -1,7 +1,7 @@
 """Tables as files: CSV and TSV, gzipped too, and Parquet.
 
-Cells of CSV and TSV stay the text that they are until it is known whether their column holds numbers or
-categories: "007" is another category than "7". Rows are counted from 1, without the header.
+Cells of CSV and TSV remain text until their column is used as numbers or as categories: the categories "007"
+and "7" differ. Rows are counted from 1, without the header.
 """
 
 from __future__ import annotations
@@ -28,62 +28,33 @@ PARQUET = ".parquet"
 MISSING = frozenset(
     ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "NaT"]
 )
-NUMBERS_OF_ROWS = re.compile(r"__index_level_\d+__")  # what pandas calls names of rows that have no name
+ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # pandas' name for an index without a name
 MOST_CELLS = 2**28
-MOST_TIMES = 60  # as long as it is packed: text of a table
-MOST_KNOWN = 100_000  # cells, of which each one is kept once
-LARGEST = 1e36  # so that neither squares nor predictions overflow
+MOST_TIMES = 60  # largest ratio of unpacked to packed size
+MOST_KNOWN = 100_000  # distinct cells whose text is shared
+LARGEST = 1e36  # neither squares nor predictions overflow
 
 
 def suffix_of(path: str | Path) -> str:
-    """Kind of a file by its name.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Returns
-    -------
-    str
-        Its suffix, in lower case, ".gz" included.
-
-    Raises
-    ------
-    InputError
-        The name is of no kind that is known.
-    """
+    """Suffix of a table's name, in lower case, ".gz" included; raises InputError for an unknown one."""
     name = Path(path).name.lower()
     for suffix in (*SEPARATORS, PARQUET):
         if name.endswith(suffix):
             return suffix
     raise InputError(
-        "content", f"table {path}: the name must end with one of {', '.join((*SEPARATORS, PARQUET))}"
+        "argument", f"table {path}: the name must end with one of {', '.join((*SEPARATORS, PARQUET))}"
     )
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a table of named columns.
+    """Read a table of named columns; raises InputError if it is missing or damaged.
 
-    Parameters
-    ----------
-    path : str or Path
-        A file of CSV, TSV or Parquet.
-
-    Returns
-    -------
-    DataFrame
-        Text as it stands in CSV and TSV; of Parquet numbers, and anything else as text.
-
-    Raises
-    ------
-    InputError
-        The file is missing, damaged or no such table; it says what is wrong and where.
+    Cells of CSV and TSV are text. Columns of Parquet are numbers, or else text.
     """
     path = Path(path)
     suffix = suffix_of(path)
     if not path.is_file():
-        raise InputError("content", f"table {path}: {why_no_file(path)}")
+        raise InputError("not-found", f"table {path}: {why_no_file(path)}")
     table = _read_parquet(path) if suffix == PARQUET else _read_text(path, SEPARATORS[suffix])
     _check_names(path, list(table.columns))
     for name in table:
@@ -94,23 +65,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def output_suffix(path: str | Path) -> str:
-    """`suffix_of` a table that can be written.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file to write.
-
-    Returns
-    -------
-    str
-        Its suffix, see `suffix_of`.
-
-    Raises
-    ------
-    InputError
-        The name is of no kind that is known, or Parquet cannot be written here.
-    """
+    """Suffix of a table to write; raises InputError if it is unknown, or if Parquet cannot be written."""
     suffix = suffix_of(path)
     if suffix == PARQUET:
         _require_pyarrow()
@@ -118,31 +73,21 @@ def output_suffix(path: str | Path) -> str:
 
 
 def write_table(table: pd.DataFrame, path: Path | IO[str], suffix: str) -> None:
-    """Write a table.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The table, without its index.
-    path : Path or text stream
-        Where to write.
-    suffix : str
-        The kind of file to write, see `output_suffix`, whatever the path's own suffix.
-    """
+    """Write a table without its index, in the format of this suffix, which may differ from the path's."""
     if suffix == PARQUET:
         assert isinstance(path, Path)
         table.to_parquet(path, index=False)
         return
     options: dict[str, Any] = {"index": False, "lineterminator": "\n", "sep": SEPARATORS[suffix]}
     if any("\r" in cell for name in table for cell in table[name] if isinstance(cell, str)):
-        options["quoting"] = csv.QUOTE_NONNUMERIC  # the csv module leaves it bare, and readers end the line
+        options["quoting"] = csv.QUOTE_NONNUMERIC  # the csv module leaves \r unquoted, which ends a line
     if suffix.endswith(".gz"):
         options["compression"] = {"method": "gzip", "mtime": 0}  # same predictions, same bytes
     table.to_csv(path, **options)
 
 
 def missing_cells(column: pd.Series) -> np.ndarray:
-    """Which cells are missing, bool (N,)."""
+    """Whether each cell is missing, bool (N,)."""
     if column.dtype.kind in "iuf":
         return np.asarray(column.isna())
     return np.array([cell is None or cell.strip() in MISSING for cell in column], bool)
@@ -155,42 +100,24 @@ def is_numeric(column: pd.Series) -> bool:
 
 
 def numbers_of(column: pd.Series, path: str | Path) -> np.ndarray:
-    """Numbers of a column.
-
-    Parameters
-    ----------
-    column : Series (N,)
-        A column of a table that was read.
-    path : str or Path
-        The file, for messages.
-
-    Returns
-    -------
-    float64 (N,)
-        NaN where missing.
-
-    Raises
-    ------
-    InputError
-        A cell is text or too large a number.
-    """
+    """Numbers of a column, float64, NaN where missing; raises InputError for text and too large numbers."""
     values, missing = _parsed(column)
     wrong = np.flatnonzero(~missing & ~(np.abs(values) <= LARGEST))
     if len(wrong):
-        found = "is not a number" if np.isnan(values[wrong[0]]) else f"lies beyond {LARGEST:g}"
+        problem = "is not a number" if np.isnan(values[wrong[0]]) else f"is not within ±{LARGEST:g}"
         row, cell = column.index[wrong[0]] + 1, shown(column.iloc[wrong[0]])
-        raise InputError("content", f"table {path}: row {row}, column {column.name!r}: {cell} {found}")
+        raise InputError("content", f"table {path}: row {row}, column {column.name!r}: {cell} {problem}")
     return values
 
 
 def categories_of(column: pd.Series) -> pd.Series:
-    """Names, None where missing. Whole numbers have no decimal point."""
+    """Names of categories, None where missing; whole numbers have no decimal point."""
     cells = zip(column.tolist(), missing_cells(column), strict=True)
     return text_column(None if gone else _name(cell) for cell, gone in cells)
 
 
 def text_column(cells: Iterable[str | None]) -> pd.Series:
-    """Of objects: pandas' own type of text has no None."""
+    """A column of objects: pandas' own type of text has no None."""
     return pd.Series(list(cells), dtype=object)
 
 
@@ -231,7 +158,7 @@ def _check_names(path: Path, names: list[str]) -> None:
 
 
 def _check_text(path: Path, column: pd.Series) -> None:
-    """No NUL bytes: numpy ends text there, and would take two names for one."""
+    """Refuse NUL bytes: NumPy ends text there, and would confuse two names."""
     if column.dtype.kind != "O" or "\0" not in "".join(cell for cell in column if cell is not None):
         return
     row = next(number for number, cell in enumerate(column, 1) if cell is not None and "\0" in cell)
@@ -259,15 +186,16 @@ def _parse_text(path: Path, file: IO[str], separator: str) -> pd.DataFrame:
     except csv.Error as error:
         raise InputError(
             "content",
-            f"table {path}: line {lines.line_num}: {error}; is a quotation mark left open there or before?",
+            f"table {path}: line {lines.line_num}: {error}. Look for an unclosed quotation mark "
+            "there or before.",
         ) from error
 
 
 def _table_of(path: Path, lines: Any) -> pd.DataFrame:
-    """lines: of csv.reader."""
+    """Parse the lines of a csv.reader."""
     header = next((line for line in lines if line), None)
     if header is None:
-        raise InputError("content", f"table {path}: it is empty; its first line must name the columns")
+        raise InputError("content", f"table {path}: it is empty. Its first line must name the columns.")
     names = [name or f"Unnamed: {number}" for number, name in enumerate(header)]
     _check_names(path, names)
     cells: list[list[str]] = [[] for _ in names]
@@ -280,7 +208,7 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
         if blank and len(names) == 1:
             raise InputError(
                 "content",
-                f'table {path}: line {blank} is blank; where the only column has no value, write ""',
+                f'table {path}: line {blank} is blank. Write "" where the only column has no value.',
             )
         rows += 1
         if len(line) != len(names):
@@ -298,7 +226,7 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Whatever makes a file unreadable as InputError."""
+    """Turn all errors of reading into InputError."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -308,15 +236,15 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _what_else(path: Path, error: UnicodeDecodeError) -> str:
-    """What a file that is not UTF-8 is, and what to do."""
+    """Explain what a file that is not UTF-8 is, and what to do."""
     with path.open("rb") as file:
         start = file.read(2)
     if start == b"\x1f\x8b" and not path.name.lower().endswith(".gz"):
-        return "; it is gzipped, so its name must end with .gz"
+        return ". It is gzipped, so its name must end with .gz"
     if start in (b"\xff\xfe", b"\xfe\xff"):
-        return ", but UTF-16; convert it with: iconv -f utf-16 -t utf-8"
+        return ", but UTF-16. Convert it with: iconv -f utf-16 -t utf-8"
     byte = f" (byte 0x{error.object[error.start]:02x})"
-    return f"{byte}; convert it, for example with: iconv -f latin1 -t utf-8"
+    return f"{byte}. Convert it, for example with: iconv -f latin1 -t utf-8"
 
 
 def _require_pyarrow() -> None:
@@ -331,15 +259,15 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     from pyarrow import ArrowException, parquet
 
     try:
-        # its own folders' names are no columns; integers stay integers where some are missing; what pandas
-        # says of columns, such as that one of them names the rows, is left aside
+        # names of folders are not columns; integers stay integers where some are missing; pandas' metadata,
+        # for instance that a column is the index, are ignored
         _check_parquet(path, parquet.read_metadata(path))
         content = parquet.read_table(path, partitioning=None).replace_schema_metadata()
         table = content.to_pandas(types_mapper=_integers().get)
     except (OSError, ValueError, TypeError, ArrowException) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError("content", f"table {path}: it is no readable Parquet file: {said}") from error
-    kept = [not NUMBERS_OF_ROWS.fullmatch(str(name)) for name in table.columns]
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError("damaged", f"table {path}: it is not a readable Parquet file: {reason}") from error
+    kept = [not ROW_NUMBERS.fullmatch(str(name)) for name in table.columns]
     table = table.loc[:, kept]
     table.columns = [str(name) for name in table.columns]
     columns = [table.iloc[:, number] for number in range(table.shape[1])]
@@ -347,11 +275,11 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         return pd.DataFrame({column.name: _plain(column) for column in columns})
     except UnicodeDecodeError as error:
-        raise InputError("content", f"table {path}: a cell holds bytes that are no text (UTF-8)") from error
+        raise InputError("content", f"table {path}: a cell is not valid UTF-8") from error
 
 
 def _check_parquet(path: Path, metadata: Any) -> None:
-    """Raise TooLong if what a file says of its length is far more than the file has."""
+    """Raise TooLong if the lengths in a file's metadata are far larger than the file."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     size = path.stat().st_size
     check_unpacked(sum(group.total_byte_size for group in groups), size)
@@ -363,18 +291,15 @@ def _check_parquet(path: Path, metadata: Any) -> None:
 
 
 def _integers() -> dict[Any, Any]:
-    """pandas' types that have missing values for Parquet's integers."""
+    """pandas' types with missing values for Parquet's integers."""
     import pyarrow
 
-    found = {}
-    for bits in (8, 16, 32, 64):
-        found[getattr(pyarrow, f"int{bits}")()] = pd.api.types.pandas_dtype(f"Int{bits}")
-        found[getattr(pyarrow, f"uint{bits}")()] = pd.api.types.pandas_dtype(f"UInt{bits}")
-    return found
+    names = [f"{prefix}nt{bits}" for prefix in ("I", "UI") for bits in (8, 16, 32, 64)]
+    return {getattr(pyarrow, name.lower())(): pd.api.types.pandas_dtype(name) for name in names}
 
 
 def _plain(column: pd.Series) -> Any:
-    """Floating-point numbers, and integers of which none is missing, as they are; all else as CSV's text."""
+    """Floating-point numbers and integers without missing values unchanged; everything else as CSV's text."""
     if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
         if column.dtype.kind in "iu" and not column.isna().any():
             return column.to_numpy(column.dtype.type)

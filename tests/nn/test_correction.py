@@ -12,11 +12,11 @@ from spinimpute.nn.predictors import LEAST_SHARE, CorrectingPredictor
 COLUMNS, WIDTH, CLASSES, FEATURES, HEADS, MEMBERS, QUERIES = 3, 4, 2, 6, 2, 3, 7
 
 
-def build(members: int = MEMBERS, **more: Any) -> CorrectingPredictor:
+def build(**changes: Any) -> CorrectingPredictor:
     torch.manual_seed(1)
-    return CorrectingPredictor(
-        WIDTH, COLUMNS, CLASSES, FEATURES, HEADS, 8, 2, members, **{"probabilities": True, **more}
-    )
+    sizes = {"width": WIDTH, "columns": COLUMNS, "outputs": CLASSES, "features": FEATURES, "heads": HEADS}
+    more = {"row_width": 8, "layers": 2, "members": MEMBERS, "probabilities": True}
+    return CorrectingPredictor(**{**sizes, **more, **changes})  # type: ignore[arg-type]
 
 
 def inputs() -> tuple[Tensor, Reading]:
@@ -74,7 +74,7 @@ def test_queries_never_meet() -> None:
     torch.testing.assert_close(predictor(x_BQDE[:, :3], some)[0], predictor(x_BQDE, read)[0][:, :, :3])
 
 
-@pytest.mark.parametrize(("name", "value"), [("predictor_layers", (8, 0, 1)), ("members", (8, 1, 0))])
-def test_counts(name: str, value: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
-        CorrectingPredictor(WIDTH, COLUMNS, CLASSES, FEATURES, HEADS, *value, probabilities=True)
+@pytest.mark.parametrize(("name", "message"), [("layers", "predictor_layers"), ("members", "members")])
+def test_counts(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"{message} must be at least 1"):
+        build(**{name: 0})

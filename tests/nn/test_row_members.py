@@ -14,7 +14,10 @@ COLUMNS, WIDTH, OUTPUTS, MEMBERS, QUERIES = 5, 4, 3, 3, 7
 
 def build(members: int) -> RowPredictor:
     torch.manual_seed(1)
-    return RowPredictor(WIDTH, OUTPUTS, COLUMNS, 2, 8, 2, MABOptions(heads=2), members)
+    options = MABOptions(heads=2)
+    return RowPredictor(
+        WIDTH, OUTPUTS, COLUMNS, latent_attributes=2, row_width=8, layers=2, options=options, members=members
+    )
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor]:

@@ -69,7 +69,7 @@ def test_the_same_seed_the_same_scores(benchmark: Run) -> None:
     [
         (["--models", "mlp,cnn"], "--models mlp,cnn: there is no model 'cnn'; choose of spin, npt, "),
         (["--models", ""], "there is no model ''"),
-        (["--folds", "31"], "the comparison cannot go on: each of 31 folds must have 2 rows, however: 60"),
+        (["--folds", "31"], "the comparison cannot go on: each of 31 folds must have 2 rows, got 60"),
         (["--ignore", "price"], "'price' is given for both --target and --ignore"),
         (["--task", "regression", "--target", "town"], "'town' holds text; use --task classification"),
         (["-o", "houses.csv"], "it is also read from"),

@@ -140,7 +140,7 @@ def test_a_missing_target(fit: Run) -> None:
     Path("m").unlink()
     text = Path("t.csv").read_text().replace("\n9,", "\ninf,")
     Path("t.csv").write_text(text)  # rows are those of the file, whatever was left out
-    failed(fit("t.csv", "y", "--drop-missing-target"), "row 10, column 'x': 'inf' lies beyond 1e+36")
+    failed(fit("t.csv", "y", "--drop-missing-target"), "row 10, column 'x': 'inf' is not within ±1e+36")
 
 
 BODY = "".join(f"{i},{'ab'[i % 2]},{i / 3}\n" for i in range(30))
@@ -160,8 +160,8 @@ BAD_TABLES: list[tuple[bytes, str]] = [
     (b"y\n1\n2\n", "no column is left"),
     (b"x,c,y\n1,2,3\n2,2,3\n", "'y' is '3' in every row"),
     (b"x,c,y\n1,2,\n2,2,NaN\n", "'y' is missing in every row"),
-    (b"x,c,y\ninf,a,1.5\n1,b,2\n", "row 1, column 'x': 'inf' lies beyond 1e+36"),
-    (b"x,c,y\n1,a,1.5\n1,b,inf\n", "row 2, column 'y': 'inf' lies beyond 1e+36"),
+    (b"x,c,y\ninf,a,1.5\n1,b,2\n", "row 1, column 'x': 'inf' is not within ±1e+36"),
+    (b"x,c,y\n1,a,1.5\n1,b,inf\n", "row 2, column 'y': 'inf' is not within ±1e+36"),
     (b"x,c,y\n1,a,1.5\n1" + b"0" * 400 + b",b,2\n", "row 2, column 'x': '1000"),
     (b"x,c,y\n1," + b"a" * 200_000 + b",2\n", "field larger than field limit"),
 ]
@@ -199,12 +199,12 @@ def test_bad_files(run: Run, fit: Run, tmp_path: Path) -> None:
         (["--set", "width"], "NAME=VALUE"),
         (["--set", "batch_size=2.5"], "batch_size must be a whole number"),
         (["--set", "batch_size=0"], "batch_size must be at least 1"),
-        (["--set", "learning_rate=fast"], "learning_rate must be a number, however: 'fast'"),
+        (["--set", "learning_rate=fast"], "learning_rate must be a number, got 'fast'"),
         (["--set", "dropout=nan"], "dropout must be finite"),
-        (["--set", "dropout=2"], "dropout must be in [0, 1), however: 2.0"),
-        (["--model", "npt", "--set", "attribute_loss=-7"], "attribute_loss must be in [0, 1], however"),
-        (["--model", "npt", "--set", "attribute_masking=9"], "attribute_masking must be in [0, 1], however"),
-        (["--model", "spin", "--set", "pieces=-1"], "pieces must be 0 or a whole number from 2 on"),
+        (["--set", "dropout=2"], "dropout must be in [0, 1), got 2.0"),
+        (["--model", "npt", "--set", "attribute_loss=-7"], "attribute_loss must be in [0, 1], got"),
+        (["--model", "npt", "--set", "attribute_masking=9"], "attribute_masking must be in [0, 1], got"),
+        (["--model", "spin", "--set", "pieces=-1"], "pieces must be 0 or a whole number of at least 2"),
         (["--set", "scaling=log"], "scaling must be 'standard' or 'quantile'"),
         (["--set", "layers=1000000000000", "--set", "validation_fraction=2"], "validation_fraction"),
         (["--set", "device=cuda"], "use --device"),
@@ -212,7 +212,7 @@ def test_bad_files(run: Run, fit: Run, tmp_path: Path) -> None:
         (["--steps", "3"], "steps is given twice"),
         (["--task", "regression", "--target", "c"], "'c' holds text; use --task classification"),
         (["--model", "mlp", "--set", "width=100000000000"], "training cannot go on"),
-        (["--model", "npt", "--set", "heads=3"], "heads must divide the width, however: 3 and 16"),
+        (["--model", "npt", "--set", "heads=3"], "heads must divide the width, got 3 and 16"),
         (["-o", "none/m"], "there is no folder none"),
         (["-o", "t.csv"], "it is also read from"),
     ],
@@ -285,7 +285,7 @@ def test_predicting_what_does_not_fit(run: Run, fit: Run) -> None:
     failed(predict("x\n1\n"), "no column 'c' that the model reads; it has x")
     failed(predict("z\n1\n"), "no column 'x', 'c'")
     failed(predict("x,c\n1,a\nten,b\n"), "row 2, column 'x': 'ten' is not a number")
-    failed(predict("x,c\n1,a\n-inf,b\n"), "row 2, column 'x': '-inf' lies beyond 1e+36")
+    failed(predict("x,c\n1,a\n-inf,b\n"), "row 2, column 'x': '-inf' is not within ±1e+36")
     failed(predict("x,c\n"), "a header and no rows")
     failed(predict("x,c\n1,a\n", "--probabilities"), "predicts numbers")
     failed(predict("x,c\n1,a\n", "--id", "k"), "no column 'k' of --id")
@@ -330,7 +330,7 @@ def test_parquet(run: Run, fit: Run, houses: pd.DataFrame) -> None:
         pd.testing.assert_frame_equal(other, found[0])
     Path("m").unlink()
     Path("bad.parquet").write_bytes(b"PAR1 and more")
-    failed(fit("bad.parquet", "x"), "no readable Parquet file")
+    failed(fit("bad.parquet", "x"), "not a readable Parquet file")
 
 
 def test_integers_of_parquet_stay_whole(run: Run, fit: Run) -> None:
@@ -376,7 +376,7 @@ def test_numbers_as_classes(fit: Run) -> None:
         (["1e-9999999999999999999", "2"], ""),
         (["0", "1e-9999999999999999999"], "are the same number"),
         (["1152921504606846976.0", "1152921504606846976"], "are the same number"),
-        (["inf", "2"], "row 1, column 'y': 'inf' lies beyond 1e+36"),
+        (["inf", "2"], "row 1, column 'y': 'inf' is not within ±1e+36"),
     ):
         pd.DataFrame({"x": range(20), "y": values * 10}).to_csv("t.csv", index=False)
         done = fit("t.csv", "y", "--task", "classification", "--force")
@@ -417,12 +417,12 @@ def test_a_model_that_would_steer_the_terminal(run: Run) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b'x,y\n1,2\n3,"4\n5,6\n', "line 4: unexpected end of data; is a quotation mark left open"),
+        (b'x,y\n1,2\n3,"4\n5,6\n', "line 4: unexpected end of data. Look for an unclosed quotation mark"),
         (b"x,y\n1,2\n3," + b"4" * 200_000 + b"\n", "line 3: field larger than"),
         (b"x,y\n1,2\n3,a\0\n", "row 2, column 'y': the cell holds a NUL byte"),
-        (b"y\n1\n\n3\n", 'line 3 is blank; where the only column has no value, write ""'),
-        ("x,y\n1,2\n".encode("utf-16"), "UTF-16; convert it with: iconv -f utf-16 -t utf-8"),
-        (gzip.compress(b"x,y\n1,2\n", mtime=0), "it is gzipped, so its name must end with .gz"),
+        (b"y\n1\n\n3\n", 'line 3 is blank. Write ""'),
+        ("x,y\n1,2\n".encode("utf-16"), "UTF-16. Convert it with: iconv -f utf-16 -t utf-8"),
+        (gzip.compress(b"x,y\n1,2\n", mtime=0), "It is gzipped, so its name must end with .gz"),
     ],
 )
 def test_text_that_is_no_table(fit: Run, content: bytes, said: str) -> None:

@@ -56,9 +56,9 @@ def test_of_many_columns_the_first(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="2 dimensions, however: 3"):
+    with pytest.raises(ValueError, match="2 dimensions, got 3"):
         attention_figure(np.ones((2, 3, 4)), tmp_path / "a.png")
-    with pytest.raises(ValueError, match=r"shape \(2,\), however: \(3,\)"):
+    with pytest.raises(ValueError, match=r"shape \(2,\), got \(3,\)"):
         importance_figure(["a", "b"], np.ones(3), tmp_path / "a.png")
     with pytest.raises(InputError, match=r"must end with \.png or \.svg"):
         attention_figure(np.ones((2, 3)), tmp_path / "a.pdf")

@@ -61,7 +61,9 @@ def test_large_tables_have_as_many_as_small_ones() -> None:
 def test_scalings_start_by_the_kind_of_column() -> None:
     torch.manual_seed(0)
     schema = Schema((3, 0, 2, 0), (False,) * 4)
-    scaling = CarryingNetwork(schema, 0, 8, 2, 4, 6, 1, 1, 8, 5, 0.0, 4).predictor.fold.scaling
+    sizes: dict[str, Any] = {"width": 8, "heads": 2, "head_width": 4, "inducing_points": 6, "rounds": 1}
+    sizes |= {"predictor_layers": 1, "row_width": 8, "members": 5, "dropout": 0.0, "pieces": 4}
+    scaling = CarryingNetwork(schema, 0, **sizes).predictor.fold.scaling
     assert scaling is not None
     scaling_MDE = scaling.detach().unflatten(-1, (4, 8))[:, 0]
     are_signs_D = (scaling_MDE.abs() == 1).all(-1).all(0)
@@ -76,6 +78,6 @@ def test_without_members_nothing_is_fitted() -> None:
 @pytest.mark.parametrize("name", ["steps", "batch_size", "patience", "members", "context_size"])
 @pytest.mark.parametrize("value", [2.5, None, "two", np.float64(2)])
 def test_counts_are_whole_numbers(name: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be a whole number, however: {name}="):
+    with pytest.raises(ValueError, match=f"{name} must be a whole number, got "):
         SPINRegressor(**{name: value}).fit(np.eye(5), np.arange(5.0))
     SPINRegressor(**SMALL | {name: np.int64(2)}).fit(np.eye(5), np.arange(5.0))

@@ -340,7 +340,7 @@ def test_what_cannot_be_fitted() -> None:
 )
 def test_cells_that_are_no_values(cell: object, said: str) -> None:
     table = pd.DataFrame({"x": np.arange(20.0), "odd": pd.Series([None, cell] * 10, dtype=object)})
-    with pytest.raises(ValueError, match=f"column 'odd' holds {said}.*[Gg]ive numbers, text or dates"):
+    with pytest.raises(ValueError, match=f"column 'odd' holds {said}.*Give one number, text or date"):
         MLPRegressor(steps=2).fit(table, np.arange(20.0))
     good = table.assign(odd=["a", "b"] * 10)
     fitted = MLPRegressor(steps=2, batch_size=4).fit(good, np.arange(20.0))
@@ -389,7 +389,7 @@ def test_another_context_serves_without_training(kind: Any) -> None:
     order = np.random.default_rng(0).permutation(50)
     model.set_context(table.iloc[order], label[order])
     np.testing.assert_allclose(model.predict_proba(table[:30]), other, atol=1e-5)
-    with pytest.raises(ValueError, match="a class that training had not: 'dead'"):
+    with pytest.raises(ValueError, match="a class that the training labels lack: 'dead'"):
         model.set_context(table[:2], ["well", "dead"])
     with pytest.raises(ValueError, match="3 and 2"):
         model.set_context(table[:3], label[:2])
