@@ -19,7 +19,7 @@ from spinimpute.genotypes.blocks import (
 from spinimpute.genotypes.intervals import Interval, cut_windows
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.spin.block_engine import BlockEngine
+from spinimpute.predictors.spin.engine import BlockEngine
 
 N_SITES = 300
 UNSEEN = -5.0  # what the echo gives where the neighbouring typed site is not visible

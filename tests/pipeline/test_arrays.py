@@ -105,7 +105,7 @@ def test_without_a_typed_site_there_are_frequencies(
 ) -> None:
     from spinimpute.genotypes.intervals import Interval
     from spinimpute.predictors.engine import ImputationJob
-    from spinimpute.predictors.spin.block_engine import BlockEngine
+    from spinimpute.predictors.spin.engine import BlockEngine
 
     with BlockEngine(random_predictor, ImputationJob(example_panel, np.arange(0), threads=1)) as engine:
         p = engine.impute_window(Interval(10, 30), np.ones((0, 3), dtype=np.int8))

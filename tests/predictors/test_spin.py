@@ -175,18 +175,18 @@ def test_carriers_of_an_allele_come_together(
     assert impurity(reader, compared=True) < 0.95 * impurity(reader, compared=False)
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 80])
-def test_chunks_change_nothing(
+@pytest.mark.parametrize("size", [1, 7, 80])
+def test_batches_change_nothing(
     random_predictor: SPINPredictor,
     panel: SegmentPanel,
     typed: np.ndarray,
     query_QT: np.ndarray,
-    chunk: int,
+    size: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
-    sizes = {"CHUNK_ENTRIES": chunk * 40, "MOST_LABELS": chunk, "QUERY_CHUNK": chunk, "SITE_CHUNK": chunk}
-    for name, size in sizes.items():
+    monkeypatch.setattr(allele_predictor, "BATCH_ENTRIES", 40 * size)
+    for name in ("MOST_LABELS", "QUERIES_AT_ONCE", "SITES_AT_ONCE"):
         monkeypatch.setattr(allele_predictor, name, size)
     parts = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
     np.testing.assert_allclose(parts, whole, atol=5e-4)

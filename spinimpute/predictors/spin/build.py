@@ -1,4 +1,4 @@
-"""Makes the inducing-panel file of a panel and an array, block by block."""
+"""Makes the file of inducing points for a panel and an array, block by block."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from spinimpute.panels.soft_alleles import pack_points
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
-from spinimpute.predictors.spin.block_engine import BlockEngine
+from spinimpute.predictors.spin.engine import BlockEngine
 from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, SPINPredictor
 from spinimpute.runtime.devices import default_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.targets.array_sites import read_array
 
-MASS_LIMITS = (2, 5, 10)  # of panel haplotypes, for the counts in the header
-BLOCKS_AT_ONCE = 4  # for each thread: bounds the memory
-CHANGES = (MOVED, MAP_ESTIMATED)  # what building a panel did to it
+MASS_LIMITS = (2, 5, 10)  # panel haplotypes; the header counts points with a smaller mass
+BLOCKS_AT_ONCE = 4  # of each thread: bounds the memory
+CHANGES = (MOVED, MAP_ESTIMATED)  # entries of the provenance for changes that building a panel made
 
 
 def build_inducing_panel(
@@ -54,24 +54,24 @@ def build_inducing_panel(
     panel : Panel
         Open.
     out : str or Path
-        By convention `.spip`; appears only when it is complete.
+        Output, by convention `.spip`. It appears only when it is complete.
     array : str, Path or int64 (T,)
-        A VCF, VCF.gz or BCF whose sites are the array's, or a list of positions (see `read_array`), or
-        increasing panel site indices.
+        The array: a VCF or BCF with its sites, a list of positions (see `read_array`), or increasing indices
+        of panel sites.
     inducing_points : int, optional
-        Largest h of a block; by default 1,024. Not with a loaded predictor.
+        Largest number of inducing points of a block, by default 1,024. Not with a loaded predictor.
     model : str, Path or predictor, optional
         A checkpoint or a loaded predictor; by default the shipped one.
     threads : int, optional
-        By default all processors; on the CPU the bytes do not depend on it.
+        Number of threads, by default all processors. On the CPU the bytes do not depend on it.
     device : str
-        "auto", "cpu" or "cuda".
+        Where to compute: "auto", "cpu" or "cuda".
     force : bool
-        Replace `out` if it exists.
+        Overwrite `out`.
     command : str
-        Recorded in the provenance.
+        Command line, recorded in the provenance.
     progress : callable, optional
-        Called with the fraction that is done.
+        Called with the fraction of the work that is done.
 
     Returns
     -------
@@ -81,24 +81,25 @@ def build_inducing_panel(
     Raises
     ------
     InputError
-        The panel is not open, the array cannot be read or has no site of the panel, the model makes no
+        The panel is closed, the array cannot be read or shares no site with the panel, the model makes no
         inducing points, or `out` cannot be written or exists and `force` is not set.
     ValueError
-        Unusable indices.
+        The indices are not increasing indices of panel sites.
     """
     require_open_panel(panel)
     out = check_output(out, force, [panel.path, model, array])
     if model is None and inducing_points is None:
-        inducing_points = MOST_INDUCING_POINTS  # their number chooses the predictor that has them
+        inducing_points = MOST_INDUCING_POINTS  # the option chooses the predictor that takes it
     predictor, _ = predictor_for(panel, model, options={"inducing_points": inducing_points}, device=device)
     if not isinstance(predictor, SPINPredictor):
         raise InputError(
-            "mismatch", f"a model of the kind {predictor.kind!r} makes no inducing points: give another one"
+            "mismatch",
+            f"a model of the kind {predictor.kind!r} makes no inducing points. Give a model of SPIN.",
         )
     skipped: dict[str, int] = {}
     described: dict[str, str | int]
     if isinstance(array, np.ndarray):
-        typed_index, described = _checked(array, panel.n_sites), {"sites": len(array)}
+        typed_index, described = _checked_indices(array, panel.n_sites), {"sites": len(array)}
     else:
         matched = read_array(array, panel.sites, panel.frequency)
         typed_index, skipped = matched.panel_index, matched.skipped
@@ -113,7 +114,7 @@ def build_inducing_panel(
         masses = _write_blocks(writer, engine, predictor, threads, progress)
         write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
         writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
-        if panel.knows_discordance:  # files of earlier versions do not know it
+        if panel.knows_discordance:
             writer.add_section(DISCORDANCE, panel.doubts.confirmed_discordance.tobytes())
         writer.add_section("array", write_increasing(typed_index))
         writer.finish(
@@ -155,7 +156,7 @@ def _write_blocks(
     threads: int,
     progress: Callable[[float], None] | None,
 ) -> np.ndarray:
-    """Write all blocks in order; returns the mass of every inducing point."""
+    """Write all blocks in order; return the mass of every inducing point."""
     masses = []
 
     def pack(block: EncodedBlock) -> bytes:
@@ -164,8 +165,8 @@ def _write_blocks(
     with ThreadPoolExecutor(threads, "pack") as pool:
         for window in _windows(engine.panel, predictor, engine.typed_index, BLOCKS_AT_ONCE * threads):
             blocks = engine.encode_window(window)
-            for part in pool.map(pack, blocks):
-                writer.add_part(part)
+            for packed in pool.map(pack, blocks):
+                writer.add_part(packed)
             masses += [block.points["mass_BH"].numpy() for block in blocks]
             if progress is not None:
                 progress(window.stop / engine.panel.n_sites)
@@ -175,7 +176,7 @@ def _write_blocks(
 def _windows(
     panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, n_blocks: int
 ) -> Iterator[Interval]:
-    """Windows of this many whole blocks, from which all typed sites are visible."""
+    """Cut the panel into windows of this many whole blocks."""
     plan = BlockPlan(predictor.shape, typed_index, panel.cM, panel.frequency)
     blocks = plan.blocks(0, panel.n_sites)
     for first in blocks[::n_blocks]:
@@ -185,11 +186,11 @@ def _windows(
         yield Interval(low, high)
 
 
-def _checked(index: np.ndarray, n_sites: int) -> np.ndarray:
+def _checked_indices(index: np.ndarray, n_sites: int) -> np.ndarray:
     if index.ndim != 1 or index.dtype.kind not in "iu" or (np.diff(index) <= 0).any():
-        raise ValueError("array must be increasing panel site indices (1-dimensional integers)")
+        raise ValueError("array must be increasing indices of panel sites (1-dimensional integers)")
     if len(index) == 0:
         raise InputError("content", "the array has no site")
     if index[0] < 0 or index[-1] >= n_sites:
-        raise ValueError(f"array must lie in 0..{n_sites - 1}, however: {index[0]}..{index[-1]}")
+        raise ValueError(f"array must lie in 0..{n_sites - 1}, got {index[0]}..{index[-1]}")
     return index.astype(np.int64)

@@ -1,6 +1,6 @@
 """From the labels that heads pool to a prediction: a mixture of the heads, and its correction.
 
-Axes: as of `network`; U sites to impute, C numbers about the attention of a query.
+Axes: those of `network`; U sites to impute, C numbers that describe the attention of a query.
 """
 
 from __future__ import annotations
@@ -15,41 +15,29 @@ from torch import Tensor, nn
 
 from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_labels, start_at_zero
 
-FREQUENCY_SHARE = 0.001  # of the panel's frequency in what a head pools
+FREQUENCY_SHARE = 0.001  # share of the panel's frequency in what a head pools
 LEAST_PROBABILITY = 1e-6  # in float32, 1 - 1e-8 equals 1
 SITE_FEATURES, MORE_FEATURES = 5, 2
 GATE_QUERY_WIDTH, GATE_SITE_WIDTH = 32, 16
 
 
 class SiteInformation(NamedTuple):
-    """What is known of the sites to impute.
+    """What the decoder knows of the sites to impute."""
 
-    Attributes
-    ----------
-    frequency_BU : Tensor
-        Panel frequency of ALT.
-    fraction_BU, distance_BU : Tensor
-        See `blocks.gap_geometry`.
-    place_BU : Tensor
-        Place in the block, 0 to 1, see `BlockSites`.
-    n_haplotypes : int
-        Of the panel.
-    """
-
-    frequency_BU: Tensor
-    fraction_BU: Tensor
+    frequency_BU: Tensor  # panel frequency of ALT
+    fraction_BU: Tensor  # see `blocks.gap_geometry`
     distance_BU: Tensor
-    place_BU: Tensor
-    n_haplotypes: int
+    place_BU: Tensor  # place in the block, 0 to 1, see `BlockSites`
+    n_haplotypes: int  # of the panel
 
 
 def size_feature(n_haplotypes: int) -> float:
-    """The panel's size, of about -1 to 1."""
+    """The panel's size on a scale of about -1 to 1."""
     return math.log(n_haplotypes) / 4 - 1.8
 
 
 def features_first(network: Iterable[nn.Module], x_BFL: Tensor) -> Tensor:
-    """A network of linear maps and activations on features along axis 1: (B, F, L) -> (B, outputs, L).
+    """Apply linear maps and activations to features along axis 1: (B, F, L) -> (B, outputs, L).
 
     The long axis comes last: each step then runs over contiguous memory, several times faster on a processor.
     """
@@ -63,22 +51,14 @@ def features_first(network: Iterable[nn.Module], x_BFL: Tensor) -> Tensor:
 
 
 class Reading(NamedTuple):
-    """What queries read: attention_BGQH, and entropy and largest weight of each head, about_BQC."""
+    """The attention of queries, and the entropy and the largest weight of each head."""
 
     attention_BGQH: Tensor
     about_BQC: Tensor
 
 
 class LabelDecoder(nn.Module):
-    """Mixes what heads pool by a gate, then corrects the mixture; starts without a correction.
-
-    Parameters
-    ----------
-    heads : int
-        G.
-    width : int
-        Of the two hidden layers.
-    """
+    """Mixes what heads pool by a gate, then corrects the mixture; training starts without a correction."""
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
@@ -99,35 +79,21 @@ class LabelDecoder(nn.Module):
     def forward(
         self, logit_BGQH: Tensor, points: CarriedPoints, sites: SiteInformation
     ) -> tuple[Tensor, Tensor]:
-        """Attend, pool and decode.
+        """Attend, pool and decode: logits (B, Q, U) of P(ALT), mixed and corrected.
 
-        Parameters
-        ----------
-        logit_BGQH : Tensor
-            Of the heads' attention.
-        points : CarriedPoints
-            Their labels are mean alleles at the sites.
-        sites : SiteInformation
-            U sites.
-
-        Returns
-        -------
-        Tensor (B, Q, U)
-            Logits of P(ALT), mixed.
-        Tensor (B, Q, U)
-            The same, corrected.
+        The labels of the points are mean alleles at the sites.
         """
         return self.decode(self.read(logit_BGQH, points), points.label_BHU, sites)
 
     def read(self, logit_BGQH: Tensor, points: CarriedPoints) -> Reading:
-        """The heads' attention and what is known of it, for any sites."""
+        """Compute the attention of the heads, which serves all sites."""
         attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
         entropy_BGQ = -(attention_BGQH * (attention_BGQH + 1e-9).log()).sum(-1) / 3
         about_BQC = torch.cat([entropy_BGQ, attention_BGQH.amax(-1)], dim=1).transpose(1, 2)
         return Reading(attention_BGQH, about_BQC)
 
     def decode(self, reading: Reading, label_BHU: Tensor, sites: SiteInformation) -> tuple[Tensor, Tensor]:
-        """As `forward`, at these sites, with labels of inducing points there."""
+        """Logits of P(ALT), mixed and corrected, at some sites, with the labels of inducing points there."""
         about_BQC = reading.about_BQC
         pooled_BGQU = pooled_labels(reading.attention_BGQH, label_BHU)
         f_BU = sites.frequency_BU.clamp(1e-5, 1 - 1e-5)
@@ -146,7 +112,7 @@ class LabelDecoder(nn.Module):
 
     def _mixed(self, p_BGQU: Tensor, about_BQC: Tensor, site_BUF: Tensor) -> Tensor:
         """Mean of the heads, weighted by softmax(gate of the query + gate of the site)."""
-        # exp(a + b) = exp(a) exp(b): the softmax over heads is never laid out for every query and site
+        # exp(a + b) = exp(a) exp(b), so the softmax over heads needs no array of all queries and sites
         query_BQG = torch.softmax(self.gate_query(about_BQC), dim=-1)
         site_BUG = torch.softmax(self.gate_site(site_BUF), dim=-1)
         total_BQU = query_BQG @ site_BUG.transpose(1, 2)

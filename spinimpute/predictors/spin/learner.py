@@ -1,4 +1,4 @@
-"""Tasks and loss of `GenotypeSPIN`: chunk masking, all untyped alleles of a query are hidden at once."""
+"""Training of `GenotypeSPIN`: all untyped alleles of a query are hidden at once (chunk masking)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,7 @@ MIXED_LOSS = 0.5  # weight of the loss before the decoder's correction
 
 
 class SPINLearner:
-    """Tasks and loss of `GenotypeSPIN`: cross-entropy at hidden sites, rare ones weighing more.
-
-    Parameters
-    ----------
-    settings : SPINSettings
-        Sizes of the model.
-    episodes : EpisodeSettings
-        Ranges of what is drawn.
-    device : torch.device
-        Where it computes.
-    """
+    """Tasks and loss of `GenotypeSPIN`: cross-entropy at hidden sites, with more weight on rare alleles."""
 
     def __init__(self, settings: SPINSettings, episodes: EpisodeSettings, device: torch.device) -> None:
         self.settings, self.episodes, self.device = settings, episodes, device
@@ -37,13 +27,13 @@ class SPINLearner:
         """Draw an episode; the same source and generator state give the same one."""
         source = draw_interval(source, rng, self.episodes.most_entries)
         s = self.settings
-        # as many as a user may choose: columns weigh differently with many points than with few
+        # any number that a user may choose: the weights of columns depend on it
         fewest = min(s.fewest_points, s.inducing_points)
         n_points = int(np.exp(rng.uniform(np.log(fewest), np.log(s.inducing_points + 1))))
         return draw_episode(source, rng, self.episodes, s.shape, n_points)
 
     def logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
-        """Mixed and corrected logits of P(ALT), (B, Q, U), U the sites of all gaps."""
+        """Logits of P(ALT), mixed and corrected, (B, Q, U); U are the sites of all gaps."""
         typed_BNS = self._float(episode.typed_BNS)
         b, g, u, n = episode.context_BGUN.shape
         columns = self.model.columns(
@@ -74,7 +64,7 @@ class SPINLearner:
         return self.model.predict(logit_BGQH, points, sites)
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """Cross-entropy at hidden sites, of the mixture and of its correction."""
+        """Compute the cross-entropy at hidden sites, of the mixture and of its correction."""
         assert isinstance(task, Episode)
         mixed_BQU, corrected_BQU = self.logits(task)
         truth_BQU = self._float(task.truth_BGUQ).flatten(1, 2).transpose(1, 2)

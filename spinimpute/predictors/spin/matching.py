@@ -1,10 +1,10 @@
 """How queries match inducing points: sums over columns for each head, and runs from the middle to each side.
 
 In a run a column counts as far as all columns up to it match: by exp(tolerance x log-likelihood up to it).
-Each of T tolerances is twice the one before it. What a run adds up is genetic length and information. `match`
-is for training and GPUs, `compiled_match` the same for processors.
+Each of the T tolerances is twice the one before. A run sums up genetic length and information. `match` is for
+training and GPUs; `compiled_match` computes the same on processors.
 
-Axes: as of `similarity`; B blocks, Q queries, H inducing points, G heads, T tolerances, F features.
+Axes: those of `similarity`; B blocks, Q queries, H inducing points, G heads, T tolerances, F features.
 """
 
 from __future__ import annotations
@@ -24,45 +24,21 @@ from spinimpute.predictors.spin.similarity import Columns
 
 
 class AttentionKeys(NamedTuple):
-    """A block as the attention of queries needs it.
+    """What the attention of queries needs of a block."""
 
-    Attributes
-    ----------
-    likelihood_BDVH : Tensor
-        Log-likelihood of each K-mer, given an inducing point.
-    information_BDV : Tensor
-        What a K-mer says: minus the log of its frequency in the panel.
-    log_mass_BH : Tensor
-        Of the inducing points.
-    weight_BGD : Tensor
-        Of the columns, for each head that adds them up.
-    points_B : Tensor
-        The number of inducing points, see `network.points_feature`.
-    columns : Columns
-        See `GenotypeSPIN.columns`.
-    """
-
-    likelihood_BDVH: Tensor
-    information_BDV: Tensor
+    likelihood_BDVH: Tensor  # log-likelihood of each K-mer, given an inducing point
+    information_BDV: Tensor  # minus the log of a K-mer's frequency in the panel
     log_mass_BH: Tensor
-    weight_BGD: Tensor
-    points_B: Tensor
+    weight_BGD: Tensor  # weights of the columns, for each head that sums up columns
+    points_B: Tensor  # the number of inducing points, see `network.points_feature`
     columns: Columns
 
 
 class Match(NamedTuple):
-    """How queries match inducing points.
+    """How queries match inducing points."""
 
-    Attributes
-    ----------
-    score_BGQH : Tensor
-        Weighted sums of log-likelihoods.
-    runs_BFQH : Tensor
-        Length (T) and information (T) of the runs to the left, then to the right; scaled logarithms.
-    """
-
-    score_BGQH: Tensor
-    runs_BFQH: Tensor
+    score_BGQH: Tensor  # weighted sums of log-likelihoods
+    runs_BFQH: Tensor  # scaled logs of length (T) and information (T) of the runs to the left, then the right
 
 
 Matcher = Callable[[Tensor, Tensor, AttentionKeys, int, Tensor, int], Match]
@@ -73,25 +49,9 @@ def match(
 ) -> Match:
     """Match queries and inducing points.
 
-    Parameters
-    ----------
-    allele_BQS, known_BQS : Tensor
-        Typed alleles of queries, and 0 where a call is missing.
-    keys : AttentionKeys
-        Of the block.
-    k : int
-        SNPs of a K-mer.
-    least : Tensor ()
-        The smallest tolerance.
-    tolerances : int
-        T.
-
-    Returns
-    -------
-    Match
-        Scores and runs.
+    known_BQS is 0 where a call is missing; `least` is the smallest tolerance.
     """
-    # places without a site are 0 everywhere: they match
+    # places without a site are 0 in all haplotypes, so they match
     valid_B1S = keys.columns.valid_BS.unsqueeze(1)
     shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * valid_B1S
     token_BDQV = kmer_distribution(shown_BQS, k).transpose(1, 2)
@@ -124,7 +84,7 @@ def match(
 def compiled_match(
     allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, least: Tensor, tolerances: int
 ) -> Match:
-    """As `match`, of one block (B = 1), on a processor; fastest where few calls are missing."""
+    """Compute `match` for one block (B = 1) on a processor; fastest with few missing calls."""
     require_shape("alleles", allele_BQS, 1, None, None)
     missing_BQS = (known_BQS <= 0) * keys.columns.valid_BS.unsqueeze(1)
     shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0) * keys.columns.valid_BS.unsqueeze(1)

@@ -1,18 +1,18 @@
 """SPIN on genotypes: K-mer tokens in, a panel compressed into inducing points that carry its alleles.
 
 A block is a few gaps between typed sites, the untyped sites in them, and the typed sites around. The weights
-know nothing of a particular site: a column of K typed places is described by its genetic position, its allele
-frequencies and its rank; an untyped site by its place in the gap and its frequency. So a block of a panel
-never seen is read like any other.
+do not depend on any particular site: a column of K typed places is described by its genetic position, its
+allele frequencies and its rank, an untyped site by its place in the gap and its frequency. So the model reads
+blocks of a panel that it has never seen.
 
     embedding    tokens of K-mers, see `similarity`
-    encoder      `nn.carrying.CompetingEncoder`: inducing points win haplotypes by the likelihood of their
-                 tokens, and of their alleles at untyped sites
-    attention    heads whose columns' weights fall off with genetic distance, each on a scale of its own, and
+    encoder      `nn.carrying.CompetingEncoder`: inducing points compete for haplotypes by the likelihood of
+                 their tokens and of their alleles at untyped sites
+    attention    heads with column weights that decrease with genetic distance, each on its own scale, and
                  heads of a pair network that sees how far a query and an inducing point match on both sides
     predictor    pools the alleles that inducing points carry; see `decoder`
 
-Axes: as of `similarity`; B blocks, N panel haplotypes, Q query haplotypes, H inducing points, G heads,
+Axes: those of `similarity`; B blocks, N panel haplotypes, Q query haplotypes, H inducing points, G heads,
 T tolerances of runs, F features of a pair or a column, W weights of a column: the encoder's and the heads'.
 """
 
@@ -41,8 +41,8 @@ from spinimpute.predictors.spin.similarity import (
 
 MOST_ROUNDS = 20
 COLUMN_FEATURES = 8
-SHORTEST_SCALE, LONGEST_SCALE = 0.004, 2.5  # cM, of the heads before training
-FALL = 0.12  # of the encoder's weights from column to column, in logarithms, before training
+SHORTEST_SCALE, LONGEST_SCALE = 0.004, 2.5  # cM, scales of the heads before training
+FALL = 0.12  # decrease of the encoder's log weights from column to column
 RAREST = 1e-3  # added to the frequency of a K-mer
 LEAST_LOG_MASS = -3.0
 LEAST_SCORE = -40.0  # of an inducing point, below the best one
@@ -50,42 +50,19 @@ LEAST_SCORE = -40.0  # of an inducing point, below the best one
 
 @dataclass(frozen=True)
 class SPINSettings:
-    """Sizes of the model: the table [model] of a configuration.
+    """Sizes of the model: the table [model] of a configuration. Raises ValueError for impossible sizes."""
 
-    Attributes
-    ----------
-    core, flank : int
-        Gaps of a block, and typed sites seen on each side of them; see `BlockShape`.
-    k : int
-        SNPs of a token.
-    fewest_points, inducing_points : int
-        Inducing points of a block in training, from the one number (if it is the smaller one) to the other.
-    rounds : int
-        Of the encoder.
-    heads, pair_heads : int
-        Heads that add up columns, and heads of the pair network.
-    tolerances : int
-        Of the runs that the pair network sees.
-    hidden, decoder_hidden : int
-        Width of the column and pair networks, and of the decoder.
-
-    Raises
-    ------
-    ValueError
-        A size is out of its range.
-    """
-
-    core: int = 8
-    flank: int = 128
-    k: int = 5
-    fewest_points: int = 48
-    inducing_points: int = 400
-    rounds: int = 3
-    heads: int = 8
-    pair_heads: int = 8
-    tolerances: int = 4
-    hidden: int = 24
-    decoder_hidden: int = 32
+    core: int = 8  # gaps of a block, see `BlockShape`
+    flank: int = 128  # typed sites that a block sees on each side
+    k: int = 5  # SNPs of a token
+    fewest_points: int = 48  # inducing points of a block in training, from this number
+    inducing_points: int = 400  # to this number
+    rounds: int = 3  # of the encoder
+    heads: int = 8  # that sum up columns
+    pair_heads: int = 8  # of the pair network
+    tolerances: int = 4  # of the runs that the pair network sees
+    hidden: int = 24  # width of the column and pair networks
+    decoder_hidden: int = 32  # width of the decoder
 
     def __post_init__(self) -> None:
         BlockShape(self.core, self.flank)  # raises ValueError
@@ -93,9 +70,9 @@ class SPINSettings:
             if name not in ("core", "flank"):
                 require_count(name, getattr(self, name))
         if self.rounds > MOST_ROUNDS:
-            raise ValueError(f"rounds must be at most {MOST_ROUNDS}, found {self.rounds}")
+            raise ValueError(f"rounds must be at most {MOST_ROUNDS}, got {self.rounds}")
         if self.k > MOST_SNPS:
-            raise ValueError(f"k must be at most {MOST_SNPS}, found {self.k}")
+            raise ValueError(f"k must be at most {MOST_SNPS}, got {self.k}")
 
     @property
     def shape(self) -> BlockShape:
@@ -104,13 +81,7 @@ class SPINSettings:
 
 
 class GenotypeSPIN(nn.Module):
-    """Encoder, attention and decoder; the weights of a checkpoint.
-
-    Parameters
-    ----------
-    settings : SPINSettings
-        Sizes.
-    """
+    """Encoder, attention and decoder; a checkpoint holds their weights."""
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__()
@@ -135,19 +106,9 @@ class GenotypeSPIN(nn.Module):
         self.decoder = LabelDecoder(s.heads + s.pair_heads, s.decoder_hidden)
 
     def columns(self, cM_BS: Tensor, frequency_BS: Tensor, valid_BS: Tensor, n_haplotypes: int) -> Columns:
-        """What is known of a block's columns.
+        """Describe a block's columns by means over their places.
 
-        Parameters
-        ----------
-        cM_BS, frequency_BS, valid_BS : Tensor
-            Genetic position of the typed places, the panel's frequency of ALT, and whether there is a site.
-        n_haplotypes : int
-            Of the panel.
-
-        Returns
-        -------
-        Columns
-            Means over the places of each.
+        frequency_BS is the panel's frequency of ALT; valid_BS is whether a place has a site.
         """
         k = self.settings.k
         valid_BD = split_columns(valid_BS, k).mean(-1)
@@ -167,24 +128,12 @@ class GenotypeSPIN(nn.Module):
         present_BH: Tensor,
         frequency_BC: Tensor,
     ) -> CarriedPoints:
-        """Inducing points of a panel's block.
+        """Compute the inducing points of a panel's block, which carry mean alleles at the sites to impute.
 
-        Parameters
-        ----------
-        columns : Columns
-            See `columns`.
-        chunks : LabelledChunks of (x_BNX, untyped_BNU)
-            Alleles of haplotypes, 0 or 1: at typed places and at untyped sites by which they are compared;
-            and at the sites to impute.
-        start_BHX, present_BH : Tensor
-            Mean alleles of the groups of haplotypes that inducing points start from; 0 for padding.
-        frequency_BC : Tensor
-            The panel's frequency of ALT at the untyped sites by which haplotypes are compared.
-
-        Returns
-        -------
-        CarriedPoints
-            Their features are tokens, their labels mean alleles at the sites to impute.
+        The chunks are (x_BNX, untyped_BNU): alleles of haplotypes at typed places and at the untyped sites by
+        which they are compared, and at the sites to impute. start_BHX are mean alleles of the groups of
+        haplotypes that points start from; present_BH is 0 for padding. frequency_BC is the panel's frequency
+        of ALT at the compared untyped sites.
         """
         weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
         similarity = HaplotypeSimilarity(
@@ -196,20 +145,7 @@ class GenotypeSPIN(nn.Module):
         return points._replace(feature_BHF=points.feature_BHF[..., :n_tokens].contiguous())
 
     def keys(self, points: CarriedPoints, columns: Columns) -> AttentionKeys:
-        """What the attention of any query needs of a block.
-
-        Parameters
-        ----------
-        points : CarriedPoints
-            What `encode` gave.
-        columns : Columns
-            See `columns`.
-
-        Returns
-        -------
-        AttentionKeys
-            For `attend`.
-        """
+        """Compute what the attention of any query needs of a block, from the points of `encode`."""
         token_BHDV = points.feature_BHF.unflatten(-1, (-1, 2**self.settings.k))
         share_BH = points.mass_BH / points.mass_BH.sum(1, keepdim=True)
         frequency_BDV = (share_BH.unsqueeze(1) @ token_BHDV.flatten(2)).unflatten(-1, token_BHDV.shape[2:])
@@ -225,21 +161,10 @@ class GenotypeSPIN(nn.Module):
     def attend(
         self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, matcher: Matcher = match
     ) -> Tensor:
-        """Logits of each query's attention; queries do not influence one another.
+        """Logits (B, G, Q, H) of each query's attention, before the softmax.
 
-        Parameters
-        ----------
-        allele_BQS, known_BQS : Tensor
-            Typed alleles of queries, and 0 where a call is missing.
-        keys : AttentionKeys
-            See `keys`.
-        matcher : Matcher
-            `match`, or `compiled_match` on a processor, without gradients, of one block.
-
-        Returns
-        -------
-        Tensor (B, G, Q, H)
-            Before the softmax.
+        known_BQS is 0 where a call is missing. The matcher may be `compiled_match` on a processor, for one
+        block without gradients. Queries do not influence one another.
         """
         matched = matcher(
             allele_BQS,
@@ -273,11 +198,11 @@ class GenotypeSPIN(nn.Module):
     def predict(
         self, logit_BGQH: Tensor, points: CarriedPoints, sites: SiteInformation
     ) -> tuple[Tensor, Tensor]:
-        """Logits (B, Q, U) of P(ALT): a mixture of what the heads pool, and the same corrected."""
+        """Logits (B, Q, U) of P(ALT): a mixture of what the heads pool, and its correction."""
         return self.decoder(logit_BGQH, points, sites)
 
     def _weights(self, columns: Columns, mass_BH: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the columns, for the encoder (B, D) and the heads (B, G, D), by the number of points."""
+        """Weights of the columns, for the encoder (B, D) and the heads (B, G, D)."""
         cM_BD, log_maf_BD, valid_BD, _, n_haplotypes = columns
         far_BD = cM_BD.abs()
         offset_D = torch.arange(cM_BD.shape[1], device=cM_BD.device) - cM_BD.shape[1] // 2
@@ -303,5 +228,5 @@ class GenotypeSPIN(nn.Module):
 
 
 def points_feature(mass_BH: Tensor) -> Tensor:
-    """The number of inducing points, of about -1 to 1: the more, the further each one's haplotypes agree."""
+    """The number of inducing points on a scale of about -1 to 1."""
     return torch.log((mass_BH > 0).sum(1).to(mass_BH.dtype)) / 4 - 1.3

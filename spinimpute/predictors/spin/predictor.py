@@ -1,4 +1,4 @@
-"""Imputes with `GenotypeSPIN`: encodes panel blocks in chunks of haplotypes, predicts chunks of queries.
+"""Imputes with `GenotypeSPIN`: encodes blocks in batches of haplotypes, predicts batches of queries.
 
 Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block, U imputed sites.
 """
@@ -22,29 +22,29 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.interface import Predictor, fitting_weights
 from spinimpute.predictors.registry import SPIN_KIND
-from spinimpute.predictors.spin.block_engine import BlockEngine, TorchEngine
 from spinimpute.predictors.spin.decoder import SiteInformation
-from spinimpute.predictors.spin.inducing_engine import InducingEngine
+from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine, TorchEngine
 from spinimpute.predictors.spin.matching import compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.similarity import Columns
 from spinimpute.predictors.typed_tiles import TileStarts
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
-CHUNK_ENTRIES = 2**22  # haplotypes x (compared alleles and inducing points) at once: bounds the memory
+BATCH_ENTRIES = 2**22  # haplotypes x (compared alleles and inducing points) at once: bounds the memory
 MOST_LABELS = 2_048  # sites of a block that are encoded at once; few blocks have more
-QUERY_CHUNK = 64  # small enough for a processor's cache
-GPU_QUERY_CHUNK = 512  # large enough that starting its kernels takes less time than they do
-SITE_CHUNK = 256
+QUERIES_AT_ONCE = 64  # small enough for a processor's cache
+GPU_QUERIES_AT_ONCE = 512  # large enough that its kernels run longer than they take to start
+SITES_AT_ONCE = 256
 MOST_INDUCING_POINTS = 1_024
-ENCODER = 3  # raise it when the same weights make other inducing points: it refuses files of those before
-FEW_POINTS = 96  # up to here narrow blocks are more accurate on simulated panels
+# Version; raise it if the same weights make other inducing points: files of other versions are refused.
+ENCODER = 3
+FEW_POINTS = 96  # with at most this many points narrow blocks are more accurate on simulated panels
 
 
-class _Chunks:
-    """Haplotypes of a block in parts, with alleles at some of its sites; tensors only while they are used.
+class _HaplotypeBatches:
+    """Haplotypes of a block in batches, with alleles at some of its sites; tensors are made when needed.
 
-    Where it is cut does not depend on the sites: how a chromosome is cut into windows changes no sum.
+    The batches do not depend on the sites: how a chromosome is cut into windows changes no sum.
     """
 
     def __init__(
@@ -56,33 +56,23 @@ class _Chunks:
         as_tensor: Callable[[np.ndarray], Tensor],
     ) -> None:
         self._x_NX, self._label_UN, self._order_N, self._as_tensor = x_NX, label_UN, order_N, as_tensor
-        self._step = max(1, CHUNK_ENTRIES // (x_NX.shape[1] + points))
+        self._step = max(1, BATCH_ENTRIES // (x_NX.shape[1] + points))
 
     def __len__(self) -> int:
         return -(-len(self._x_NX) // self._step)
 
     def __iter__(self) -> Iterator[LabelledChunk]:
         for first in range(0, len(self._x_NX), self._step):
-            part_N = self._order_N[first : first + self._step]
-            label_BNU = self._as_tensor(self._label_UN[:, part_N]).T[None]
-            yield self._as_tensor(self._x_NX[part_N])[None], label_BNU
+            batch_N = self._order_N[first : first + self._step]
+            label_BNU = self._as_tensor(self._label_UN[:, batch_N]).T[None]
+            yield self._as_tensor(self._x_NX[batch_N])[None], label_BNU
 
 
 class SPINPredictor(Predictor):
-    """A `BlockPredictor`.
+    """Imputes blocks with a trained model: a `BlockPredictor`.
 
-    Parameters
-    ----------
-    model : GenotypeSPIN
-        Trained.
-    fingerprint : str
-        Of its weights.
-    device : torch.device
-        Where it computes.
-    inducing_points : int, optional
-        Largest number of a block.
-    shape : BlockShape, optional
-        Of the blocks of a panel; by default as in training.
+    `inducing_points` is their largest number in a block. The shape is that of the blocks of a panel's
+    haplotypes, by default as in training; a file of inducing points has its own shape.
     """
 
     kind = SPIN_KIND
@@ -97,7 +87,6 @@ class SPINPredictor(Predictor):
     ) -> None:
         self.model = model.to(device).eval()
         self._matcher = compiled_match if device.type == "cpu" else match
-        # blocks may have any shape: a file of inducing points states its own
         self.fingerprint = (
             f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds} encoder={ENCODER}"
         )
@@ -106,21 +95,21 @@ class SPINPredictor(Predictor):
         self.shape = shape or model.settings.shape
 
     def engine(self, job: ImputationJob) -> TorchEngine:
-        """As of `Predictor`."""
+        """Return the engine for haplotypes or for inducing points."""
         if job.panel.haplotypes is not None:
             return BlockEngine(self, job)
         return InducingEngine(self, _inducing(job.panel), job)
 
     def check_panel(self, panel: ReferencePanel, given: Mapping[str, Any]) -> None:
-        """As of `Predictor`: inducing points must be its own, and their number is that of their file."""
+        """Raise InputError for inducing points of another model, or a number of points for such a file."""
         if panel.haplotypes is not None:
             return
         made = _inducing(panel)
         if "inducing_points" in given:
             raise InputError(
-                "content",
-                f"{made.path} was made with {made.inducing_points} inducing points a block: their number is "
-                "chosen when the file is made",
+                "arguments",
+                f"{made.path}: the file has at most {made.inducing_points} inducing points a block. Their "
+                f"number is chosen when the file is made: leave out {argument('inducing_points')}.",
             )
         made.check_model(self.kind, self.fingerprint)
 
@@ -152,12 +141,12 @@ class SPINPredictor(Predictor):
         start_BHX = self._float(group_means(x_NX, group_N))[None]
         columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
         frequency_BC = self._float(block.compared_frequency_C)[None]
-        parts = []
+        encoded = []
         for first in range(0, len(block.alleles_UN), MOST_LABELS):
             label_UN = block.alleles_UN[first : first + MOST_LABELS]
-            chunks = _Chunks(x_NX, label_UN, order_N, start_BHX.shape[1], self._float)
-            parts.append(self.model.encode(columns, chunks, start_BHX, present_BH, frequency_BC))
-        points = parts[0]._replace(label_BHU=torch.cat([part.label_BHU for part in parts], -1))
+            batches = _HaplotypeBatches(x_NX, label_UN, order_N, start_BHX.shape[1], self._float)
+            encoded.append(self.model.encode(columns, batches, start_BHX, present_BH, frequency_BC))
+        points = encoded[0]._replace(label_BHU=torch.cat([some.label_BHU for some in encoded], -1))
         kept = {name: value[0].cpu() for name, value in points._asdict().items()}
         return EncodedBlock(
             block.places, block.frequency_S, block.sites, block.n_haplotypes, self.model.settings.k, kept
@@ -165,22 +154,22 @@ class SPINPredictor(Predictor):
 
     @torch.inference_mode()
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
-        """P(ALT) of queries at a block's sites."""
+        """P(ALT) of queries at a block's sites, float32 (U, Q)."""
         k = self.model.settings.k
         if block.k != k:
             raise InputError(
                 "damaged",
-                f"a block of inducing points has tokens of {block.k} SNPs, where the model reads {k}: their "
-                "file is damaged, make it again",
+                f"a block of inducing points has tokens of {block.k} SNPs, where the model reads {k}: the file "
+                "is damaged. Make it again.",
             )
         points = CarriedPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
         keys = self.model.keys(points, self._columns(block))
         out_UQ = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
-        # where the panel knows one allele only there is nothing to predict
+        # nothing is predicted where the panel has one allele only
         constant_U = (block.sites.frequency_U == 0) | (block.sites.frequency_U == 1)
         out_UQ[constant_U] = block.sites.frequency_U[constant_U, None]
-        asked_U = np.flatnonzero(~constant_U)
-        at_once = QUERY_CHUNK if self.device.type == "cpu" else GPU_QUERY_CHUNK
+        wanted_U = np.flatnonzero(~constant_U)
+        at_once = QUERIES_AT_ONCE if self.device.type == "cpu" else GPU_QUERIES_AT_ONCE
         for i in range(0, len(query_QS), at_once):
             queries = slice(i, i + at_once)
             logit_BGQH = self.model.attend(
@@ -190,12 +179,12 @@ class SPINPredictor(Predictor):
                 self._matcher,
             )
             reading = self.model.decoder.read(logit_BGQH, points)
-            for j in range(0, len(asked_U), SITE_CHUNK):
-                part = asked_U[j : j + SITE_CHUNK]
-                sites = self._sites(block.sites, part, block.n_haplotypes)
-                label_BHU = points.label_BHU[..., torch.from_numpy(part).to(self.device)]
+            for j in range(0, len(wanted_U), SITES_AT_ONCE):
+                some_U = wanted_U[j : j + SITES_AT_ONCE]
+                sites = self._sites(block.sites, some_U, block.n_haplotypes)
+                label_BHU = points.label_BHU[..., torch.from_numpy(some_U).to(self.device)]
                 _, logit_BQU = self.model.decoder.decode(reading, label_BHU, sites)
-                out_UQ[part, queries] = torch.sigmoid(logit_BQU[0]).T.cpu().numpy()
+                out_UQ[some_U, queries] = torch.sigmoid(logit_BQU[0]).T.cpu().numpy()
         return out_UQ
 
     def _columns(self, block: PanelBlock | EncodedBlock) -> Columns:
@@ -206,12 +195,12 @@ class SPINPredictor(Predictor):
             block.n_haplotypes,
         )
 
-    def _sites(self, sites: BlockSites, part: np.ndarray, n_haplotypes: int) -> SiteInformation:
+    def _sites(self, sites: BlockSites, some_U: np.ndarray, n_haplotypes: int) -> SiteInformation:
         return SiteInformation(
-            self._float(sites.frequency_U[part])[None],
-            self._float(sites.fraction_U[part])[None],
-            self._float(sites.distance_U[part])[None],
-            self._float(sites.place_U[part])[None],
+            self._float(sites.frequency_U[some_U])[None],
+            self._float(sites.fraction_U[some_U])[None],
+            self._float(sites.distance_U[some_U])[None],
+            self._float(sites.place_U[some_U])[None],
             n_haplotypes,
         )
 
@@ -226,7 +215,7 @@ def load(
     device: str,
     options: Mapping[str, Any],
 ) -> SPINPredictor:
-    """As of `PredictorRow.load`."""
+    """Load the predictor, as `PredictorRow.load` describes."""
     with fitting_weights():
         model = network_of(lambda: GenotypeSPIN(SPINSettings(**settings)), weights)
     points = options["inducing_points"]
@@ -237,5 +226,5 @@ def load(
 
 
 def _inducing(panel: ReferencePanel) -> InducingPanel:
-    """A panel without haplotypes: the registry gives no other kind."""
+    """A panel without haplotypes holds inducing points: the registry allows nothing else."""
     return cast(InducingPanel, panel)

@@ -1,4 +1,7 @@
-"""The engines of predictors that read a panel's blocks; a part is a block."""
+"""The engines of SPIN: blocks of a panel's haplotypes, or inducing points from a file.
+
+Each task is a block. Blocks are read whole, so results do not depend on windows.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 import torch
 
 from spinimpute.genotypes.intervals import Interval
+from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
 from spinimpute.panels.soft_alleles import as_stored
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
@@ -19,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class TorchEngine(Engine):
-    """An engine whose threads compute with torch: it gets one thread in each of them."""
+    """An engine whose threads compute with torch, each with one thread of torch."""
 
     def __init__(self, job: ImputationJob) -> None:
         super().__init__(job)
@@ -31,15 +35,15 @@ class TorchEngine(Engine):
 
     @abstractmethod
     def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
-        """P(ALT) of one window, as `Engine.predict_windows`."""
+        """P(ALT) of one window, float32 (U, Q)."""
 
     def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """As `Engine.predict_windows`."""
+        """Yield P(ALT) of each window."""
         for window in windows:
             yield self.predict_window(window, typed_TQ)
 
     def map(self, work: Callable[[int], Result], numbers: range) -> list[Result]:
-        """work(number) for every number, in order."""
+        """Compute work(number) for every number, in order of the numbers."""
 
         def alone(number: int) -> Result:
             torch.set_num_threads(1)
@@ -49,14 +53,14 @@ class TorchEngine(Engine):
 
 
 class BlockEngine(TorchEngine):
-    """Blocks of a panel's haplotypes."""
+    """Encodes the blocks of a panel's haplotypes, and imputes from their inducing points."""
 
     def __init__(self, predictor: BlockPredictor, job: ImputationJob) -> None:
         super().__init__(job)
         self.panel, self.predictor = job.haplotypes, predictor
 
     def encode_window(self, window: Interval) -> list[EncodedBlock]:
-        """Inducing points of every block of a window; none without a typed site."""
+        """Encode every block of a window; there is no block without a typed site."""
         return self._map_blocks(window, self._encode)
 
     def _encode(self, block: PanelBlock) -> EncodedBlock:
@@ -64,13 +68,13 @@ class BlockEngine(TorchEngine):
         if not all(values.isfinite().all() for values in encoded.points.values()):
             raise InputError(
                 "damaged",
-                "the model makes inducing points that are no numbers: it is not trained, or damaged. Give "
-                f"another one ({argument('model')})",
+                "the model makes inducing points that are not finite: it is untrained or damaged. "
+                f"Give another model ({argument('model')}).",
             )
         return encoded
 
     def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
-        """As of `TorchEngine`."""
+        """P(ALT) of one window; the panel's frequencies without typed sites."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(block: PanelBlock) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +89,7 @@ class BlockEngine(TorchEngine):
         n_typed = len(self.typed_index)
         if n_typed == 0:
             return []
-        # a block sees the typed sites around it wherever a window ends, as it does in a file
+        # a block sees all typed sites around it, also beyond the window, as it does in a file
         reader = BlockReader(
             self.panel, self.typed_index, self.predictor.shape, 0, n_typed, window.start, window.stop
         )
@@ -93,7 +97,43 @@ class BlockEngine(TorchEngine):
 
 
 def predict_block(predictor: BlockPredictor, encoded: EncodedBlock, typed_TQ: np.ndarray) -> np.ndarray:
-    """P(ALT), float32 (U, Q), of queries with alleles at all typed sites: int8 (T, Q), -1 where missing."""
-    query_QS = encoded.places.fill(typed_TQ)
-    known_QS = (query_QS >= 0).astype(np.uint8)
-    return predictor.predict(encoded, np.maximum(query_QS, 0).astype(np.uint8), known_QS)
+    """P(ALT), float32 (U, Q), of queries with alleles at all typed sites, int8, -1 where missing."""
+    return _predict(predictor, encoded, encoded.places.fill(typed_TQ))
+
+
+def _predict(predictor: BlockPredictor, encoded: EncodedBlock, alleles_QS: np.ndarray) -> np.ndarray:
+    known_QS = (alleles_QS >= 0).astype(np.uint8)
+    return predictor.predict(encoded, np.maximum(alleles_QS, 0).astype(np.uint8), known_QS)
+
+
+class InducingEngine(TorchEngine):
+    """Imputes from a file of inducing points, without the panel's haplotypes.
+
+    Sites of its array that a target has not typed are unknown, like missing calls.
+    """
+
+    def __init__(self, predictor: BlockPredictor, panel: InducingPanel, job: ImputationJob) -> None:
+        super().__init__(job)
+        self.panel, self.predictor = panel, predictor
+        array = panel.array_index
+        row_V = np.searchsorted(job.typed_index, array)
+        # the typed site of each site of the array, or -1; near a region there may be none
+        self._row_V = np.where(np.isin(array, job.typed_index), row_V, -1)
+
+    def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
+        """P(ALT) of one window; the panel's frequencies in blocks without typed sites."""
+        p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
+
+        def impute(number: int) -> None:
+            block = self.panel.read(number, window.start, window.stop)
+            places = block.places
+            row_V = self._row_V[places.first : places.last]
+            if (row_V < 0).all():
+                return
+            seen = slice(places.offset, places.offset + len(row_V))
+            alleles_QS = np.full((typed_TQ.shape[1], len(places.cM_S)), -1, dtype=np.int8)
+            alleles_QS[:, seen] = np.where(row_V[:, None] >= 0, typed_TQ[row_V], -1).T
+            p_UQ[block.sites.panel_index_U - window.start] = _predict(self.predictor, block, alleles_QS)
+
+        self.map(impute, self.panel.blocks(window.start, window.stop))
+        return p_UQ
