@@ -53,10 +53,6 @@ class Engine(ABC):
     """Threads that impute the windows of a job; a context manager."""
 
     def __init__(self, job: ImputationJob) -> None:
-        if job.threads < 1:
-            raise InputError(
-                "argument", f"{argument('threads', job.threads)}: at least one thread is needed."
-            )
         length_cM, cM = job.options.get("window_cM", DEFAULT_LENGTH_CM), job.panel.cM
         if len(cM) and cM[-1] - cM[0] > MOST_WINDOWS * length_cM:
             raise InputError(

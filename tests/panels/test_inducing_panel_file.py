@@ -194,7 +194,7 @@ def test_tokens_of_another_length_are_refused(
     other = with_tokens(block, [1.0], k=2)
     n_places = len(block.places.cM_S)
     query_QS, known_QS = np.zeros((1, n_places), np.uint8), np.ones((1, n_places), np.uint8)
-    with pytest.raises(InputError, match=r"tokens of 2 SNPs.*make it again"):
+    with pytest.raises(InputError, match=r"tokens of 2 SNPs.*Make it again"):
         random_predictor.predict(other, query_QS, known_QS)
 
 

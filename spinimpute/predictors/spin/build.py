@@ -24,7 +24,7 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.spin.engine import BlockEngine
 from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, SPINPredictor
-from spinimpute.runtime.devices import default_threads
+from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.targets.array_sites import read_array
@@ -104,7 +104,7 @@ def build_inducing_panel(
         matched = read_array(array, panel.sites, panel.frequency)
         typed_index, skipped = matched.panel_index, matched.skipped
         described = {"file": Path(array).name, "sites": matched.n_sites}
-    threads = default_threads() if threads is None else threads
+    threads = choose_threads(threads)
     with (
         written_whole(out) as partial,
         partial.open("wb") as file,

@@ -159,8 +159,8 @@ class SPINPredictor(Predictor):
         if block.k != k:
             raise InputError(
                 "damaged",
-                f"a block of inducing points has tokens of {block.k} SNPs, where the model reads {k}: the file "
-                "is damaged. Make it again.",
+                f"a block of inducing points has tokens of {block.k} SNPs, where the model reads {k}: the "
+                "file is damaged. Make it again.",
             )
         points = CarriedPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
         keys = self.model.keys(points, self._columns(block))
