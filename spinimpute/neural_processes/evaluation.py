@@ -61,9 +61,9 @@ def score(
                 float(with_floor(best, model.settings.floor).log_prob(task.y_BQY.double()).sum(-1).mean()),
             ]
         )
-    found = np.array(rows)
-    se = found[:, 0].std(ddof=1) / math.sqrt(batches) if batches > 1 else math.nan
-    return Score(float(found[:, 0].mean()), float(se), float(found[:, 1].mean()), float(found[:, 2].mean()))
+    means = np.array(rows)
+    se = means[:, 0].std(ddof=1) / math.sqrt(batches) if batches > 1 else math.nan
+    return Score(float(means[:, 0].mean()), float(se), float(means[:, 1].mean()), float(means[:, 2].mean()))
 
 
 def cdf(distribution: Distribution, y: Tensor) -> Tensor:

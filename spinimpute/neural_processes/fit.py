@@ -78,9 +78,9 @@ class FittedProcess:
             self.y.scaled(_columns(y_context)),
             self.x.scaled(_columns(x_target)),
         )
-        found = self.model(*(torch.from_numpy(a.astype(np.float32))[None] for a in arrays), samples)
-        mean = found.mean[0].double().numpy() * self.y.sd + self.y.mean
-        sd = found.stddev[0].double().numpy() * self.y.sd
+        prediction = self.model(*(torch.from_numpy(a.astype(np.float32))[None] for a in arrays), samples)
+        mean = prediction.mean[0].double().numpy() * self.y.sd + self.y.mean
+        sd = prediction.stddev[0].double().numpy() * self.y.sd
         return (mean[:, 0], sd[:, 0]) if flat else (mean, sd)
 
 
@@ -170,9 +170,13 @@ def fit(
         for number in chosen:
             x, y = scaled[number]
             order = rng.permutation(len(x))
-            known, target = order[:n_context], order[n_context : n_context + n_target]
-            for part, values in zip(parts, (x[known], y[known], x[target], y[target]), strict=True):
-                part.append(values)
+            for index, (x_part, y_part) in zip(
+                (order[:n_context], order[n_context : n_context + n_target]),
+                (parts[:2], parts[2:]),
+                strict=True,
+            ):
+                x_part.append(x[index])
+                y_part.append(y[index])
         return Task(*(_tensor(part, device) for part in parts))
 
     ((x_size, y_size),) = widths

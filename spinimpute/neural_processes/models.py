@@ -177,9 +177,9 @@ class _AttentiveProcess(NeuralProcess):
         self.reader = self._reader()
         self.left_encoders = nn.ModuleList(self._encoder() for _ in range(further))
         self.left_readers = nn.ModuleList(self._reader() for _ in range(further))
-        known = s.x_size + self.reader.width + s.width
-        extra = known if s.kind == "BANP" else further * self.reader.width
-        self.decoder = Decoder(known, s.width, s.y_size, DECODER_LAYERS, s.floor, extra)
+        inputs = s.x_size + self.reader.width + s.width
+        extra = inputs if s.kind == "BANP" else further * self.reader.width
+        self.decoder = Decoder(inputs, s.width, s.y_size, DECODER_LAYERS, s.floor, extra)
 
     def _encoder(self) -> SelfAttendedPoints | PointEncoder:
         s = self.settings
@@ -232,14 +232,14 @@ class _AttentiveProcess(NeuralProcess):
         readers = [self.reader, *self.left_readers][: len(summary.kept)]
         return [reader(key_BQE, x_BQX, kept) for reader, kept in zip(readers, summary.kept, strict=True)]
 
-    def _decoded(self, known_BQI: Tensor, read: list[TargetReading]) -> Normal:
+    def _decoded(self, input_BQI: Tensor, read: list[TargetReading]) -> Normal:
         """Correction of the outputs carried by all readings; readings that the summary lacks are zero."""
         carried_BQY = torch.stack([one.carried_BQY for one in read]).sum(0)
         if len(read) == 1:
-            return self.decoder(known_BQI, None, carried_BQY)
+            return self.decoder(input_BQI, None, carried_BQY)
         extra_BQI = torch.cat([one.r_BQI for one in read[1:]], -1)
         lacking = (1 + len(self.left_readers) - len(read)) * self.reader.width
-        return self.decoder(known_BQI, functional.pad(extra_BQI, (0, lacking)), carried_BQY)
+        return self.decoder(input_BQI, functional.pad(extra_BQI, (0, lacking)), carried_BQY)
 
 
 class ConditionalProcess(_AttentiveProcess):
@@ -251,14 +251,14 @@ class ConditionalProcess(_AttentiveProcess):
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
         """Predict targets from a summary."""
         read = self.read(summary, x_BQX)
-        return self._decoded(self.known(summary, x_BQX, read), read)
+        return self._decoded(self.decoder_input(summary, x_BQX, read), read)
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
         """Mean prediction at targets, (B, Q, Y)."""
         return self.decode(summary, x_BQX).mean
 
     @staticmethod
-    def known(summary: Summary, x_BQX: Tensor, read: list[TargetReading]) -> Tensor:
+    def decoder_input(summary: Summary, x_BQX: Tensor, read: list[TargetReading]) -> Tensor:
         """Input of the decoder (B, Q, I): the position, the first reading, and the pooled context."""
         pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
         return torch.cat([x_BQX, read[0].r_BQI, pooled_BQE], -1)
@@ -292,11 +292,11 @@ class LatentProcess(_AttentiveProcess):
     def _given(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal:
         """p(y | z, x, context), batch shape (S, B, Q, Y)."""
         read = self.read(summary, x_BQX)
-        known_BQI = torch.cat([x_BQX, read[0].r_BQI], -1)
-        shape = (len(z_SBE), *known_BQI.shape[:2], -1)
+        input_BQI = torch.cat([x_BQX, read[0].r_BQI], -1)
+        shape = (len(z_SBE), *input_BQI.shape[:2], -1)
         z_SBQE = z_SBE[:, :, None].expand(*shape[:-1], z_SBE.shape[-1])
-        known_SBQI = torch.cat([known_BQI.expand(*shape[:-1], known_BQI.shape[-1]), z_SBQE], -1)
-        return self._decoded(known_SBQI, read)
+        input_SBQI = torch.cat([input_BQI.expand(*shape[:-1], input_BQI.shape[-1]), z_SBQE], -1)
+        return self._decoded(input_SBQI, read)
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
         """Mean prediction at targets with the mean of z, (B, Q, Y)."""
@@ -348,7 +348,7 @@ class BootstrappedProcess(ConditionalProcess):
 
     def _bootstrapped(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor, samples: int) -> Normal:
         """Batch shape (S, B, Q, Y)."""
-        known_BQI = self._known_of(x_BNX, y_BNY, x_BQX)
+        input_BQI = self._decoder_input_of(x_BNX, y_BNY, x_BQX)
         n_tasks, n_context = x_BNX.shape[:2]
         x_SBNX = x_BNX.expand(samples, *x_BNX.shape).flatten(0, 1)
         y_SBNY = y_BNY.expand(samples, *y_BNY.shape).flatten(0, 1)
@@ -358,18 +358,18 @@ class BootstrappedProcess(ConditionalProcess):
                 kept_x, kept_y = (
                     torch.gather(t, 1, chosen.expand(-1, -1, t.shape[-1])) for t in (x_SBNX, y_SBNY)
                 )
-                predicted = self.decoder(self._known_of(kept_x, kept_y, x_SBNX))
+                predicted = self.decoder(self._decoder_input_of(kept_x, kept_y, x_SBNX))
                 residual = (y_SBNY - predicted.mean) / predicted.stddev
                 again = torch.randint(n_context, (len(x_SBNX), n_context, 1), device=x_BNX.device)
                 residual = torch.gather(residual, 1, again.expand(-1, -1, residual.shape[-1]))
                 y_SBNY = predicted.mean + predicted.stddev * (residual - residual.mean(1, keepdim=True))
         x_SBQX = x_BQX.expand(samples, *x_BQX.shape).flatten(0, 1)
-        extra = self._known_of(x_SBNX, y_SBNY, x_SBQX).unflatten(0, (samples, n_tasks))
-        return self.decoder(known_BQI.expand(samples, *known_BQI.shape), extra)
+        extra = self._decoder_input_of(x_SBNX, y_SBNY, x_SBQX).unflatten(0, (samples, n_tasks))
+        return self.decoder(input_BQI.expand(samples, *input_BQI.shape), extra)
 
-    def _known_of(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor) -> Tensor:
+    def _decoder_input_of(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor) -> Tensor:
         summary = self.summarize(x_BNX, y_BNY)
-        return self.known(summary, x_BQX, self.read(summary, x_BQX))
+        return self.decoder_input(summary, x_BQX, self.read(summary, x_BQX))
 
     def loss(self, task: Task) -> Tensor:
         """Sum of the losses of the plain prediction and of the bootstrapped predictions, halved."""

@@ -63,8 +63,8 @@ def plot_calibration(curves: Mapping[str, Sequence[Calibration]], path: str | Pa
     figure = Figure(figsize=(4 * len(CONTEXTS), 3.6), layout="constrained")
     for i, (ax, context) in enumerate(zip(figure.subplots(1, len(CONTEXTS)), CONTEXTS, strict=True)):
         ax.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-        for name, found in curves.items():
-            ax.plot(LEVELS, found[i].inside, marker="o", markersize=3, label=name)
+        for name, calibrations in curves.items():
+            ax.plot(LEVELS, calibrations[i].inside, marker="o", markersize=3, label=name)
         ax.set(title=f"{context} context points", xlabel="interval", ylabel="targets inside")
     ax.legend(fontsize=8)
     figure.savefig(path, dpi=130, format="png")

@@ -107,13 +107,13 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         """
         started = time.perf_counter()
 
-        def reported(found: Report) -> None:
+        def handle(progress: Report) -> None:
             if report is not None:
-                report(found.step, found.loss)
+                report(progress.step, progress.loss)
             if checkpoint is not None:
                 checkpoint()
 
-        self.take_steps(every, reported, until)
+        self.take_steps(every, handle, until)
         return time.perf_counter() - started
 
     def save(self, path: str | Path) -> None:
@@ -143,12 +143,12 @@ def gaussian_trainer(
 
 def check_sizes(model: ModelSettings, tasks: ProcessSettings) -> None:
     """Raise InputError unless a model has the input and output dimensions of the tasks."""
-    sizes, wanted = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
-    if sizes != wanted:
+    sizes, expected = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
+    if sizes != expected:
         raise InputError(
             "mismatch",
-            f"the model has {sizes[0]} inputs and {sizes[1]} outputs, the tasks have {wanted[0]} "
-            f"and {wanted[1]}",
+            f"the model has {sizes[0]} inputs and {sizes[1]} outputs, the tasks have {expected[0]} "
+            f"and {expected[1]}",
         )
 
 

@@ -67,7 +67,7 @@ def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray
             expected = {key: tuple(value.shape) for key, value in make().state_dict().items()}
     finally:
         hook.remove()
-    found = {key: value.shape for key, value in arrays.items()}
-    differing = sorted(key for key in expected.keys() | found if expected.get(key) != found.get(key))
+    shapes = {key: value.shape for key, value in arrays.items()}
+    differing = sorted(key for key in expected.keys() | shapes if expected.get(key) != shapes.get(key))
     if differing:
         raise ValueError(f"the weights belong to another network: {', '.join(differing[:3])}")

@@ -276,11 +276,11 @@ def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.n
         raise InputError("not-found", f"{names} is not in the folder {folder}. Get it from {form.source}.")
     if verify and path.name in CHECKSUMS:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != CHECKSUMS[path.name]:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != CHECKSUMS[path.name]:
             raise InputError(
                 "damaged",
-                f"{path}: its SHA-256 is {found}, not {CHECKSUMS[path.name]}: it is damaged or another "
+                f"{path}: its SHA-256 is {digest}, not {CHECKSUMS[path.name]}: it is damaged or another "
                 f"edition. Fetch it again ({form.source}), or read it anyway with "
                 f"{argument('verify', False)}.",
             )
@@ -315,9 +315,9 @@ def _read(path: Path, form: _Format) -> pd.DataFrame:
     options: dict[str, Any] = {"sep": separator, "header": None, "skipinitialspace": True}
     try:
         if form.first_line == "names":
-            found = pd.read_csv(path, nrows=1, dtype=str, **options).iloc[0].tolist()
-            if found != names:
-                raise InputError("content", f"{path}, line 1 must be {','.join(names)}, got {found}")
+            header = pd.read_csv(path, nrows=1, dtype=str, **options).iloc[0].tolist()
+            if header != names:
+                raise InputError("content", f"{path}, line 1 must be {','.join(names)}, got {header}")
         # blank lines are read as rows, so that row numbers are line numbers
         options |= {"skiprows": first - 1, "skip_blank_lines": False, "low_memory": False}
         options |= {"na_values": ["", form.missing], "keep_default_na": False}
@@ -359,9 +359,9 @@ def _numbers(path: Path, column: pd.Series) -> pd.Series:
     return numbers
 
 
-def _refuse(path: Path, bad: pd.Series, column: pd.Series | None, what: str) -> None:
+def _refuse(path: Path, bad: pd.Series, column: pd.Series | None, problem: str) -> None:
     """Raise InputError for the first bad row, if there is one."""
     if bad.any():
         row = int(bad.to_numpy().argmax())
-        found = "" if column is None else f"{str(column.iloc[row]).removesuffix('.0')!r} "
-        raise InputError("content", f"{path}, line {bad.index[row]}: {found}{what}")
+        cell = "" if column is None else f"{str(column.iloc[row]).removesuffix('.0')!r} "
+        raise InputError("content", f"{path}, line {bad.index[row]}: {cell}{problem}")

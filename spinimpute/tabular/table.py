@@ -104,7 +104,9 @@ class TableEncoder:
             else:
                 may_miss.append(column.dtype.kind == "f" and bool(np.isnan(column).any()))
                 self.categories_.append(None)
-        cardinality = tuple(0 if known is None else max(1, len(known)) for known in self.categories_)
+        cardinality = tuple(
+            0 if categories is None else max(1, len(categories)) for categories in self.categories_
+        )
         self.schema_ = Schema(cardinality, tuple(may_miss))
         numbers = self._numbers(columns)
         self.mean_ = np.zeros(numbers.shape[1])
@@ -132,13 +134,13 @@ class TableEncoder:
         columns = _columns(table)
         value_ND = np.zeros((len(table), len(columns)), np.float32)
         missing_ND = np.zeros(value_ND.shape, bool)
-        for number, (column, known) in enumerate(zip(columns, self.categories_, strict=True)):
-            if known is None:
+        for number, (column, categories) in enumerate(zip(columns, self.categories_, strict=True)):
+            if categories is None:
                 continue
             name_N, names = _named(column)
-            code_of_name = np.searchsorted(known, names)
+            code_of_name = np.searchsorted(categories, names)
             # the last entry is the code of missing cells, whose name has the number -1
-            code_of_name = np.append(np.where(np.isin(names, known), code_of_name, -1), -1)
+            code_of_name = np.append(np.where(np.isin(names, categories), code_of_name, -1), -1)
             code_N = code_of_name[name_N]
             missing_ND[:, number] = code_N < 0
             value_ND[:, number] = code_N.clip(0)
@@ -157,7 +159,9 @@ class TableEncoder:
 
     def _numbers(self, columns: list[np.ndarray]) -> np.ndarray:
         """Columns of numbers, float64."""
-        chosen = [column for column, known in zip(columns, self.categories_, strict=True) if known is None]
+        chosen = [
+            column for column, categories in zip(columns, self.categories_, strict=True) if categories is None
+        ]
         if not chosen:
             return np.empty((len(columns[0]) if columns else 0, 0))
         try:
@@ -190,30 +194,31 @@ class TableEncoder:
         return chosen
 
 
-def with_days(table: Any, known: Sequence[int] | None) -> tuple[Any, list[int]]:
+def with_days(table: Any, time_columns: Sequence[int] | None) -> tuple[Any, list[int]]:
     """Convert durations and dates (since 1970, in UTC) to days; also give the numbers of their columns.
 
-    `known` are these numbers in training, None while training. Raises ValueError if other columns hold times.
+    `time_columns` are these numbers in training, None while training. Raises ValueError if other columns hold
+    times.
     """
-    found: dict[int, np.ndarray] = {}
+    days_of_column: dict[int, np.ndarray] = {}
     for number in range(table.shape[1]):
         column = table.iloc[:, number]
         days = _days(column)
-        if known is not None and column.isna().all():
-            days = None if days is None and number not in known else np.full(len(table), np.nan)
-        elif known is not None and (days is not None) != (number in known):
-            kind = "dates or durations" if number in known else "neither dates nor durations"
+        if time_columns is not None and column.isna().all():
+            days = None if days is None and number not in time_columns else np.full(len(table), np.nan)
+        elif time_columns is not None and (days is not None) != (number in time_columns):
+            kind = "dates or durations" if number in time_columns else "neither dates nor durations"
             raise ValueError(
                 f"column {table.columns[number]!r} held {kind} in training, now it holds {column.dtype}, "
                 f"for example {column.dropna().iloc[0]!r}"
             )
         if days is not None:
-            found[number] = days
-    if found:
+            days_of_column[number] = days
+    if days_of_column:
         table = table.copy()
-        for number, days in found.items():
+        for number, days in days_of_column.items():
             table.isetitem(number, days)
-    return table, list(found)
+    return table, list(days_of_column)
 
 
 def _days(column: Any) -> np.ndarray | None:
