@@ -1,4 +1,4 @@
-"""One thread: the models are small, and several threads on few cores wait for each other."""
+"""Tests run in one thread: the models are too small to share."""
 
 import pytest
 import torch

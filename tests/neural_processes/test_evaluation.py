@@ -1,4 +1,4 @@
-"""Log-likelihood beside the oracle's, calibration."""
+"""Log-likelihood beside the oracle's, and calibration."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ SMALL = {"width": 16, "heads": 2, "inducing_points": 5}
 TASKS = ProcessSettings(context=(6, 12), target=(3, 7), tasks=4)
 
 
-def test_nobody_is_better_than_the_oracle() -> None:
+def test_no_model_is_better_than_the_oracle() -> None:
     trainer = gaussian_trainer(
         ModelSettings("CIPNP", **SMALL), TrainingSettings(60, learning_rate=2e-3), replace(TASKS, tasks=16)
     )
@@ -25,9 +25,9 @@ def test_nobody_is_better_than_the_oracle() -> None:
     assert found.gap > 0
 
 
-def test_calibration_of_the_truth_is_nearly_zero() -> None:
+def test_the_oracle_is_calibrated() -> None:
     class Oracle(torch.nn.Module):
-        """Knows the process of the batch that is asked for."""
+        """Predicts with the process of each batch."""
 
         settings = ModelSettings("CANP")
 
@@ -49,7 +49,7 @@ def test_calibration_of_the_truth_is_nearly_zero() -> None:
     assert found.targets > 10_000
 
 
-def test_calibration_of_the_too_sure() -> None:
+def test_calibration_of_overconfident_predictions() -> None:
     class Sure(torch.nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor, at: torch.Tensor, samples: int) -> Distribution:
             return torch.distributions.Normal(torch.zeros_like(at), 1e-6)

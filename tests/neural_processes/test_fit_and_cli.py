@@ -1,4 +1,4 @@
-"""A user's own tables, and the command line."""
+"""Fits to tables, and the command line."""
 
 from dataclasses import asdict
 from decimal import Decimal
@@ -21,7 +21,7 @@ from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tens
 
 
 def waves(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Sines of different amplitude and phase, in units of their own."""
+    """Sines of different amplitude and phase, in arbitrary units."""
     tables = []
     for _ in range(n):
         x = rng.uniform(100, 104, rng.integers(25, 40))

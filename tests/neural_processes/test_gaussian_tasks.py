@@ -34,7 +34,7 @@ def test_tasks_have_the_covariance_of_their_process(kernel: str) -> None:
     assert float(covariance[b, i, j]) == pytest.approx(float(expected), rel=1e-6)
 
 
-def test_draws_vary_as_they_should() -> None:
+def test_the_variance_of_draws() -> None:
     settings = ProcessSettings(context=(1, 1), target=(1, 1), tasks=4_000, scale=(0.7, 0.7))
     task, _ = draw_tasks(settings, 2, 0)
     assert float(task.y_BQY.var()) == pytest.approx(0.49 + 0.0004, rel=0.08)
@@ -59,7 +59,7 @@ def test_the_oracle_is_the_conditional_of_a_gaussian(kernel: str) -> None:
     torch.testing.assert_close(oracle(empty, process).mean, torch.zeros(3, 2, 1).double())
 
 
-def test_a_floor_costs_the_oracle() -> None:
+def test_a_floor_lowers_the_log_likelihood_of_the_oracle() -> None:
     task, process = draw_tasks(TASKS, 3, 0)
     best = oracle(task, process)
     floored = with_floor(best, 0.1)

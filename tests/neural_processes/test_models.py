@@ -243,7 +243,7 @@ def test_no_targets_have_no_predictions(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ANP", "IPNP"])
 def test_bounds_are_bounds(kind: str) -> None:
-    """ELBO <= importance-weighted bound <= log p, the last by very many samples of the prior."""
+    """ELBO <= importance-weighted bound <= log p, the last estimated with many samples of the prior."""
     model, (task, _) = made(kind), draw(replace(TASKS, target=(2, 2)))
     assert isinstance(model, LatentProcess)
     torch.manual_seed(1)
@@ -263,7 +263,7 @@ def test_bounds_are_bounds(kind: str) -> None:
 
 
 def test_the_kl_term_pulls_the_posterior_to_the_prior() -> None:
-    """With the sign turned, as printed in the paper, training would drive the two apart without end."""
+    """With the opposite sign, as printed in the paper, training would drive the two apart without limit."""
     model, (task, _) = made("IPNP"), draw()
     assert isinstance(model, LatentProcess)
     torch.manual_seed(0)

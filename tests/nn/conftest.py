@@ -1,4 +1,4 @@
-"""One thread: what these tests compute is too small to share."""
+"""Tests run in one thread: their computations are too small to share."""
 
 from collections.abc import Iterator
 

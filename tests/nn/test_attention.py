@@ -55,7 +55,7 @@ def test_mab_equals_the_formula_of_the_paper(learned_residual: bool) -> None:
     torch.testing.assert_close(block(x, h), expected)
 
 
-def test_invisible_keys_are_as_if_they_were_not_there() -> None:
+def test_invisible_keys_are_ignored() -> None:
     block = MAB(8, 8, MABOptions(heads=2))
     x, h = torch.randn(2, 3, 8), torch.randn(2, 6, 8)
     visible = torch.tensor([[True, False, True, True, False, True]]).expand(2, -1)
@@ -149,7 +149,7 @@ def test_wrong_shapes_and_settings_are_named() -> None:
 
 
 def distances_by_hand(layer: MultiHeadAttention, key_x: Tensor, key_h: Tensor) -> Tensor:
-    """Weights (B, G, L, M)."""
+    """Attention weights (B, G, L, M)."""
     q, k = (part.unflatten(-1, (layer.heads, -1)) for part in (layer.query(key_x), layer.key(key_h)))
     away_BLMG = (q[:, :, None] - k[:, None]).square().sum(-1)
     return torch.softmax(-away_BLMG * layer.scale / 2, 2).permute(0, 3, 1, 2)
@@ -170,18 +170,7 @@ def test_distances_and_labels_equal_their_formulas(labels_of_heads: bool) -> Non
     torch.testing.assert_close(layer(x, key), layer.look_up(layer.queries(x), key, key)[0])
 
 
-def test_labels_change_nothing_of_what_is_read() -> None:
-    layer = MultiHeadAttention(8, 8, heads=2)
-    x, h = torch.randn(2, 3, 8), torch.randn(2, 6, 8)
-    read, nothing = layer.look_up(layer.queries(x), h, h)
-    with_labels, label = layer.look_up(layer.queries(x), h, h, torch.ones(2, 6, 5))
-    torch.testing.assert_close(read, with_labels)
-    torch.testing.assert_close(read, layer(x, h))
-    assert nothing.shape == (2, 2, 3, 0)
-    torch.testing.assert_close(label, torch.ones(2, 2, 3, 5))  # weights sum to 1
-
-
-def test_what_starts_alike_reads_what_is_equal_to_it() -> None:
+def test_equal_projections_find_equal_keys() -> None:
     torch.manual_seed(0)
     x = torch.randn(1, 40, 32)
     nearest = []
@@ -193,7 +182,7 @@ def test_what_starts_alike_reads_what_is_equal_to_it() -> None:
     assert nearest[1] < 1  # a long key wins
 
 
-def test_distances_keep_their_digits_in_bfloat16() -> None:
+def test_distances_keep_their_precision_in_bfloat16() -> None:
     layer = MultiHeadAttention(8, 8, heads=2, score="distance", steepness=3.0)
     x = 100 + torch.linspace(0, 1, 30)[None, :, None].expand(-1, -1, 8)  # hardly apart, far from 0
     label = torch.linspace(0, 1, 30)[None, :, None]
@@ -205,7 +194,7 @@ def test_distances_keep_their_digits_in_bfloat16() -> None:
 
 
 @pytest.mark.parametrize("score", ["dot", "distance"])
-def test_nothing_is_read_of_no_keys(score: str) -> None:
+def test_attention_without_keys(score: str) -> None:
     layer = MultiHeadAttention(8, 8, heads=2, score=score)  # type: ignore[arg-type]
     x, nothing = torch.randn(2, 3, 8), torch.randn(2, 0, 8)
     read, label = layer.look_up(layer.queries(x), nothing, nothing, torch.zeros(2, 0, 4))
@@ -213,7 +202,7 @@ def test_nothing_is_read_of_no_keys(score: str) -> None:
     assert torch.equal(label, torch.zeros(2, 2, 3, 4))
 
 
-def test_xabd_that_carries_equals_its_formula_at_once_and_in_chunks() -> None:
+def test_xabd_with_labels_equals_its_formula_at_once_and_in_chunks() -> None:
     options = MABOptions(heads=2, score="distance", steepness=3.0)
     xabd = XABD(2, 6, options).double()
     h, key_h = (torch.randn(2, 3, 2, 6, dtype=torch.float64) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Inducing points that carry labels: exact in chunks, blind to order, true to the context."""
+"""Inducing points that carry labels: exact in chunks, invariant to order, dependent on the context."""
 
 import pytest
 import torch
@@ -83,7 +83,7 @@ def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tens
     return attention_BGQH, pooled_labels(attention_BGQH, points.label_BHU)
 
 
-def test_as_many_points_as_datapoints_carry_their_labels_and_a_steep_query_finds_its_own() -> None:
+def test_with_a_point_for_each_datapoint_labels_are_looked_up() -> None:
     x_BNX, label_BNU = context(12)
     similarity = Dots(torch.tensor(500.0))
     points = CompetingEncoder[Tensor](2).double()([(x_BNX, label_BNU)], start_of(x_BNX, 12), similarity)
@@ -95,7 +95,7 @@ def test_as_many_points_as_datapoints_carry_their_labels_and_a_steep_query_finds
     assert (attention_BGQH.argmax(-1)[0, 0] == torch.arange(12)).all()
 
 
-def test_masses_and_carried_labels_add_up_to_the_context_s() -> None:
+def test_masses_and_labels_sum_to_those_of_the_context() -> None:
     x_BNX, label_BNU = context(30)
     points = CompetingEncoder[Tensor](3).double()(
         [(x_BNX, label_BNU)], start_of(x_BNX, 6), Dots(torch.tensor(0.7))
@@ -105,7 +105,7 @@ def test_masses_and_carried_labels_add_up_to_the_context_s() -> None:
     torch.testing.assert_close(carried_BU, label_BNU.sum(1), rtol=1e-4, atol=1e-4)
 
 
-def test_padding_among_the_starting_points_wins_and_gives_nothing() -> None:
+def test_padding_gets_no_datapoints_and_no_attention() -> None:
     x_BNX, label_BNU = context(15)
     encoder, similarity = CompetingEncoder[Tensor](2).double(), Dots(torch.tensor(1.0))
     start = start_of(x_BNX, 4)
@@ -123,7 +123,7 @@ def test_padding_among_the_starting_points_wins_and_gives_nothing() -> None:
     assert (attention_BGQH[..., 4:] == 0).all()
 
 
-def test_what_is_read_follows_the_labels_of_the_context() -> None:
+def test_pooled_labels_follow_the_labels_of_the_context() -> None:
     x_BNX, label_BNU = context(16)
     similarity, start = Dots(torch.tensor(2.0)), start_of(x_BNX, 8)
     encoder = CompetingEncoder[Tensor](2).double()
@@ -147,7 +147,7 @@ def test_bfloat16_keeps_sums_in_float32(device: str) -> None:
     torch.testing.assert_close(points.mass_BH.sum(1).cpu(), torch.full((2,), 3_000.0), rtol=1e-3, atol=0)
 
 
-def test_errors() -> None:
+def test_invalid_arguments() -> None:
     x_BNX, _ = context(4)
     with pytest.raises(ValueError, match="chunks must contain at least one chunk"):
         CompetingEncoder[Tensor](1)([], start_of(x_BNX, 2), Dots(torch.tensor(1.0)))
@@ -156,7 +156,7 @@ def test_errors() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 7, 20])
-def test_starting_points_are_datapoints_whatever_their_order(count: int) -> None:
+def test_starting_points_are_spread_datapoints(count: int) -> None:
     x_BNX, _ = context(20)
     x_BNX[1, :, 2] *= 9  # along another feature in another context
     start = spread_out(x_BNX, count)
@@ -184,7 +184,7 @@ def test_starting_points_do_not_depend_on_the_order_where_features_tie() -> None
     torch.testing.assert_close(other, spread_out(x_BNX, 7).feature_BHF)
 
 
-def test_nearness_ranks_by_distance() -> None:
+def test_scores_are_squared_distances() -> None:
     x_BNX, _ = context(20)
     nearness, point_BHX = SquaredDistance(), context(5, seed=1)[0]
     score_BNH = nearness.scores(x_BNX, nearness.keys(point_BHX))
@@ -213,7 +213,7 @@ def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int) -> N
 
 
 def test_heads_are_kernel_regressions() -> None:
-    """Each with its own part of the features, against a loop."""
+    """Each head equals a loop over its own features."""
     x_BNX, label_BNU = context(9)
     points = CarriedPoints(
         torch.cat((x_BNX, x_BNX.flip(1)), -1), label_BNU, torch.rand(2, 9, dtype=torch.float64) + 0.5

@@ -1,4 +1,4 @@
-"""A prediction is a correction of what was read."""
+"""Predictions as corrections of pooled labels."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def inputs() -> tuple[Tensor, Reading]:
 
 
 @pytest.mark.parametrize("probabilities", [True, False])
-def test_untrained_it_gives_what_was_read(probabilities: bool) -> None:
+def test_an_untrained_predictor_gives_the_pooled_labels(probabilities: bool) -> None:
     x_BQDE, read = inputs()
     outputs_BAQO, base_BAQO = build(probabilities=probabilities)(x_BQDE, read)
     assert torch.equal(outputs_BAQO, base_BAQO)
@@ -40,13 +40,13 @@ def test_untrained_it_gives_what_was_read(probabilities: bool) -> None:
         torch.testing.assert_close(base_BAQO[:, member], wanted)
 
 
-def test_a_class_that_was_not_read_has_a_finite_logit() -> None:
+def test_a_class_without_labels_has_a_finite_logit() -> None:
     x_BQDE, read = inputs()
     nothing = read._replace(label_BGQU=torch.zeros_like(read.label_BGQU))
     assert build()(x_BQDE, nothing)[0].isfinite().all()
 
 
-def test_members_correct_in_their_own_way_and_as_they_would_alone() -> None:
+def test_a_member_predicts_as_it_would_alone() -> None:
     (x_BQDE, read), ensemble = inputs(), build()
     with torch.no_grad():
         for parameter in (ensemble.head_A1RO, ensemble.bias_A1O, ensemble.gate_AG):
@@ -75,6 +75,6 @@ def test_queries_never_meet() -> None:
 
 
 @pytest.mark.parametrize(("name", "message"), [("layers", "predictor_layers"), ("members", "members")])
-def test_counts(name: str, message: str) -> None:
+def test_invalid_counts(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"{message} must be at least 1"):
         build(**{name: 0})

@@ -1,4 +1,4 @@
-"""Cells to embeddings."""
+"""Embeddings of cells."""
 
 from itertools import pairwise
 
@@ -83,7 +83,7 @@ def test_wrong_tables_are_named() -> None:
 
 
 @pytest.mark.parametrize("pieces", [2, 5])
-def test_a_scalar_climbs_its_pieces_one_after_the_other(pieces: int) -> None:
+def test_scalars_are_encoded_piecewise_linearly(pieces: int) -> None:
     embed = ColumnEmbedding(1, 4, 1, continuous=[0], pieces=pieces)
     ends = [-3.0, *torch.special.ndtri(torch.arange(1, pieces) / pieces).tolist(), 3.0]
     weight = embed.continuous_weight[0]

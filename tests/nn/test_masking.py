@@ -1,4 +1,4 @@
-"""What is hidden in training, and what it costs to be wrong about it."""
+"""Masks for training, and the losses on masked cells."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What must hold for SPIN, CIPNP and the baselines whatever their weights."""
+"""Properties of SPIN, CIPNP and the baselines, whatever their weights."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The encoder and the reader of labelled points: exact in chunks, blind to order, true to the labels."""
+"""The encoder and the reader of labelled points: exact in chunks, dependent on the labels."""
 
 import pytest
 import torch
@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spinimpute.nn import points as nn_points
 from spinimpute.nn.attention import MABOptions
 from spinimpute.nn.points import INPUT_RANGE, ContextPoints, PointEncoder, PointReader, mlp, spread_positions
 
@@ -45,19 +44,6 @@ def test_chunks_change_neither_points_nor_gradients(sizes: list[int], seed: int)
         torch.testing.assert_close(chunked, whole, rtol=1e-8, atol=1e-8)
 
 
-def test_a_large_context_is_computed_again_for_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder, start, position = parts()
-    x, y = context(30)
-    found = []
-    for least in (10, 100):
-        monkeypatch.setattr(nn_points, "RECOMPUTED_FROM", least)
-        points = encoder([(x, y)], start, position)
-        loss = sum(part.square().sum() for part in points)
-        found.append([*points, *torch.autograd.grad(loss, [x, y, start, *encoder.parameters()])])
-    for again, kept in zip(*found, strict=True):
-        torch.testing.assert_close(again, kept)
-
-
 def test_labels_are_means_with_the_weights_of_positions_alone() -> None:
     encoder, start, position = parts()
     x, y = context(12)
@@ -73,19 +59,7 @@ def test_labels_are_means_with_the_weights_of_positions_alone() -> None:
     assert points.label_BGLU.shape == (2, HEADS, 5, Y + X)
 
 
-def test_the_order_of_datapoints_changes_nothing() -> None:
-    encoder, start, position = parts()
-    x, y = context(20)
-    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
-    for a, b in zip(
-        encoder([(x, y)], start, position),
-        encoder([(x[:, order], y[:, order])], start, position),
-        strict=True,
-    ):
-        torch.testing.assert_close(a, b)
-
-
-def test_of_no_datapoints_nothing_is_carried() -> None:
+def test_an_empty_context_has_no_labels() -> None:
     encoder, start, position = parts()
     x, y = context(0)
     points = encoder([(x, y)], start, position)
@@ -93,8 +67,8 @@ def test_of_no_datapoints_nothing_is_carried() -> None:
     assert all(torch.isfinite(part).all() for part in points)
 
 
-def test_what_is_carried_follows_the_labels() -> None:
-    """Raised by a number they are read raised by it, and offsets from what is carried are as before."""
+def test_carried_outputs_follow_the_labels() -> None:
+    """A constant added to the labels is added to the carried outputs and leaves offsets unchanged."""
     encoder, start, position = parts()
     reader = PointReader(X, Y, WIDTH, NEAR).double()
     with torch.no_grad():
@@ -111,7 +85,7 @@ def test_what_is_carried_follows_the_labels() -> None:
     assert plain.r_BQI.shape[-1] == reader.width == WIDTH + HEADS * (X + Y)
 
 
-def test_a_reader_carries_a_mixture_of_what_its_heads_pool() -> None:
+def test_carried_outputs_are_a_mixture_over_heads() -> None:
     torch.manual_seed(0)
     reader = PointReader(X, Y, WIDTH, NEAR)
     with torch.no_grad():

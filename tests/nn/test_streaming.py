@@ -1,4 +1,4 @@
-"""Reading a context in chunks gives what reading it at once gives."""
+"""Reading a context in chunks equals reading it at once."""
 
 import weakref
 from collections.abc import Callable

@@ -55,15 +55,6 @@ def test_classes(benchmark: Run) -> None:
     assert any("most frequent class" in line for line in lines)
 
 
-def test_the_same_seed_the_same_scores(benchmark: Run) -> None:
-    found = []
-    for seed in (1, 1, 2):
-        assert benchmark("price", "--models", "mlp", "--seed", seed, "-o", "s.csv", "-f").code == 0
-        found.append(pd.read_csv("s.csv")["rmse"])
-    assert (found[0] == found[1]).all()
-    assert (found[0] != found[2]).any()
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -23,7 +23,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def fit(run: Run) -> Run:
-    """fit(table, target, *arguments): a tiny MLP, into the file `m`, unless arguments say another."""
+    """fit(table, target, *arguments): a tiny MLP, into the file `m` by default."""
 
     def run_fit(table: str, target: str, *arguments: object) -> Any:
         few = [] if "--model" in arguments else ["--model", "mlp", *TINY[:4]]
@@ -35,7 +35,7 @@ def fit(run: Run) -> Run:
 
 
 def failed(result: Any, *said: str) -> None:
-    """Status 2, one line that says so, and no model."""
+    """Check for status 2, one line of error with these parts, and no model."""
     assert (result.code, result.out) == (2, "")
     errors = [line for line in result.err.splitlines() if line.startswith("spinimpute: error:")]
     assert len(errors) == 1
@@ -126,7 +126,7 @@ def test_the_same_seed_the_same_model(fit: Run, houses: pd.DataFrame) -> None:
         (["True", "False"] * 10, "classification: 'y' holds text"),
     ],
 )
-def test_the_task_that_is_chosen(fit: Run, values: Any, said: str) -> None:
+def test_the_default_task(fit: Run, values: Any, said: str) -> None:
     pd.DataFrame({"x": range(len(values)), "y": list(values)}).to_csv("t.csv", index=False)
     done = fit("t.csv", "y")
     assert done.code == 0
@@ -242,7 +242,7 @@ def test_no_gpu(fit: Run) -> None:
 
 
 def test_odd_columns(run: Run, fit: Run) -> None:
-    """Constant, empty, of huge numbers, without a name, and of keys; a byte-order mark before the first."""
+    """Constant, empty, of huge numbers, without a name, and of keys; a byte-order mark at the start."""
     n = 1_002
     rows = {
         "x": range(n),
@@ -265,22 +265,15 @@ def test_odd_columns(run: Run, fit: Run) -> None:
     assert pd.read_csv("p.csv")["prediction"].notna().all()
 
 
-def test_predicting_what_does_not_fit(run: Run, fit: Run) -> None:
+def test_predicting_with_other_tables(run: Run, fit: Run) -> None:
     Path("t.csv").write_text("x,c,y\n" + BODY)
     assert fit("t.csv", "y").code == 0
     Path("m").rename("model")
 
     def predict(text: str, *arguments: object) -> Any:
         Path("new.csv").write_text(text)
-        return run(
-            "predict",
-            "--model",
-            "model",
-            "--table",
-            "new.csv",
-            *arguments,
-            *([] if "-o" in arguments else ["-o", "p.csv"]),
-        )
+        output = [] if "-o" in arguments else ["-o", "p.csv"]
+        return run("predict", "--model", "model", "--table", "new.csv", *arguments, *output)
 
     failed(predict("x\n1\n"), "no column 'c' that the model reads; it has x")
     failed(predict("z\n1\n"), "no column 'x', 'c'")
@@ -334,7 +327,7 @@ def test_parquet(run: Run, fit: Run, houses: pd.DataFrame) -> None:
 
 
 def test_integers_of_parquet_stay_whole(run: Run, fit: Run) -> None:
-    """Also where some are missing, and where floating-point numbers could not tell them apart."""
+    """Integers stay whole with missing values, and beyond the precision of floating-point numbers."""
     pytest.importorskip("pyarrow")
     large = [2**60 + 1, 2**60 + 3] * 5
     table = pd.DataFrame(
@@ -371,7 +364,7 @@ def test_integers_of_parquet_stay_whole(run: Run, fit: Run) -> None:
 
 
 def test_numbers_as_classes(fit: Run) -> None:
-    """However small they are; no class is infinite."""
+    """Tiny numbers are classes, infinite ones are not."""
     for values, said in (
         (["1e-9999999999999999999", "2"], ""),
         (["0", "1e-9999999999999999999"], "are the same number"),
@@ -401,12 +394,12 @@ def test_weights_that_leave_one_label(fit: Run, label: Any, task: str) -> None:
     failed(fit("t.csv", "y", "--weights", "w", "--task", task), "in every row whose weight is not 0")
 
 
-def test_rows_that_count(fit: Run) -> None:
+def test_rows_of_weight_zero_are_ignored(fit: Run) -> None:
     pd.DataFrame({"x": range(30), "y": [*"ab"] * 15, "w": [1, 0, 2] * 10}).to_csv("t.csv", index=False)
     assert "table:    20 rows" in fit("t.csv", "y", "--weights", "w").err
 
 
-def test_a_model_that_would_steer_the_terminal(run: Run) -> None:
+def test_control_characters_are_not_printed(run: Run) -> None:
     rows = pd.DataFrame({"a\x1b]0;x\x07": [0.0, 1.0], "b\nclasses: c": [1.0, 0.0]})
     save_estimator(MLPRegressor(steps=1, width=4).fit(rows, rows.iloc[:, 0]), "m", {"a\nb": 1})
     shown = run("info", "m").out
@@ -425,7 +418,7 @@ def test_a_model_that_would_steer_the_terminal(run: Run) -> None:
         (gzip.compress(b"x,y\n1,2\n", mtime=0), "It is gzipped, so its name must end with .gz"),
     ],
 )
-def test_text_that_is_no_table(fit: Run, content: bytes, said: str) -> None:
+def test_invalid_text(fit: Run, content: bytes, said: str) -> None:
     Path("t.csv").write_bytes(content)
     failed(fit("t.csv", "y"), "table t.csv: ", said)
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-import torch
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -31,11 +29,6 @@ RANDOM_BATCHES = {
     f"check_sample_weight_equivalence_on_{what}_data": "batches are drawn at random"
     for what in ("dense", "sparse")
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda _: RANDOM_BATCHES)

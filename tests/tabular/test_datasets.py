@@ -1,4 +1,4 @@
-"""Tables of the papers: files that are whole, broken or made up; splits; the rules of poker."""
+"""Tables of the papers: real, damaged and simulated files; splits; the rules of poker."""
 
 import gzip
 import lzma
@@ -47,7 +47,7 @@ YACHT = "1 2 3 4 5 6 7\n"
 
 @pytest.fixture(scope="module")
 def shared_tables() -> Iterator[Path]:
-    """The folder of real tables kept beside the checkout (or named by SPINIMPUTE_SHARED)."""
+    """The folder of real tables beside the checkout, or under SPINIMPUTE_SHARED."""
     folder = Path(os.environ.get("SPINIMPUTE_SHARED", REPOSITORY.parent / "shared")) / "data" / "tabular"
     if not folder.is_dir():
         pytest.skip(f"real tables are not at {folder}: set SPINIMPUTE_SHARED to the folder of data/")
@@ -158,7 +158,7 @@ def test_split_of_a_fixed_test_set() -> None:
     assert not np.array_equal(split(table, 0, seed=1).validation, validation)
 
 
-def test_split_stays_what_it_was() -> None:
+def test_splits_are_reproducible() -> None:
     train, validation, test = split(_made_up("yacht", 30), 3)
     assert test.tolist() == [17, 19, 25]
     assert validation.tolist() == [1, 5, 11, 12, 24, 27]
@@ -373,5 +373,5 @@ def test_bundled_tables_need_no_folder(tmp_path: Path) -> None:
         assert len(load_table(name, tmp_path / "nowhere").features) == REAL[name][0]
 
 
-def test_every_table_is_tried_or_known_to_be_absent() -> None:
+def test_every_table_is_tested() -> None:
     assert set(NAMES) == {*REAL, "kick", "forest", "higgs"}

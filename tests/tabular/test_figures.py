@@ -1,4 +1,4 @@
-"""Pictures: files of the right kind that show what they are given."""
+"""Figures: their format, and their content."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from spinimpute.tabular.figures import attention_figure, importance_figure
 
 
 def test_attention_as_png(tmp_path: Path) -> None:
-    """Two queries that attend to different points: dark and bright change places with the order of rows."""
+    """Two queries attend to different points: dark and bright cells depend on the order of rows."""
     pictures = []
     for name, order in (("a.png", None), ("b.png", [1, 0]), ("c.PNG", np.array([0, 1]))):
         attention_figure(torch.eye(2), tmp_path / name, order_rows=order)
@@ -47,7 +47,7 @@ def test_the_most_important_is_on_top(tmp_path: Path) -> None:
     assert height["d"] < height["a$b"] < height["_c^$"]
 
 
-def test_of_many_columns_the_first(tmp_path: Path) -> None:
+def test_only_the_most_important_columns_are_drawn(tmp_path: Path) -> None:
     names = [f"c{i}" for i in range(100)]
     importance_figure(names, np.arange(100), tmp_path / "i.svg")
     text = (tmp_path / "i.svg").read_text()
@@ -55,7 +55,7 @@ def test_of_many_columns_the_first(tmp_path: Path) -> None:
     assert "60 columns left out" in text
 
 
-def test_what_cannot_be_drawn(tmp_path: Path) -> None:
+def test_invalid_figures(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="2 dimensions, got 3"):
         attention_figure(np.ones((2, 3, 4)), tmp_path / "a.png")
     with pytest.raises(ValueError, match=r"shape \(2,\), got \(3,\)"):

@@ -1,4 +1,4 @@
-"""Files of fitted estimators: the same predictions afterwards, and one line of error for what is damaged."""
+"""Files of fitted estimators: identical predictions, and one line of error for damaged files."""
 
 import json
 from collections.abc import Callable
@@ -30,11 +30,6 @@ from spinimpute.tabular.model_files import (
 SMALL = {"steps": 4, "batch_size": 16, "width": 8, "heads": 2, "blocks": 1, "layers": 1, "random_state": 0}
 SMALL |= {"row_width": 8, "inducing_points": 16}
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def small(kind: type, **others: Any) -> Any:
@@ -119,7 +114,7 @@ def test_categories_of_any_text(tmp_path: Path, names: list[str]) -> None:
     np.testing.assert_array_equal(load_estimator(tmp_path / "m", "cpu").predict(rows), model.predict(rows))  # type: ignore[attr-defined]
 
 
-def test_what_cannot_be_saved(tmp_path: Path) -> None:
+def test_unsaved_kinds(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(20, 2))
     with pytest.raises(NotFittedError):
         save_estimator(MLPClassifier(), tmp_path / "m")
@@ -154,7 +149,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def changed(source: Path, path: Path, change: Change) -> Path:
-    """A file whose checksums are right, and whose content is not."""
+    """A file with valid checksums and changed content."""
     arrays, held = load_tensors(source, FORMAT, "tabular model")
     change(held["description"], arrays)
     held["checksum"] = _checksum(held["description"])
@@ -163,7 +158,7 @@ def changed(source: Path, path: Path, change: Change) -> Path:
 
 
 def setting(*keys: Any) -> Change:
-    """setting(*keys, value): in the description."""
+    """setting(*keys, value) changes the description."""
     *path, last, value = keys
 
     def change(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -252,11 +247,11 @@ CHANGES: list[tuple[str, Change, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "change", "said"), CHANGES)
+@pytest.mark.parametrize(("kind", "change", "message"), CHANGES)
 def test_files_that_contradict_themselves(
-    kind: str, change: Change, said: str, files: dict[str, Path], tmp_path: Path
+    kind: str, change: Change, message: str, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=said) as found:
+    with pytest.raises(InputError, match=message) as found:
         load_estimator(changed(files[kind], tmp_path / "m", change), "cpu")
     assert len(str(found.value).splitlines()) == 1
 

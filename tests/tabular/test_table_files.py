@@ -1,4 +1,4 @@
-"""Tables as files: what is read is what was written, or an InputError."""
+"""Tables as files: reading returns the written table, or raises InputError."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from spinimpute.tabular import table_files
 from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, read_table, write_table
 
 
-def test_kinds_of_parquet_columns_do_not_matter(tmp_path: Path) -> None:
+def test_types_of_parquet_columns_do_not_matter(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path = tmp_path / "t.parquet"
     for kind in ("float64", "Float64", "Float32"):
@@ -32,7 +32,7 @@ def test_kinds_of_parquet_columns_do_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crafted", [b'{"columns": 5}', b'{"index_columns": ["absent"]}', b"not JSON"])
-def test_what_pandas_says_of_parquet_is_left_aside(crafted: bytes, tmp_path: Path) -> None:
+def test_metadata_of_pandas_are_ignored(crafted: bytes, tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -87,7 +87,7 @@ def test_any_bytes_are_a_table_or_an_input_error(content: bytes, tmp_path: Path)
     assert len(said.splitlines()) == 1
 
 
-def test_a_parquet_file_whose_text_is_none(tmp_path: Path) -> None:
+def test_a_parquet_file_with_invalid_text(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pd.DataFrame({"a": ["plain", "te-xt"]}).to_parquet(path, compression=None)
     path.write_bytes(path.read_bytes().replace(b"te-xt", b"te\xffxt"))

@@ -1,4 +1,4 @@
-"""Tables of users: categories, missing values, weights; what is kept of training rows; importances."""
+"""Estimators on tables: categories, missing values, weights, training rows that are stored, importances."""
 
 import pickle
 from pathlib import Path
@@ -26,22 +26,11 @@ from spinimpute.tabular.model_files import load_estimator, save_estimator
 from spinimpute.tabular.row_networks import FTBlock, FTTransformer
 from spinimpute.tabular.table import TableEncoder, with_days
 
-SMALL: dict[str, Any] = {
-    "width": 16,
-    "heads": 2,
-    "steps": 150,
-    "batch_size": 32,
-    "random_state": 0,
-}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+SMALL: dict[str, Any] = {"width": 16, "heads": 2, "steps": 150, "batch_size": 32, "random_state": 0}
 
 
 def people(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
-    """Whoever smokes, or has a large x, is of class "ill"."""
+    """Rows with `smokes` or a large x have the class "ill"."""
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(
         {
@@ -77,7 +66,7 @@ def test_data_frames_with_categories_and_missing_values(kind: type) -> None:
     assert (holes.predict(with_holes(held_out)) == truth).mean() > 0.8
 
 
-def test_cells_of_every_kind_are_missing_or_named() -> None:
+def test_cells_of_every_type() -> None:
     cells = [1, True, "1", 1.0, None, float("nan"), pd.NA, "a", "b", 2.5]
     mixed = pd.DataFrame(
         {"mixed": pd.Series(cells, dtype=object), "empty": pd.Series([None] * 10, dtype=object)}
@@ -104,7 +93,7 @@ def test_encoder_learns_from_training_rows_alone() -> None:
     assert encoder.schema_.cardinality == (0, 2, 3, 2)
     other = pd.DataFrame({"x": [10.0], "smokes": [True], "town": ["Z"], "note": ["no"]})
     value, missing = encoder.transform(other)
-    assert missing.tolist() == [[False, False, True, False]]  # a town that nobody knew
+    assert missing.tolist() == [[False, False, True, False]]  # an unknown town
     expected = (10 - table["x"].mean()) / table["x"].std(ddof=0)
     np.testing.assert_allclose(value[0], [expected, 1, 0, 0], rtol=1e-5)
     numbered = TableEncoder(categorical=[1]).fit(np.array([[1.0, 5.0], [2.0, 7.0], [3.0, np.nan]]), 0)
@@ -115,7 +104,7 @@ def test_encoder_learns_from_training_rows_alone() -> None:
 
 
 def with_times(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
-    """Dates in four forms; those after the 60th day are "late"."""
+    """Dates in four types; those after the 60th day are "late"."""
     rng = np.random.default_rng(seed)
     day, hours = rng.integers(0, 120, n), rng.integers(1, 100, n)
     moment = pd.Timestamp("2024-01-01") + pd.to_timedelta(day, unit="D")
@@ -219,7 +208,7 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     assert len(losses) - int(np.argmin(losses)) == 4
 
 
-def test_rows_of_weight_zero_teach_nothing() -> None:
+def test_rows_of_weight_zero_have_no_influence() -> None:
     table, label = people(300)
     wrong = np.where(label == "ill", "well", "ill")
     both, labels = pd.concat([table, table]), np.concatenate([label, wrong])
@@ -229,7 +218,7 @@ def test_rows_of_weight_zero_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", [MLPClassifier, SPINClassifier])
-def test_rows_of_weight_zero_are_as_if_absent(kind: type) -> None:
+def test_rows_of_weight_zero_are_ignored(kind: type) -> None:
     table, label = people(100)
     far = table.assign(x=1e6)
     both, labels = pd.concat([table, far]), np.concatenate([label, label[::-1]])
@@ -250,7 +239,7 @@ def test_a_category_is_the_same_in_any_type() -> None:
     assert mask.encoder_.schema_.cardinality == (0, 2)
 
 
-def test_a_fit_that_failed_is_no_fit() -> None:
+def test_a_failed_fit_leaves_an_unfitted_estimator() -> None:
     x, y = np.random.default_rng(0).normal(size=(50, 2)), np.arange(50.0)
     model = MLPRegressor(steps=5, random_state=0).fit(x, y)
     with pytest.raises(ValueError, match="steps must be at least 1"):
@@ -296,38 +285,40 @@ def test_in_pipelines_and_searches() -> None:
     assert search.best_score_ > 0.8
 
 
-def test_what_cannot_be_fitted() -> None:
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        (MLPRegressor, {"validation_fraction": 1.5}, "validation_fraction must be in"),
+        (MLPClassifier, {"scaling": "quantiles"}, "scaling must be"),
+        (MLPClassifier, {"categorical_features": "x"}, "must be a list"),
+        (MLPClassifier, {"learning_rate": None}, "learning_rate must be a finite number"),
+        (NPTClassifier, {"width": 8, "heads": 3}, "heads must divide the width"),
+        *((NPTClassifier, {"dropout": value}, r"must be in \[0, 1") for value in (None, "x", 1)),
+        (NPTClassifier, {"attribute_loss": 1.01}, r"must be in \[0, 1"),
+        *((SPINClassifier, {"read_loss": value}, r"read_loss must be in \[0, 1\]") for value in (1.01, None)),
+        (SPINClassifier, {"pieces": 2.5}, "pieces must be 0 or a whole number"),
+        (SPINRegressor, {"members": 0}, "members must be at least 1"),
+    ],
+)
+def test_invalid_parameters(kind: type, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(**parameters).fit(np.zeros((4, 2)), np.array([0.0, 1, 2, 3]))
+
+
+def test_invalid_data() -> None:
     x, y = np.zeros((4, 2)), np.array([0.0, 1, 2, 3])
     with pytest.raises(ValueError, match="at least one non-zero"):
         MLPRegressor().fit(x, y, sample_weight=np.zeros(4))
-    with pytest.raises(ValueError, match="validation_fraction must be in"):
-        MLPRegressor(validation_fraction=1.5).fit(x, y)
+    with pytest.raises(ValueError, match="every label must be a number"):
+        MLPRegressor().fit(x, np.array([0, 1, 2, np.nan]))
     table, label = people(40)
     table.loc[3, "x"] = np.inf
     with pytest.raises(ValueError, match="contains infinity"):
         MLPClassifier().fit(table, label)
-    with pytest.raises(ValueError, match="scaling must be"):
-        MLPClassifier(scaling="quantiles").fit(x, y)
-    with pytest.raises(ValueError, match="must be a list"):
-        MLPClassifier(categorical_features="x").fit(table, label)
-    with pytest.raises(ValueError, match="heads must divide the width"):
-        NPTClassifier(width=8, heads=3).fit(x, y)
-    with pytest.raises(ValueError, match="learning_rate must be a finite number"):
-        MLPClassifier(learning_rate=None).fit(x, y)
-    for wrong in ({"dropout": None}, {"dropout": "x"}, {"dropout": 1}, {"attribute_loss": 1.01}):
-        with pytest.raises(ValueError, match=r"must be in \[0, 1"):
-            NPTClassifier(**wrong).fit(x, y)
-    for wrong in ({"read_loss": 1.01}, {"read_loss": None}):
-        with pytest.raises(ValueError, match=r"read_loss must be in \[0, 1\]"):
-            SPINClassifier(**wrong).fit(x, y)
-    with pytest.raises(ValueError, match="pieces must be 0 or a whole number"):
-        SPINClassifier(pieces=2.5).fit(x, y)
-    with pytest.raises(ValueError, match="every label must be a number"):
-        MLPRegressor().fit(x, np.array([0, 1, 2, np.nan]))
 
 
 @pytest.mark.parametrize(
-    ("cell", "said"),
+    ("cell", "message"),
     [
         ([1, 2], r"a list: \[1, 2\]"),
         ((1, 2), r"a tuple: \(1, 2\)"),
@@ -338,13 +329,13 @@ def test_what_cannot_be_fitted() -> None:
         (np.complex64(1), r"a complex64: "),
     ],
 )
-def test_cells_that_are_no_values(cell: object, said: str) -> None:
+def test_invalid_cells(cell: object, message: str) -> None:
     table = pd.DataFrame({"x": np.arange(20.0), "odd": pd.Series([None, cell] * 10, dtype=object)})
-    with pytest.raises(ValueError, match=f"column 'odd' holds {said}.*Give one number, text or date"):
+    with pytest.raises(ValueError, match=f"column 'odd' holds {message}.*Give one number, text or date"):
         MLPRegressor(steps=2).fit(table, np.arange(20.0))
     good = table.assign(odd=["a", "b"] * 10)
     fitted = MLPRegressor(steps=2, batch_size=4).fit(good, np.arange(20.0))
-    with pytest.raises(ValueError, match=f"column 'odd' holds {said}"):
+    with pytest.raises(ValueError, match=f"column 'odd' holds {message}"):
         fitted.predict(table)
 
 
@@ -365,18 +356,18 @@ def test_labels_whose_variance_overflows(largest: float) -> None:
 
 
 def test_a_label_far_from_those_of_training() -> None:
-    """In the rows of early stopping, or of another context."""
+    """Such a label may be in the validation rows, or in another context."""
     x, y = np.random.default_rng(0).normal(size=(100, 2)), np.arange(100.0)
     model = SPINRegressor(steps=2, width=8, members=2, random_state=0).fit(x, y)
     with pytest.raises(ValueError, match=r"y holds 1e\+40.* Divide y by a constant, or leave"):
         model.set_context(x, np.where(y == 3, 1e40, y))
-    for row in range(0, 100, 7):  # some of them are kept apart
+    for row in range(0, 100, 7):  # some are validation rows
         with pytest.raises(ValueError, match=r"y holds 1e\+300"):
             MLPRegressor(steps=2, random_state=row).fit(x, np.where(y == row, 1e300, y))
 
 
 @pytest.mark.parametrize("kind", [SPINClassifier, NPTClassifier, SetTransformerClassifier])
-def test_another_context_serves_without_training(kind: Any) -> None:
+def test_set_context_needs_no_training(kind: Any) -> None:
     table, label = people(150)
     model = kind(**SMALL | {"steps": 10}).fit(table, label)
     before, weights = model.predict_proba(table[:30]), model.network_.state_dict()
@@ -397,7 +388,7 @@ def test_another_context_serves_without_training(kind: Any) -> None:
         kind().set_context(table, label)
 
 
-def test_a_validation_loss_that_is_no_number_ends_training() -> None:
+def test_a_validation_loss_that_is_not_finite_stops_training() -> None:
     x = np.random.default_rng(0).normal(size=(100, 2))
     model = MLPRegressor(steps=4, evaluate_every=2, random_state=0)
     model._losses = lambda outputs, label: (outputs[:, 0] - label).square() / (0 if len(label) < 50 else 1)
