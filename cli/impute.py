@@ -103,7 +103,7 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
 @click.option("--keep-unmatched", is_flag=True, help="Also write typed sites that the panel lacks.")
 @click.option(
     "--predictor",
-    type=click.Choice([name for row in registry.PREDICTORS for name in row.names]),
+    type=click.Choice([row.name for row in registry.PREDICTORS]),
     help="; ".join(f"{row.name}: {row.help}" for row in registry.PREDICTORS)
     + ". Default: the first of them that reads the panel.",
 )

@@ -1,8 +1,8 @@
-"""The predictors: one row for each, with all that the rest of the program knows of it.
+"""The registry of predictors: a row for each, with everything that the rest of the program knows of it.
 
-A new predictor is a folder beside this module, with a `Predictor` (`predictors.interface`) in it, and a row
-here. What is named "module:attribute" is imported only where it is used, so that torch is loaded only for
-predictors that need it, and the command line can list the options without any.
+A new predictor is a folder beside this module with a `Predictor` (`predictors.interface`), and a row here.
+Objects named "module:attribute" are imported only when they are used. So torch is loaded only for predictors
+that need it, and the command line lists the options without it.
 """
 
 from __future__ import annotations
@@ -16,65 +16,40 @@ from pathlib import Path
 from typing import Any
 
 from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
-HAPLOTYPE_KIND, SPIN_KIND = "haplotype", "spin"  # as checkpoints name them
-RETIRED_KINDS = ("allele-cipnp", "kmer-spin")  # of earlier versions
+HAPLOTYPE_KIND, SPIN_KIND = "haplotype", "spin"  # in checkpoints
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a predictor.
+    """An option of a predictor."""
 
-    Attributes
-    ----------
-    name : str
-        In Python; on the command line with hyphens.
-    form : str
-        "count", "number" or "size" (of memory, in bytes).
-    help : str
-        One sentence.
-    default : object
-        None leaves the choice to the predictor.
-    default_text : str
-        The default in words; "" if there is nothing to say.
-    minimum : float
-        Values must be at least this, or more than this if `above`.
-    above : bool
-        The minimum itself is not allowed.
-    rule : str
-        For the error message: what values are allowed.
-    loading : bool
-        It belongs to the loaded predictor, not to each run.
-    chooses : bool
-        Giving it without a predictor chooses the predictor that takes it.
-    """
-
-    name: str
-    form: str
-    help: str
-    default: Any = None
-    default_text: str = ""
-    minimum: float = 0
+    name: str  # in Python; on the command line with hyphens
+    form: str  # "count", "number" or "size" (of memory, in bytes)
+    help: str  # one sentence
+    default: Any = None  # None leaves the choice to the predictor
+    default_text: str = ""  # the default in words; "" for no text
+    minimum: float = 0  # values must be at least this, or more than this if `above`
     above: bool = False
-    rule: str = ""
-    loading: bool = False
-    chooses: bool = False
+    rule: str = ""  # allowed values, for the error message
+    loading: bool = False  # the option belongs to the loaded predictor, not to each run
+    chooses: bool = False  # without a predictor, the option chooses the predictor that takes it
 
     @property
     def flag(self) -> str:
-        """Its flag on the command line."""
+        """The option's flag on the command line."""
         return "--" + self.name.lower().replace("_", "-")
 
     def check(self, value: Any) -> None:
-        """Raises InputError for a value that cannot be used."""
+        """Raise InputError for a value that cannot be used."""
         whole = self.form != "number"
         if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
-            raise InputError("content", f"{self.name} must be a {'whole ' * whole}number, found {value!r}")
+            raise InputError("argument", f"{self.name} must be a {'whole ' * whole}number, got {value!r}")
         number = float(value)
         if not (number > self.minimum if self.above else number >= self.minimum):
-            raise InputError("content", f"{self.rule}, found {value}")
+            raise InputError("argument", f"{self.rule}, got {value}")
 
 
 WINDOW = Option(
@@ -105,102 +80,51 @@ POINTS = Option(
 
 @dataclass(frozen=True)
 class Training:
-    """How a predictor is trained.
+    """How a predictor is trained; both are "module:attribute"."""
 
-    Attributes
-    ----------
-    settings : str
-        "module:attribute" of its settings (a dataclass).
-    learner : str
-        "module:attribute" of its `Learner`.
-    """
-
-    settings: str
-    learner: str
+    settings: str  # a dataclass
+    learner: str  # a `Learner`
 
 
 @dataclass(frozen=True)
 class PredictorRow:
-    """A predictor.
+    """A predictor."""
 
-    Attributes
-    ----------
-    name : str
-        On the command line.
-    help : str
-        What it is, for a list of predictors.
-    kind : str
-        In its checkpoints.
-    reads : tuple of str
-        What a panel may hold for it, see `ReferencePanel.holds`.
-    load : str
-        "module:attribute" of a function of weights, settings, fingerprint, device and options that returns
-        the `Predictor`.
-    aliases : tuple of str
-        Other names on the command line.
-    has_weights : bool
-        It is loaded from a checkpoint.
-    shipped : str or None
-        The checkpoint in the package.
-    options : tuple of Option
-        Its options.
-    auto_device : str or None
-        What the device "auto" means for it; None if it only computes on the processor.
-    training : Training or None
-        None if it is not trained.
-    """
-
-    name: str
-    help: str
-    kind: str
-    reads: tuple[str, ...]
+    name: str  # on the command line
+    help: str  # for a list of predictors
+    kind: str  # in checkpoints
+    reads: tuple[str, ...]  # what a panel may hold, see `ReferencePanel.holds`
+    # "module:attribute" of a function of weights, settings, fingerprint, device and options that returns the
+    # `Predictor`
     load: str
-    aliases: tuple[str, ...] = ()
-    has_weights: bool = True
-    shipped: str | None = None
+    has_weights: bool = True  # the predictor is loaded from a checkpoint
+    shipped: str | None = None  # the checkpoint in the package
     options: tuple[Option, ...] = ()
-    auto_device: str | None = None
+    auto_device: str | None = None  # what the device "auto" means; None if it only computes on the processor
     training: Training | None = None
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Its name and its aliases."""
-        return self.name, *self.aliases
-
-    @property
     def shipped_checkpoint(self) -> Path:
-        """Path of the shipped checkpoint; raises InputError if there is none."""
+        """Path of the shipped checkpoint; raises InputError without one."""
         if self.shipped is None:
             raise InputError(
-                "content", f"no model of the kind {self.kind!r} is shipped: give a checkpoint of your own"
+                "arguments",
+                f"no model of the kind {self.kind!r} is shipped. Give a checkpoint: {argument('model')}.",
             )
         return WEIGHTS / self.shipped
 
     def takes(self, name: str) -> bool:
-        """Whether it has an option of this name."""
+        """Whether the predictor has an option of this name."""
         return any(option.name == name for option in self.options)
 
-    def chosen(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All of its options, with defaults for those that are not given.
+    def choose_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of all options, with defaults for those that are not given.
 
-        Parameters
-        ----------
-        given : mapping
-            Values by name.
-
-        Returns
-        -------
-        dict
-            A value for each option.
-
-        Raises
-        ------
-        InputError
-            It does not take one of the options, or not with this value.
+        Raises InputError for an option that the predictor does not take, or a value that is not allowed.
         """
         for name in given:
             if not self.takes(name):
-                raise InputError("content", _not_taken(name, self))
+                raise InputError("arguments", _not_taken(name, self))
         for option in self.options:
             if option.name in given:
                 option.check(given[option.name])
@@ -219,7 +143,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
             replace(WINDOW, default=math.inf, default_text="what memory allows"),
             MAX_MEMORY,
         ),
-        auto_device="cpu",  # which it is made for
+        auto_device="cpu",  # its kernels are made for processors
         training=Training(
             "spinimpute.predictors.haplotype_attention.settings:HaplotypeSettings",
             "spinimpute.predictors.haplotype_attention.learner:HaplotypeLearner",
@@ -231,7 +155,6 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         kind=SPIN_KIND,
         reads=(HAPLOTYPES, INDUCING_POINTS),
         load="spinimpute.predictors.spin.predictor:load",
-        aliases=("inducing",),
         shipped="spin.safetensors",
         options=(
             POINTS,
@@ -255,40 +178,25 @@ def imported(reference: str) -> Any:
 def row_named(name: str) -> PredictorRow:
     """The row of a predictor's name; raises InputError for an unknown name."""
     for row in PREDICTORS:
-        if name in row.names:
+        if name == row.name:
             return row
     names = " or ".join(row.name for row in PREDICTORS)
-    raise InputError("content", f"predictor must be {names}, found {name!r}")
+    raise InputError("argument", f"predictor must be {names}, got {name!r}")
 
 
 def row_of_kind(kind: object) -> PredictorRow | None:
-    """The row of a checkpoint's kind, if there is one."""
+    """The row of a checkpoint's kind, or None."""
     return next((row for row in PREDICTORS if row.kind == kind), None)
 
 
 def default_row(holds: str | None, given: Mapping[str, Any]) -> PredictorRow:
-    """The predictor if none is named: the first one that fits.
+    """The predictor if none is named: the first row that reads such a panel, None for any panel.
 
-    Parameters
-    ----------
-    holds : str or None
-        What the panel holds; None for any panel.
-    given : mapping
-        Options that were given; some choose a predictor.
-
-    Returns
-    -------
-    PredictorRow
-        Its row.
-
-    Raises
-    ------
-    InputError
-        No predictor reads such a panel.
+    Some of the given options choose a predictor. Raises InputError if no predictor reads such a panel.
     """
     fitting = [row for row in PREDICTORS if holds is None or holds in row.reads]
     if not fitting:
-        raise InputError("content", f"no predictor reads a panel that holds {holds}")
+        raise InputError("mismatch", f"no predictor reads a panel that holds {holds}")
     choosing = {option.name for option in options_by_name().values() if option.chooses} & given.keys()
     return next((row for row in fitting if any(map(row.takes, choosing))), fitting[0])
 
@@ -303,26 +211,26 @@ def options_by_name() -> dict[str, Option]:
 
 
 def option_help(name: str) -> str:
-    """Text of the command line on an option: what it does, its default, and its predictors."""
+    """Help text of an option: its effect, its default, and its predictors."""
     rows = [row for row in PREDICTORS if row.takes(name)]
     defaults: dict[str, list[str]] = {}
     for row in rows:
         (option,) = (option for option in row.options if option.name == name)
         defaults.setdefault(option.default_text, []).append(row.name)
     of = {text: ", ".join(names) for text, names in defaults.items()}
-    said = ", ".join(f"{text} ({names})" for text, names in of.items() if text)
-    if said:
-        return f"{options_by_name()[name].help} Default: {said}."
+    listed = ", ".join(f"{text} ({names})" for text, names in of.items() if text)
+    if listed:
+        return f"{options_by_name()[name].help} Default: {listed}."
     return f"{options_by_name()[name].help} For {of['']}."
 
 
 def _not_taken(name: str, row: PredictorRow) -> str:
     takers = [other.name for other in PREDICTORS if other.takes(name)]
     if not takers:
-        known = ", ".join(option.name for option in row.options) or "none"
-        return f"the predictor {row.name!r} has no option {name!r}; its options: {known}"
+        names = ", ".join(option.name for option in row.options) or "none"
+        return f"the predictor {row.name!r} has no option {name!r}; its options: {names}"
     flag = options_by_name()[name].flag
     return (
-        f"the predictor {row.name!r} does not take {flag} ({name}), which is for {' and '.join(takers)}: "
-        "leave it out, or choose another predictor"
+        f"the predictor {row.name!r} does not take {flag} ({name}), an option of {' and '.join(takers)}. "
+        "Leave it out, or choose another predictor."
     )

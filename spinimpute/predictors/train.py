@@ -1,4 +1,4 @@
-"""`train`: a configuration in, a checkpoint out."""
+"""`train`: from a configuration file to a checkpoint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from spinimpute.training.trainer import STATE_FORMAT, Learner, Trainer, Training
 
 DEFAULT_SEGMENTS = 300
 VALIDATION_SEGMENTS = 12
-NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "a text"}
+TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text"}
 MAY_BE_ZERO = {"flank", "most_entries", "patience", "seed"}
 
 Settings = TypeVar("Settings")
@@ -41,7 +41,7 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Where the checkpoint is, and the validation of its model: the best one."""
+    """The checkpoint of the best model, the steps that were made, and the validation of the best model."""
 
     path: Path
     steps: int
@@ -51,96 +51,65 @@ class TrainingResult:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration file.
+    """A configuration file, with all defaults."""
 
-    Attributes
-    ----------
-    kind : str
-        Of the model, as in the registry.
-    model : dataclass
-        The settings of the predictor's row.
-    episodes : EpisodeSettings
-        The table [episodes].
-    simulation : SimulationSettings
-        The table [simulation].
-    segments : int
-        Number of simulated segments that training sees.
-    training : TrainingSettings
-        The table [training].
-    chosen : dict
-        The values that the file's [model] names.
-    """
-
-    kind: str
-    model: Any
+    kind: str  # of the model, as in the registry
+    model: Any  # settings of the predictor's row
     episodes: EpisodeSettings
     simulation: SimulationSettings
-    segments: int
+    segments: int  # number of simulated segments that training sees
     training: TrainingSettings
-    chosen: dict[str, Any]
+    chosen: dict[str, Any]  # the values that the file's table [model] names
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """The configuration as JSON."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        del plain["chosen"]  # a part of "model"
+        del plain["chosen"]  # contained in "model"
         return plain
 
 
 def read_configuration(path: str | Path) -> Configuration:
     """Read a TOML file with the tables [model], [episodes], [simulation] and [training].
 
-    Parameters
-    ----------
-    path : str or Path
-        The file. Every key but model.kind has a default.
-
-    Returns
-    -------
-    Configuration
-        With all defaults.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or has an unknown key or a value that cannot be used.
+    Every key but model.kind has a default. Raises InputError for a file that cannot be read, an unknown key,
+    or a value that is not allowed.
     """
     path = Path(path)
+    where = f"configuration {path}"
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise InputError("read", f"configuration {path}: cannot be read: {error.strerror}") from error
+        raise InputError("read", f"{where}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError("content", f"configuration {path}: not TOML: {error}") from error
+        raise InputError("content", f"{where}: not TOML: {error}") from error
     unknown = set(content) - {"model", "episodes", "simulation", "training"}
     if unknown:
-        raise InputError("content", f"configuration {path}: unknown table [{sorted(unknown)[0]}]")
+        raise InputError("content", f"{where}: unknown table [{sorted(unknown)[0]}]")
     for table, values in content.items():
         if not isinstance(values, dict):
-            raise InputError("content", f"configuration {path}: {table} must be a table, found {values!r}")
+            raise InputError("content", f"{where}: {table} must be a table, got {values!r}")
     model = dict(content.get("model", {}))
     kind = model.pop("kind", None)
     trained = {row.kind: row.training.settings for row in registry.PREDICTORS if row.training is not None}
     if not isinstance(kind, str) or kind not in trained:
-        raise InputError(
-            "content", f"configuration {path}: model.kind must be one of {', '.join(trained)}, found {kind!r}"
-        )
+        raise InputError("content", f"{where}: model.kind must be one of {', '.join(trained)}, got {kind!r}")
     simulation = dict(content.get("simulation", {}))
-    where = f"configuration {path}: simulation.segments"
-    segments = _value(where, DEFAULT_SEGMENTS, simulation.pop("segments", DEFAULT_SEGMENTS))
-    settings: Any = _settings(path, "model", imported(trained[kind]), model)
+    segments = simulation.pop("segments", DEFAULT_SEGMENTS)
+    segments = _checked_value(f"{where}: simulation.segments", DEFAULT_SEGMENTS, segments)
+    settings: Any = _settings(where, "model", imported(trained[kind]), model)
     return Configuration(
         kind,
         settings,
-        _settings(path, "episodes", EpisodeSettings, content.get("episodes", {})),
-        _settings(path, "simulation", SimulationSettings, simulation),
+        _settings(where, "episodes", EpisodeSettings, content.get("episodes", {})),
+        _settings(where, "simulation", SimulationSettings, simulation),
         segments,
-        _settings(path, "training", TrainingSettings, content.get("training", {})),
+        _settings(where, "training", TrainingSettings, content.get("training", {})),
         {name: getattr(settings, name) for name in model},
     )
 
 
-def _settings(path: Path, table: str, kind: type[Settings], values: dict[str, Any]) -> Settings:
-    """A settings dataclass from a TOML table: numbers stay numbers, pairs become tuples."""
+def _settings(file: str, table: str, kind: type[Settings], values: dict[str, Any]) -> Settings:
+    """Make a settings dataclass from a TOML table; lists become tuples."""
     defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
     pairs = {f.name for f in fields(kind) if "..." not in str(f.type)}  # type: ignore[arg-type]
     out: dict[str, Any] = {}
@@ -148,40 +117,40 @@ def _settings(path: Path, table: str, kind: type[Settings], values: dict[str, An
         if name not in defaults:
             raise InputError(
                 "content",
-                f"configuration {path}: unknown key {table}.{name}; known are {', '.join(sorted(defaults))}",
+                f"{file}: unknown key {table}.{name}. Known keys are {', '.join(sorted(defaults))}.",
             )
-        where = f"configuration {path}: {table}.{name}"
-        out[name] = _value(where, defaults[name], value)
+        where = f"{file}: {table}.{name}"
+        out[name] = _checked_value(where, defaults[name], value)
         if isinstance(out[name], tuple) and name in pairs:
             _check_range(where, out[name])
         smallest = 0 if name in MAY_BE_ZERO else 1
         if isinstance(out[name], int) and out[name] < smallest:
-            raise InputError("content", f"{where} must be at least {smallest}, found {value}")
+            raise InputError("content", f"{where} must be at least {smallest}, got {value}")
         if isinstance(out[name], float) and not 0 <= out[name] < math.inf:
-            raise InputError("content", f"{where} must be a number of at least 0, found {value}")
+            raise InputError("content", f"{where} must be a number of at least 0, got {value}")
     try:
         return kind(**out)
     except ValueError as error:
-        raise InputError("content", f"configuration {path}: {table}: {error}") from error
+        raise InputError("content", f"{file}: {table}: {error}") from error
 
 
 def _check_range(where: str, value: tuple[Any, ...]) -> None:
     if len(value) != 2 or not 0 < value[0] <= value[1] < math.inf:
         raise InputError(
-            "content", f"{where} must be [least, most] with 0 < least <= most, found {list(value)}"
+            "content", f"{where} must be [least, most] with 0 < least <= most, got {list(value)}"
         )
 
 
-def _value(where: str, default: Any, value: Any) -> Any:
+def _checked_value(where: str, default: Any, value: Any) -> Any:
     if isinstance(default, tuple):
         if not isinstance(value, list) or not value:
-            raise InputError("content", f"{where} must be a list like {list(default)}, found {value!r}")
-        return tuple(_value(where, default[0], v) for v in value)
+            raise InputError("content", f"{where} must be a list like {list(default)}, got {value!r}")
+        return tuple(_checked_value(where, default[0], v) for v in value)
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not type(default):
         raise InputError(
-            "content", f"{where} must be {NAMES[type(default)]} like {default!r}, found {value!r}"
+            "content", f"{where} must be {TYPE_NAMES[type(default)]} like {default!r}, got {value!r}"
         )
     return value
 
@@ -205,31 +174,31 @@ def train(
     """Meta-train a model and write the one that validated best to `out`.
 
     Started by torchrun, processes share the tasks of each update (training.tasks in the configuration); the
-    first one writes, and a run that torchrun restarts after a failure continues from its state.
+    first process writes. A run that torchrun restarts after a failure continues from its state.
 
     Parameters
     ----------
     config : str or Path
-        TOML, see `read_configuration` and `configs/`.
+        Configuration file (TOML), as in the folder `configs`.
     out : str or Path
-        The checkpoint to write; state and log are written beside it.
+        The checkpoint to write. State and log are written beside it.
     panel : str or Path, optional
-        A `.spin` panel whose own samples take turns as queries, instead of simulated segments.
+        A `.spin` panel whose samples take turns as queries, instead of simulated segments.
     init : str or Path, optional
-        A checkpoint to start from, or "shipped"; settings that the configuration's [model] does not name are
-        taken from it.
+        A checkpoint to start from, or "shipped". Settings that the configuration's table [model] does not
+        name are taken from the checkpoint.
     resume : bool
-        Continue from `<out>.state`, bit for bit on the CPU.
+        Continue from `<out>.state`; on the CPU with the same result, bit for bit.
     device : str
-        "auto", "cpu" or "cuda".
+        Where to compute: "auto", "cpu" or "cuda".
     threads : int, optional
-        Of torch; by default its own choice.
+        Threads of torch, by default torch's own choice.
     seed, steps : int, optional
-        In place of those of the configuration.
+        Override those of the configuration.
     force : bool
-        Replace existing files.
+        Overwrite existing files.
     log : str or Path, optional
-        JSON lines, by default `<out>.log.jsonl`.
+        Log file (JSON lines), by default `<out>.log.jsonl`.
     progress : callable, optional
         Called with each log entry.
     stepped : callable, optional
@@ -243,19 +212,17 @@ def train(
     Raises
     ------
     InputError
-        The configuration, panel or checkpoint is unusable, or `out` exists and neither `force` nor `resume`
-        is set.
+        The configuration, panel or checkpoint cannot be used, or `out` exists and neither `force` nor
+        `resume` is set.
     ImportError
-        msprime is absent and no panel is given.
+        No panel is given and msprime is not installed.
     """
     out = Path(out)
     state = out.with_name(out.name + ".state")
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
     for own in (out, state):
         if log.resolve() == own.resolve():
-            raise InputError(
-                "write", f"the log cannot be written to {log}: {own.name} goes there; give another name"
-            )
+            raise InputError("arguments", f"{log}: the log would overwrite {own.name}. Give it another name.")
     resume = resume or _continues(state)
     if is_first():
         check_output(
@@ -264,27 +231,30 @@ def train(
         check_output(log, force or resume, [config, panel, init, out, state])
         check_output(state, force or resume, [config, panel, init, out])
     if resume and not state.exists():
-        raise InputError("content", f"{argument('resume', True)}: there is no {state} to continue from")
+        raise InputError("not-found", f"{argument('resume', True)}: there is no {state} to continue from")
     where = local_device(choose_device(device))
     if threads is not None:
         torch.set_num_threads(threads)
     configuration = read_configuration(config)
     training = _replaced(configuration.training, seed=seed, steps=steps)
     model = configuration.model
-    start = None if init is None else _start(init, configuration)
+    start = None if init is None else _read_start(init, configuration)
     if start is not None:
         model = replace(model, **start.settings | configuration.chosen)
     torch.manual_seed(training.seed)
+    row_training = _row(configuration.kind).training
+    assert row_training is not None, "`read_configuration` has checked it"
     try:
-        learner = _learner(configuration.kind, model, configuration.episodes, where)
+        learner: Learner = imported(row_training.learner)(model, configuration.episodes, where)
     except ValueError as error:
-        raise InputError("content", f"configuration {config}: no model has these sizes: {error}") from error
+        raise InputError("content", f"configuration {config}: model: {error}") from error
     if start is not None:
         try:
             load_weights(learner.model, start.weights)
         except RuntimeError as error:
             raise InputError(
-                "content", f"--init {init}: its weights do not fit the sizes in [model] of {config}: {error}"
+                "mismatch",
+                f"{argument('init', str(init))}: weights do not fit the table [model] of {config}: {error}",
             ) from error
     with ExitStack() as stack:
         opened = None if panel is None else stack.enter_context(Panel.open(panel))
@@ -306,24 +276,13 @@ def train(
             trainer.restore_state(state)
         elif processes.first:
             trainer.save_state(state)  # so that there is always a state to continue from
-        settings = asdict(model)
-        return _run(
-            trainer,
-            learner,
-            out,
-            state,
-            log,
-            configuration.kind,
-            settings,
-            provenance,
-            resume,
-            progress,
-            stepped,
-        )
+        description = {"kind": configuration.kind, "model": asdict(model), "provenance": provenance}
+        outputs = _Outputs(out, state, log, description)
+        return _run(trainer, learner, outputs, resume, progress, stepped)
 
 
 def _continues(state: Path) -> bool:
-    """Whether torchrun has started this process again, and the state is of its first start."""
+    """Whether torchrun has restarted this process, and the state was written by the same torchrun."""
     if not (restarted() and state.exists()):
         return False
     return TrainingState.load(state, STATE_FORMAT).launch == launch()
@@ -338,14 +297,14 @@ class _Start:
     provenance: dict[str, Any]
 
 
-def _start(init: str | Path, configuration: Configuration) -> _Start:
+def _read_start(init: str | Path, configuration: Configuration) -> _Start:
     path = _row(configuration.kind).shipped_checkpoint if init == "shipped" else init
     weights, metadata = load_tensors(path, FORMAT, "model")
     if metadata.get("kind") != configuration.kind:
         raise InputError(
-            "content",
-            f"--init {init} is of the kind {metadata.get('kind')!r}, the configuration's model.kind is "
-            f"{configuration.kind!r}",
+            "mismatch",
+            f"{argument('init', str(init))} is of the kind {metadata.get('kind')!r}, but model.kind of the "
+            f"configuration is {configuration.kind!r}",
         )
     provenance = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
     return _Start(weights, metadata["model"], provenance)
@@ -357,40 +316,39 @@ def _replaced(training: TrainingSettings, **values: int | None) -> TrainingSetti
 
 def _row(kind: str) -> PredictorRow:
     row = row_of_kind(kind)
-    assert row is not None, "`read_configuration` has looked for it"
+    assert row is not None, "`read_configuration` has checked it"
     return row
 
 
-def _learner(kind: str, model: Any, episodes: EpisodeSettings, device: torch.device) -> Learner:
-    training = _row(kind).training
-    assert training is not None, "`read_configuration` has looked for it"
-    learner: Learner = imported(training.learner)(model, episodes, device)
-    return learner
+@dataclass(frozen=True)
+class _Outputs:
+    """The files of a run, and the kind, settings and provenance of its checkpoint."""
+
+    checkpoint: Path
+    state: Path
+    log: Path
+    description: dict[str, Any]
 
 
 def _run(
     trainer: Trainer,
     learner: Learner,
-    out: Path,
-    state: Path,
-    log: Path,
-    kind: str,
-    settings: dict[str, Any],
-    provenance: dict[str, Any],
+    outputs: _Outputs,
     resume: bool,
     progress: Callable[[dict[str, Any]], None] | None,
     stepped: Callable[[int], None] | None,
 ) -> TrainingResult:
+    provenance = outputs.description["provenance"]
     best: dict[str, Any] = {}
     first = trainer.processes.first
-    with (log if first else Path(os.devnull)).open("a" if resume else "w") as lines:
+    with (outputs.log if first else Path(os.devnull)).open("a" if resume else "w") as lines:
 
         def report(entry: dict[str, Any]) -> None:
             try:
                 lines.write(json.dumps(entry) + "\n")
                 lines.flush()
             except OSError as error:
-                raise CannotWrite(log, error) from error
+                raise CannotWrite(outputs.log, error) from error
             if "validation_loss" in entry:
                 best["latest"] = entry
             if first and progress is not None:
@@ -402,18 +360,15 @@ def _run(
             if not first:
                 return
             if improved:
-                metadata = {
-                    "kind": kind,
-                    "model": settings,
-                    "provenance": provenance | {"step": trainer.step, "validation": best["entry"]},
-                }
-                save_tensors(out, arrays_of(learner.model.state_dict()), metadata, FORMAT)
-            trainer.save_state(state)
+                reached = {"step": trainer.step, "validation": best["entry"]}
+                metadata = outputs.description | {"provenance": provenance | reached}
+                save_tensors(outputs.checkpoint, arrays_of(learner.model.state_dict()), metadata, FORMAT)
+            trainer.save_state(outputs.state)
 
         report({"configuration": provenance, "weights": sum(p.numel() for p in learner.model.parameters())})
         trainer.train(report, checkpoint, stepped if first else None)
     if "entry" not in best:  # resumed, and no better than before the interruption
-        _, metadata = load_tensors(out, FORMAT, "model")
+        _, metadata = load_tensors(outputs.checkpoint, FORMAT, "model")
         best["entry"] = metadata["provenance"]["validation"]
     entry = best["entry"]
-    return TrainingResult(out, trainer.step, entry["validation_loss"], entry["validation_r2"])
+    return TrainingResult(outputs.checkpoint, trainer.step, entry["validation_loss"], entry["validation_r2"])

@@ -1,12 +1,14 @@
-"""Errors of real call sets, put into simulated ones: switched phase, missed rare alleles, wrong calls.
+"""Errors of real call sets for simulated ones: switched phase, missed rare alleles, wrong calls.
 
-Rare alleles are hard to phase: the rarest are put on either haplotype of their carrier almost at random. Low
-coverage misses some of them completely. A model that never saw such panels trusts carriers too much.
+Rare alleles are hard to phase: the rarest are placed on either haplotype of their carrier almost at random.
+Low coverage misses some of them completely. A model that never saw such panels trusts carriers too much.
 
 Axes: X sites, A haplotypes, N panel haplotypes. sibling_A: int64, the other haplotype of the same sample.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,20 +35,7 @@ def _list_carriers(alleles_XA, chosen_A, row_R, row_C, column_C):  # type: ignor
 
 
 def count_alleles(alleles_XA: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """How many of some haplotypes have allele 1.
-
-    Parameters
-    ----------
-    alleles_XA : uint8
-        Alleles, 0 or 1.
-    columns : int64
-        Of the haplotypes.
-
-    Returns
-    -------
-    int64 (X,)
-        Counts; a large array is not copied as by `alleles_XA[:, columns].sum(1)`.
-    """
+    """Count allele 1 (alleles are 0 or 1) in some columns, int64 (X,), without a copy of the array."""
     count_X = np.empty(len(alleles_XA), np.int64)
     _count_alleles(alleles_XA, _chosen(alleles_XA, columns), count_X)
     return count_X
@@ -65,21 +54,7 @@ def switch_phases(
     rng: np.random.Generator,
     rate: float,
 ) -> None:
-    """Exchange the haplotypes of samples from random sites on, in place.
-
-    Parameters
-    ----------
-    alleles_XA : uint8
-        Alleles of all haplotypes, 0 or 1.
-    position_X : int64
-        Positions of the sites, bp.
-    sibling_A : int64
-        Sibling haplotypes.
-    rng : numpy.random.Generator
-        Draws the switches.
-    rate : float
-        Switches per Mb and sample.
-    """
+    """Exchange the haplotypes of samples from random sites on, in place; rate: switches per Mb and sample."""
     if rate == 0:
         return
     first = np.flatnonzero(sibling_A > np.arange(len(sibling_A)))
@@ -90,39 +65,27 @@ def switch_phases(
             alleles_XA[at:, pair] = alleles_XA[at:, pair[::-1]]
 
 
-def spoil_panel(
+class CallErrors(NamedTuple):
+    """Rates of errors in the calls of a panel."""
+
+    # probability that a singleton is placed on the wrong haplotype, or missed; 1 / n of it with n carriers
+    rare_phase_error: float = 0.0
+    missed_allele: float = 0.0
+    wrong_call: float = 0.0  # probability that an allele is replaced by the other one
+    # the same, times 4 f (1 - f) at a site of frequency f: heterozygotes are miscalled most
+    wrong_common_call: float = 0.0
+    most_carriers: int = 8  # alleles with more carriers are phased and found well
+
+
+def add_call_errors(
     alleles_XA: np.ndarray,
     panel_N: np.ndarray,
     sibling_A: np.ndarray,
     rng: np.random.Generator,
-    rare_phase_error: float,
-    missed_allele: float,
-    wrong_call: float,
-    wrong_common_call: float = 0.0,
-    most_carriers: int = 8,
+    errors: CallErrors,
 ) -> None:
-    """Put errors into the columns panel_N, in place.
-
-    Parameters
-    ----------
-    alleles_XA : uint8
-        Alleles of all haplotypes, 0 or 1.
-    panel_N : int64
-        Columns of the panel's haplotypes.
-    sibling_A : int64
-        Sibling haplotypes.
-    rng : numpy.random.Generator
-        Draws the errors.
-    rare_phase_error, missed_allele : float
-        Probability that a singleton is put on the wrong haplotype, or missed; for an allele with n carriers,
-        1 / n of it.
-    wrong_call : float
-        Probability that an allele is replaced by the other one.
-    wrong_common_call : float
-        The same, times 4 f (1 - f) at a site of frequency f: heterozygotes are miscalled most.
-    most_carriers : int
-        Alleles carried more often are phased and found well.
-    """
+    """Put errors into the columns panel_N, in place."""
+    rare_phase_error, missed_allele, wrong_call, wrong_common_call, most_carriers = errors
     if rare_phase_error or missed_allele:
         count_X = count_alleles(alleles_XA, panel_N)
         rare = np.flatnonzero((count_X > 0) & (count_X <= most_carriers))

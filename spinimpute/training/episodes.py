@@ -1,7 +1,7 @@
 """Meta-learning episodes: a segment, an array, a disjoint split of samples into context and query.
 
-Everything untyped of a query is hidden (chunk masking); the context shows all its alleles. A sample's two
-haplotypes are always on the same side of the split.
+All untyped alleles of a query are hidden (chunk masking), while the context shows all its alleles. Both
+haplotypes of a sample are always on the same side of the split.
 
 Axes: B blocks, N context haplotypes, Q query haplotypes, S typed places, G gaps, U sites of a gap, C untyped
 sites of a block by which haplotypes are compared, X = S + C.
@@ -25,73 +25,37 @@ from spinimpute.genotypes.blocks import (
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.hmm.parameters import JUMPS_PER_CM, TRAINING_MISMATCH
 from spinimpute.runtime.errors import InputError
-from spinimpute.training.callset_errors import count_alleles, spoil_panel, switch_phases
-from spinimpute.training.pedigrees import lay_relatives
+from spinimpute.training.callset_errors import CallErrors, add_call_errors, count_alleles, switch_phases
+from spinimpute.training.pedigrees import add_relatives
 
-FEWEST_SITES = 20  # polymorphic ones, to draw an array from
+FEWEST_SITES = 20  # polymorphic sites, to draw an array from
 
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """Ranges from which an episode is drawn: the table [episodes] of a configuration.
+    """The table [episodes] of a configuration: ranges from which an episode is drawn.
 
-    Attributes
-    ----------
-    blocks : int
-        B.
-    queries : int
-        Samples that are imputed.
-    sites_per_gap : int
-        U.
-    compared_sites : int
-        Untyped sites of a block by which haplotypes are compared, at most, unless more are asked for.
-    context_samples : int
-        Least number of samples in the context.
-    array_density : tuple of float
-        Typed sites per Mb, log-uniform between the two.
-    array_minimum_frequency : tuple of float
-        Least minor-allele frequencies of typed sites, of which one is drawn.
-    genotype_error, missing_rate : tuple of float
-        Rates for the queries' typed alleles, of which one is drawn.
-    foreign_share : float
-        Share of episodes whose queries come from one population of which the context has few samples or none.
-    whole_share : float
-        Share of episodes whose context is all other samples.
-    most_entries : int
-        Largest number of sites times haplotypes of an episode (0: no limit); a longer segment is cut.
-    jumps_per_cM : float
-        Recombination scale of the copying probabilities (0: the context's own, `most_likely_scale`, as in
-        imputation).
-    mismatch : float
-        Mismatch rate of the copying probabilities.
-    relative_share : tuple of float
-        Shares of the queries that have a relative in the context, of which one is drawn, see `lay_relatives`.
-    flawed_carriers : int
-        Alleles carried more often are phased and found well.
-    switch_rate, rare_phase_error, missed_allele, wrong_call, wrong_common_call : tuple of float
-        Errors of the panel's call set, of which one value each is drawn, see `callset_errors`.
-
-    Raises
-    ------
-    InputError
-        A rate is out of its range.
+    Of a tuple of rates or shares, one value is drawn. Raises InputError for a rate out of its range.
     """
 
-    blocks: int = 4
-    queries: int = 24
-    sites_per_gap: int = 6
-    compared_sites: int = 256
-    context_samples: int = 30
-    array_density: tuple[float, float] = (40.0, 1_000.0)
-    array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)
-    genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)
+    blocks: int = 4  # B
+    queries: int = 24  # samples that are imputed
+    sites_per_gap: int = 6  # U
+    compared_sites: int = 256  # of a block, at most, unless more sites are to be predicted
+    context_samples: int = 30  # least number of samples in the context
+    array_density: tuple[float, float] = (40.0, 1_000.0)  # typed sites per Mb, log-uniform
+    array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)  # of minor alleles at typed sites
+    genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)  # of the queries' typed alleles
     missing_rate: tuple[float, ...] = (0.0, 0.0, 0.01)
+    # share of episodes whose queries come from one population of which the context has few samples or none
     foreign_share: float = 0.0
-    whole_share: float = 0.3
-    most_entries: int = 0
+    whole_share: float = 0.3  # share of episodes whose context is all other samples
+    most_entries: int = 0  # sites x haplotypes of an episode (0: no limit); a longer segment is cut
+    # recombination scale of the copying probabilities (0: estimated from the context, as in imputation)
     jumps_per_cM: float = JUMPS_PER_CM
-    mismatch: float = TRAINING_MISMATCH
-    relative_share: tuple[float, ...] = (0.0,)
+    mismatch: float = TRAINING_MISMATCH  # mismatch rate of the copying probabilities
+    relative_share: tuple[float, ...] = (0.0,)  # of queries with a relative in the context, `add_relatives`
+    # errors of the panel's call set, see `CallErrors`
     flawed_carriers: int = 8
     switch_rate: tuple[float, ...] = (0.0,)
     rare_phase_error: tuple[float, ...] = (0.0,)
@@ -110,60 +74,38 @@ class EpisodeSettings:
         if not all(0 <= share <= 1 for share in self.relative_share):
             raise InputError(
                 "content",
-                f"episodes.relative_share must lie between 0 and 1, found {list(self.relative_share)}",
+                f"episodes.relative_share must lie between 0 and 1, got {list(self.relative_share)}",
             )
         for name in rates:
             if not all(0 <= value < 0.5 for value in getattr(self, name)):
                 raise InputError(
                     "content",
-                    f"episodes.{name} must lie between 0 and 0.5, found {list(getattr(self, name))}",
+                    f"episodes.{name} must lie between 0 and 0.5, got {list(getattr(self, name))}",
                 )
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One batch of blocks that share a segment, an array and a split of samples.
+    """One batch of blocks that share a segment, an array and a split of samples."""
 
-    Attributes
-    ----------
-    typed_BNS, query_BQS : uint8
-        Alleles of context and queries at typed places.
-    known_BQS : uint8
-        0 where a query's call is missing.
-    cM_BS, valid_BS
-        Genetic positions of the typed places; whether there is a site.
-    compared_BNC : uint8
-        Alleles of the context at untyped sites of the block by which haplotypes are compared; padding is 0.
-    start_BHX, start_mass_BH : float32
-        Mean alleles of groups that inducing points start from, typed and compared; and 1, or 0 for padding.
-    context_BGUN, truth_BGUQ : uint8
-        Alleles at the sites to predict.
-    frequency_BGU : float32
-        Of ALT in the context.
-    fraction_BGU, distance_BGU : float32
-        See `gap_geometry`.
-    asked_BGU : float32
-        1, or 0 for padding.
-    """
-
-    typed_BNS: np.ndarray
-    query_BQS: np.ndarray
-    known_BQS: np.ndarray
-    cM_BS: np.ndarray
-    valid_BS: np.ndarray
-    compared_BNC: np.ndarray
-    start_BHX: np.ndarray
-    start_mass_BH: np.ndarray
-    context_BGUN: np.ndarray
+    typed_BNS: np.ndarray  # uint8, alleles of the context at typed places
+    query_BQS: np.ndarray  # uint8, alleles of the queries
+    known_BQS: np.ndarray  # uint8, 0 where a query's call is missing
+    cM_BS: np.ndarray  # genetic positions of the typed places
+    valid_BS: np.ndarray  # whether a place has a site
+    compared_BNC: np.ndarray  # uint8, alleles of the context at the compared untyped sites; 0 for padding
+    start_BHX: np.ndarray  # float32, mean alleles of the groups from which inducing points start
+    start_mass_BH: np.ndarray  # float32, 1, or 0 for padding
+    context_BGUN: np.ndarray  # uint8, alleles at the sites to predict
     truth_BGUQ: np.ndarray
-    frequency_BGU: np.ndarray
-    fraction_BGU: np.ndarray
+    frequency_BGU: np.ndarray  # float32, of ALT in the context
+    fraction_BGU: np.ndarray  # float32, see `gap_geometry`
     distance_BGU: np.ndarray
-    asked_BGU: np.ndarray
+    asked_BGU: np.ndarray  # float32, 1, or 0 for padding
 
 
 class SourceInterval:
-    """The sites [start, stop) of another source."""
+    """An interval of sites of another source."""
 
     def __init__(self, source: HaplotypeSource, start: int, stop: int) -> None:
         self._source, self._start = source, start
@@ -173,26 +115,14 @@ class SourceInterval:
         self.query_samples, self.sample_deme = source.query_samples, source.sample_deme
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
+        """Alleles of the sites [start, stop), uint8 (X, A)."""
         return self._source.alleles(self._start + start, self._start + stop)
 
 
 def draw_interval(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
-    """Draw the part of a segment that an episode uses.
+    """Draw the interval of a segment that an episode uses, at most most_entries sites x haplotypes.
 
-    Parameters
-    ----------
-    source : HaplotypeSource
-        The segment.
-    rng : numpy.random.Generator
-        Draws the place.
-    most_entries : int
-        Largest number of sites times haplotypes; 0 for no limit.
-
-    Returns
-    -------
-    HaplotypeSource
-        A random span of the sites; the source itself if it is small enough.
+    A segment that is small enough is returned as it is, and any segment if most_entries is 0.
     """
     most = most_entries // source.n_haplotypes
     if most_entries == 0 or source.n_sites <= most:
@@ -203,50 +133,27 @@ def draw_interval(source: HaplotypeSource, rng: np.random.Generator, most_entrie
 
 @dataclass(frozen=True)
 class Split:
-    """A drawn task before it is cut into blocks.
+    """A drawn task before it is cut into blocks."""
 
-    Attributes
-    ----------
-    alleles_XA : uint8
-        All sites and haplotypes of the segment.
-    context_N, query_Q : int64
-        Columns of haplotypes.
-    typed_T : int64
-        Typed sites.
-    typed_query_TQ, known_TQ : uint8
-        Alleles of the queries there, and 0 where a call is missing.
-    """
-
-    alleles_XA: np.ndarray
-    context_N: np.ndarray
-    query_Q: np.ndarray
-    typed_T: np.ndarray
-    typed_query_TQ: np.ndarray
-    known_TQ: np.ndarray
+    alleles_XA: np.ndarray  # uint8, all sites and haplotypes of the segment
+    context_N: np.ndarray  # int64, columns of haplotypes
+    query_Q: np.ndarray  # int64
+    typed_T: np.ndarray  # int64, typed sites
+    typed_query_TQ: np.ndarray  # uint8, alleles of the queries
+    known_TQ: np.ndarray  # uint8, 0 where a call is missing
 
 
 def usable_sites(alleles_XN: np.ndarray) -> int:
-    """Count sites with two alleles, each carried by at least a tenth of the haplotypes and by at least 2.
-
-    Parameters
-    ----------
-    alleles_XN : uint8
-        Alleles, 0 or 1.
-
-    Returns
-    -------
-    int
-        Number of such sites.
-    """
+    """Count sites at which each allele is carried by at least a tenth of the haplotypes, and at least 2."""
     carriers = alleles_XN.sum(1)
     fewest = max(2, alleles_XN.shape[1] // 10)
     return int(((carriers >= fewest) & (carriers <= alleles_XN.shape[1] - fewest)).sum())
 
 
-def _foreign_queries(
+def _draw_foreign_queries(
     samples: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Queries of one random sample's population; the context has few or none of it, and all others."""
+    """Draw queries of one population; the context has few samples of it or none, and all other samples."""
     own = deme[samples] == deme[samples[0]]
     natives, others = samples[own], samples[~own]
     n_queries = min(settings.queries, len(natives), len(samples) // 4)
@@ -257,7 +164,7 @@ def _foreign_queries(
 
 
 def _pairs(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Columns of the samples that have two haplotypes, int64 (samples, 2)."""
+    """Columns of the diploid samples, int64 (samples, 2)."""
     _, number = np.unique(sample_A[columns], return_counts=True)
     order = np.argsort(sample_A[columns], kind="stable")
     starts = np.cumsum(number) - number
@@ -267,24 +174,7 @@ def _pairs(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
     """Draw samples for context and query, an array, and errors and missing calls of the queries.
 
-    Parameters
-    ----------
-    source : HaplotypeSource
-        The segment.
-    rng : numpy.random.Generator
-        Its state decides the split.
-    settings : EpisodeSettings
-        Ranges of all that is drawn.
-
-    Returns
-    -------
-    Split
-        The task.
-
-    Raises
-    ------
-    ValueError
-        The source has fewer than 8 samples or fewer than 20 sites of usable frequency.
+    Raises ValueError for a source with fewer than 8 samples or FEWEST_SITES polymorphic sites.
     """
     sample_A = np.asarray(source.haplotype_sample)
     samples = np.unique(sample_A)
@@ -296,7 +186,7 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
         queries, rest = samples[:n_queries], samples[n_queries:]
         deme = source.sample_deme if settings.foreign_share > 0 else None
         if deme is not None and rng.random() < settings.foreign_share:
-            queries, rest = _foreign_queries(samples, deme, rng, settings)
+            queries, rest = _draw_foreign_queries(samples, deme, rng, settings)
     else:
         queries = rng.permutation(source.query_samples)[: settings.queries]
         rest = rng.permutation(np.setdiff1d(samples, source.query_samples))
@@ -312,21 +202,18 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
     if max(settings.relative_share) > 0:
         share = float(rng.choice(settings.relative_share))
         queries_P2, context_P2 = _pairs(sample_A, query_Q), _pairs(sample_A, context_N)
-        lay_relatives(alleles_XA, source.cM, queries_P2, context_P2, rng, share)
+        add_relatives(alleles_XA, source.cM, queries_P2, context_P2, rng, share)
     switch_phases(
         alleles_XA, source.position, sibling_haplotypes(sample_A), rng, rng.choice(settings.switch_rate)
     )
-    spoil_panel(
-        alleles_XA,
-        context_N,
-        sibling_haplotypes(sample_A),
-        rng,
+    errors = CallErrors(
         rng.choice(settings.rare_phase_error),
         rng.choice(settings.missed_allele),
         rng.choice(settings.wrong_call),
         rng.choice(settings.wrong_common_call),
         settings.flawed_carriers,
     )
+    add_call_errors(alleles_XA, context_N, sibling_haplotypes(sample_A), rng, errors)
     frequency = count_alleles(alleles_XA, context_N) / len(context_N)
     minor = np.minimum(frequency, 1 - frequency)
     usable = np.flatnonzero(minor > rng.choice(settings.array_minimum_frequency))
@@ -339,7 +226,7 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
     megabases = (source.position[-1] - source.position[0]) / 1e6
     density = np.exp(rng.uniform(*np.log(settings.array_density)))
     n_typed = int(np.clip(density * megabases, 10, len(usable) * 0.8))
-    # arrays prefer common sites, some more than others
+    # arrays prefer common sites, some arrays more than others
     preference = (minor[usable] + 0.02) ** rng.uniform(0, 1)
     typed_T = np.sort(rng.choice(usable, n_typed, replace=False, p=preference / preference.sum()))
     typed_query_TQ = alleles_XA[np.ix_(typed_T, query_Q)]
@@ -357,28 +244,7 @@ def draw_episode(
 ) -> Episode:
     """Draw an episode; the same source and generator state give the same one.
 
-    Parameters
-    ----------
-    source : HaplotypeSource
-        The segment.
-    rng : numpy.random.Generator
-        Its state decides the episode.
-    settings : EpisodeSettings
-        Ranges of all that is drawn.
-    shape : BlockShape
-        Gaps of a block and typed places around them.
-    inducing_points : int
-        Largest number of inducing points of a block.
-
-    Returns
-    -------
-    Episode
-        B blocks.
-
-    Raises
-    ------
-    ValueError
-        As `draw_split`.
+    A block has at most this many inducing points. Raises ValueError as `draw_split` does.
     """
     split = draw_split(source, rng, settings)
     typed_cM = source.cM[split.typed_T]
@@ -416,7 +282,7 @@ def draw_episode(
             fraction_BGU[i, j, :n], distance_BGU[i, j, :n] = gap_geometry(
                 source.cM[chosen], np.full(n, gap), typed_cM
             )
-        compared.append(_compared(untyped, asked[i][asked_BGU[i] > 0], settings.compared_sites, rng))
+        compared.append(_draw_compared(untyped, asked[i][asked_BGU[i] > 0], settings.compared_sites, rng))
     compared_BNC = _stacked([split.alleles_XA[np.ix_(sites, split.context_N)] for sites in compared])
     compared_BNC = compared_BNC.transpose(0, 2, 1)
     starts = []
@@ -441,10 +307,10 @@ def draw_episode(
     )
 
 
-def _compared(
+def _draw_compared(
     candidates: list[np.ndarray], asked: np.ndarray, most: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Of a block's sites those by which haplotypes are compared: those that are asked for, and others."""
+    """Draw the sites by which haplotypes of a block are compared: those to predict, and others."""
     others = np.setdiff1d(np.concatenate([*candidates, asked]), asked)
     if len(others) > max(most - len(asked), 0):
         others = rng.choice(others, max(most - len(asked), 0), replace=False)
@@ -452,7 +318,7 @@ def _compared(
 
 
 def _stacked(rows: list[np.ndarray]) -> np.ndarray:
-    """Arrays of one type that differ in length, filled up with zeros: (B, longest, ...)."""
+    """Stack arrays of different lengths, padded with zeros: (B, longest, ...)."""
     out = np.zeros((len(rows), max(map(len, rows)), *rows[0].shape[1:]), dtype=rows[0].dtype)
     for i, row in enumerate(rows):
         out[i, : len(row)] = row

@@ -1,4 +1,4 @@
-"""The training loop: steps of any torch module, validation, and states from which a run can be continued."""
+"""The training loop: steps of any torch module, validation, and states of interrupted runs."""
 
 from __future__ import annotations
 
@@ -25,59 +25,30 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Validation:
-    """Result of a validation; `loss` is the mean over the held-out tasks."""
+    """Result of a validation; the loss is the mean over the held-out tasks."""
 
     loss: float
 
 
 @dataclass(frozen=True)
 class Report:
-    """What happened since the last report.
+    """Progress since the last report."""
 
-    Attributes
-    ----------
-    step : int
-        Steps done so far.
-    loss : float
-        Mean loss of the steps since the last report.
-    validation : Validation or None
-        None if nothing is held out.
-    improved : bool
-        Whether this validation is the best so far.
-    """
-
-    step: int
-    loss: float
-    validation: Validation | None
-    improved: bool
+    step: int  # steps so far
+    loss: float  # mean loss of the steps since the last report
+    validation: Validation | None  # None without held-out tasks
+    improved: bool  # whether this validation is the best so far
 
 
 class TrainingLoop(ABC, Generic[Network]):
     """Trains a module by steps; subclasses define the loss of a task and the validation.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        What is trained.
-    optimiser : Optimizer or Lookahead
-        Updates the model's parameters.
-    schedule : LRScheduler or None
-        Without one the learning rate is constant.
-    steps : int
-        Length of the whole run; the schedule is made for the same length.
-    clip : float
-        Largest norm of a step's gradient.
-    tasks : int
-        Tasks of a step; its loss is their mean.
-    patience : int
-        Validations without improvement after which the run ends; 0 for never.
-    run : dict
-        JSON: what is trained. A state of another run is not continued.
-    state_format : str
-        Name of the format of the files of `save_state`.
-    processes : Processes
-        They share the tasks of a step. All have the same weights at every step, and the same as a single
-        process, except for the rounding of sums (with two processes, exactly the same).
+    Without a schedule the learning rate is constant; a schedule is made for the same number of steps. `clip`
+    is the largest norm of a step's gradient. The loss of a step is the mean over its tasks, which the
+    processes share: all processes have the same weights at every step, and the same as a single process,
+    except for the rounding of sums (two processes: exactly the same). The run ends after `patience`
+    validations without improvement; 0 for never. `run` (JSON) describes what is trained; a state of another
+    run is refused.
     """
 
     def __init__(
@@ -106,16 +77,16 @@ class TrainingLoop(ABC, Generic[Network]):
     def loss(self, number: int) -> Tensor:
         """Loss of the task with this number, from 0, of the step `self.step`.
 
-        A run that can be resumed draws the task, and seeds torch's generator, by step and number alone: not
-        by the process, nor by what was drawn before.
+        In a run that can be resumed, only step and number may determine the task and the seed of torch's
+        generator, not the process or earlier draws.
         """
 
     def validate(self) -> Validation | None:
-        """Score the held-out tasks, without gradients; None if nothing is held out."""
+        """Score the held-out tasks, without gradients; None without such tasks."""
         return None
 
     def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
-        """The part of a run's description in which a state must agree with this run."""
+        """The entries of a run's description in which a state must agree with this run."""
         return run
 
     @property
@@ -124,18 +95,7 @@ class TrainingLoop(ABC, Generic[Network]):
         return 0 < self.patience <= self.stale
 
     def train_step(self) -> float:
-        """Make one update.
-
-        Returns
-        -------
-        float
-            The mean loss of its tasks.
-
-        Raises
-        ------
-        InputError
-            The loss is not finite.
-        """
+        """Make one update; return the mean loss of its tasks. Raises InputError if it is not finite."""
         self.model.train()
         if self.tasks == 1:
             loss = self._backward(0)
@@ -148,7 +108,7 @@ class TrainingLoop(ABC, Generic[Network]):
         if not math.isfinite(loss):
             raise InputError(
                 "content",
-                f"training diverged: the loss of step {self.step + 1} is {loss}; lower the learning rate",
+                f"training diverged: the loss of step {self.step + 1} is {loss}. Lower the learning rate.",
             )
         torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.optimiser.step()
@@ -158,14 +118,14 @@ class TrainingLoop(ABC, Generic[Network]):
         return loss
 
     def _backward(self, number: int) -> float:
-        """The share of this task in the step's loss; leaves its gradient in the parameters."""
+        """Compute this task's share of the step's loss, and its gradient in the parameters."""
         loss = self.loss(number) / self.tasks
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         return float(loss.detach())
 
     def _gradient(self, numbers: Sequence[int]) -> tuple[float, list[Tensor]]:
-        """The share of these tasks in the step's loss, and its gradient.
+        """Compute these tasks' share of the step's loss, and its gradient.
 
         Halves are added up, so that two processes with a half each get exactly the same sum.
         """
@@ -187,21 +147,8 @@ class TrainingLoop(ABC, Generic[Network]):
     ) -> None:
         """Train to the end, to step `until`, or until patience is exhausted.
 
-        Parameters
-        ----------
-        every : int
-            Steps from one validation and report to the next; there is one after the last step, too.
-        report : callable
-            Called after each validation.
-        until : int, optional
-            Step to stop at.
-        stepped : callable, optional
-            Called with the number of each step when it has been made.
-
-        Raises
-        ------
-        InputError
-            The loss of a step, or of a validation, is not finite.
+        There is a validation and a report after this many steps, and after the last step. `stepped` is called
+        with the number of each step. Raises InputError for a loss that is not finite.
         """
         stop = self.steps if until is None else min(self.steps, until)
         losses: list[float] = []
@@ -211,10 +158,10 @@ class TrainingLoop(ABC, Generic[Network]):
                 stepped(self.step)
             if self.step % every and self.step < stop:
                 continue
-            report(self._validated(sum(losses) / len(losses)))
+            report(self._validate_now(sum(losses) / len(losses)))
             losses = []
 
-    def _validated(self, loss: float) -> Report:
+    def _validate_now(self, loss: float) -> Report:
         with torch.no_grad():
             validation = self.validate()
         if validation is None:
@@ -222,8 +169,8 @@ class TrainingLoop(ABC, Generic[Network]):
         if not math.isfinite(validation.loss):
             raise InputError(
                 "content",
-                f"training diverged: the validation loss is {validation.loss} after step {self.step}; lower "
-                "the learning rate, or look for extreme values in the data",
+                f"training diverged: the validation loss is {validation.loss} after step {self.step}. Lower "
+                "the learning rate, or look for extreme values in the data.",
             )
         improved = validation.loss < self.best
         self.best = min(self.best, validation.loss)
@@ -231,18 +178,7 @@ class TrainingLoop(ABC, Generic[Network]):
         return Report(self.step, loss, validation, improved)
 
     def save_state(self, path: str | Path) -> None:
-        """Write all that `restore_state` needs to continue, bit for bit on the CPU.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file; appears only when it is complete.
-
-        Raises
-        ------
-        InputError
-            The file cannot be written.
-        """
+        """Write what `restore_state` needs to continue, on the CPU bit for bit."""
         schedule = self.schedule
         content = {
             "weights": self.model.state_dict(),
@@ -255,17 +191,9 @@ class TrainingLoop(ABC, Generic[Network]):
         state.save(path, self.state_format)
 
     def restore_state(self, path: str | Path) -> None:
-        """Continue from what `save_state` wrote.
+        """Continue from a file of `save_state`.
 
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-
-        Raises
-        ------
-        InputError
-            The file is missing or damaged, or the state belongs to another run or network.
+        Raises InputError for a missing or damaged file, or a state of another run or network.
         """
         state = TrainingState.load(path, self.state_format)
         here: dict[str, Any] = json.loads(json.dumps(self.run))
@@ -273,8 +201,8 @@ class TrainingLoop(ABC, Generic[Network]):
         if found:
             raise InputError(
                 "mismatch",
-                f"training state {path} belongs to another run ({'; '.join(found[:3])}): resume with the "
-                f"same settings, or start anew with {argument('force', True)}",
+                f"training state {path} belongs to another run ({'; '.join(found[:3])}). Resume with the "
+                f"same settings, or start again with {argument('force', True)}.",
             )
         try:
             self.model.load_state_dict(state.content["weights"])
@@ -285,7 +213,7 @@ class TrainingLoop(ABC, Generic[Network]):
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 "mismatch",
-                f"training state {path} holds the weights of another network, perhaps of another version of "
-                "this program: start anew",
+                f"training state {path} holds the weights of another network. Start again with "
+                f"{argument('force', True)}.",
             ) from error
         self.step, self.best, self.stale = state.step, state.best, state.stale

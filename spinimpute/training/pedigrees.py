@@ -1,9 +1,9 @@
-"""Relatives: people whose haplotypes are recombined from those of founders.
+"""Relatives: samples whose haplotypes are recombined from those of founders.
 
-A haplotype is told by where it changes from one founder's haplotype to another, so that pedigrees can be laid
-over any haplotypes, simulated or real, before their alleles are known.
+A haplotype is described by where it changes from one founder's haplotype to another. So pedigrees can be
+drawn for any haplotypes, simulated or real, before their alleles are known.
 
-Axes: I pieces of a haplotype, F haplotypes of founders, X sites.
+Axes: I intervals of a haplotype, F haplotypes of founders, X sites.
 """
 
 from __future__ import annotations
@@ -16,32 +16,19 @@ import numpy as np
 
 KINDS = ("parent", "child", "sib", "cousin")
 TWIN = "twin"  # or the same person a second time
-OTHERS = {
-    "parent": 1,
-    "child": 1,
-    "sib": 1,
-    "cousin": 3,
-    TWIN: 1,
-}  # people of whom the relative takes a place
+# further people from whom a person and a relative of this kind are recombined
+OTHERS = {"parent": 1, "child": 1, "sib": 1, "cousin": 3, TWIN: 1}
 
 
 @dataclass(frozen=True)
 class Mosaic:
-    """A haplotype in pieces of founders' haplotypes.
+    """A haplotype as intervals of founders' haplotypes."""
 
-    Attributes
-    ----------
-    start_I : float64
-        Where a piece begins, cM from the segment's start; the first is 0.
-    founder_I : int64
-        The founder's haplotype that it is.
-    """
-
-    start_I: np.ndarray
-    founder_I: np.ndarray
+    start_I: np.ndarray  # float64, cM from the segment's start; the first is 0
+    founder_I: np.ndarray  # int64, haplotype of a founder
 
     def founders_at(self, cM_X: np.ndarray) -> np.ndarray:
-        """The founders' haplotypes at genetic positions, int64 (X,)."""
+        """Founders' haplotypes at genetic positions, int64 (X,)."""
         return self.founder_I[np.searchsorted(self.start_I, cM_X, side="right").clip(min=1) - 1]
 
 
@@ -49,27 +36,12 @@ Person = tuple[Mosaic, Mosaic]
 
 
 def founder(first: int, second: int) -> Person:
-    """A person who has two haplotypes of founders as they are."""
+    """A person with two haplotypes of founders."""
     return tuple(Mosaic(np.zeros(1), np.array([column])) for column in (first, second))  # type: ignore[return-value]
 
 
 def meiosis(parent: Person, length_cM: float, rng: np.random.Generator) -> Mosaic:
-    """Draw a haplotype that a parent passes on; crossovers do not interfere.
-
-    Parameters
-    ----------
-    parent : Person
-        Both haplotypes.
-    length_cM : float
-        Of the segment.
-    rng : numpy.random.Generator
-        Draws the crossovers.
-
-    Returns
-    -------
-    Mosaic
-        Pieces of both.
-    """
+    """Draw the haplotype that a parent passes on in a segment of this length; crossovers do not interfere."""
     crossover_cM = np.sort(rng.uniform(0, length_cM, rng.poisson(length_cM / 100)))
     edges = np.concatenate([[0.0], crossover_cM, [np.inf]])
     side = int(rng.integers(2))
@@ -91,34 +63,16 @@ def child(mother: Person, father: Person, length_cM: float, rng: np.random.Gener
 def family(
     kind: str, founders: Iterator[Person], length_cM: float, rng: np.random.Generator
 ) -> tuple[Person, Person]:
-    """Draw a person and a relative.
+    """Draw a person, and a relative of one of KINDS or a TWIN.
 
-    Parameters
-    ----------
-    kind : str
-        What the relative is to the person: one of KINDS, or TWIN.
-    founders : iterator of Person
-        One is taken for a twin, two for parent, child and sib, four for a cousin.
-    length_cM : float
-        Of the segment.
-    rng : numpy.random.Generator
-        Draws who passes on what.
-
-    Returns
-    -------
-    Person, Person
-        The person and the relative.
-
-    Raises
-    ------
-    ValueError
-        There is no such kind.
+    Takes one founder for a twin, two for a parent, child or sib, four for a cousin. Raises ValueError for
+    another kind.
     """
     if kind == TWIN:
         one = next(founders)
         return one, one
     if kind not in KINDS:
-        raise ValueError(f"no kind of relative: {kind!r}")
+        raise ValueError(f"the kind of a relative must be one of {KINDS} or {TWIN!r}, got {kind!r}")
     one, other = next(founders), next(founders)
     if kind == "parent":
         return child(one, other, length_cM, rng), one
@@ -131,28 +85,16 @@ def family(
 
 
 def alleles_of(people: Sequence[Person], alleles_XF: np.ndarray, cM_X: np.ndarray) -> np.ndarray:
-    """Alleles of people's haplotypes.
+    """Alleles of people's haplotypes, in pairs, uint8 (X, 2 * people).
 
-    Parameters
-    ----------
-    people : sequence of Person
-        Their haplotypes follow each other in pairs.
-    alleles_XF : uint8
-        Of the founders.
-    cM_X : float64
-        Genetic positions of the sites from the segment's start.
-
-    Returns
-    -------
-    uint8 (X, 2 * people)
-        Alleles.
+    Genetic positions are counted from the segment's start.
     """
     sites = np.arange(len(cM_X))
     columns = [alleles_XF[sites, one.founders_at(cM_X)] for person in people for one in person]
     return np.stack(columns, axis=1)
 
 
-def lay_relatives(
+def add_relatives(
     alleles_XA: np.ndarray,
     cM_X: np.ndarray,
     queries: np.ndarray,
@@ -160,23 +102,11 @@ def lay_relatives(
     rng: np.random.Generator,
     share: float,
 ) -> None:
-    """Give queries a relative in the context, in place.
+    """Give this share of the queries a relative in the context, in place.
 
-    A query is recombined of itself and people of the context, of whom one becomes the relative: a parent,
-    child, sib, cousin or twin, as likely as each other.
-
-    Parameters
-    ----------
-    alleles_XA : uint8
-        Of all haplotypes.
-    cM_X : float64
-        Genetic positions of the sites.
-    queries, context : int64 (people, 2)
-        Columns of each person; nobody is both.
-    rng : numpy.random.Generator
-        Draws who has a relative, and which.
-    share : float
-        Of the queries.
+    A query is recombined from itself and people of the context. One of these becomes the relative: a parent,
+    child, sib, cousin or twin, with equal probability. queries and context have the columns of each person,
+    int64 (people, 2).
     """
     cM_X = cM_X - cM_X[0]
     length_cM = float(cM_X[-1])

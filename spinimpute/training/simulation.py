@@ -20,72 +20,58 @@ SHORTEST = 10_000
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """Ranges from which each simulated segment is drawn; every draw is uniform or log-uniform.
+    """The table [simulation] of a configuration: ranges from which each segment is drawn.
 
-    The ranges are wide on purpose: a model trained on them must serve panels of hundreds or thousands of
-    haplotypes, of one population or of many, in regions with little and with much recombination.
+    Every draw is uniform or log-uniform. The ranges are wide on purpose: a model must serve panels of
+    hundreds or thousands of haplotypes, of one population or many, in regions with little or much
+    recombination. Raises InputError for a value out of its range.
     """
 
     length: tuple[int, int] = (300_000, 1_000_000)  # bp
     samples: tuple[int, int] = (150, 1_500)
     recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean of a segment, per bp and generation
     mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)
-    stretch: tuple[float, float] = (1.0, 1.0)  # factor of the length; mutations are as many times rarer
+    stretch: tuple[float, float] = (1.0, 1.0)  # factor of the length; the mutation rate is divided by it
     size_factor: tuple[float, float] = (0.5, 2.0)  # multiplies every population size
     recent_growth: tuple[float, float] = (1.0, 12.0)  # final over pre-growth size in the last 200 generations
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
-    hotspot_share: tuple[float, float] = (0.3, 0.9)  # part of all recombination that falls into hotspots
-    gene_conversion_share: float = 0.4  # part of the segments that have gene conversion
-    poor_share: float = 0.0  # part of the segments that are poor in recombination: theirs is poor_rate
+    hotspot_share: tuple[float, float] = (0.3, 0.9)  # share of all recombination
+    gene_conversion_share: float = 0.4  # share of the segments with gene conversion
+    poor_share: float = 0.0  # share of the segments with the low recombination rate poor_rate
     poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)
-    demes: int = 1  # most demes of a continent; 1 to this many are drawn
+    demes: int = 1  # of a continent, at most; 1 to this many are drawn
     deme_age: tuple[float, float] = (15.0, 400.0)  # generations since demes of a continent split
-    deme_migration: float = 1e-3  # largest share of a deme that comes from each other one in a generation
+    deme_migration: float = 1e-3  # largest share of a deme that migrates from each other deme in a generation
 
     def __post_init__(self) -> None:
         if self.samples[0] < FEWEST_SAMPLES or self.length[0] < SHORTEST:
             raise InputError(
                 "content",
                 f"simulation.samples must be at least {FEWEST_SAMPLES} and simulation.length at least "
-                f"{SHORTEST} bp, found {list(self.samples)} and {list(self.length)}",
+                f"{SHORTEST} bp, got {list(self.samples)} and {list(self.length)}",
             )
         shares = (self.gene_conversion_share, self.poor_share, self.deme_migration, self.hotspot_share[1])
         if not all(0 <= share <= 1 for share in shares):
             raise InputError(
                 "content",
                 "simulation.gene_conversion_share, poor_share, deme_migration and hotspot_share must lie "
-                f"between 0 and 1, found {', '.join(map(str, shares[:3]))} and {list(self.hotspot_share)}",
+                f"between 0 and 1, got {', '.join(map(str, shares[:3]))} and {list(self.hotspot_share)}",
             )
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One simulated segment, in memory: the data of a panel file.
+    """One simulated segment in memory, with the data of a panel file.
 
     Haplotypes 2i and 2i + 1 belong to sample i.
-
-    Attributes
-    ----------
-    position : int64 (n_sites,)
-        bp, increasing.
-    cM : float64 (n_sites,)
-        Genetic positions.
-    packed : uint8 (n_sites, ceil(n_haplotypes / 8))
-        Bit-packed alleles.
-    n_haplotypes : int
-        Twice the number of samples.
-    sample_deme : int64 (n_samples,)
-        The deme of each sample.
-    description : dict
-        What was drawn.
     """
 
-    position: np.ndarray
-    cM: np.ndarray
-    packed: np.ndarray
+    position: np.ndarray  # int64 (n_sites,), bp, increasing
+    cM: np.ndarray  # float64 (n_sites,)
+    packed: np.ndarray  # uint8 (n_sites, ceil(n_haplotypes / 8)), bit-packed alleles
     n_haplotypes: int
-    sample_deme: np.ndarray
-    description: dict[str, float | int | str]
+    sample_deme: np.ndarray  # int64 (n_samples,), the deme of each sample
+    description: dict[str, float | int | str]  # what was drawn
 
     @property
     def n_sites(self) -> int:
@@ -94,40 +80,25 @@ class Segment:
 
     @property
     def query_samples(self) -> None:
-        """None: a task chooses its queries."""
+        """None: tasks draw their queries."""
         return None
 
     @property
     def haplotype_sample(self) -> np.ndarray:
-        """The sample of each haplotype, int64 (n_haplotypes,)."""
+        """Sample of each haplotype, int64 (n_haplotypes,)."""
         return np.arange(self.n_haplotypes) // 2
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes), 0 or 1."""
+        """Alleles of the sites [start, stop), uint8 (X, A), 0 or 1."""
         return np.unpackbits(self.packed[start:stop], axis=1, count=self.n_haplotypes)
 
 
 def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-untyped-def]
-    """An out-of-Africa history with three continents and recent growth.
+    """An out-of-Africa history with three continents and recent growth, a `msprime.Demography`.
 
-    The growth of the last 200 generations (5,000 years) is added because sequenced panels have many more rare
-    variants than the published model gives.
-
-    Parameters
-    ----------
-    size_factor : float
-        Multiplies every population size.
-    recent_growth : float
-        Final over pre-growth size in the last 200 generations.
-
-    Returns
-    -------
-    msprime.Demography
-        Populations AFR, EUR and EAS.
-
-    References
-    ----------
-    Sizes, times and migration rates: Gutenkunst et al. 2009, PLoS Genet. 5:e1000695, table 1.
+    Sizes, times and migration rates: Gutenkunst et al. 2009, PLoS Genet. 5:e1000695, table 1. size_factor
+    multiplies every population size. In the last 200 generations (5,000 years) populations grow by the factor
+    recent_growth, because sequenced panels have many more rare variants than the published model gives.
     """
     import msprime
 
@@ -158,24 +129,10 @@ def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-
 def split_into_demes(
     demography: msprime.Demography, rng: np.random.Generator, settings: SimulationSettings
 ) -> dict[str, list[str]]:
-    """Split continents into demes of unequal sizes, in place.
+    """Split continents into demes of unequal sizes, in place; return the demes of each continent.
 
     Panels often lack the very populations that targets come from, and rare alleles are rarely shared even
-    across recent splits.
-
-    Parameters
-    ----------
-    demography : msprime.Demography
-        Gets the demes.
-    rng : numpy.random.Generator
-        Draws numbers, sizes and ages.
-    settings : SimulationSettings
-        Their ranges.
-
-    Returns
-    -------
-    dict of str to list of str
-        The demes of each continent; the continent itself if it has one only.
+    across recent splits. A continent with a single deme stays as it is.
     """
     demes: dict[str, list[str]] = {}
     age = dict.fromkeys(CONTINENTS, 0.0)
@@ -210,24 +167,7 @@ def split_into_demes(
 
 
 def recombination_map(rng: np.random.Generator, length: int, settings: SimulationSettings, mean_rate: float):  # type: ignore[no-untyped-def]
-    """Draw a recombination map with hotspots of 1 to 3 kb.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        Draws the hotspots.
-    length : int
-        bp.
-    settings : SimulationSettings
-        Number of hotspots, and their share of all recombination.
-    mean_rate : float
-        Per bp and generation.
-
-    Returns
-    -------
-    msprime.RateMap
-        Piecewise constant.
-    """
+    """Draw a `msprime.RateMap` with hotspots of 1 to 3 kb and this mean rate per bp and generation."""
     import msprime
 
     n_hotspots = rng.poisson(rng.uniform(*settings.hotspots_per_mb) * length / 1e6)
@@ -254,22 +194,7 @@ def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float
 def simulate_segment(seed: int, settings: SimulationSettings = SimulationSettings()) -> Segment:
     """Simulate one segment; the same seed and settings give the same segment with the same msprime.
 
-    Parameters
-    ----------
-    seed : int
-        Decides all that is drawn.
-    settings : SimulationSettings
-        Ranges of what is drawn.
-
-    Returns
-    -------
-    Segment
-        The sites with two alleles.
-
-    Raises
-    ------
-    ImportError
-        msprime is absent; the message says which extra to install.
+    Only sites with two alleles are kept. Raises ImportError without msprime.
     """
     try:
         import msprime
@@ -314,7 +239,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         model=msprime.BinaryMutationModel(),
         random_seed=int(rng.integers(1, 2**31)),
     )
-    # samples were laid out by population; a split by sample must not depend on that order
+    # samples are in order of populations; a split by sample must not depend on this order
     order = rng.permutation(n_samples)
     columns = np.stack([2 * order, 2 * order + 1], axis=1).ravel()
     positions, rows = [], []

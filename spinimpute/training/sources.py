@@ -20,31 +20,16 @@ TRIES = 100
 
 
 class SimulatedSource:
-    """Simulated segments by number; each is simulated when it is first needed.
-
-    Parameters
-    ----------
-    seed : int
-        Of the training; each seed has its own segments.
-    segments : int
-        Number of different segments that training sees.
-    settings : SimulationSettings
-        Ranges of what is drawn.
-
-    Raises
-    ------
-    InputError
-        `segments` is out of its range.
-    """
+    """Simulated segments by number, made when they are needed; each training seed has its own segments."""
 
     def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
         if not 1 <= segments <= SEEDS_APART:
-            raise InputError("content", f"simulation.segments must lie in 1..{SEEDS_APART}, found {segments}")
+            raise InputError("content", f"simulation.segments must lie in 1..{SEEDS_APART}, got {segments}")
         self.first, self.segments, self.settings = seed * SEEDS_APART, segments, settings
         self._cache: OrderedDict[int, Segment] = OrderedDict()
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
-        """A random segment of this seed."""
+        """Draw a segment of this seed."""
         number = int(rng.integers(self.segments))
         if number not in self._cache:
             self._cache[number] = simulate_segment(self.first + number, self.settings)
@@ -59,18 +44,9 @@ class SimulatedSource:
 
 
 class PanelSegment:
-    """Some sites and samples of a panel, as a source of tasks.
+    """Sites and samples of a panel, as a source of tasks.
 
-    Parameters
-    ----------
-    panel : Panel
-        Open.
-    start, stop : int
-        The panel sites [start, stop).
-    columns : int64 array
-        Haplotypes of the panel.
-    query_samples : int64 array, optional
-        Samples that are queries, never context; by default tasks choose.
+    Query samples are queries and never context; by default tasks draw their queries.
     """
 
     sample_deme = None
@@ -86,36 +62,23 @@ class PanelSegment:
         self.n_sites, self.n_haplotypes = stop - start, len(columns)
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
+        """Alleles of the sites [start, stop), uint8 (X, A)."""
         return self._panel.alleles(self._start + start, self._start + stop)[:, self._columns]
 
 
 class PanelSource:
-    """Random segments of a panel.
+    """Random segments of a panel, with a length in bp.
 
     A tenth of the samples are held out: they are the queries of validation and never take part in training.
-
-    Parameters
-    ----------
-    panel : Panel
-        Open.
-    seed : int
-        Decides which samples are held out.
-    length : int
-        Of a segment, bp.
-
-    Raises
-    ------
-    InputError
-        The panel has too few samples.
+    Raises InputError for a panel with too few samples.
     """
 
     def __init__(self, panel: Panel, seed: int, length: int = 300_000) -> None:
         if panel.n_samples < FEWEST_SAMPLES:
             raise InputError(
                 "content",
-                f"{panel.path}: {panel.n_samples} samples are too few to train on, at least "
-                f"{FEWEST_SAMPLES} are needed; use the shipped model as it is",
+                f"{panel.path}: training needs at least {FEWEST_SAMPLES} samples, got {panel.n_samples}. "
+                "Use the shipped model.",
             )
         rng = np.random.default_rng([seed, 3])
         samples = rng.permutation(panel.n_samples)
@@ -124,7 +87,7 @@ class PanelSource:
         self.held_out, self.samples = np.sort(samples[:n_held_out]), np.sort(samples[n_held_out:])
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
-        """A random segment, without the held-out samples."""
+        """Draw a segment, without the held-out samples."""
         return self._segment(rng, self.samples, None)
 
     def validation(self, count: int) -> list[HaplotypeSource]:
@@ -139,7 +102,7 @@ class PanelSource:
         panel = self.panel
         columns = np.flatnonzero(np.isin(panel.haplotype_sample, samples))
         for _ in range(TRIES):
-            # start at a site, not at any position: large parts of a chromosome have no sites
+            # start at a site, not at any position: long intervals of a chromosome have no sites
             start = int(rng.integers(panel.n_sites))
             stop = int(np.searchsorted(panel.position, panel.position[start] + self.length))
             start = int(np.searchsorted(panel.position, panel.position[stop - 1] - self.length))
@@ -147,6 +110,6 @@ class PanelSource:
                 return PanelSegment(panel, start, stop, columns, queries)
         raise InputError(
             "content",
-            f"{panel.path}: {TRIES} segments of {self.length:,} bp had fewer than {2 * FEWEST_SITES} common "
-            "sites each; the panel is too sparse to train on",
+            f"{panel.path}: the panel is too sparse to train on: {TRIES} segments of {self.length:,} bp had "
+            f"fewer than {2 * FEWEST_SITES} common sites each",
         )

@@ -1,9 +1,8 @@
-"""Training states as files: what an interrupted run needs to go on."""
+"""Training states as files, from which interrupted runs continue."""
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,36 +10,20 @@ from typing import Any
 from torch import Tensor
 
 from spinimpute.nn.model_weights import arrays_of, tensors_of
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """A run between two steps.
+    """A run between two steps."""
 
-    Attributes
-    ----------
-    run : dict
-        JSON: what is trained.
-    step : int
-        Steps done so far.
-    best : float
-        Lowest validation loss so far.
-    stale : int
-        Validations since then.
-    launch : str
-        The torchrun that started the process, see `processes.launch`.
-    content : dict
-        Nested dicts and lists of tensors and JSON values: weights, optimiser, schedule.
-    """
-
-    run: dict[str, Any]
-    step: int
-    best: float
-    stale: int
-    launch: str
-    content: dict[str, Any]
+    run: dict[str, Any]  # JSON: what is trained
+    step: int  # steps so far
+    best: float  # lowest validation loss so far
+    stale: int  # validations since then
+    launch: str  # the torchrun that started the process, see `processes.launch`
+    content: dict[str, Any]  # nested tensors and JSON values: weights, optimiser, schedule
 
     def save(self, path: str | Path, kind: str) -> None:
         """Write a file of the format `kind`; raises InputError if it cannot be written."""
@@ -57,44 +40,43 @@ class TrainingState:
 
     @classmethod
     def load(cls, path: str | Path, kind: str) -> TrainingState:
-        """Read what `save` wrote; raises InputError as `load_tensors` does, or if something is missing."""
+        """Read a state. Raises InputError as `load_tensors` does, or for a missing entry."""
         arrays, metadata = load_tensors(path, kind, "training state")
         try:
             return cls(
                 metadata["run"],
                 metadata["step"],
-                # states of runs without validation had neither of these
-                metadata.get("best", math.inf),
-                metadata.get("stale", 0),
-                metadata.get("launch", ""),
+                metadata["best"],
+                metadata["stale"],
+                metadata["launch"],
                 _unflattened(metadata["plain"], tensors_of(arrays)),
             )
         except KeyError as error:
             raise InputError(
                 "mismatch",
-                f"training state {path} lacks {error}, perhaps as it is of another version of this program: "
-                "start anew",
+                f"training state {path} lacks {error}; it may be of another version. Start again with "
+                f"{argument('force', True)}.",
             ) from error
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[str]:
-    """Where two JSON values differ, as text: the name and both values."""
+    """Describe where two JSON values differ: the name and both values."""
     if isinstance(there, dict) and isinstance(here, dict):
         return [
             found
             for key in sorted(there.keys() | here.keys())
             for found in differences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
         ]
-    return [] if there == here else [f"{name} is {_shown(there)} there, {_shown(here)} here"]
+    return [] if there == here else [f"{name} is {_shortened(there)} there, {_shortened(here)} here"]
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = "absent" if value is None else json.dumps(value)
     return text if len(text) < 80 else "something else"
 
 
 def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A JSON-able copy of nested dicts and lists; tensors are moved into a dict under their path."""
+    """Copy nested dicts and lists as JSON; tensors go into a dict under their path."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"__tensor__": name}
@@ -108,7 +90,7 @@ def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _unflattened(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of `_flattened`."""
+    """Invert `_flattened`."""
     if isinstance(value, dict) and "__tensor__" in value:
         return tensors[value["__tensor__"]]
     if isinstance(value, dict):

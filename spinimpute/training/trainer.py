@@ -24,66 +24,35 @@ LARGEST_SEED = 9_998  # each seed has its own simulated segments
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """The table [training] of a configuration.
+    """The table [training] of a configuration. Raises InputError for a value out of its range."""
 
-    Attributes
-    ----------
-    steps : int
-        Number of updates.
-    tasks : int
-        Tasks of an update; processes share them.
-    optimiser : {"adam", "lamb"}
-        "lamb" comes with Lookahead.
-    learning_rate : float
-        Constant for the share `flat` of the steps, then by cosine to 0.
-    flat : float
-        Share of the steps with a constant learning rate.
-    clip : float
-        Largest norm of the gradient.
-    validate_every : int
-        Steps between validations.
-    validation_tasks : int
-        Number of held-out tasks.
-    patience : int
-        Validations without improvement after which training stops; 0 for never.
-    seed : int
-        Of weights and tasks.
-
-    Raises
-    ------
-    InputError
-        A value is out of its range.
-    """
-
-    steps: int = 3_000
-    tasks: int = 1
-    optimiser: str = "adam"
-    learning_rate: float = 3e-3
+    steps: int = 3_000  # updates
+    tasks: int = 1  # of an update; processes share them
+    optimiser: str = "adam"  # or "lamb", with Lookahead
+    learning_rate: float = 3e-3  # constant for the share `flat` of the steps, then by cosine to 0
     flat: float = 0.3
-    clip: float = 1.0
-    validate_every: int = 200
-    validation_tasks: int = 24
-    patience: int = 0
-    seed: int = 1
+    clip: float = 1.0  # largest norm of the gradient
+    validate_every: int = 200  # steps
+    validation_tasks: int = 24  # held-out tasks
+    patience: int = 0  # validations without improvement after which training stops; 0 for never
+    seed: int = 1  # of weights and tasks
 
     def __post_init__(self) -> None:
         if self.optimiser not in ("adam", "lamb"):
             raise InputError(
-                "content", f"training.optimiser must be 'adam' or 'lamb', found {self.optimiser!r}"
+                "content", f"training.optimiser must be 'adam' or 'lamb', got {self.optimiser!r}"
             )
         for name in ("steps", "tasks", "validate_every", "validation_tasks"):
             if getattr(self, name) < 1:
-                raise InputError(
-                    "content", f"training.{name} must be at least 1, found {getattr(self, name)}"
-                )
+                raise InputError("content", f"training.{name} must be at least 1, got {getattr(self, name)}")
         if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.flat <= 1:
             raise InputError(
                 "content",
                 "training.learning_rate and clip must be positive and training.flat between 0 and 1, "
-                f"found {self.learning_rate}, {self.clip}, {self.flat}",
+                f"got {self.learning_rate}, {self.clip}, {self.flat}",
             )
         if not 0 <= self.seed <= LARGEST_SEED:
-            raise InputError("content", f"training.seed must lie in 0..{LARGEST_SEED}, found {self.seed}")
+            raise InputError("content", f"training.seed must lie in 0..{LARGEST_SEED}, got {self.seed}")
 
 
 @dataclass(frozen=True)
@@ -116,20 +85,12 @@ class Learner(Protocol):
 
 
 Sampler = Callable[[np.random.Generator], HaplotypeSource]
-"""Gives a segment to draw a task from."""
+"""Draws a segment for a task."""
 
 
 @dataclass(frozen=True)
 class AlleleValidation(Validation):
-    """Scores of held-out tasks.
-
-    Attributes
-    ----------
-    loss : float
-        Mean over the tasks.
-    r2 : float
-        Pooled over their hidden alleles, as minor-allele dosages.
-    """
+    """Scores of held-out tasks; r2 is pooled over their hidden alleles, as minor-allele dosages."""
 
     r2: float
 
@@ -142,52 +103,11 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in names}
 
 
-RENAMED = {"simulation": {"people": "samples"}, "episodes": {"context_people": "context_samples"}}
-
-
-def renamed(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Replace old names of settings in a configuration by today's.
-
-    Parameters
-    ----------
-    configuration : dict
-        Tables of a configuration, as a file of this or an earlier version holds them.
-
-    Returns
-    -------
-    dict
-        A copy with the same values.
-    """
-    return {
-        table: {RENAMED[table].get(name, name): value for name, value in values.items()}
-        if table in RENAMED
-        else values
-        for table, values in configuration.items()
-    }
-
-
 class Trainer(TrainingLoop[nn.Module]):
     """Trains a learner's model on tasks from segments.
 
-    Parameters
-    ----------
-    learner : Learner
-        The model with its tasks.
-    settings : TrainingSettings
-        Length, optimiser and validation.
-    train_source : Sampler
-        Gives the segments of training tasks.
-    validation_sources : sequence of HaplotypeSource
-        Validation tasks are drawn once, from segments or samples that are never trained on.
-    run : dict
-        JSON: configuration, data and start; see `TrainingLoop`.
-    processes : Processes
-        They share the tasks of an update.
-
-    Raises
-    ------
-    InputError
-        The tasks of an update cannot be divided equally among the processes.
+    Validation tasks are drawn once, from segments or samples that are never trained on. Raises InputError if
+    the processes cannot share the tasks of an update equally.
     """
 
     def __init__(
@@ -202,8 +122,7 @@ class Trainer(TrainingLoop[nn.Module]):
         if settings.tasks % processes.count:
             raise InputError(
                 "content",
-                f"training.tasks must be a multiple of the {processes.count} processes, found "
-                f"{settings.tasks}",
+                f"training.tasks must be a multiple of the {processes.count} processes, got {settings.tasks}",
             )
         self.learner = learner
         self.settings = settings
@@ -233,10 +152,10 @@ class Trainer(TrainingLoop[nn.Module]):
         )
 
     def loss(self, number: int) -> Tensor:
-        """Draw a task and give its loss.
+        """Draw a task and compute its loss.
 
-        In float32 on a GPU, too: log-likelihoods span hundreds, and bfloat16 has three digits, which make a
-        probability of .999 one of 1.
+        In float32 on a GPU, too: log-likelihoods span hundreds, and bfloat16 has three digits, which would
+        round a probability of .999 to 1.
         """
         rng = np.random.default_rng([self.settings.seed, 0, self.step, number])
         torch.manual_seed(int(rng.integers(2**62)))
@@ -258,11 +177,11 @@ class Trainer(TrainingLoop[nn.Module]):
     def _outcome(self, number: int) -> Outcome:
         rng = np.random.default_rng([self.settings.seed, 2, number])
         outcome = self.learner.outcome(self.validation_tasks[number], 1.0, rng)
-        return replace(outcome, loss=outcome.loss.cpu())  # it may go to another process
+        return replace(outcome, loss=outcome.loss.cpu())  # it may be sent to another process
 
     def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
-        """All but the length: a finished run may be extended."""
-        configuration = renamed(run["configuration"])
+        """All entries but the number of steps: a finished run may be extended."""
+        configuration = run["configuration"]
         training = {name: value for name, value in configuration["training"].items() if name != "steps"}
         return run | {"configuration": configuration | {"training": training}}
 
@@ -274,14 +193,8 @@ class Trainer(TrainingLoop[nn.Module]):
     ) -> None:
         """Train to the end or until patience is exhausted.
 
-        Parameters
-        ----------
-        report : callable
-            Called with a log entry at each validation.
-        checkpoint : callable
-            Called after it, with whether the model is the best so far.
-        stepped : callable, optional
-            Called with the number of each step when it has been made.
+        `report` is called with a log entry at each validation, then `checkpoint` with whether the model is
+        the best so far. `stepped` is called with the number of each step.
         """
         started = time.perf_counter()
 

@@ -190,7 +190,7 @@ def test_a_restart_overwrites_no_other_run(alone: Path) -> None:
 
 
 def test_tasks_that_cannot_be_shared_out_are_refused() -> None:
-    with pytest.raises(InputError, match=r"training\.tasks must be a multiple of the 2 processes, found 3"):
+    with pytest.raises(InputError, match=r"training\.tasks must be a multiple of the 2 processes, got 3"):
         Trainer(None, TrainingSettings(tasks=3), None, [], {}, Processes(0, 2))  # type: ignore[arg-type]
 
 

@@ -282,7 +282,7 @@ def test_choices_that_do_not_fit(
     out = tmp_path / "o.bcf"
     with pytest.raises(InputError, match=r"were made by the model .*, not by .* random .*: give that model"):
         spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(model=random_predictor))
-    cannot = "holds inducing points and no haplotypes: the predictor 'haplotype'.* cannot read it, 'spin' can"
+    cannot = "holds inducing points and no haplotypes. The predictor 'haplotype'.* cannot read it, 'spin' can"
     for given, said in (
         ({"name": "haplotype"}, "leave out the predictor"),
         (

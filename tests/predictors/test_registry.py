@@ -88,19 +88,19 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> PredictorRow:
     return TOY
 
 
-def test_names_and_kinds_are_told_apart() -> None:
+def test_names_and_kinds_are_unique() -> None:
     for field in ("name", "kind"):
         found = [getattr(row, field) for row in PREDICTORS]
         assert len(set(found)) == len(found)
     for row in PREDICTORS:
         assert row_named(row.name) is row_of_kind(row.kind) is row
-    assert row_of_kind("of tomorrow") is None
-    with pytest.raises(InputError, match=r"predictor must be haplotype or spin, found 'x'"):
+    assert row_of_kind("unknown") is None
+    with pytest.raises(InputError, match=r"predictor must be haplotype or spin, got 'x'"):
         row_named("x")
 
 
 @pytest.mark.parametrize("row", PREDICTORS, ids=lambda row: row.name)
-def test_what_a_row_names_is_there(row: PredictorRow) -> None:
+def test_objects_named_in_rows_exist(row: PredictorRow) -> None:
     assert callable(imported(row.load))
     if row.training is None:
         return
@@ -111,7 +111,7 @@ def test_what_a_row_names_is_there(row: PredictorRow) -> None:
 
 
 @pytest.mark.parametrize("row", SHIPPED, ids=lambda row: row.name)
-def test_what_is_shipped_loads(row: PredictorRow) -> None:
+def test_shipped_models_load(row: PredictorRow) -> None:
     _, metadata = load_tensors(row.shipped_checkpoint, FORMAT, "model")
     assert metadata["kind"] == row.kind
     for predictor in (load_predictor(name=row.name), load_predictor(row.shipped_checkpoint)):
@@ -121,7 +121,7 @@ def test_what_is_shipped_loads(row: PredictorRow) -> None:
         assert predictor.fingerprint.startswith(load_predictor(name=row.name).fingerprint)
 
 
-def test_what_is_not_shipped_needs_a_checkpoint() -> None:
+def test_a_model_that_is_not_shipped_needs_a_checkpoint() -> None:
     for row in PREDICTORS:
         if row.has_weights and row.shipped is None:
             with pytest.raises(InputError, match=f"no model of the kind '{row.kind}' is shipped"):
@@ -139,18 +139,18 @@ def test_the_rows_need_neither_torch_nor_numpy() -> None:
 def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
     for option in options_by_name().values():
         if row.takes(option.name):
-            assert row.chosen({option.name: 7})[option.name] == 7
-            assert row.chosen({}).keys() == {option.name for option in row.options}
-            with pytest.raises(InputError, match=f"{option.rule}, found -1"):
-                row.chosen({option.name: -1})
+            assert row.choose_options({option.name: 7})[option.name] == 7
+            assert row.choose_options({}).keys() == {option.name for option in row.options}
+            with pytest.raises(InputError, match=f"{option.rule}, got -1"):
+                row.choose_options({option.name: -1})
         else:
             with pytest.raises(InputError, match=f"'{row.name}' does not take {option.flag} "):
-                row.chosen({option.name: option.minimum + 1})
+                row.choose_options({option.name: option.minimum + 1})
     with pytest.raises(InputError, match=f"'{row.name}' has no option 'depth'; its options: "):
-        row.chosen({"depth": 3})
+        row.choose_options({"depth": 3})
 
 
-def test_what_the_command_line_says_of_options() -> None:
+def test_help_of_options() -> None:
     assert option_help("max_memory").endswith("For haplotype.")
     assert option_help("window_cM").endswith("Default: what memory allows (haplotype), 2 (spin).")
     assert options_by_name()["inducing_points"].flag == "--inducing-points"
@@ -167,11 +167,11 @@ def test_a_number_of_inducing_points_chooses_them(example_panel: spinimpute.Pane
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("inducing_points", "x", "inducing_points must be a whole number, found 'x'"),
-        ("inducing_points", 2.5, "inducing_points must be a whole number, found 2.5"),
-        ("inducing_points", True, "inducing_points must be a whole number, found True"),
-        ("window_cM", "2", "window_cM must be a number, found '2'"),
-        ("max_memory", "2G", "max_memory must be a whole number, found '2G'"),
+        ("inducing_points", "x", "inducing_points must be a whole number, got 'x'"),
+        ("inducing_points", 2.5, "inducing_points must be a whole number, got 2.5"),
+        ("inducing_points", True, "inducing_points must be a whole number, got True"),
+        ("window_cM", "2", "window_cM must be a number, got '2'"),
+        ("max_memory", "2G", "max_memory must be a whole number, got '2G'"),
     ],
 )
 def test_values_that_are_no_numbers(option: str, value: object, said: str) -> None:
@@ -183,11 +183,13 @@ def test_values_that_are_no_numbers(option: str, value: object, said: str) -> No
 def test_options_of_loading_and_of_imputing(
     example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:
-    with pytest.raises(InputError, match="inducing_points goes with a checkpoint: give it to load_predictor"):
+    with pytest.raises(
+        InputError, match="inducing_points is an option of loading. Give it to load_predictor"
+    ):
         predictor_for(example_panel, random_predictor, options={"inducing_points": 8})
     with pytest.raises(InputError, match="window_cM is an option of imputing"):
         load_predictor(name="spin", options={"window_cM": 1.0})
-    with pytest.raises(InputError, match="the number of inducing points must be at least 2, found 1"):
+    with pytest.raises(InputError, match="the number of inducing points must be at least 2, got 1"):
         load_predictor(options={"inducing_points": 1})
 
 
@@ -196,11 +198,10 @@ def test_models_of_other_predictors(
     random_predictor: SPINPredictor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(InputError, match=r"kind 'spin', not one for the predictor 'haplotype'"):
+    with pytest.raises(InputError, match=r"kind 'spin' and does not fit the predictor 'haplotype'"):
         predictor_for(example_panel, random_predictor, "haplotype")
-    with pytest.raises(InputError, match=r"kind 'haplotype', not one for the predictor 'spin'"):
+    with pytest.raises(InputError, match=r"kind 'haplotype' and does not fit the predictor 'spin'"):
         predictor_for(example_panel, load_predictor(), "spin")
-    assert predictor_for(example_panel, random_predictor, "inducing")[0] is random_predictor  # its alias
     monkeypatch.setattr(random_predictor, "kind", "of my own")
     with pytest.raises(InputError, match="'of my own', which has no row in the registry"):
         predictor_for(example_panel, random_predictor)
@@ -238,7 +239,7 @@ def test_faults_of_a_predictor_are_not_called_damage(
         predictor_for(example_panel, name=toy.name)
 
 
-@pytest.mark.parametrize("name", ["haplotype", "inducing"])
+@pytest.mark.parametrize("name", ["haplotype", "spin"])
 def test_a_device_without_memory_is_not_called_damage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("out of memory")
@@ -317,9 +318,9 @@ def test_a_new_predictor_takes_its_own_options_alone(
 ) -> None:
     for options, resources, said in (
         ({"inducing_points": 8}, {}, "'toy' does not take --inducing-points"),
-        ({"share": -1.0}, {}, "a share must be at least 0, found -1.0"),
+        ({"share": -1.0}, {}, "a share must be at least 0, got -1.0"),
         ({}, {"max_memory": 10**10}, "'toy' does not take --max-memory"),
-        ({}, {"device": "cuda"}, "'toy' computes on the processor alone"),
+        ({}, {"device": "cuda"}, "'toy' only computes on the processor"),
     ):
         with pytest.raises(InputError, match=said):
             spinimpute.impute(
@@ -329,7 +330,7 @@ def test_a_new_predictor_takes_its_own_options_alone(
                 predictor=spinimpute.PredictorSettings(toy.name, options=options),
                 resources=spinimpute.Resources(**resources),
             )
-    with pytest.raises(InputError, match="has no weights: leave out the model"):
+    with pytest.raises(InputError, match="has no weights. Leave out the model"):
         load_predictor(tmp_path / "m.safetensors", name=toy.name)
     with pytest.raises(InputError, match="'haplotype' does not take --share"):
         predictor_for(example_panel, options={"share": 1.0})

@@ -114,7 +114,7 @@ def test_a_small_panel_is_no_training_set(example: Path, tmp_path: Path) -> None
         spinimpute.build_panel(
             example / "panel.vcf.gz", tmp_path / "p.spin", example / "genetic.map", samples=names
         ) as panel,
-        pytest.raises(InputError, match="20 samples are too few"),
+        pytest.raises(InputError, match="at least 40 samples, got 20"),
     ):
         PanelSource(panel, 1)
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from spinimpute.training.pedigrees import (
     TWIN,
     Mosaic,
+    add_relatives,
     alleles_of,
     family,
     founder,
-    lay_relatives,
     meiosis,
 )
 
@@ -90,7 +90,7 @@ def test_relatives_lie_in_the_context(seed: int, share: float) -> None:
     before = unlike_founders(60)
     after = before.copy()
     queries, context = np.arange(8).reshape(-1, 2), np.arange(8, 60).reshape(-1, 2)
-    lay_relatives(after, CM + 3.0, queries, context, rng, share)
+    add_relatives(after, CM + 3.0, queries, context, rng, share)
     replaced = [pair for pair in context if (after[:, pair] != before[:, pair]).any()]
     if share != 0.5:
         assert len(replaced) == 4 * share
@@ -102,7 +102,7 @@ def test_relatives_lie_in_the_context(seed: int, share: float) -> None:
 
 def test_a_context_that_is_used_up_leaves_the_rest_unrelated() -> None:
     alleles = unlike_founders(10)
-    lay_relatives(
+    add_relatives(
         alleles,
         CM,
         np.arange(8).reshape(-1, 2),

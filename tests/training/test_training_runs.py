@@ -9,8 +9,8 @@ import spinimpute
 from spinimpute.predictors.loading import FORMAT
 from spinimpute.predictors.train import train
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.tensor_files import load_tensors, save_tensors
-from spinimpute.training.trainer import STATE_FORMAT, AlleleValidation, Trainer
+from spinimpute.runtime.tensor_files import load_tensors
+from spinimpute.training.trainer import AlleleValidation, Trainer
 
 TABLES = {
     "model": 'kind = "spin"\ncore = 2\nflank = 4\ninducing_points = 8\nheads = 4\npair_heads = 3',
@@ -103,21 +103,6 @@ def test_a_model_of_3mers_learns_from_a_panel_and_imputes(
         region=spinimpute.RegionSettings(region="20:400000-450000"),
     )
     assert 0 < summary.written_sites < example_panel.n_sites
-
-
-def test_states_from_before_samples_were_called_so(tmp_path: Path) -> None:
-    config, out = configuration(tmp_path / "c.toml"), tmp_path / "m"
-    train(config, out, steps=2)
-    state = tmp_path / "m.state"
-    arrays, metadata = load_tensors(state, STATE_FORMAT, "training state")
-    for table, before, now in (
-        ("simulation", "people", "samples"),
-        ("episodes", "context_people", "context_samples"),
-    ):
-        settings = metadata["run"]["configuration"][table]
-        settings[before] = settings.pop(now)
-    save_tensors(state, arrays, metadata, STATE_FORMAT)
-    assert train(config, out, resume=True).steps == 4
 
 
 def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
