@@ -211,6 +211,6 @@ def test_a_model_without_sense(files: dict[str, Path], example: Path, tmp_path: 
     large = {name: weight * np.float32(1e30) for name, weight in weights.items()}
     save_tensors(path, large, metadata, FORMAT)
     model = spinimpute.PredictorSettings(model=path)
-    with pytest.raises(InputError, match="inducing points that are no numbers"):
+    with pytest.raises(InputError, match="inducing points that are not finite"):
         spinimpute.impute(example / "target.vcf.gz", tmp_path / "o.bcf", files["spin"], predictor=model)
     assert [left.name for left in tmp_path.iterdir()] == ["m.safetensors"]

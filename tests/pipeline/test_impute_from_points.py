@@ -293,7 +293,7 @@ def test_choices_that_do_not_fit(
         with pytest.raises(InputError, match=cannot) as refused:
             spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(**given))
         assert re.search(said, str(refused.value))
-    with pytest.raises(InputError, match="made with 32 inducing points a block"):
+    with pytest.raises(InputError, match="at most 32 inducing points a block"):
         spinimpute.impute(
             target, out, made.path, predictor=spinimpute.PredictorSettings(options={"inducing_points": 64})
         )

@@ -183,9 +183,7 @@ def test_values_that_are_no_numbers(option: str, value: object, said: str) -> No
 def test_options_of_loading_and_of_imputing(
     example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:
-    with pytest.raises(
-        InputError, match="inducing_points is an option of loading. Give it to load_predictor"
-    ):
+    with pytest.raises(InputError, match="inducing_points is an option of loading"):
         predictor_for(example_panel, random_predictor, options={"inducing_points": 8})
     with pytest.raises(InputError, match="window_cM is an option of imputing"):
         load_predictor(name="spin", options={"window_cM": 1.0})
@@ -330,7 +328,7 @@ def test_a_new_predictor_takes_its_own_options_alone(
                 predictor=spinimpute.PredictorSettings(toy.name, options=options),
                 resources=spinimpute.Resources(**resources),
             )
-    with pytest.raises(InputError, match="has no weights. Leave out the model"):
+    with pytest.raises(InputError, match="has no weights"):
         load_predictor(tmp_path / "m.safetensors", name=toy.name)
     with pytest.raises(InputError, match="'haplotype' does not take --share"):
         predictor_for(example_panel, options={"share": 1.0})

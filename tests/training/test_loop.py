@@ -92,13 +92,13 @@ def test_patience(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_no_number_ends_training() -> None:
-    with pytest.raises(InputError, match="validation loss is nan after step 2. Lower the learning rate"):
+    with pytest.raises(InputError, match=r"validation loss is nan after step 2\. Lower the learning rate"):
         Line(validations=(float("nan"),)).take_steps(2, lambda found: None)
     loop = Line()
     loop.train_step()
     before = weights(loop)
     loop.loss = lambda number: loop.model.weight.sum() * float("inf")  # type: ignore[method-assign]
-    with pytest.raises(InputError, match=r"the loss of step 2 is -?inf. Lower the learning rate"):
+    with pytest.raises(InputError, match=r"the loss of step 2 is -?inf\. Lower the learning rate"):
         loop.train_step()
     assert weights(loop) == before
 
