@@ -58,7 +58,7 @@ ONLY_FOR_ARRAYS = (
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
     from spinimpute.outputs.opening import choose_form
-    from spinimpute.pipeline.genome.plan import fixed_output
+    from spinimpute.pipeline.run_plan import fixed_output
     from spinimpute.reports.report_files import ReportFiles
     from spinimpute.runtime.output_files import check_outputs
 
@@ -191,8 +191,8 @@ def impute(
     """
     wanted = _formats(formats)
     gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
-    from spinimpute.pipeline.genome.plan import fixed_output
     from spinimpute.pipeline.impute import impute as run
+    from spinimpute.pipeline.run_plan import fixed_output
     from spinimpute.pipeline.settings import (
         OutputSettings,
         PredictorSettings,

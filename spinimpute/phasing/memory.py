@@ -26,7 +26,7 @@ GENOTYPE = 18  # bytes for each site and sample: probabilities, and what is made
 PAIR = 4  # bytes for each pair of haplotypes and place that is kept: twice the root of a window's places
 STATED = 6  # bytes for each site of the region and sample: likelihoods at all sites
 PATTERNS = 40  # of a span; real panels have 20 on average
-COMPILED_CHAINS = 50e6  # compiled functions and buffers that come only with them
+COMPILED_CHAINS = 100e6  # compiled functions and buffers that come only with them
 ALLOWANCE = 1.1  # what the system adds
 
 # of chains that copy the likeliest haplotypes of large panels

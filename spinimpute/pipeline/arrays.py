@@ -16,8 +16,8 @@ from spinimpute.panels.opening import require_open_panel
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
-from spinimpute.pipeline.sequenced.columns import in_columns
 from spinimpute.pipeline.sequenced.inputs import at_all_sites, haplotypes_of
+from spinimpute.pipeline.sequenced.records import in_columns
 from spinimpute.pipeline.settings import PredictorSettings, Resources, check_settings
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for

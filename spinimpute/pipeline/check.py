@@ -16,12 +16,13 @@ import numpy as np
 from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.opening import open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.maps.build import map_only
-from spinimpute.pipeline.prepare import Prepared, prepare
+from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
 from spinimpute.pipeline.settings import TargetSettings, check_settings
-from spinimpute.pipeline.verdicts import note_untyped
+from spinimpute.pipeline.verdicts import untyped_warning
 from spinimpute.quality.frequencies import Frequencies
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import printable
@@ -183,9 +184,15 @@ def check(
 
 def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: TargetSettings) -> CheckReport:
     summary = ImputationSummary()
-    parts = prepare(panels, vcf, summary, target, force=True)
+    read = read_matched(panels, vcf, target, force=True)
+    read.count(summary)
+    parts = read.matched
     for part in parts:
-        note_untyped(summary, part.panel, [(part.typed_index_used, 0, part.panel.n_sites)])
+        found, warnings = untyped_warning(
+            part.panel, [(part.typed_index_used, Interval(0, part.panel.n_sites))]
+        )
+        summary.untyped += found
+        summary.warnings += warnings
     notes = [
         note
         for part in parts
@@ -223,7 +230,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
     )
 
 
-def _call_counts(part: Prepared) -> tuple[np.ndarray, np.ndarray]:
+def _call_counts(part: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
     """Missing and heterozygous calls of each sample at matched sites."""
     target = part.target
     alleles = target.alleles[part.match.target_index]

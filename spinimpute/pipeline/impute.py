@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,22 @@ import numpy as np
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoMatch, Region
 from spinimpute.genotypes.untyped_intervals import FAR_CM
-from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
+from spinimpute.outputs.opening import choose_form
 from spinimpute.panels.opening import get_panel_path, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
-from spinimpute.pipeline.genome.plan import Panel, panel_files, target_files
-from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
-from spinimpute.pipeline.impute_part import Run, impute_part
+from spinimpute.pipeline.impute_target import TargetImputer, flags_far
+from spinimpute.pipeline.matched_target import read_matched
 from spinimpute.pipeline.merged_panels import open_or_merge
-from spinimpute.pipeline.prepare import prepare
-from spinimpute.pipeline.regions import RegionPart, part_to_check, read_regions, unmatched_sites
+from spinimpute.pipeline.output_steps import OutputFiles, Step
+from spinimpute.pipeline.regions import (
+    RegionSelection,
+    RegionTarget,
+    RegionTargets,
+    read_regions,
+    unmatched_sites,
+)
+from spinimpute.pipeline.run_plan import Panel, RunPlan, panel_files, plan_run, target_files
 from spinimpute.pipeline.settings import (
     OutputSettings,
     PredictorSettings,
@@ -33,11 +38,9 @@ from spinimpute.pipeline.settings import (
     TargetSettings,
     check_settings,
 )
-from spinimpute.pipeline.window_records import flags_far
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.reports.report_files import ReportFiles
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.memory import within_budget
@@ -73,31 +76,31 @@ def impute(
 ) -> ImputationSummary:
     """Impute the haplotypes of a target at all sites of a panel, and write them with an index.
 
-    Several chromosomes are imputed one after the other, with the memory of one, into the records of runs with
-    one panel each.
+    Several chromosomes are imputed one after the other, with the memory of one. Their records are those of
+    runs with one panel each.
 
     Parameters
     ----------
     vcf : str or Path, or sequence of them
-        The target, in any form of `read_target`; may hold other chromosomes too. Or several VCF or BCF of the
-        same samples, one for each chromosome.
+        The target: VCF, BCF, PLINK, consumer array text or Illumina FinalReport; may contain other
+        chromosomes too. Or several VCF or BCF files of the same samples, one per chromosome.
     out : str or Path
         `.vcf.gz`, `.bcf` or `.vcf`, or "-" for standard output; `.pgen`, with `.pvar` and `.psam` beside it;
-        or `.bgen`, with `.sample`. It appears only when it is complete. With "{chrom}" in its name, one file
-        for each chromosome, as `.pgen` and `.bgen` need it.
+        or `.bgen`, with `.sample`. The file appears when it is complete. "{chrom}" in the name stands for the
+        chromosome: one file for each, as `.pgen` and `.bgen` require.
     panel : ReferencePanel, str or Path, or sequence of them
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
-        first. Or panel files in any order, or a folder of such files: one for each chromosome, or several,
-        which are merged as `merge_panels` does, in the order given.
+        first. Or panel files in any order, or a folder of them: one per chromosome; several of a chromosome
+        are merged as by `merge_panels`, in the given order.
     genetic_map : str, Path or GeneticMap, optional
         For a panel that is a VCF or BCF.
     predictor : PredictorSettings
-        Which predictor imputes; by default attention to the panel's haplotypes, if it has any.
+        The predictor; by default haplotype attention for panels of haplotypes.
     target : TargetSettings
         How the target is read.
     phasing : str
         "auto" phases unphased heterozygotes first, against the panel and the other samples; "never" refuses
-        them, as a panel without haplotypes does.
+        them. A panel without haplotypes also refuses them.
     region : RegionSettings
         Which panel sites are imputed; by default all.
     output : OutputSettings
@@ -105,10 +108,10 @@ def impute(
     resources : Resources
         Threads, device and memory.
     min_typed_ratio : float, optional
-        Refuse a target that has typed a smaller share of the panel's sites in one of the panel's
-        `cut_equal_lengths` that the region touches, 0 to 1.
+        Refuse a target in which a smaller share of panel sites is typed, in any 5 cM of the panel that the
+        region touches; 0 to 1.
     force : bool
-        Replace existing files; continue even if the target does not fit the panel.
+        Overwrite existing files; continue even if the target does not fit the panel.
     progress : callable, optional
         Called with the fraction that is done.
 
@@ -129,80 +132,116 @@ def impute(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    _check_choices(phasing, output, resources, min_typed_ratio)
     files, panels = target_files(vcf), panel_files(panel)
     regions, buffer_cM = region.parsed()
-    if buffer_cM is not None and len(regions) > 1 and _tells_quality(output):
-        raise InputError(
-            "arguments",
-            f"typed calls around several regions would count twice with {_quality_arguments()}: leave "
-            f"{argument('buffer_cM')} "
-            "out, or these",
-        )
+    selection = RegionSelection(regions, buffer_cM, target, min_typed_ratio)
     summary = ImputationSummary()
-    genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
+    run = _RunConfig(genetic_map, predictor, phasing, selection, output, resources, force, summary)
+    run.check()
+    with summary.stage("open panel"):
+        plan = plan_run(out, files, panels, regions, output.output_type, genetic_map)
+    summary.warnings += plan.warnings
     inputs = [*files, *map(get_panel_path, panels), predictor.model, genetic_map, region.regions_file]
-    tables = _checked_outputs(genome.outs, output, force, inputs)
-    given = _Given(
-        genetic_map, predictor, target, phasing, regions, buffer_cM, output, resources, min_typed_ratio,
-        force, summary, genome,
-    )  # fmt: skip
-    if genome.several:
-        _check_panels(given)
-
-    def impute_one(
-        step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
-    ) -> RecordWriter:
-        return _impute_chromosome(given, step, writer, stack, progress)
-
-    beside = _written_beside(output.report_files, tables, summary, files, panels)
-    impute_chromosomes(genome, impute_one, summary, beside, progress)
+    run.check_outputs(plan, inputs)
+    if plan.several:
+        run.check_panels(plan)
+    with OutputFiles(plan, summary) as outputs:
+        for step in outputs.steps(progress):
+            with step:
+                _impute_chromosome(run, step)
+        with _reports(run, files, panels):
+            outputs.finish()
     return summary
 
 
-@contextmanager
-def _written_beside(
-    report: ReportFiles,
-    tables: Mapping[str, Path],
-    summary: ImputationSummary,
-    files: Sequence[str | Path],
-    panels: Sequence[Panel],
-) -> Iterator[None]:
-    """Write report and tables, which get their names at the end."""
-    with ExitStack() as stack:
-        if report.wanted:
-            _write_report(report, stack, summary, files, panels)
-        if summary.leave_one_out is not None:
-            for table, path in tables.items():
-                summary.leave_one_out.write(table, stack.enter_context(written_whole(path)))
-        yield
-
-
 @dataclass(frozen=True)
-class _Given:
-    """What holds for all chromosomes; as of `impute`."""
+class _RunConfig:
+    """Settings that hold for all chromosomes: the parameters of `impute`."""
 
     genetic_map: str | Path | GeneticMap | None
     predictor: PredictorSettings
-    target: TargetSettings
     phasing: str
-    regions: Sequence[Region]
-    buffer_cM: float | None
+    selection: RegionSelection
     output: OutputSettings
     resources: Resources
-    min_typed_ratio: float | None
     force: bool
     summary: ImputationSummary
-    genome: GenomeRun
 
-    def predictor_of(self, panel: ReferencePanel) -> tuple[Predictor, dict[str, Any]]:
-        """The predictor for a panel, and its options. Raises InputError if it cannot read it."""
-        return predictor_for(
-            panel,
-            self.predictor.model,
-            self.predictor.name,
-            self.resources.predictor_options(self.predictor),
-            self.resources.device,
+    @property
+    def tables(self) -> dict[str, Path]:
+        """Output files of the leave-one-out tables."""
+        return {table: Path(path) for table, path in self.output.leave_one_out_tables.items()}
+
+    @property
+    def collects_quality(self) -> bool:
+        """Whether the quality of typed genotypes is collected during the run."""
+        return self.output.leave_one_out or self.output.report_files.wanted
+
+    def check(self) -> None:
+        """Raise InputError for settings that cannot be used, or not together."""
+        least, buffer_cM = self.selection.min_typed_ratio, self.selection.buffer_cM
+        if self.phasing not in PHASING:
+            raise InputError(
+                "argument", f"{argument('phasing')} must be one of {', '.join(PHASING)}, got {self.phasing!r}"
+            )
+        if least is not None and not 0 <= least <= 1:
+            raise InputError(
+                "argument", f"{argument('min_typed_ratio')} must be between 0 and 1, got {least}"
+            )
+        names = [argument("report"), argument("report_figures"), argument("multiqc")]
+        quality = f"{argument('leave_one_out', True)}, {', '.join(names[:-1])} or {names[-1]}"
+        if self.resources.max_memory is not None and self.collects_quality:
+            raise InputError(
+                "arguments",
+                f"{argument('max_memory')} cannot be kept with {quality}. Leave it out, or leave these out",
+            )
+        if buffer_cM is not None and len(self.selection.regions) > 1 and self.collects_quality:
+            raise InputError(
+                "arguments",
+                f"{argument('buffer_cM')} around several regions would count typed genotypes twice in "
+                f"{quality}. Leave it out, or leave these out",
+            )
+
+    def check_outputs(self, plan: RunPlan, inputs: Sequence[object]) -> None:
+        """Raise InputError if genotypes, tables or the report cannot be written."""
+        outs = plan.paths
+        others = [*outs, *self.tables.values()]
+        reports = self.output.report_files.to_check(others)
+        check_outputs([*others, *reports], self.force, inputs, streamed=outs[0])
+        choose_form(outs[0], self.output.output_type)
+
+    def check_panels(self, plan: RunPlan) -> None:
+        """Raise InputError, before any target is read, if the predictor cannot read one of the panels."""
+        for chromosome in plan.chromosomes:
+            with open_reference(chromosome.panels[0]) as panels:
+                self.check_leave_one_out(panels)
+                self.load_predictor(panels)
+
+    def check_leave_one_out(self, panels: Sequence[ReferencePanel]) -> None:
+        """Raise InputError if genotypes are to be left out and the panel has no haplotypes."""
+        if self.output.leave_one_out and panels[0].haplotypes is None:
+            raise InputError(
+                "mismatch",
+                f"panel {panels[0].path}: leave-one-out needs haplotypes, but the panel holds "
+                f"{panels[0].holds}. Give a .spin file, a VCF or a BCF",
+            )
+
+    def load_predictor(self, panels: Sequence[ReferencePanel]) -> tuple[Predictor, dict[str, Any]]:
+        """Return the predictor for a panel, and its options."""
+        with self.summary.stage("load model"):
+            return predictor_for(
+                panels[0],
+                self.predictor.model,
+                self.predictor.name,
+                self.resources.predictor_options(self.predictor),
+                self.resources.device,
+            )
+
+    def selection_for(self, step: Step, panels: Sequence[ReferencePanel]) -> RegionSelection:
+        """Return the selection with the regions on one chromosome."""
+        regions, _ = step.regions(self.selection.regions, panels[0].chrom)
+        return RegionSelection(
+            regions, self.selection.buffer_cM, self.selection.settings, self.selection.min_typed_ratio
         )
 
     def allow_unphased(self, panels: Sequence[ReferencePanel]) -> bool:
@@ -210,157 +249,84 @@ class _Given:
         return self.phasing == "auto" and panels[0].haplotypes is not None
 
     def check_target(self, step: Step, panels: Sequence[ReferencePanel]) -> None:
-        """Raise InputError if a target cannot be imputed from the parts of a panel."""
-        regions, _ = step.regions(self.regions, panels[0].chrom)
-        only = part_to_check(step.one.vcf, panels, self.target, regions, self.buffer_cM)
-        with within_budget(self.resources.max_memory, "reading the target"):
-            try:
-                prepare(
+        """Raise InputError, before panels are merged, if the target cannot be imputed from one of them."""
+        vcf, selection = step.chromosome.vcf, self.selection_for(step, panels)
+        only = selection.part_to_check(vcf, panels)
+        try:
+            with within_budget(self.resources.max_memory, "reading the target"):
+                read_matched(
                     panels,
-                    step.one.vcf,
-                    ImputationSummary(),
-                    self.target,
+                    vcf,
+                    selection.settings,
                     allow_unphased=self.allow_unphased(panels),
                     only=only,
                     force=self.force,
                 )
-            except NoMatch:
-                if only is None:  # else the rest of it may fit
-                    raise
+        except NoMatch:
+            if only is None:  # otherwise the rest of the target may fit
+                raise
 
 
-def _check_panels(given: _Given) -> None:
-    """Raise InputError, before any target is read, if the predictor cannot read one of the panels."""
-    for one in given.genome.plan:
-        with open_reference(one.panel) as panels:
-            _check_leave_one_out(given.output, panels)
-            with given.summary.stage("load model"):
-                given.predictor_of(panels[0])
-
-
-def _impute_chromosome(
-    given: _Given, step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
-) -> RecordWriter:
-    """Write the records of a chromosome; the writer, which the stack keeps, is made with the file's first."""
-    summary, output, resources = given.summary, given.output, given.resources
-    threads = choose_threads(resources.threads)
-    with ExitStack() as opened:
-        panels = opened.enter_context(
-            open_or_merge(
-                step.one.panels,
-                given.genetic_map,
-                threads,
-                partial(given.check_target, step),
-                summary,
-                progress,
-            )
-        )
-        _check_leave_one_out(output, panels)
-        with summary.stage("load model"):
-            loaded, options = given.predictor_of(panels[0])
+def _impute_chromosome(run: _RunConfig, step: Step) -> None:
+    """Open the panel, read the target, phase and impute it, and write its records."""
+    summary, output, progress = run.summary, run.output, step.progress
+    threads = choose_threads(run.resources.threads)
+    with open_or_merge(
+        step.chromosome.panels, run.genetic_map, threads, partial(run.check_target, step), summary, progress
+    ) as panels:
+        run.check_leave_one_out(panels)
+        predictor, options = run.load_predictor(panels)
         begin_stage(progress, "reading the target")
-        regions, in_file = step.regions(given.regions, panels[0].chrom)
-        chosen, line_of_target = read_regions(
-            step.one.vcf,
-            panels,
-            loaded,
-            summary,
-            given.target,
-            regions,
-            given.buffer_cM,
-            allow_unphased=given.allow_unphased(panels),
-            max_memory=resources.max_memory,
-            force=given.force,
-            min_typed_ratio=given.min_typed_ratio,
-        )
-        summary.skipped = given.genome.add_skipped(summary.skipped)
-        _collect_quality(summary, output, chosen, step.one.vcf, loaded)
-        unmatched = [unmatched_sites(part, summary) if output.keep_unmatched else None for part in chosen]
-        first = chosen[0].part
+        with (
+            summary.stage("read target"),
+            within_budget(run.resources.max_memory, "reading the target"),
+        ):
+            targets = read_regions(
+                step.chromosome.vcf,
+                panels,
+                predictor,
+                run.selection_for(step, panels),
+                allow_unphased=run.allow_unphased(panels),
+                force=run.force,
+            )
+        targets.count(summary)
+        _collect_quality(run, targets.chosen, step.chromosome.vcf, predictor)
+        unmatched: list[np.ndarray | None] = [None] * len(targets.chosen)
+        if output.keep_unmatched:
+            for number, target in enumerate(targets.chosen):
+                unmatched[number], warnings = unmatched_sites(target)
+                summary.warnings += warnings
+        first = targets.chosen[0].matched
         if not summary.notes:
             summary.note_few_samples(summary.samples)
-        if writer is None:
-            contig_lines, of_panels = step.header_lines(panels)
-            writer = stack.enter_context(
-                open_writer(
-                    step.path,
-                    choose_form(step.path, output.output_type),
-                    first.target.samples,
-                    first.target.ploidy,
-                    contig_lines,
-                    [
-                        *_header_lines(of_panels, loaded, output, summary.notes),
-                        *_region_lines(regions, in_file, chosen, unmatched, line_of_target),
-                    ],
-                    output.formats,
-                    sum(part.n_sites for part in chosen)
-                    + sum(len(index) for index in unmatched if index is not None),
-                    threads,
-                    sexes=given.target.sexes,
-                    extra_info_lines=[
-                        *([ER2_LINE] if output.leave_one_out else []),
-                        *([FAR_LINE] if flags_far(first.panel) else []),
-                    ],
-                    decimals=output.decimals,
-                )
-            )
-        run = Run(loaded, options, writer, summary, threads, write_er2=output.leave_one_out)
-        shares = Shares(progress, [part.n_sites for part in chosen])
-        for number, part in enumerate(chosen):
-            impute_part(run, part, unmatched[number], shares.of(number))
-    return writer
-
-
-def _check_choices(
-    phasing: str, output: OutputSettings, resources: Resources, min_typed_ratio: float | None
-) -> None:
-    if phasing not in PHASING:
-        raise InputError("content", f"unknown phasing {phasing!r}: give one of {', '.join(PHASING)}")
-    if min_typed_ratio is not None and not 0 <= min_typed_ratio <= 1:
-        raise InputError(
-            "content", f"the least ratio of typed sites must lie between 0 and 1: got {min_typed_ratio}"
+        n_unmatched = sum(len(rows) for rows in unmatched if rows is not None)
+        writer = step.writer(
+            first.target.samples,
+            first.target.ploidy,
+            panels,
+            output,
+            [f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device_name}"],
+            _region_lines(run, step, targets, n_unmatched),
+            sum(target.n_sites for target in targets.chosen) + n_unmatched,
+            threads,
+            sexes=run.selection.settings.sexes,
+            info_lines=[
+                *([ER2_LINE] if output.leave_one_out else []),
+                *([FAR_LINE] if flags_far(first.panel) else []),
+            ],
         )
-    if resources.max_memory is not None and _tells_quality(output):
-        raise InputError(
-            "memory",
-            f"a budget of memory is not kept with {_quality_arguments()}: leave {argument('max_memory')} "
-            "out, or these",
-        )
-
-
-def _tells_quality(output: OutputSettings) -> bool:
-    return output.leave_one_out or output.report_files.wanted
-
-
-def _checked_outputs(
-    outs: Sequence[Path], output: OutputSettings, force: bool, inputs: Sequence[object]
-) -> dict[str, Path]:
-    """Where tables go. Raises InputError if they, the report or the genotypes cannot go there."""
-    tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
-    others = [*outs, *tables.values()]
-    check_outputs([*others, *output.report_files.to_check(others)], force, inputs, streamed=outs[0])
-    choose_form(outs[0], output.output_type)
-    return tables
-
-
-def _check_leave_one_out(output: OutputSettings, panels: Sequence[ReferencePanel]) -> None:
-    if output.leave_one_out and panels[0].haplotypes is None:
-        raise InputError(
-            "content",
-            f"panel {panels[0].path}: no call can be left out with {panels[0].holds}, which are for all "
-            "sites of an array; give a .spin file, a VCF or a BCF",
-        )
+        imputer = TargetImputer(predictor, options, writer, summary, threads, write_er2=output.leave_one_out)
+        shares = Shares(progress, [target.n_sites for target in targets.chosen])
+        for number, target in enumerate(targets.chosen):
+            imputer.impute(target, unmatched[number], shares.of(number))
 
 
 def _collect_quality(
-    summary: ImputationSummary,
-    output: OutputSettings,
-    chosen: Sequence[RegionPart],
-    vcf: str | Path,
-    predictor: Predictor,
+    run: _RunConfig, chosen: Sequence[RegionTarget], vcf: str | Path, predictor: Predictor
 ) -> None:
-    """Have the summary collect what the output needs; seldom wanted, so imported here."""
-    first, reported = chosen[0].part, output.report_files.wanted
+    """Have the summary collect what the output needs; rarely needed modules are imported here."""
+    summary, output, first = run.summary, run.output, chosen[0].matched
+    reported = output.report_files.wanted
     if reported:
         from spinimpute.quality.report_data import ReportData
         from spinimpute.quality.sample_quality import SampleQuality
@@ -372,10 +338,12 @@ def _collect_quality(
         )
         made.add_target(Path(vcf).name, first.target.contig_line, first.panel.chrom)
         for one in chosen:
-            part = one.part
-            made.add_panel(part.panel)
-            data.frequencies.add(part.panel, part.target, part.match)
-            data.by_sample.add_calls(part.target.alleles[part.match.target_index], part.target.ploidy)
+            matched = one.matched
+            made.add_panel(matched.panel)
+            data.frequencies.add(matched.panel, matched.target, matched.match)
+            data.by_sample.add_calls(
+                matched.target.alleles[matched.match.target_index], matched.target.ploidy
+            )
     wanted = output.leave_one_out or (reported and first.panel.haplotypes is not None)
     if wanted and summary.leave_one_out is None:
         from spinimpute.quality.leave_one_out import LeaveOneOutQuality
@@ -383,67 +351,43 @@ def _collect_quality(
         summary.leave_one_out = LeaveOneOutQuality(list(first.target.samples))
 
 
-def _header_lines(
-    of_panels: Sequence[str], predictor: Predictor, output: OutputSettings, notes: Sequence[str]
-) -> list[str]:
-    return [
-        f"##source=spinimpute {version('spinimpute')}",
-        f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device_name}",
-        *of_panels,
-        *(f"##spinimpute_note={note}" for note in notes),
-        *output.header_lines,
-    ]
-
-
-def _region_lines(
-    regions: Sequence[Region],
-    in_file: int,
-    chosen: Sequence[RegionPart],
-    unmatched: Sequence[np.ndarray | None],
-    line_of_target: str,
-) -> list[str]:
-    """The header lines that make an output of one region a chunk, or tell of several; none without any.
-
-    in_file: regions of all chromosomes in the output.
-    """
-    if not in_file:
-        return []
-    if in_file > 1:
-        return [f"{REGIONS_LINE}{in_file}"]
-    kept = [index for index in unmatched if index is not None]
+def _region_lines(run: _RunConfig, step: Step, targets: RegionTargets, n_unmatched: int) -> list[str]:
+    """Header lines that make an output of one region a chunk, or count its regions."""
+    chosen = targets.chosen
+    panel = chosen[0].matched.panel
+    regions, n_in_file = step.regions(run.selection.regions, panel.chrom)
+    if n_in_file != 1:
+        return [f"{REGIONS_LINE}{n_in_file}"] if n_in_file else []
     return [
         region_line(
-            Region(chosen[0].part.panel.chrom, regions[0].start, regions[0].end),
+            Region(panel.chrom, regions[0].start, regions[0].end),
             sum(one.n_sites for one in chosen),
-            sum(map(len, kept)) if kept else None,
-            any(one.part.target.unphased is not None for one in chosen),
+            n_unmatched if run.output.keep_unmatched else None,
+            any(one.matched.target.unphased is not None for one in chosen),
         ),
-        line_of_target,
+        targets.target_line,
     ]
 
 
-def _write_report(
-    report: ReportFiles,
-    beside: ExitStack,
-    summary: ImputationSummary,
-    files: Sequence[str | Path],
-    panels: Sequence[Panel],
-) -> None:
-    from spinimpute.reports.imputation_report import imputation_report
-    from spinimpute.reports.multiqc import typed_samples
+@contextmanager
+def _reports(run: _RunConfig, files: Sequence[str | Path], panels: Sequence[Panel]) -> Iterator[None]:
+    """Write report and tables under temporary names; they get their names at the end of the block."""
+    summary, report = run.summary, run.output.report_files
+    with ExitStack() as stack:
+        if report.wanted:
+            from spinimpute.reports.imputation_report import imputation_report
+            from spinimpute.reports.multiqc import typed_samples
 
-    data = summary.report_data
-    assert data is not None, "`_collect_quality` made them"
-    target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
-    panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
-    report.write(
-        imputation_report(summary, data, target, panel),
-        typed_samples(data.by_sample, summary.leave_one_out),
-        beside,
-    )
-
-
-def _quality_arguments() -> str:
-    """Name the arguments for which all typed genotypes are kept."""
-    names = [argument("report"), argument("report_figures"), argument("multiqc")]
-    return f"{argument('leave_one_out', True)}, {', '.join(names[:-1])} or {names[-1]}"
+            data = summary.report_data
+            assert data is not None, "`_collect_quality` made them"
+            target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+            panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+            report.write(
+                imputation_report(summary, data, target, panel),
+                typed_samples(data.by_sample, summary.leave_one_out),
+                stack,
+            )
+        if summary.leave_one_out is not None:
+            for table, path in run.tables.items():
+                summary.leave_one_out.write(table, stack.enter_context(written_whole(path)))
+        yield

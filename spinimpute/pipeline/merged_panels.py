@@ -1,4 +1,4 @@
-"""Opens the panel of a run, or merges several: whether the target fits is seen before, as that takes long."""
+"""Open the panel of a run, or merge several; merging takes long, so the target is checked before."""
 
 from __future__ import annotations
 
@@ -30,28 +30,9 @@ def open_or_merge(
     summary: RunSummary,
     progress: Progress | None,
 ) -> Iterator[Sequence[ReferencePanel]]:
-    """Open a panel for as long as it is used.
+    """Open the parts of a panel for a `with` block; several panels are merged first.
 
-    Parameters
-    ----------
-    panel, genetic_map, threads
-        As of `open_reference`.
-    fits : callable
-        As of `check_before_merging`; not called for a single panel.
-    summary : RunSummary
-        Gets the time.
-    progress : callable or None
-        Is told the stages.
-
-    Yields
-    ------
-    sequence of ReferencePanel
-        The parts of the panel.
-
-    Raises
-    ------
-    InputError
-        As of `open_reference` and `check_before_merging`.
+    `fits` raises InputError if the target does not fit one of several panels.
     """
     paths = get_panel_paths(panel)
     stage, shown = "open panel", "opening the panel"
@@ -63,7 +44,7 @@ def open_or_merge(
             check_before_merging(paths, fits)
         stage, shown = "merge panels", "merging panels"
     begin_stage(progress, shown)
-    refine = partial(refine_panel, threads=threads)  # of a VCF that is compiled for the run
+    refine = partial(refine_panel, threads=threads)  # for a VCF that is compiled for the run
     with ExitStack() as stack:
         with summary.stage(stage):
             panels = stack.enter_context(open_reference(panel, genetic_map, threads, refine))

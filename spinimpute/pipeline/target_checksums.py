@@ -19,7 +19,7 @@ import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.pipeline.chunk_file import TARGET_LINE
-from spinimpute.pipeline.prepare import Prepared
+from spinimpute.pipeline.matched_target import MatchedTarget
 
 POSITIONS = 32  # two people have the same genotypes at so many sites with a probability of about 1e-7
 
@@ -28,12 +28,12 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: its multiples 
 _SUMMANDS = np.array([0, 1, 4], np.int8)  # of missing, REF and ALT: a sum of two tells both
 
 
-def target_line(parts: Sequence[Prepared], header: str = "") -> str:
+def target_line(parts: Sequence[MatchedTarget], header: str = "") -> str:
     """Return the header line with a target's checksums.
 
     Parameters
     ----------
-    parts : sequence of Prepared
+    parts : sequence of MatchedTarget
         All that was read of the target.
     header : str
         The header of a target of which only a part may be read. If it has the line, that is taken.

@@ -1,9 +1,9 @@
-"""Writes the typed sites of a target that the panel has: phased (`phase`), or as they are (`convert`)."""
+"""Write the typed sites of a target that are in the panel: phased (`phase`), or unchanged (`convert`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,10 +14,11 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
 from spinimpute.panels.opening import PanelArgument, get_panel_paths
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE
+from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
 from spinimpute.pipeline.merged_panels import open_or_merge
-from spinimpute.pipeline.prepare import Prepared, prepare
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
 from spinimpute.pipeline.target_checksums import target_line
 from spinimpute.predictors.typed_tiles import starts_line
@@ -27,8 +28,6 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import peak_memory_mb
 from spinimpute.runtime.output_files import check_outputs
 from spinimpute.runtime.progress import Progress, Shares, begin_stage
-
-Treatment = Callable[[Prepared, np.ndarray, np.ndarray, Progress | None], tuple[np.ndarray, np.ndarray]]
 
 
 def phase(
@@ -45,23 +44,23 @@ def phase(
 ) -> ImputationSummary:
     """Phase the genotypes of a target against a panel and each other, and write them with an index.
 
-    Written are the typed sites that the panel has, with the panel's REF and ALT. Calls that are phased
-    already keep their phase; missing calls of diploid samples are filled in.
+    The output contains the typed sites that are in the panel, with the panel's REF and ALT. Genotypes that
+    are phased keep their phase; missing genotypes of diploid samples are imputed.
 
     Parameters
     ----------
     vcf, out : str or Path
-        As of `impute`.
+        As in `impute`.
     panel : ReferencePanel, str or Path, or sequence of them
-        As of `impute`, of one chromosome.
+        As in `impute`, of one chromosome.
     genetic_map, target
-        As of `impute`.
+        As in `impute`.
     output : FileSettings
-        The form of the output.
+        Format and header lines of the output.
     threads : int, optional
-        By default all processors; results do not depend on it.
+        Default: all processors. Results do not depend on it.
     force, progress
-        As of `impute`.
+        As in `impute`.
 
     Returns
     -------
@@ -71,40 +70,37 @@ def phase(
     Raises
     ------
     InputError
-        As of `impute`, and for a panel without haplotypes.
+        As in `impute`, and for a panel without haplotypes.
     """
     threads = choose_threads(threads)
-    summary = ImputationSummary()
-
-    def treat(
-        part: Prepared, alleles_TQ: np.ndarray, unphased_TX: np.ndarray, progress: Progress | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        panel = part.panel.haplotypes
-        if panel is None:
-            raise InputError(
-                "content",
-                f"panel {part.panel.path}: {part.panel.holds} have no haplotypes to phase against; give a "
-                ".spin file, a VCF or a BCF",
-            )
-        summary.count_phased(unphased_TX)
-        index, ploidy = part.match.panel_index, part.target.ploidy
-        begin_stage(progress, "phasing")
-        with summary.stage("phase"):
-            phased_TQ = phase_haplotypes(
-                panel,
-                index,
-                alleles_TQ,
-                unphased_TX,
-                ploidy,
-                threads,
-                progress,
-                fill=True,
-                jumps_per_cM=part.jumps_per_cM,
-            )
-        return phased_TQ, np.zeros_like(unphased_TX)
-
-    job = _Job(vcf, out, panel, genetic_map, target, output, force)
-    job.run(treat, threads, summary, progress)
+    job = _Job(vcf, out, panel, genetic_map, target, output, threads, force)
+    with job.open(progress) as (matched, writer, summary):
+        shares = Shares(progress, [len(one.match.panel_index) for one in matched])
+        for number, one in enumerate(matched):
+            haplotypes = one.panel.haplotypes
+            if haplotypes is None:
+                raise InputError(
+                    "mismatch",
+                    f"panel {one.panel.path}: phasing needs haplotypes, but the panel holds "
+                    f"{one.panel.holds}. "
+                    "Give a .spin file, a VCF or a BCF",
+                )
+            alleles_TQ, unphased_TX = _typed(one)
+            summary.count_phased(unphased_TX)
+            begin_stage(shares.of(number), "phasing")
+            with summary.stage("phase"):
+                phased_TQ = phase_haplotypes(
+                    haplotypes,
+                    one.match.panel_index,
+                    alleles_TQ,
+                    unphased_TX,
+                    one.target.ploidy,
+                    threads,
+                    shares.of(number),
+                    fill=True,
+                    jumps_per_cM=one.jumps_per_cM,
+                )
+            _write(one, phased_TQ, np.zeros_like(unphased_TX), writer, summary)
     return summary
 
 
@@ -118,15 +114,15 @@ def convert(
     output: FileSettings = FileSettings(),
     force: bool = False,
 ) -> ImputationSummary:
-    """Write a target of any form as a VCF or BCF with its index, matched to a panel.
+    """Write a target in any format as an indexed VCF or BCF, matched to a panel.
 
-    Written are the typed sites that the panel has, with the panel's REF and ALT, repaired strands and swaps,
-    and phase only where there was one.
+    The output contains the typed sites that are in the panel, with the panel's REF and ALT. Strands and
+    swapped alleles are repaired; genotypes keep their phase, or are unphased.
 
     Parameters
     ----------
     vcf, out, panel, genetic_map, target, output, force
-        As of `phase`.
+        As in `phase`.
 
     Returns
     -------
@@ -136,17 +132,18 @@ def convert(
     Raises
     ------
     InputError
-        As of `impute`.
+        As in `impute`.
     """
-    summary = ImputationSummary()
-    job = _Job(vcf, out, panel, genetic_map, target, output, force)
-    job.run(lambda _, alleles, unphased, __: (alleles, unphased), choose_threads(None), summary, None)
+    job = _Job(vcf, out, panel, genetic_map, target, output, choose_threads(None), force)
+    with job.open(None) as (matched, writer, summary):
+        for one in matched:
+            _write(one, *_typed(one), writer, summary)
     return summary
 
 
 @dataclass(frozen=True)
 class _Job:
-    """From file to file; fields as the parameters of `phase`."""
+    """The parameters of `phase`."""
 
     vcf: str | Path
     out: str | Path
@@ -154,102 +151,101 @@ class _Job:
     genetic_map: str | Path | GeneticMap | None
     target: TargetSettings
     output: FileSettings
+    threads: int
     force: bool
 
-    def run(
-        self, treat: Treatment, threads: int, summary: ImputationSummary, progress: Progress | None
-    ) -> None:
-        """Read, treat and write the matched sites of all parts of the chromosome."""
+    def check_target(self, panels: Sequence[ReferencePanel]) -> None:
+        """Raise InputError, before panels are merged, if the target does not fit one of them."""
+        read_matched(panels, self.vcf, self.target, force=self.force)
+
+    @contextmanager
+    def open(
+        self, progress: Progress | None
+    ) -> Iterator[tuple[list[MatchedTarget], RecordWriter, ImputationSummary]]:
+        """Read the target and open the output, which gets its name at the end of the block."""
         check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
         inputs = [self.vcf, *get_panel_paths(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
-        out = Path(self.out)
-        form = choose_form(out, self.output.output_type)
-        with ExitStack() as stack:
-            panels = stack.enter_context(
-                open_or_merge(
-                    self.panel,
-                    self.genetic_map,
-                    threads,
-                    lambda parts: prepare(
-                        parts, self.vcf, ImputationSummary(), self.target, force=self.force
-                    ),
-                    summary,
-                    progress,
-                )
-            )
+        out, summary = Path(self.out), ImputationSummary()
+        output_format = choose_form(out, self.output.output_type)
+        with open_or_merge(
+            self.panel, self.genetic_map, self.threads, self.check_target, summary, progress
+        ) as panels:
             begin_stage(progress, "reading the target")
             with summary.stage("read target"):
-                prepared = prepare(panels, self.vcf, summary, self.target, force=self.force)
-            for part in prepared:
-                part.panel.check_typed(part.match.panel_index)
-            prepared = [part.with_rate() for part in prepared]
-            shares = Shares(progress, [len(part.match.panel_index) for part in prepared])
-            writer = stack.enter_context(
-                open_writer(
-                    out,
-                    form,
-                    prepared[0].target.samples,
-                    prepared[0].target.ploidy,
-                    [panels[0].contig_line],
-                    [
-                        f"##source=spinimpute {version('spinimpute')}",
-                        *(f"{PANEL_LINE}{part.panel.checksum}" for part in prepared),
-                        *(
-                            scale_line(part.panel.haplotypes, part.jumps_per_cM)
-                            for part in prepared
-                            if part.panel.haplotypes is not None and part.jumps_per_cM is not None
-                        ),
-                        *([starts_line(_positions(prepared[0]))] if _may_be_read_in_part(prepared) else []),
-                        target_line(prepared),
-                        *self.output.header_lines,
-                    ],
-                    ("GT",),
-                    sum(len(part.match.panel_index) for part in prepared),
-                    threads,
-                    sexes=self.target.sexes,
-                )
-            )
-            for number, part in enumerate(prepared):
-                _treat_and_write(part, treat, writer, summary, shares.of(number))
-            writer.close()
+                read = read_matched(panels, self.vcf, self.target, force=self.force)
+            read.count(summary)
+            for one in read.matched:
+                one.panel.check_typed(one.match.panel_index)
+            matched = [one.with_rate() for one in read.matched]
+            with open_writer(
+                out,
+                output_format,
+                matched[0].target.samples,
+                matched[0].target.ploidy,
+                [panels[0].contig_line],
+                [*_header_lines(matched), *self.output.header_lines],
+                ("GT",),
+                sum(len(one.match.panel_index) for one in matched),
+                self.threads,
+                sexes=self.target.sexes,
+            ) as writer:
+                yield matched, writer, summary
+                writer.close()
         summary.peak_memory_mb = peak_memory_mb()
 
 
-def _may_be_read_in_part(prepared: Sequence[Prepared]) -> bool:
+def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
+    """Header lines by which `impute` recognizes the file, and by which it reads a part of it."""
+    scales = [
+        scale_line(one.panel.haplotypes, one.jumps_per_cM)
+        for one in matched
+        if one.panel.haplotypes is not None and one.jumps_per_cM is not None
+    ]
+    return [
+        f"##source=spinimpute {version('spinimpute')}",
+        *(f"{PANEL_LINE}{one.panel.checksum}" for one in matched),
+        *scales,
+        *([starts_line(_positions(matched[0]))] if _may_be_read_in_part(matched) else []),
+        target_line(matched),
+    ]
+
+
+def _may_be_read_in_part(matched: Sequence[MatchedTarget]) -> bool:
     """Whether a part of the written file can be read alone.
 
     Not on a chromosome with parts, nor where some samples are haploid: their calls elsewhere show which ones.
     """
-    ploidy = prepared[0].target.ploidy
-    return len(prepared) == 1 and bool((ploidy == ploidy[0]).all())
+    ploidy = matched[0].target.ploidy
+    return len(matched) == 1 and bool((ploidy == ploidy[0]).all())
 
 
-def _positions(part: Prepared) -> np.ndarray:
+def _positions(matched: MatchedTarget) -> np.ndarray:
     """Positions of the typed sites that are written, int64 (T,)."""
-    return part.panel.position[part.match.panel_index]
+    return matched.panel.position[matched.match.panel_index]
 
 
-def _treat_and_write(
-    part: Prepared,
-    treat: Treatment,
+def _typed(matched: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
+    """Alleles at the matched sites, int8 (T, Q), and which genotypes are unphased, bool (T, n_samples)."""
+    target, index_T = matched.target, matched.match.target_index
+    alleles_TQ = target.alleles[index_T]
+    if target.unphased is None:
+        return alleles_TQ, np.zeros((len(alleles_TQ), len(target.samples)), bool)
+    return alleles_TQ, target.unphased[index_T]
+
+
+def _write(
+    matched: MatchedTarget,
+    alleles_TQ: np.ndarray,
+    unphased_TX: np.ndarray,
     writer: RecordWriter,
     summary: ImputationSummary,
-    progress: Progress | None,
 ) -> None:
-    target, match = part.target, part.match
-    alleles_TQ = target.alleles[match.target_index]
-    unphased_TX = (
-        np.zeros((len(alleles_TQ), len(target.samples)), bool)
-        if target.unphased is None
-        else target.unphased[match.target_index]
-    )
-    alleles_TQ, unphased_TX = treat(part, alleles_TQ, unphased_TX, progress)
     with summary.stage("write"):
-        writer.set_ploidy(target.ploidy)
+        writer.set_ploidy(matched.target.ploidy)
         writer.write_block(
-            part.panel.chrom,
-            part.panel.sites.take(match.panel_index),
+            matched.panel.chrom,
+            matched.panel.sites.take(matched.match.panel_index),
             np.where(alleles_TQ < 0, np.nan, alleles_TQ).astype(np.float32),
             {},
             alleles_TQ,

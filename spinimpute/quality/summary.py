@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,6 +53,8 @@ class RunSummary:
         Notes to the user, which are also in the output's header.
     report_data : ReportData or None
         Further data for the report, if a report is wanted.
+    skipped : dict of str to int
+        Records that were not read, by reason.
     """
 
     seconds: dict[str, float] = field(default_factory=dict, kw_only=True)
@@ -60,6 +62,7 @@ class RunSummary:
     warnings: list[str] = field(default_factory=list, kw_only=True)
     notes: list[str] = field(default_factory=list, kw_only=True)
     report_data: ReportData | None = field(default=None, kw_only=True)
+    skipped: dict[str, int] = field(default_factory=dict, kw_only=True)
 
     def __repr__(self) -> str:
         return "\n".join(map(printable, self.lines()))
@@ -67,6 +70,11 @@ class RunSummary:
     def lines(self) -> list[str]:
         """The summary as text."""
         return self.closing_lines()
+
+    def count_skipped(self, skipped: Mapping[str, int]) -> None:
+        """Add records of a file that were not read, by reason."""
+        for reason, count in skipped.items():
+            self.skipped[reason] = self.skipped.get(reason, 0) + count
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -152,7 +160,6 @@ class ImputationSummary(RunSummary):
     unmatched: dict[str, int] = field(default_factory=dict)
     mended_calls: dict[str, int] = field(default_factory=dict)
     haploid: list[str] = field(default_factory=list)
-    skipped: dict[str, int] = field(default_factory=dict)
     windows: list[WindowCounts] = field(default_factory=list)
     untyped: list[IntervalCounts] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -251,7 +258,6 @@ class SequencedSummary(RunSummary):
     file_sites: int = 0
     matched_sites: int = 0
     repaired: dict[str, int] = field(default_factory=dict)
-    skipped: dict[str, int] = field(default_factory=dict)
     haploid: int = 0
     written_sites: int = 0
 

@@ -52,7 +52,7 @@ def _python_argument(name: str, value: object) -> str:
 
 
 def _python_call(name: str) -> str:
-    return f"{name}(...)"
+    return f"spinimpute.{name}(...)"
 
 
 _words: list[tuple[Callable[[str, object], str], Callable[[str], str]]] = [(_python_argument, _python_call)]
@@ -72,7 +72,7 @@ def argument(name: str, value: Any = ...) -> str:
 
 
 def call(name: str) -> str:
-    """Name a public function in a message: `build_panel(...)`, or the command that calls it."""
+    """Name a public function in a message: `spinimpute.build_panel(...)`, or the command that calls it."""
     return _words[-1][1](name)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from spinimpute.runtime.errors import InputError, argument
 
-COMPILED = 110e6  # bytes of compiled functions and buffers that come only with phasing and imputing
+COMPILED = 160e6  # bytes of compiled functions and buffers that come only with phasing and imputing
 
 
 def parse_size(text: str) -> int:

@@ -374,7 +374,7 @@ def test_invented_alleles_are_not_written(
     out = tmp_path / "o.vcf"
     done = run("impute", "--vcf", report, "--panel", panel, "--out", out, "--keep-unmatched")
     assert done.code == 0
-    assert "1 unmatched typed sites are left out: their file does not say which alleles" in done.err
+    assert "1 unmatched typed sites are left out: their file does not give their alleles" in done.err
     assert all(v.ALT != ["N"] for v in cyvcf2.VCF(str(out)))
 
 

@@ -111,7 +111,7 @@ def test_spin_and_leave_one_out(run: Run, example: Path, panel: Path, tmp_path: 
     assert records(tmp_path / "some2.vcf") == within(records(tmp_path / "whole2.vcf"), *REGIONS)
     done = run(*given, *loo, "--out", tmp_path / "o.vcf", *flags(REGIONS), "--buffer", "1", "--force")
     assert done.code == 2
-    assert "twice with --loo, --report, --report-figures or --multiqc: leave --buffer out" in done.err
+    assert "twice in --loo, --report, --report-figures or --multiqc. Leave it out" in done.err
 
 
 def test_one_region_of_a_file_is_a_chunk(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_regions_without_a_site_are_named(run: Run, example: Path, panel: Path, 
     [
         (
             ["--region", "20:5-9", "--region", "21:5-9"],
-            "is not on the panel's chromosome, 20: give the panel of chromosome 21, or leave the region out",
+            "the panel is of chromosome 20. Give the panel of chromosome 21, or leave the region out",
         ),
         (["--region", "20:9-5"], "the region '20:9-5' is empty"),
         (["--region", "20", "--regions-file", "BED"], "give --region or --regions-file, not both"),

@@ -8,7 +8,7 @@ import pytest
 
 from spinimpute.phasing.calibration import OVERCONFIDENCE, calibrated_pair, pair_of
 from spinimpute.phasing.chains import in_order_of_chains
-from spinimpute.pipeline.sequenced.columns import likeliest_alleles
+from spinimpute.pipeline.sequenced.records import likeliest_alleles
 
 RARE, COMMON = 0.0001, 0.3
 TWO = np.zeros(1, bool)

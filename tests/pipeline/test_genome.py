@@ -193,9 +193,7 @@ def test_chromosomes_that_are_done_stay(genome: Genome, apart: dict[str, list[st
     at = next(i for i, line in enumerate(lines) if line.startswith("X\t") and "0|1" in line)
     lines[at] = lines[at].replace("0|1", "0/1")
     target.write_text("".join(lines))
-    message = (
-        r"an unphased .*\. The files of chromosomes 10 and 2 are whole and stay; to go on, give the panels"
-    )
+    message = r"an unphased .*\. The files of chromosomes 10 and 2 are complete. To continue, give the panels"
     with pytest.raises(InputError, match=message):
         spinimpute.impute(target, tmp_path / "c{chrom}.vcf", genome.panels, phasing="never")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c10.vcf", "c2.vcf", "target.vcf"]
@@ -219,7 +217,7 @@ def test_inducing_points_of_all_chromosomes(genome: Genome, tmp_path: Path) -> N
     out = tmp_path / "no.vcf"
     with pytest.raises(
         InputError,
-        match="panel of chromosome 10 holds haplotypes, that of 2 inducing points: give panels of one kind",
+        match=r"panel of chromosome 10 holds haplotypes, that of 2 inducing points\. Give panels of one kind",
     ):
         spinimpute.impute(genome.target, out, [genome.panel("10"), points[0]])
     other = spinimpute.PredictorSettings("haplotype")
@@ -267,7 +265,9 @@ def test_a_name_that_no_file_can_have_is_left_out(
     long.write_text(text.replace("\n10\t", f"\n{name}\t").replace("ID=10>", f"ID={name}>"))
     summary = spinimpute.impute([target, long], tmp_path / "c{chrom}.vcf", genome.panels)
     assert records(tmp_path / "c10.vcf") == apart["10"]
-    assert any(f"there is no panel of chromosome {name}" in warning for warning in summary.warnings)
+    assert any(
+        f"chromosome {name} is left out: no panel contains it" in warning for warning in summary.warnings
+    )
 
 
 def renamed(source: Path, out: Path, name: str) -> Path:
@@ -286,7 +286,7 @@ def test_a_chromosome_name_never_leaves_the_output_folder(genome: Genome, tmp_pa
     target = renamed(genome.target, tmp_path / "target.vcf", name)
     before = sorted(tmp_path.rglob("*"))
     for out in (inner / "{chrom}" / "o.vcf", inner / "{chrom}"):
-        with pytest.raises(InputError, match=f"chromosome '{name}' cannot be part of a file's name"):
+        with pytest.raises(InputError, match=f"chromosome '{name}' cannot be part of a file name"):
             spinimpute.impute(target, out, [panel], output=spinimpute.OutputSettings(output_type="v"))
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -410,23 +410,23 @@ class TestRefused:
 
     def test_two_targets_of_a_chromosome(self, genome: Genome, tmp_path: Path) -> None:
         files = [genome.write("a.vcf", "2"), genome.write("b.vcf", "2")]
-        with pytest.raises(InputError, match=r"a\.vcf and .*b\.vcf are both of chromosome 2"):
+        with pytest.raises(InputError, match=r"a\.vcf and .*b\.vcf both contain chromosome 2"):
             spinimpute.impute(files, tmp_path / "o.vcf", genome.panels)
 
     def test_targets_of_other_samples(self, genome: Genome, tmp_path: Path) -> None:
         files = [genome.write("c.vcf", "2"), genome.write("d.vcf", "10", samples="other")]
-        with pytest.raises(InputError, match=r"c\.vcf and .*d\.vcf have other samples"):
+        with pytest.raises(InputError, match=r"c\.vcf and .*d\.vcf differ in their samples"):
             spinimpute.impute(files, tmp_path / "o.vcf", genome.panels)
 
     def test_a_folder_without_panels(self, genome: Genome, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"this folder holds no file of \.spin or \.spip"):
+        with pytest.raises(InputError, match=r"the folder contains no \.spin or \.spip file"):
             spinimpute.impute(genome.target, tmp_path / "o.vcf", tmp_path)
 
     def test_a_panel_that_is_to_be_compiled(self, genome: Genome, tmp_path: Path) -> None:
         given = [genome.panel("2"), genome.folder / "panel10.vcf"]
-        with pytest.raises(InputError, match=r"panel10\.vcf is no panel file: .*panel build"):
+        with pytest.raises(InputError, match=r"panel10\.vcf is not a panel file.*panel build"):
             spinimpute.impute(genome.target, tmp_path / "o.vcf", given)
-        with pytest.raises(InputError, match=r"panel10\.vcf is no panel file: .*panel build"):
+        with pytest.raises(InputError, match=r"panel10\.vcf is not a panel file.*panel build"):
             spinimpute.impute(genome.target, tmp_path / "o.vcf", given, genetic_map="no.map")
 
     def test_a_map_for_panel_files(self, genome: Genome, tmp_path: Path) -> None:
@@ -435,7 +435,9 @@ class TestRefused:
 
     def test_a_region_of_a_chromosome_without_a_panel(self, genome: Genome, tmp_path: Path) -> None:
         where = spinimpute.RegionSettings(["2:1-9", "7:1-9"])
-        with pytest.raises(InputError, match=r"region 7:1-9, they are of 10, 2, X: give a panel of it"):
+        with pytest.raises(
+            InputError, match=r"region 7:1-9: the panels are of chromosome 10, 2, X. Give a panel"
+        ):
             spinimpute.impute(genome.target, tmp_path / "o.vcf", genome.panels, region=where)
 
 

@@ -10,8 +10,8 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm import parameters
 from spinimpute.hmm.recombination_scale import SCALE_LINE, recombination_scale, scale_in_header, scale_line
-from spinimpute.pipeline import prepare as preparing
-from spinimpute.pipeline import regions
+from spinimpute.pipeline import matched_target, regions
+from spinimpute.pipeline.matched_target import TargetRead
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 
@@ -21,7 +21,7 @@ REGION = spinimpute.RegionSettings("20:1-50000", 0.2)
 @pytest.fixture
 def scales(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """The scales that imputing was given, run by run; a scale is the number of sites that it comes from."""
-    monkeypatch.setattr(preparing, "recombination_scale", lambda panel, index: float(len(index)))
+    monkeypatch.setattr(matched_target, "recombination_scale", lambda panel, index: float(len(index)))
     monkeypatch.setattr(parameters, "SCALES", tuple(float(i) for i in range(3_000)))
     given: list[float | None] = []
     engine = HaplotypePredictor.engine
@@ -49,14 +49,14 @@ def test_the_scale_is_that_of_all_typed_sites(
         write(target, tmp_path / "ours.vcf.gz", example_panel)
         target = tmp_path / "ours.vcf.gz"
     read: list[int] = []
-    prepare = regions.prepare
+    read_matched = regions.read_matched
 
-    def count(*arguments: Any, **options: Any) -> list[preparing.Prepared]:
-        found = prepare(*arguments, **options)
-        read.extend(len(part.match.panel_index) for part in found)
+    def count(*arguments: Any, **options: Any) -> TargetRead:
+        found = read_matched(*arguments, **options)
+        read.extend(len(one.match.panel_index) for one in found.matched)
         return found
 
-    monkeypatch.setattr(regions, "prepare", count)
+    monkeypatch.setattr(regions, "read_matched", count)
     spinimpute.impute(target, tmp_path / "whole.vcf.gz", example_panel)
     part = spinimpute.impute(target, tmp_path / "part.vcf.gz", example_panel, region=REGION)
     assert part.used_sites < read[0]
@@ -127,7 +127,7 @@ def test_too_little_memory_is_told_before_the_scale_is_estimated(
     def refuse(*_: object) -> float:
         raise AssertionError
 
-    monkeypatch.setattr(preparing, "recombination_scale", refuse)
+    monkeypatch.setattr(matched_target, "recombination_scale", refuse)
     unphased = unphased_at(dense_target, slice(None), tmp_path / "unphased.vcf")
     resources = spinimpute.Resources(max_memory=10**6)
     with pytest.raises(spinimpute.InputError, match="of memory are too little"):

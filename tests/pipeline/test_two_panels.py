@@ -16,7 +16,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.panels import opening
 from spinimpute.panels.merging.merge import merge_panels
 from spinimpute.pipeline import impute
-from spinimpute.pipeline.prepare import prepare
+from spinimpute.pipeline.matched_target import read_matched
 from spinimpute.predictors.spin.build import build_inducing_panel
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime import memory
@@ -133,9 +133,9 @@ def test_no_more_is_read_before_merging_than_a_region_needs(
 
     def watched(*given: Any, only: Region | None = None, **more: Any) -> Any:
         read.append(only)
-        return prepare(*given, only=only, **more)
+        return read_matched(*given, only=only, **more)
 
-    monkeypatch.setattr(impute, "prepare", watched)
+    monkeypatch.setattr(impute, "read_matched", watched)
     with spinimpute.Panel.open(files.merged) as merged:
         start, end = merged.position[[600, 700]].tolist()
     where = spinimpute.RegionSettings(f"20:{start}-{end}", buffer_cM=0.01)

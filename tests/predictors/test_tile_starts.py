@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Region
-from spinimpute.pipeline.prepare import Prepared, prepare
-from spinimpute.pipeline.regions import Place, part_to_read, within
+from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
+from spinimpute.pipeline.regions import PanelInterval, part_to_read, within
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.typed_tiles import (
     MOST_FLANK,
@@ -29,7 +29,6 @@ from spinimpute.predictors.typed_tiles import (
     typed_of_tiles,
     with_flanks,
 )
-from spinimpute.quality.summary import ImputationSummary
 
 
 def drawn(data: st.DataObject) -> tuple[Any, np.ndarray]:
@@ -140,11 +139,13 @@ def test_a_line_that_is_not_right_does_not_count(stated: str, example_panel: spi
 
 
 @pytest.fixture(scope="module")
-def ours(dense_target: Path, example_panel: spinimpute.Panel, tmp_path_factory: Any) -> tuple[Path, Prepared]:
+def ours(
+    dense_target: Path, example_panel: spinimpute.Panel, tmp_path_factory: Any
+) -> tuple[Path, MatchedTarget]:
     """A file that `convert` wrote, and all of it."""
     path = tmp_path_factory.mktemp("ours") / "ours.vcf.gz"
     spinimpute.convert(dense_target, path, example_panel)
-    (whole,) = prepare([example_panel], path, ImputationSummary())
+    (whole,) = read_matched([example_panel], path).matched
     return path, whole
 
 
@@ -156,15 +157,21 @@ def ours(dense_target: Path, example_panel: spinimpute.Panel, tmp_path_factory: 
 @example(3_200, 250, 0.5)  # a buffer that reaches into the middle of a tile that the region does not need
 @example(3_200, 250, 0.6)
 def test_what_is_read_and_used(
-    ours: tuple[Path, Prepared], example_panel: spinimpute.Panel, first: int, length: int, buffer_cM: float
+    ours: tuple[Path, MatchedTarget],
+    example_panel: spinimpute.Panel,
+    first: int,
+    length: int,
+    buffer_cM: float,
 ) -> None:
     """Of our file and of any other: whole tiles from the left, and all that the region needs."""
     path, whole = ours
     last = min(first + length, example_panel.n_sites)
     region = Region("20", *(int(p) for p in example_panel.position[[first, last - 1]]))
-    to_read = part_to_read(path, example_panel, PREDICTOR, [Place(first, last, region)], buffer_cM)
+    to_read = part_to_read(
+        path, example_panel, PREDICTOR, [PanelInterval(Interval(first, last), region)], buffer_cM
+    )
     assert to_read is not None
-    (read,) = prepare([example_panel], path, ImputationSummary(), only=to_read.region)
+    (read,) = read_matched([example_panel], path, only=to_read.region).matched
     index = whole.match.panel_index
     needed = seen_by(example_panel, index, first, last)
     cM = example_panel.cM
@@ -172,7 +179,7 @@ def test_what_is_read_and_used(
         (cM[index] >= cM[first] - buffer_cM) & (cM[index] <= cM[last - 1] + buffer_cM)
     ).tolist()
     for part in (read, whole):
-        used = within(part, PREDICTOR, first, last, buffer_cM).match.panel_index
+        used = within(part, PREDICTOR, Interval(first, last), buffer_cM).match.panel_index
         start = int(np.searchsorted(index, used[0]))
         np.testing.assert_array_equal(used, index[start : start + len(used)])
         assert start % TILE_GAPS == 0
@@ -182,7 +189,7 @@ def test_what_is_read_and_used(
 
 @pytest.mark.parametrize("change", ["rare sites", "an end", "the other end", "fewer samples", "no index"])
 def test_of_a_file_that_has_been_changed_all_is_read(
-    ours: tuple[Path, Prepared], example_panel: spinimpute.Panel, tmp_path: Path, change: str
+    ours: tuple[Path, MatchedTarget], example_panel: spinimpute.Panel, tmp_path: Path, change: str
 ) -> None:
     if shutil.which("bcftools") is None:
         pytest.skip("bcftools is not installed")
@@ -201,6 +208,6 @@ def test_of_a_file_that_has_been_changed_all_is_read(
     if change != "no index":
         subprocess.run(["bcftools", "index", "-t", path], check=True)
     low, high = np.searchsorted(example_panel.position, [region.start, region.end + 1]).tolist()
-    to_read = part_to_read(path, example_panel, PREDICTOR, [Place(low, high, region)], 0.0)
+    to_read = part_to_read(path, example_panel, PREDICTOR, [PanelInterval(Interval(low, high), region)], 0.0)
     # samples have no say in where tiles are
     assert (to_read is None) == (change != "fewer samples")

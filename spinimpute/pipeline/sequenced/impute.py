@@ -1,7 +1,4 @@
-"""`impute` of sequenced samples: likelihoods or reads and a panel in, imputed file out.
-
-Axes: S sites, X samples, Q haplotypes.
-"""
+"""`impute` for sequenced samples: likelihoods or reads and a panel in, imputed file out."""
 
 from __future__ import annotations
 
@@ -9,40 +6,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
-from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
+from spinimpute.outputs.opening import choose_form
 from spinimpute.panels.opening import PanelArgument, get_panel_path
-from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
 from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
-from spinimpute.pipeline.genome.plan import panel_files
-from spinimpute.pipeline.genome.run import GenomeRun, Step, impute_chromosomes, plan_run
 from spinimpute.pipeline.merged_panels import open_or_merge
-from spinimpute.pipeline.sequenced.columns import in_columns, likeliest_alleles
-from spinimpute.pipeline.sequenced.inputs import SequencingSettings, at_all_sites
-from spinimpute.pipeline.sequenced.parts import Part, check_inputs, read_parts
+from spinimpute.pipeline.output_steps import OutputFiles, Step
+from spinimpute.pipeline.run_plan import Panel, panel_files, plan_run
+from spinimpute.pipeline.sequenced.inputs import SequencingSettings
+from spinimpute.pipeline.sequenced.intervals import SequencedInterval, check_inputs, read_intervals
+from spinimpute.pipeline.sequenced.records import SequencedRecords
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
-from spinimpute.quality.site_quality import dosage_variance, site_quality
 from spinimpute.quality.summary import SequencedSummary
-from spinimpute.reports.report_files import ReportFiles
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.memory import fewer_samples, within_budget
 from spinimpute.runtime.output_files import check_outputs
 from spinimpute.runtime.progress import Progress, Shares, begin_stage
-
-if TYPE_CHECKING:
-    from spinimpute.quality.report_data import ReportData
-
-_WRITTEN = 2**18  # genotypes at once, and
-_WRITTEN_SITES = 8_192  # sites
 
 
 def impute_sequenced(
@@ -60,30 +44,30 @@ def impute_sequenced(
     """Impute sequenced samples at all sites of a panel, with phase, and write them with an index.
 
     No sample's result depends on the others. Several chromosomes are imputed one after the other, with the
-    memory of one, into the records of runs with one panel each.
+    memory of one. Their records are those of runs with one panel each.
 
     Parameters
     ----------
     out : str or Path
-        As of `impute`, with "{chrom}" in its name one file for each chromosome.
+        Output file, as for `impute`.
     panel : ReferencePanel, str or Path, or sequence of them
         A `.spin` file, an open `Panel`, or a VCF or BCF, which is compiled first. Or panel files in any
-        order, or a folder of such files: one for each chromosome, or several, which are merged as
-        `merge_panels` does, in the order given.
+        order, or a folder of them: one per chromosome; several of a chromosome are merged as by
+        `merge_panels`, in the given order.
     sequencing : SequencingSettings
-        What is known of the samples.
+        Likelihoods, reads and array genotypes of the samples.
     genetic_map : str, Path or GeneticMap, optional
         For a panel that is a VCF or BCF.
     region : RegionSettings
-        Which panel sites are imputed, by default all; the buffer is BUFFER_CM unless it is given. Regions
-        whose buffers overlap are imputed as one stretch: their records depend on which others are given.
+        Which panel sites are imputed, by default all. The default buffer is 1 cM. Regions whose buffers
+        overlap are imputed together: their records depend on which other regions are given.
     output : OutputSettings
-        Formats, decimals, type and header lines of the file, and a report; nothing else of it.
+        Formats, decimals, type and header lines of the file, and a report; other settings are ignored.
     resources : Resources
-        Threads, and memory: fewer threads work where it is too little for all.
+        Threads and memory: fewer threads are used where memory is too small for all.
     force : bool
-        Replace existing files, and go on though an array's calls do not fit the panel, or likelihoods and
-        reads cover the same sites of a sample.
+        Overwrite existing files; continue even if an array's genotypes do not fit the panel, or likelihoods
+        and reads cover the same sites of a sample.
     progress : callable, optional
         Called with the fraction that is done.
 
@@ -95,7 +79,7 @@ def impute_sequenced(
     Raises
     ------
     InputError
-        The input cannot be used, memory is too little for one thread, or `out` exists, without `force`.
+        The input cannot be used; memory is too small for one thread; or, without `force`, `out` exists.
     """
     check_settings(
         sequencing=(sequencing, SequencingSettings),
@@ -106,26 +90,27 @@ def impute_sequenced(
     files, panels = sequencing.likelihood_files, panel_files(panel)
     regions, buffer_cM = region.parsed()
     summary = SequencedSummary()
-    genome = plan_run(out, files, panels, regions, output.output_type, genetic_map, summary)
+    with summary.stage("open panel"):
+        plan = plan_run(out, files, panels, regions, output.output_type, genetic_map)
+    summary.warnings += plan.warnings
     inputs = [*map(get_panel_path, panels), genetic_map, *sequencing.paths, region.regions_file]
-    report = output.report_files
-    check_outputs([*genome.outs, *report.to_check(genome.outs)], force, inputs, streamed=genome.outs[0])
-    choose_form(genome.outs[0], output.output_type)
-    given = _Given(sequencing, genetic_map, regions, buffer_cM, output, resources, force, summary, genome)
-
-    def impute_one(
-        step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
-    ) -> RecordWriter:
-        return _impute_chromosome(given, step, writer, stack, progress)
-
-    beside = _written_beside(report, summary, sequencing, panels)
-    impute_chromosomes(genome, impute_one, summary, beside, progress)
+    reports = output.report_files.to_check(plan.paths)
+    check_outputs([*plan.paths, *reports], force, inputs, streamed=plan.paths[0])
+    choose_form(plan.paths[0], output.output_type)
+    run = _RunConfig(sequencing, genetic_map, regions, buffer_cM, output, resources, force, summary)
+    with OutputFiles(plan, summary) as outputs:
+        for step in outputs.steps(progress):
+            with step:
+                _impute_chromosome(run, step)
+        summary.warnings += summary.coverage.warnings()  # of all chromosomes
+        with _report(run, panels):
+            outputs.finish()
     return summary
 
 
 @dataclass(frozen=True)
-class _Given:
-    """What holds for all chromosomes; as of `impute_sequenced`."""
+class _RunConfig:
+    """Settings that hold for all chromosomes: the parameters of `impute_sequenced`."""
 
     sequencing: SequencingSettings
     genetic_map: str | Path | GeneticMap | None
@@ -135,194 +120,121 @@ class _Given:
     resources: Resources
     force: bool
     summary: SequencedSummary
-    genome: GenomeRun
 
     def budget_of_reading(self) -> AbstractContextManager[None]:
-        """Keeps the budget of memory while samples are read."""
+        """Return a context that keeps the memory budget while samples are read."""
         return within_budget(self.resources.max_memory, "reading the samples", fewer_samples())
 
-    def check_inputs(
-        self, sequencing: SequencingSettings, step: Step, panels: Sequence[ReferencePanel]
-    ) -> None:
-        """Raise InputError if samples cannot be imputed from the parts of a panel."""
+    def sequencing_of(self, step: Step) -> SequencingSettings:
+        """Return the samples' files for one chromosome."""
+        if not self.sequencing.likelihood_files:
+            return self.sequencing
+        return replace(self.sequencing, likelihoods=step.chromosome.vcf)
+
+    def check_inputs(self, step: Step, panels: Sequence[ReferencePanel]) -> None:
+        """Raise InputError, before panels are merged, if samples cannot be imputed from one of them."""
         regions, _ = step.regions(self.regions, panels[0].chrom)
         with self.budget_of_reading():
-            check_inputs(panels, sequencing, regions, self.buffer_cM, force=self.force)
+            check_inputs(panels, self.sequencing_of(step), regions, self.buffer_cM, force=self.force)
 
 
-def _impute_chromosome(
-    given: _Given, step: Step, writer: RecordWriter | None, stack: ExitStack, progress: Progress | None
-) -> RecordWriter:
-    """Write the records of a chromosome; the writer, which the stack keeps, is made with the file's first."""
-    summary, output, resources = given.summary, given.output, given.resources
-    threads = choose_threads(resources.threads)
-    sequencing = given.sequencing
-    if sequencing.likelihood_files:
-        sequencing = replace(sequencing, likelihoods=step.one.vcf)
-    with ExitStack() as opened:
-        panels = opened.enter_context(
-            open_or_merge(
-                step.one.panels,
-                given.genetic_map,
-                threads,
-                partial(given.check_inputs, sequencing, step),
-                summary,
-                progress,
-            )
-        )
+def _impute_chromosome(run: _RunConfig, step: Step) -> None:
+    """Open the panel, read the samples, impute them, and write their records."""
+    summary, output, progress = run.summary, run.output, step.progress
+    threads = choose_threads(run.resources.threads)
+    sequencing = run.sequencing_of(step)
+    with open_or_merge(
+        step.chromosome.panels, run.genetic_map, threads, partial(run.check_inputs, step), summary, progress
+    ) as panels:
         begin_stage(progress, "reading the samples")
-        regions, in_file = step.regions(given.regions, panels[0].chrom)
-        with summary.stage("read samples"), given.budget_of_reading():
-            parts = read_parts(panels, sequencing, regions, given.buffer_cM, summary, force=given.force)
-        summary.skipped = given.genome.add_skipped(summary.skipped)
-        n_samples, budget = len(summary.samples), resources.max_memory
-        threads_of_chains = min(
-            threads_within(budget, one.panel, one.low, one.high, n_samples, threads, one.likelihoods.bases_X)
-            for one in parts
-        )
+        regions, n_in_file = step.regions(run.regions, panels[0].chrom)
+        with summary.stage("read samples"), run.budget_of_reading():
+            found = read_intervals(panels, sequencing, regions, run.buffer_cM, force=run.force)
+        found.count(summary)
+        first = found.intervals[0].likelihoods
+        n_samples = len(summary.samples)
         if not summary.notes:
-            summary.note_few_samples(len(summary.samples))
+            summary.note_few_samples(n_samples)
         if output.report_files.wanted:
-            _collect_report_data(summary, output, parts, given.sequencing)
-        if writer is None:
-            first = parts[0].likelihoods
-            contig_lines, of_panels = step.header_lines(panels)
-            writer = stack.enter_context(
-                open_writer(
-                    step.path,
-                    choose_form(step.path, output.output_type),
-                    first.samples,
-                    first.ploidy,
-                    contig_lines,
-                    [
-                        *_header_lines(of_panels, output, summary.notes),
-                        *_region_lines(regions, in_file, parts),
-                    ],
-                    output.formats,
-                    sum(part.n_sites for part in parts),
-                    threads,
-                    sexes=sequencing.sexes,
-                    decimals=output.decimals,
-                )
+            _collect_report_data(run, found.intervals)
+        threads_of_chains = min(
+            threads_within(
+                run.resources.max_memory, one.panel, *one.sites, n_samples, threads, one.likelihoods.bases_X
             )
+            for one in found.intervals
+        )
+        writer = step.writer(
+            first.samples,
+            first.ploidy,
+            panels,
+            output,
+            [],
+            _region_lines(regions, n_in_file, found.intervals),
+            sum(interval.n_sites for interval in found.intervals),
+            threads,
+            sexes=sequencing.sexes,
+        )
         begin_stage(progress, "imputing")
-        shares = Shares(progress, [part.high - part.low for part in parts])
-        for number, part in enumerate(parts):
-            writer.set_ploidy(part.likelihoods.ploidy)
-            _impute(part, writer, summary, threads_of_chains, shares.of(number))
-    return writer
+        shares = Shares(progress, [one.sites.n_sites for one in found.intervals])
+        for number, interval in enumerate(found.intervals):
+            records = SequencedRecords(interval, writer, summary)
+            stretches = in_stretches(
+                interval.panel,
+                interval.sites.start,
+                interval.phred_SX3(),
+                records.haploid_X,
+                threads_of_chains,
+                shares.of(number),
+                interval.likelihoods.bases_X,
+            )
+            records.write_all(stretches)
 
 
-@contextmanager
-def _written_beside(
-    report: ReportFiles,
-    summary: SequencedSummary,
-    sequencing: SequencingSettings,
-    panels: Sequence[ReferencePanel | str | Path],
-) -> Iterator[None]:
-    """Say what was known of the samples, and write the report, whose files get their names at the end."""
-    summary.warnings += summary.coverage.warnings()  # of all chromosomes
-    with ExitStack() as stack:
-        if report.wanted:
-            _write_report(report, stack, summary, sequencing, panels)
-        yield
-
-
-def _write_report(
-    report: ReportFiles,
-    beside: ExitStack,
-    summary: SequencedSummary,
-    sequencing: SequencingSettings,
-    panels: Sequence[ReferencePanel | str | Path],
-) -> None:
-    from spinimpute.reports.multiqc import sequenced_samples
-    from spinimpute.reports.sequenced_report import sequenced_report
-
-    assert summary.report_data is not None, "they are there if a report was asked for"
-    panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
-    report.write(
-        sequenced_report(summary, summary.report_data, sequencing.named, panel),
-        sequenced_samples(summary.report_data.by_sample, summary),
-        beside,
-    )
-
-
-def _collect_report_data(
-    summary: SequencedSummary, output: OutputSettings, parts: Sequence[Part], sequencing: SequencingSettings
-) -> None:
-    """Have the summary collect what a report tells; seldom wanted, so imported here."""
+def _collect_report_data(run: _RunConfig, intervals: Sequence[SequencedInterval]) -> None:
+    """Have the summary collect what a report needs; rarely needed modules are imported here."""
     from spinimpute.quality.report_data import ReportData
     from spinimpute.quality.sample_quality import SampleQuality
 
+    summary = run.summary
     data = summary.report_data = summary.report_data or ReportData(
-        SampleQuality(parts[0].likelihoods.samples)
+        SampleQuality(intervals[0].likelihoods.samples)
     )
     made = data.provenance
-    made.add_run(output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network")
-    made.add("target", sequencing.named)
-    for part in parts:
-        made.add_panel(part.panel)
-
-
-def _impute(
-    part: Part, writer: RecordWriter, summary: SequencedSummary, threads: int, progress: Progress | None
-) -> None:
-    likelihoods = part.likelihoods
-    haploid_X = likelihoods.ploidy == 1
-    phred_SX3 = at_all_sites(likelihoods, part.low, part.high)
-    stretches = in_stretches(
-        part.panel, part.low, phred_SX3, haploid_X, threads, progress, likelihoods.bases_X
+    made.add_run(
+        run.output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network"
     )
-    while True:
-        with summary.stage("impute"):
-            start, p_S2X = next(stretches, (0, None))
-        if p_S2X is None:
-            return
-        with summary.stage("write"):
-            for low, high in part.written_of(start, start + len(p_S2X)):
-                step = max(1, min(_WRITTEN_SITES, _WRITTEN // len(haploid_X)))
-                for at in range(low, high, step):
-                    rows = slice(at, min(at + step, high))
-                    p_here_S2X = p_S2X[rows.start - start : rows.stop - start]
-                    _write(writer, part.panel, rows, p_here_S2X, haploid_X, summary.report_data)
-                summary.written_sites += high - low
+    made.add("target", run.sequencing.named)
+    for interval in intervals:
+        made.add_panel(interval.panel)
 
 
-def _write(
-    writer: RecordWriter,
-    panel: Panel,
-    rows: slice,
-    p_S2X: np.ndarray,
-    haploid_X: np.ndarray,
-    data: ReportData | None,
-) -> None:
-    p_SQ = in_columns(p_S2X, haploid_X)
-    info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
-    if data is not None:
-        r2, frequency_S = info["R2"], panel.frequency[rows]
-        assert r2 is not None
-        ploidy = np.where(haploid_X, 1, 2)
-        variance_S2 = dosage_variance(p_SQ, frequency_S, ploidy)
-        data.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S, variance_S2)
-        data.by_sample.add_dosages(p_SQ, frequency_S, ploidy)
-    alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
-    writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
+@contextmanager
+def _report(run: _RunConfig, panels: Sequence[Panel]) -> Iterator[None]:
+    """Write the report under a temporary name; it gets its name at the end of the block."""
+    summary, report = run.summary, run.output.report_files
+    with ExitStack() as stack:
+        if report.wanted:
+            from spinimpute.reports.multiqc import sequenced_samples
+            from spinimpute.reports.sequenced_report import sequenced_report
+
+            assert summary.report_data is not None, "`_collect_report_data` made them"
+            panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+            report.write(
+                sequenced_report(summary, summary.report_data, run.sequencing.named, panel),
+                sequenced_samples(summary.report_data.by_sample, summary),
+                stack,
+            )
+        yield
 
 
-def _header_lines(of_panels: Sequence[str], output: OutputSettings, notes: Sequence[str]) -> list[str]:
-    return [
-        f"##source=spinimpute {version('spinimpute')}",
-        *of_panels,
-        *(f"##spinimpute_note={note}" for note in notes),
-        *output.header_lines,
-    ]
+def _region_lines(
+    regions: Sequence[Region], n_in_file: int, intervals: Sequence[SequencedInterval]
+) -> list[str]:
+    """Header lines that make an output of one region a chunk, or count its regions.
 
-
-def _region_lines(regions: Sequence[Region], in_file: int, parts: Sequence[Part]) -> list[str]:
-    """As of `impute`: which chain is a sample's first one is undetermined, as with calls phased here."""
-    if in_file > 1:
-        return [f"{REGIONS_LINE}{in_file}"]
-    if not in_file:
-        return []
-    whole = Region(parts[0].panel.chrom, regions[0].start, regions[0].end)
-    return [region_line(whole, sum(part.n_sites for part in parts), None, phased_here=True)]
+    As for genotypes that are phased in the run, the order of a sample's haplotypes is arbitrary.
+    """
+    if n_in_file != 1:
+        return [f"{REGIONS_LINE}{n_in_file}"] if n_in_file else []
+    whole = Region(intervals[0].panel.chrom, regions[0].start, regions[0].end)
+    return [region_line(whole, sum(one.n_sites for one in intervals), None, phased_here=True)]

@@ -1,4 +1,4 @@
-"""What sequenced samples are read from: likelihoods, reads, an array, or several of them of the same samples.
+"""The input of sequenced samples: likelihoods, reads, an array, or several of them for the same samples.
 
 Axes: S and T sites, X samples, Q haplotypes; 3: copies of ALT, 0 to 2.
 """
@@ -17,9 +17,8 @@ from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.sites import NoMatch, NoRecord, Region
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.prepare import Prepared, prepare
+from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
 from spinimpute.pipeline.settings import TargetSettings
-from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods, stored_phred
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
@@ -34,25 +33,24 @@ CALL_ERROR = 33  # Phred-scaled: an array's allele is wrong
 
 @dataclass(frozen=True)
 class SequencingSettings:
-    """What is known of the samples. What is given of the same samples is taken together.
+    """Files of sequenced samples. Data of the same samples in several files are combined.
 
     Attributes
     ----------
     likelihoods : str, Path, sequence of them, or None
-        A VCF, VCF.gz or BCF with PL, GL or GT, see `read_variant_likelihoods`; or several of the same
-        samples, one for each chromosome.
+        A VCF, VCF.gz or BCF with PL, GL or GT; or several of the same samples, one per chromosome.
     alignments : sequence of str or Path
-        BAM or CRAM files, one for each sample, see `read_alignments`.
+        BAM or CRAM files, one per sample.
     names : sequence of str or None
-        Of the samples of these files; None for that of the read groups, as are all by default.
+        Sample names for these files; None, the default, for the name in the read groups.
     array : str, Path or None
-        Typed calls, in any form of `read_target`.
+        Genotypes of an array, in any format of a target.
     reference : str, Path or None
-        The reference genome that CRAMs were written with.
+        Reference genome of CRAM files (FASTA).
     pileup : PileupSettings
-        Which bases of reads count.
+        Which bases of reads are used.
     chain : str, Path or None
-        A chain file from the genome build of the likelihoods to the panel's.
+        A chain file from the genome build of the likelihoods to that of the panel.
     sexes : dict or None
         Whether each sample is male, for chromosome X.
     """
@@ -73,7 +71,7 @@ class SequencingSettings:
 
     @property
     def likelihood_files(self) -> list[str | Path]:
-        """The files of likelihoods."""
+        """Files of likelihoods."""
         given = self.likelihoods
         if given is None or isinstance(given, str | Path):
             return [] if given is None else [given]
@@ -81,7 +79,7 @@ class SequencingSettings:
 
     @property
     def named(self) -> str:
-        """What the samples are read from, for a report."""
+        """The files in words, for a report."""
         files = [Path(path).name for path in self.likelihood_files]
         if len(files) > 1:
             files = [f"{len(files)} files of likelihoods"]
@@ -94,110 +92,79 @@ class SequencingSettings:
 
 
 class LikelihoodReader:
-    """Reads what is known of the samples at panels that are the parts of one.
+    """Reads genotype likelihoods at the sites of the parts of a panel.
 
-    The samples' order is that of the first file: of likelihoods, of the array, or of the reads.
-
-    Parameters
-    ----------
-    settings : SequencingSettings
-        What is read; of likelihoods one file at most.
-    panels : sequence of Panel
-        Open.
-    force : bool
-        Go on though the array's calls do not fit the panel, or likelihoods and reads cover the same sites.
+    The order of samples is that of the first file: likelihoods, array, or reads. With `force`, genotypes of
+    an array that do not fit the panel are accepted, and likelihoods and reads may cover the same sites.
 
     Attributes
     ----------
     warnings : list of str
-        What is doubtful; `read` adds to them.
+        Warnings to the user; `read` adds to them.
     absent : list of str
-        Why a file knows nothing of what was read.
-
-    Raises
-    ------
-    InputError
-        Nothing is given, or as `prepare` of the array.
+        Why files have no data in what was read.
     """
 
     def __init__(self, settings: SequencingSettings, panels: Sequence[Panel], *, force: bool = False) -> None:
         files = settings.likelihood_files
         if not files and settings.array is None and not settings.alignments:
-            raise InputError(
-                "content", "nothing is known of the samples: give a file of likelihoods, or reads"
-            )
+            raise InputError("arguments", "no data of the samples: give a file of likelihoods, or reads")
         if len(files) > 1:
             raise InputError(
-                "content", f"{len(files)} files of likelihoods are given: give that of this chromosome alone"
+                "arguments", f"got {len(files)} files of likelihoods for one chromosome: give one of them"
             )
         self.settings, self.warnings, self.absent = settings, list[str](), list[str]()
         self._force = force
         self._likelihoods = files[0] if files else None
-        self._calls: dict[str, Prepared] = {}
+        self._calls: dict[str, MatchedTarget] = {}
         self._samples: list[str] | None = None
         if settings.array is not None:
-            summary = ImputationSummary()
             target = TargetSettings(sexes=settings.sexes)
             try:
-                prepared = prepare(panels, settings.array, summary, target, force=force)
+                read = read_matched(panels, settings.array, target, force=force)
             except NoRecord as error:
-                # of a genome, the array may lack a chromosome that was sequenced
+                # of a whole genome, the array may lack a chromosome that was sequenced
                 if self._likelihoods is None and not settings.alignments:
                     raise
                 self.warnings.append(f"{error}; imputed without it")
             else:
-                self._calls = {part.panel.checksum: part for part in prepared}
-                self._samples = prepared[0].target.samples
-            self.warnings += summary.warnings
+                self._calls = {matched.panel.checksum: matched for matched in read.matched}
+                self._samples = read.matched[0].target.samples
+                self.warnings += read.warnings
         if self._likelihoods is not None:
             with VariantFile(Path(self._likelihoods), "target") as file:
                 self._samples = list(file.samples)
 
     def read(self, panel: Panel, region: Region | None) -> GenotypeLikelihoods | None:
-        """Likelihoods at the sites of one of the panels.
+        """Return likelihoods at the sites of one of the panels, in a region; None for all of it.
 
-        Parameters
-        ----------
-        panel : Panel
-            One of them.
-        region : Region or None
-            Of the chromosome; None for all.
-
-        Returns
-        -------
-        GenotypeLikelihoods or None
-            None if nothing is known at any site.
-
-        Raises
-        ------
-        InputError
-            As the readers; the files are of different samples; or likelihoods and reads cover the same sites
-            of a sample, without `force`. With a region, `NoRecord` and `NoMatch` are answered with None.
+        Returns None if a region has no data. Raises InputError if files have different samples, or, without
+        `force`, if likelihoods and reads cover the same sites of a sample.
         """
-        stated = calls = reads = None
+        likelihoods = calls = reads = None
         if self._likelihoods is not None:
-            stated = self._unless_absent(region, partial(self._read_likelihoods, panel, region))
+            likelihoods = self._unless_absent(region, partial(self._read_likelihoods, panel, region))
         if panel.checksum in self._calls:
             calls = likelihoods_of_calls(self._calls[panel.checksum], region)
         if self.settings.alignments:
             reads = self._unless_absent(region, partial(self._read_alignments, panel, region))
-        if stated is not None and reads is not None:
-            self._check_independent(stated, reads)
-        known = [part for part in (stated, calls, reads) if part is not None]
+        if likelihoods is not None and reads is not None:
+            self._check_independent(likelihoods, reads)
+        known = [part for part in (likelihoods, calls, reads) if part is not None]
         if self._samples is not None:
             known = [part.reorder_samples(self._samples) for part in known]
         return reduce(merge_likelihoods, known) if known else None
 
-    def _check_independent(self, stated: GenotypeLikelihoods, reads: GenotypeLikelihoods) -> None:
-        """Refuse likelihoods and reads of the same sites: reads would count twice in their own likelihoods.
+    def _check_independent(self, likelihoods: GenotypeLikelihoods, reads: GenotypeLikelihoods) -> None:
+        """Refuse likelihoods and reads at the same sites: likelihoods made of these reads would count twice.
 
-        With `force` they are of different libraries, and a warning is enough.
+        With `force`, they are of different libraries, and a warning is enough.
         """
-        samples, settings = stated.samples, self.settings
-        _, at_stated, at_reads = np.intersect1d(
-            stated.panel_index, reads.panel_index, assume_unique=True, return_indices=True
+        samples, settings = likelihoods.samples, self.settings
+        _, at_likelihoods, at_reads = np.intersect1d(
+            likelihoods.panel_index, reads.panel_index, assume_unique=True, return_indices=True
         )
-        both_SX = stated.known_SX[at_stated] & reads.reorder_samples(samples).known_SX[at_reads]
+        both_SX = likelihoods.known_SX[at_likelihoods] & reads.reorder_samples(samples).known_SX[at_reads]
         n_sites_X = both_SX.sum(axis=0)
         if not n_sites_X.any():
             return
@@ -206,42 +173,29 @@ class LikelihoodReader:
         if not self._force:
             raise InputError(
                 "mismatch",
-                f"target {self._likelihoods}: its likelihoods and the reads {path} cover {n_sites_X[x]:,} of "
-                f"the same sites of sample {samples[x]}. Likelihoods made of these reads would count them "
-                f"twice: give the reads alone. Add {argument('force', True)} if they are of "
-                f"different libraries",
+                f"target {self._likelihoods}: its likelihoods and the reads {path} cover the same "
+                f"{n_sites_X[x]:,} sites of sample {samples[x]}. If the likelihoods were made from "
+                f"these reads, "
+                "they would count twice: give the reads only. If they are of different libraries, add "
+                f"{argument('force', True)}",
             )
         warning = (
-            f"target {self._likelihoods}: its likelihoods and the reads cover the same sites, and both count "
-            "in full"
+            f"target {self._likelihoods}: its likelihoods and the reads cover the same sites; both are used"
         )
         if warning not in self.warnings:
             self.warnings.append(warning)
 
-    def begins(self, panel: Panel, region: Region | None) -> bool:
-        """Whether `read` may know something, by no more than a file's first record.
+    def has_records(self, panel: Panel, region: Region | None) -> bool:
+        """Whether `read` may find data; no more than a file's first record is read.
 
-        Parameters
-        ----------
-        panel, region
-            As of `read`.
-
-        Returns
-        -------
-        bool
-            False if nothing is known at any site.
-
-        Raises
-        ------
-        InputError
-            As of `read`. Of likelihoods all are read if by its header the file is on another genome build.
+        Likelihoods whose header gives another genome build are read completely, for the error message.
         """
-        begun = None
+        found = None
         if self._likelihoods is not None:
-            begun = self._unless_absent(region, partial(self._begin_likelihoods, panel, region))
-        return bool(begun or self.settings.alignments or panel.checksum in self._calls)
+            found = self._unless_absent(region, partial(self._has_likelihoods, panel, region))
+        return bool(found or self.settings.alignments or panel.checksum in self._calls)
 
-    def _begin_likelihoods(self, panel: Panel, region: Region | None) -> bool:
+    def _has_likelihoods(self, panel: Panel, region: Region | None) -> bool:
         assert self._likelihoods is not None
         lifted = self.settings.chain is not None
         with VariantFile(Path(self._likelihoods), "target") as file:
@@ -272,7 +226,7 @@ class LikelihoodReader:
         )
 
     def _unless_absent(self, region: Region | None, read: Callable[[], Read]) -> Read | None:
-        """What is read; None where a file holds nothing of a region, of which others may know something."""
+        """Return what `read` returns; None if a file has no data in a region, where others may have some."""
         try:
             return read()
         except (NoRecord, NoMatch) as error:
@@ -283,23 +237,13 @@ class LikelihoodReader:
             return None
 
 
-def likelihoods_of_calls(part: Prepared, region: Region | None = None) -> GenotypeLikelihoods:
-    """What an array's calls say, each allele of them wrong with a probability of 10 ** (-CALL_ERROR / 10).
+def likelihoods_of_calls(matched: MatchedTarget, region: Region | None = None) -> GenotypeLikelihoods:
+    """Return the likelihoods of array genotypes at matched sites, in a region; None for all sites.
 
-    Parameters
-    ----------
-    part : Prepared
-        A target with the alleles of the panel.
-    region : Region or None
-        Of the chromosome; None for all.
-
-    Returns
-    -------
-    GenotypeLikelihoods
-        At the matched sites; nothing is known where a call is missing.
+    Each allele is wrong with probability 10 ** (-CALL_ERROR / 10). Missing genotypes have no data.
     """
-    target, match = part.target, part.match
-    position_T = part.panel.position[match.panel_index]
+    target, match = matched.target, matched.match
+    position_T = matched.panel.position[match.panel_index]
     wanted_T = np.ones(len(position_T), bool)
     if region is not None:
         wanted_T = (region.start <= position_T) & (position_T <= region.end)
@@ -324,21 +268,21 @@ def likelihoods_of_calls(part: Prepared, region: Region | None = None) -> Genoty
 
 
 def haplotypes_of(panel: ReferencePanel) -> Panel:
-    """The panel, if it is one of haplotypes. Raises InputError for one of inducing points."""
+    """Return a panel of haplotypes. Raises InputError for a panel of inducing points."""
     if panel.haplotypes is None:
         raise InputError(
-            "content",
-            f"panel {panel.path}: sequenced samples cannot be imputed from {panel.holds}; give a .spin "
-            "file, a VCF or a BCF",
+            "mismatch",
+            f"panel {panel.path}: sequenced samples cannot be imputed from {panel.holds}. Give a .spin file, "
+            "a VCF or a BCF",
         )
     return panel.haplotypes
 
 
 def at_all_sites(likelihoods: GenotypeLikelihoods, first: int, last: int) -> np.ndarray:
-    """Likelihoods at the panel sites [first, last), uint8 (S, X, 3); all 0 where nothing is known."""
+    """Likelihoods at the panel sites [first, last), uint8 (S, X, 3); 0 where there are no data."""
     low, high = np.searchsorted(likelihoods.panel_index, [first, last])
     phred_SX3 = np.zeros((last - first, len(likelihoods.samples), 3), np.uint8)
     here = likelihoods.take(slice(low, high))
-    # of a haploid sample without reads the stored ones are not all the same
+    # for a haploid sample without reads, stored likelihoods are not all the same
     phred_SX3[here.panel_index - first] = np.where(here.known_SX[..., None], here.phred_SX3, 0)
     return phred_SX3

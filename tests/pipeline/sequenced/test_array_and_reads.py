@@ -10,7 +10,7 @@ import pytest
 
 import spinimpute
 from spinimpute.genotypes.sites import Region
-from spinimpute.pipeline.prepare import Prepared
+from spinimpute.pipeline.matched_target import MatchedTarget
 from spinimpute.pipeline.sequenced.inputs import CALL_ERROR, likelihoods_of_calls
 from spinimpute.runtime.errors import InputError
 
@@ -30,7 +30,7 @@ def test_calls_by_hand() -> None:
     )
     match = SimpleNamespace(panel_index=np.array([3, 4, 8, 9]), target_index=np.array([0, 2, 3, 4]))
     panel = SimpleNamespace(position=np.arange(100, 200, 10))
-    part = cast(Prepared, SimpleNamespace(target=target, match=match, panel=panel))
+    part = cast(MatchedTarget, SimpleNamespace(target=target, match=match, panel=panel))
     found = likelihoods_of_calls(part, Region("20", 130, 180))
     assert found.samples == ["w", "m", "v"]
     assert found.panel_index.tolist() == [3, 4, 8]

@@ -11,7 +11,7 @@ import pytest
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.stretches import in_stretches
 from spinimpute.pipeline import regions
-from spinimpute.pipeline.regions import Place
+from spinimpute.pipeline.regions import PanelInterval
 from spinimpute.pipeline.sequenced import impute
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
@@ -89,7 +89,7 @@ def test_a_file_for_each_chromosome(
     panels = [x_world.panel, world.panel]
     impute_sequenced(tmp_path / "all.vcf", panels, SequencingSettings([gl_of_x, gl]))
     assert sorted(records(tmp_path / "all.vcf")) == sorted(apart["20"] + apart["X"])
-    with pytest.raises(InputError, match=r"gl\.vcf and .*gl\.vcf are both of chromosome 20"):
+    with pytest.raises(InputError, match=r"gl\.vcf and .*gl\.vcf both contain chromosome 20"):
         impute_sequenced(tmp_path / "no.vcf", panels, SequencingSettings([gl, gl]))
     assert not (tmp_path / "no.vcf").exists()
 
@@ -255,17 +255,17 @@ def test_sites_of_neighbouring_regions_count_once(world: World, gl: Path, tmp_pa
 def test_work_grows_with_the_number_of_regions_alone(
     world: World, gl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not with its square, as exomes have hundreds of thousands: places are not compared, nor walked anew."""
+    """Not with its square: exomes have hundreds of thousands of regions."""
     looked_at, computed = [0], [0]
 
-    class CountedPlace(Place):
+    class CountedInterval(PanelInterval):
         def __eq__(self, other: object) -> bool:
-            raise AssertionError("places are compared")
+            raise AssertionError("intervals are compared")
 
-        __hash__ = Place.__hash__
+        __hash__ = PanelInterval.__hash__
 
         def __getattribute__(self, name: str) -> Any:
-            looked_at[0] += name in ("first", "last")
+            looked_at[0] += name == "sites"
             return super().__getattribute__(name)
 
     known_SX = GenotypeLikelihoods.known_SX.fget  # type: ignore[attr-defined]
@@ -279,7 +279,7 @@ def test_work_grows_with_the_number_of_regions_alone(
             for at in range(0, len(p_S2X), 4):
                 yield start + at, p_S2X[at : at + 4]
 
-    monkeypatch.setattr(regions, "Place", CountedPlace)
+    monkeypatch.setattr(regions, "PanelInterval", CountedInterval)
     monkeypatch.setattr(GenotypeLikelihoods, "known_SX", property(counted))
     monkeypatch.setattr(impute, "in_stretches", in_small_pieces)
     work = []

@@ -101,7 +101,7 @@ class TestBeforeMerging:
         )
         for path in (files.gl_of_x, behind):
             where = RegionSettings(middle(world), buffer_cM=0.1)
-            with pytest.raises(InputError, match="nothing is known of any sample in 20:"):
+            with pytest.raises(InputError, match="no sample has data in 20:"):
                 impute_sequenced(tmp_path / "o.vcf", files.both, SequencingSettings(path), region=where)
 
     def test_no_more_is_read_than_regions_need(

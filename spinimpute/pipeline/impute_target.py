@@ -1,0 +1,284 @@
+"""Impute a matched target: phase, leave-one-out quality, windows, records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from spinimpute.genotypes.haplotypes import Haplotypes, sibling_haplotypes
+from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.sites import SiteMatch, Sites
+from spinimpute.genotypes.untyped_intervals import far_from_typed
+from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
+from spinimpute.outputs.opening import RecordWriter
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.phasing.memory import check_phasing
+from spinimpute.phasing.phase import phase_haplotypes
+from spinimpute.pipeline.matched_target import MatchedTarget
+from spinimpute.pipeline.regions import RegionTarget
+from spinimpute.predictors.engine import Engine, ImputationJob
+from spinimpute.predictors.interface import Predictor
+from spinimpute.quality.site_quality import dosage_variance, site_quality
+from spinimpute.quality.summary import ImputationSummary, WindowCounts
+from spinimpute.runtime.progress import Progress, Shares, begin_stage
+
+if TYPE_CHECKING:
+    from spinimpute.quality.report_data import ReportData
+
+
+@dataclass(frozen=True)
+class TargetImputer:
+    """Imputes the targets of a chromosome into one writer.
+
+    Attributes
+    ----------
+    predictor : Predictor
+        What imputes, with its options.
+    options : mapping
+        Options of the predictor.
+    writer : RecordWriter
+        The open output.
+    summary : ImputationSummary
+        Gets counts and timings; its `leave_one_out` and `report_data` are filled if they are not None.
+    threads : int
+        Results do not depend on it.
+    write_er2 : bool
+        Whether to write INFO/ER2 of every typed site.
+    """
+
+    predictor: Predictor
+    options: Mapping[str, Any]
+    writer: RecordWriter
+    summary: ImputationSummary
+    threads: int
+    write_er2: bool
+
+    def impute(self, target: RegionTarget, unmatched: np.ndarray | None, progress: Progress | None) -> None:
+        """Phase a target where needed, impute its panel sites and write them, with unmatched sites (rows)."""
+        matched, summary = target.matched, self.summary
+        haplotypes, match = matched.target, matched.match
+        leave_out = summary.leave_one_out is not None
+        self.writer.set_ploidy(haplotypes.ploidy)
+        job = ImputationJob(
+            matched.panel,
+            match.panel_index,
+            self.threads,
+            haplotypes.alleles.shape[1],
+            self.options,
+            self.writer.temporary_folder,
+            matched.jumps_per_cM,
+            sibling_haplotypes(haplotypes.haplotype_sample),
+        )
+        shares = Shares(progress, [haplotypes.unphased is not None, leave_out, 1])
+        unphased = haplotypes.unphased is not None and bool(haplotypes.unphased[match.target_index].any())
+        if unphased:  # check memory before hours of work
+            self.predictor.check_memory(job)
+            self._check_phasing(matched)
+        if matched.jumps_per_cM is None and (unphased or leave_out):
+            begin_stage(progress, "estimating recombination")
+            with summary.stage("estimate recombination"):
+                matched = matched.with_rate()
+            job = replace(job, jumps_per_cM=matched.jumps_per_cM)
+        if haplotypes.unphased is not None:
+            haplotypes = self._phase(matched, shares.of(0))
+        er2_T = self._leave_one_out(matched, haplotypes, shares.of(1)) if leave_out else None
+        records = WindowRecords(
+            matched.panel, haplotypes, match, er2_T if self.write_er2 else None, summary.report_data
+        )
+        with self.predictor.engine(job) as engine:
+            windows = list[_WindowToWrite]()
+            for interval in target.intervals:
+                cut = engine.windows(interval.sites)
+                extra = np.empty(0, np.int64)
+                if unmatched is not None:
+                    extra = interval.rows_within(haplotypes.sites.position, unmatched)
+                ends = [window.positions(matched.panel.position)[1] for window in cut[:-1]]
+                split = np.searchsorted(haplotypes.sites.position[extra], ends, side="right")
+                windows += map(_WindowToWrite, cut, np.split(extra, split))
+            self._impute_windows(engine, records, windows, shares.of(2))
+
+    def _check_phasing(self, matched: MatchedTarget) -> None:
+        haplotypes, n_typed = matched.panel.haplotypes, len(matched.match.panel_index)
+        assert haplotypes is not None, "unphased targets are refused without haplotypes"
+        check_phasing(self.options.get("max_memory"), haplotypes.n_haplotypes, n_typed, self.threads)
+
+    def _phase(self, matched: MatchedTarget, progress: Progress | None) -> Haplotypes:
+        """Return the target with the phase of its matched sites; that of other sites stays unknown."""
+        panel, target, index = matched.panel.haplotypes, matched.target, matched.match.target_index
+        assert panel is not None, "unphased targets are refused without haplotypes"
+        assert target.unphased is not None
+        self.summary.count_phased(target.unphased[index])
+        alleles = target.alleles.copy()
+        begin_stage(progress, "phasing")
+        with self.summary.stage("phase"):
+            alleles[index] = phase_haplotypes(
+                panel,
+                matched.match.panel_index,
+                alleles[index],
+                target.unphased[index],
+                target.ploidy,
+                self.threads,
+                progress,
+                jumps_per_cM=matched.jumps_per_cM,
+            )
+        still_unphased = target.unphased.copy()
+        still_unphased[index] = False
+        return replace(target, alleles=alleles, unphased=still_unphased)
+
+    def _leave_one_out(
+        self, matched: MatchedTarget, phased: Haplotypes, progress: Progress | None
+    ) -> np.ndarray:
+        """Return ER2 of the matched sites, float64 (T,)."""
+        panel, index, quality = (
+            matched.panel.haplotypes,
+            matched.match.panel_index,
+            self.summary.leave_one_out,
+        )
+        assert panel is not None, "refused without haplotypes"
+        assert quality is not None
+        alleles_TQ = phased.alleles[matched.match.target_index]
+        begin_stage(progress, "leaving typed calls out")
+        with self.summary.stage("leave one out"):
+            probability_TQ = leave_one_out_probabilities(
+                panel, index, alleles_TQ, self.threads, progress, matched.jumps_per_cM
+            )
+            sites, frequency_T = panel.sites.take(index), panel.frequency[index]
+            return quality.add(sites, frequency_T, alleles_TQ, probability_TQ, phased.ploidy)
+
+    def _impute_windows(
+        self,
+        engine: Engine,
+        records: WindowRecords,
+        windows: Sequence[_WindowToWrite],
+        progress: Progress | None,
+    ) -> None:
+        """Compute windows in order, and write each while the next one is computed."""
+        summary = self.summary
+        n_sites, done = sum(one.window.n_sites for one in windows), 0
+        begin_stage(progress, "imputing")
+        pending: Future[None] | None = None
+        results = engine.impute_windows([one.window for one in windows], records.typed_TQ)
+        # closing: results end before the engine does, also after an error
+        with closing(results), ThreadPoolExecutor(1, "write") as background:
+            for window, extra in windows:
+                with summary.stage("impute"):
+                    p_UQ = next(results)
+                with summary.stage("wait for writing"):
+                    if pending is not None:
+                        pending.result()
+                pending = background.submit(records.write, self.writer, window, p_UQ, extra)
+                low, high = np.searchsorted(engine.typed_index, window)
+                positions = window.positions(records.panel.position)
+                summary.windows.append(
+                    WindowCounts(records.panel.chrom, *positions, window.n_sites, int(high - low))
+                )
+                summary.count_kept(len(extra))
+                done += window.n_sites
+                if progress is not None:
+                    progress(done / n_sites)
+            with summary.stage("wait for writing"):
+                if pending is not None:
+                    pending.result()
+        summary.written_sites += n_sites
+
+
+class _WindowToWrite(NamedTuple):
+    """A window, and unmatched sites that are written with it: rows of the target, int64."""
+
+    window: Interval
+    extra: np.ndarray
+
+
+def flags_far(panel: ReferencePanel) -> bool:
+    """Whether sites far from typed ones are flagged.
+
+    With inducing points they are not: only the typed sites that a region's blocks see are read, and others
+    may be near.
+    """
+    return panel.haplotypes is not None
+
+
+class WindowRecords:
+    """Makes the records of windows: typed calls unchanged, R2, AF and FAR, unmatched typed sites.
+
+    Attributes
+    ----------
+    panel : ReferencePanel
+        The panel whose sites are written.
+    target : Haplotypes
+        The phased target.
+    match : SiteMatch
+        Which of its sites the panel has.
+    er2_T : float64 (T,) or None
+        ER2 of the matched sites, if it is written.
+    report_data : ReportData or None
+        Gets the quality of every panel site, and of every sample at imputed sites.
+    typed_TQ : int8 (T, Q)
+        Alleles of the matched typed sites in panel order, -1 where missing.
+    """
+
+    def __init__(
+        self,
+        panel: ReferencePanel,
+        target: Haplotypes,
+        match: SiteMatch,
+        er2_T: np.ndarray | None = None,
+        data: ReportData | None = None,
+    ) -> None:
+        self.er2_T, self.report_data = er2_T, data
+        self.panel, self.target, self.match = panel, target, match
+        self.typed_TQ = target.alleles[match.target_index]
+        self._called_index = match.panel_index[self.typed_TQ.max(axis=1) >= 0]
+
+    def write(self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, extra: np.ndarray) -> None:
+        """Write the records of the next window from P(ALT), and unmatched sites (rows of the target)."""
+        match, panel = self.match, self.panel
+        low, high = np.searchsorted(match.panel_index, window)
+        typed_rows = match.panel_index[low:high] - window.start
+        known = self.typed_TQ[low:high]
+        p_UQ[typed_rows] = np.where(known >= 0, known, p_UQ[typed_rows])
+        hard_UQ = (p_UQ >= 0.5).astype(np.int8)
+        typed = np.zeros(len(p_UQ), dtype=bool)
+        typed[typed_rows] = True
+        if self.report_data is not None:
+            self._add_report_data(self.report_data, window, p_UQ, typed)
+        far = np.zeros(len(p_UQ), dtype=bool)
+        if flags_far(panel):
+            far = far_from_typed(panel.cM, self._called_index, *window)
+        er2 = np.full(len(p_UQ), np.nan)
+        if self.er2_T is not None:
+            er2[typed_rows] = self.er2_T[low:high]
+        sites = panel.sites.take(window.slice)
+        if len(extra):
+            alleles = self.target.alleles[extra]
+            p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
+            hard_UQ = np.concatenate([hard_UQ, alleles])
+            typed = np.concatenate([typed, np.ones(len(extra), dtype=bool)])
+            far = np.concatenate([far, np.zeros(len(extra), dtype=bool)])
+            er2 = np.concatenate([er2, np.full(len(extra), np.nan)])
+            sites = Sites.concatenate([sites, self.target.sites.take(extra)])
+            order = np.argsort(sites.position, kind="stable")
+            p_UQ, hard_UQ, sites = p_UQ[order], hard_UQ[order], sites.take(order)
+            typed, far, er2 = typed[order], far[order], er2[order]
+        info = site_quality(p_UQ)
+        if flags_far(panel):
+            info["FAR"] = far
+        if self.er2_T is not None:
+            info["ER2"] = er2
+        writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)
+
+    def _add_report_data(
+        self, data: ReportData, window: Interval, p_UQ: np.ndarray, typed_U: np.ndarray
+    ) -> None:
+        panel, ploidy = self.panel, self.target.ploidy
+        frequency_U, position_U = panel.frequency[window.slice], panel.position[window.slice]
+        data.by_sample.add_dosages(p_UQ[~typed_U], frequency_U[~typed_U], ploidy)
+        r2_U = site_quality(p_UQ)["R2"]
+        assert r2_U is not None
+        variance_U2 = dosage_variance(p_UQ, frequency_U, ploidy)
+        data.imputed.add(panel.chrom, position_U, frequency_U, r2_U, typed_U, variance_U2)

@@ -1,0 +1,371 @@
+"""The plan of a run: which panel and which target file each chromosome has, and which output it goes into."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.genotypes.regions import regions_on_chromosome
+from spinimpute.genotypes.sites import Region, chromosome_names, plain_chromosome, same_chromosome
+from spinimpute.outputs.opening import BGEN, PGEN, choose_form
+from spinimpute.panels.merging.merge import check_mergeable
+from spinimpute.panels.opening import (
+    PANEL_FILES,
+    get_panel_paths,
+    is_panel_file,
+    map_in_panel_error,
+    open_panel_file,
+)
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.pipeline.chunk_file import PANEL_LINE
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.output_files import PLACEHOLDER, words_in_braces
+from spinimpute.targets.formats import VARIANTS, format_of
+from spinimpute.vcf.index_reader import fresh_index
+from spinimpute.vcf.variant_file import VariantFile
+
+_LAST = 1_000  # sorts after all numbered chromosomes
+_LETTERS = {"X": _LAST, "Y": _LAST + 1, "MT": _LAST + 2}
+
+Panel = ReferencePanel | str | Path
+PanelOrPanels = Panel | Sequence[Panel]
+
+
+@dataclass(frozen=True)
+class Chromosome:
+    """The inputs of one chromosome. In a run of one panel and one target file only these two are known.
+
+    Attributes
+    ----------
+    name : str
+        Name in the panel; "" if unknown.
+    panels : sequence of ReferencePanel, str or Path
+        Panels of the chromosome; several are merged.
+    vcf : str or Path
+        Target file.
+    contig_line : str
+        Contig line of the header.
+    panel_lines : sequence of str
+        Header lines that name the panels; several for a chromosome X in parts.
+    holds : str
+        What the panel holds: haplotypes or inducing points.
+    """
+
+    name: str
+    panels: Sequence[Panel]
+    vcf: str | Path
+    contig_line: str = ""
+    panel_lines: Sequence[str] = ()
+    holds: str = ""
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run imputes, in order.
+
+    Attributes
+    ----------
+    outputs : list of (Path, list of Chromosome)
+        Output files and the chromosomes of each.
+    several : bool
+        Whether the run covers several chromosomes; those that the target lacks are skipped with a warning.
+    warnings : list of str
+        Warnings to the user.
+    """
+
+    outputs: list[tuple[Path, list[Chromosome]]]
+    several: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[Path]:
+        """All output files."""
+        return [path for path, _ in self.outputs]
+
+    @property
+    def chromosomes(self) -> list[Chromosome]:
+        """All chromosomes."""
+        return [one for _, chromosomes in self.outputs for one in chromosomes]
+
+    @property
+    def shares_target(self) -> bool:
+        """Whether several chromosomes are read from the same target file."""
+        chromosomes = self.chromosomes
+        return len(chromosomes) > 1 and len({str(one.vcf) for one in chromosomes}) == 1
+
+
+def plan_run(
+    out: str | Path,
+    files: Sequence[str | Path],
+    panels: Sequence[Panel],
+    regions: Sequence[Region],
+    output_type: str | None,
+    genetic_map: str | Path | GeneticMap | None,
+) -> RunPlan:
+    """Plan which chromosomes are imputed, from which files, into which outputs.
+
+    `out` may contain PLACEHOLDER for one output per chromosome; `files` is empty if no target file holds
+    records by chromosome. Raises InputError if the files cannot be used together.
+    """
+    check_placeholders(out)
+    if len(files) < 2 and len(panels) < 2 and PLACEHOLDER not in str(out):
+        return RunPlan([(Path(out), [Chromosome("", panels, next(iter(files), ""))])])
+    chromosomes, left_out, warnings = assign_files(files, panels, regions)
+    warnings = [*left_out.values(), *warnings]
+    if PLACEHOLDER in str(out):
+        read = {Path(path).resolve() for path in files}
+        for chrom in left_out:
+            if fits_into_names(chrom) and output_of(out, chrom).resolve() not in read:
+                warnings += warn_of_older_output(output_of(out, chrom), chrom)
+    if genetic_map is not None:
+        raise map_in_panel_error()
+    for one in chromosomes:
+        if len(one.panels) > 1:  # checked now, not hours later when the chromosome is imputed
+            check_mergeable(get_panel_paths(one.panels))
+    first = chromosomes[0]
+    for one in chromosomes:
+        if one.holds != first.holds:
+            raise InputError(
+                "mismatch",
+                f"the panel of chromosome {first.name} holds {first.holds}, that of {one.name} {one.holds}. "
+                "Give panels of one kind, or impute these chromosomes in separate runs",
+            )
+    if PLACEHOLDER in str(out):
+        outputs = [(output_of(out, one.name), [one]) for one in chromosomes]
+    else:
+        outputs = [(Path(out), chromosomes)]
+        if len(chromosomes) > 1 and choose_form(Path(out), output_type) in (BGEN, PGEN):
+            raise InputError(
+                "arguments",
+                f"{out} would hold {len(chromosomes)} chromosomes, but {Path(out).suffix} files hold "
+                f"one. Put "
+                f"{PLACEHOLDER} in its name",
+            )
+    return RunPlan(outputs, True, warnings)
+
+
+def panel_files(panel: PanelOrPanels) -> list[Panel]:
+    """Return the given panels: one, several, or all in a folder. Raises InputError if there is none."""
+    found: list[Panel] = []
+    for one in panel if isinstance(panel, Sequence) and not isinstance(panel, str) else [panel]:
+        if not isinstance(one, str | Path) or not Path(one).is_dir():
+            found.append(one)
+            continue
+        inside = sorted(path for path in Path(one).iterdir() if path.suffix in PANEL_FILES)
+        if not inside:
+            raise InputError(
+                "not-found", f"panel {one}: the folder contains no {' or '.join(PANEL_FILES)} file"
+            )
+        found += inside
+    if not found:
+        raise InputError("arguments", "no panel: give one for each chromosome")
+    return found
+
+
+def target_files(vcf: str | Path | Sequence[str | Path]) -> list[str | Path]:
+    """Return the given target files. Raises InputError if there is none."""
+    files = [vcf] if isinstance(vcf, str | Path) else list(vcf)
+    if not files:
+        raise InputError("arguments", "no target: give one file, or one for each chromosome")
+    return files
+
+
+def assign_files(
+    files: Sequence[str | Path], panels: Sequence[Panel], regions: Sequence[Region] = ()
+) -> tuple[list[Chromosome], dict[str, str], list[str]]:
+    """Assign panels and a target file to each chromosome.
+
+    Chromosomes are in the order of the target's contig lines, others follow: 1 to 22, X, Y, MT. Those that no
+    region lies on are dropped. Also returns a sentence for each chromosome that lacks a panel or a target
+    file, and other warnings. Raises InputError if two target files have the same chromosome or different
+    samples, or if a region has no panel.
+    """
+    found = _by_chromosome([_open_chromosome(one, next(iter(files), "")) for one in panels])
+    for region in regions:
+        if not any(same_chromosome(region.chrom, one.name) for one in found):
+            names = ", ".join(one.name for one in found)
+            raise InputError(
+                "arguments",
+                f"region {region}: the panels are of chromosome {names}. Give a panel of chromosome "
+                f"{region.chrom}, or leave the region out",
+            )
+    found = [one for one in found if not regions or regions_on_chromosome(regions, one.name)]
+    warnings: list[str] = []
+    contigs: list[str] = []
+    left_out: dict[str, str] = {}
+    if len(files) > 1:
+        contigs, found, left_out = _assign_targets(files, found)
+        left_out = {
+            chrom: why
+            for chrom, why in left_out.items()
+            if not regions or regions_on_chromosome(regions, chrom)
+        }
+    elif files and format_of(Path(files[0])) is VARIANTS:
+        with VariantFile(files[0], "target") as file:
+            contigs = file.contigs
+        if len(found) > 1 and not fresh_index(Path(files[0])):
+            warnings.append(
+                f"{files[0]} has no index that is newer than the file, so the whole file is read for each "
+                "chromosome. Compress the file with bgzip and index it with 'bcftools index'"
+            )
+    return sorted(found, key=lambda one: _sort_key(one.name, contigs)), left_out, warnings
+
+
+def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
+    if not isinstance(panel, str | Path):
+        return _chromosome([panel], panel, vcf)
+    path = Path(panel)
+    if path.is_file() and not is_panel_file(path):
+        raise InputError(
+            "content",
+            f"{path} is not a panel file, and several panels, targets or outputs need panel files. "
+            f"Compile it "
+            "with 'spinimpute panel build'",
+        )
+    with open_panel_file(path) as parts:
+        return _chromosome(parts, panel, vcf)
+
+
+def _chromosome(parts: Sequence[ReferencePanel], panel: Panel, vcf: str | Path) -> Chromosome:
+    first = parts[0]
+    return Chromosome(first.chrom, [panel], vcf, first.contig_line, panel_lines(parts), first.holds)
+
+
+def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
+    """Join the panels of the same chromosome."""
+    found: list[Chromosome] = []
+    for one in panels:
+        at = next((i for i, other in enumerate(found) if same_chromosome(one.name, other.name)), None)
+        if at is None:
+            found.append(one)
+        else:
+            found[at] = replace(
+                found[at],
+                panels=[*found[at].panels, *one.panels],
+                panel_lines=[*found[at].panel_lines, *one.panel_lines],
+            )
+    return found
+
+
+def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
+    """Header lines that name a panel: one for each of its parts."""
+    return [f"{PANEL_LINE}{part.checksum}{part.made_of}" for part in parts]
+
+
+def _assign_targets(
+    files: Sequence[str | Path], found: Sequence[Chromosome]
+) -> tuple[list[str], list[Chromosome], dict[str, str]]:
+    """Assign one of several target files to each chromosome.
+
+    Returns the contigs of the first file if they include all chromosomes, the chromosomes with their files,
+    and a sentence for each one without a file or a panel.
+    """
+    contigs: list[str] = []
+    samples: list[str] = []
+    file_of: dict[str, tuple[str, str | Path]] = {}  # by plain name
+    for number, path in enumerate(files):
+        if format_of(Path(path)) is not VARIANTS:
+            raise InputError(
+                "content", f"target {path}: with several target files, each must be a VCF or BCF file"
+            )
+        with VariantFile(path, "target") as file:
+            if not number:
+                contigs, samples = file.contigs, file.samples
+            elif file.samples != samples:
+                raise InputError(
+                    "mismatch",
+                    f"targets {files[0]} and {path} differ in their samples, or in the order of them. Give "
+                    "files of the same samples (bcftools view -S)",
+                )
+            record = next(file.records(), None)
+        if record is None:
+            raise InputError("content", f"target {path}: the file contains no record")
+        name = record.CHROM
+        if (other := file_of.get(plain_chromosome(name))) is not None:
+            raise InputError(
+                "mismatch",
+                f"targets {other[1]} and {path} both contain chromosome {name}. Give one file per chromosome",
+            )
+        file_of[plain_chromosome(name)] = name, path
+    chosen: list[Chromosome] = []
+    left_out: dict[str, str] = {}
+    names = [name for name, _ in file_of.values()]
+    used: set[str] = set()
+    for one in found:
+        meant = sorted(chromosome_names(one.name, names))
+        used |= set(meant)
+        if not meant:
+            left_out[one.name] = f"chromosome {one.name} is left out: no target file contains it"
+            continue
+        if len(meant) > 1:
+            paths = " and ".join(str(file_of[plain_chromosome(name)][1]) for name in meant)
+            raise InputError(
+                "mismatch",
+                f"targets {paths} both contain chromosome {one.name}. Give one file per chromosome",
+            )
+        chosen.append(replace(one, vcf=file_of[plain_chromosome(meant[0])][1]))
+    if not chosen:
+        raise InputError(
+            "mismatch",
+            f"the targets contain chromosomes {', '.join(names)}, the panels "
+            f"{', '.join(one.name for one in found)}: they have none in common",
+        )
+    left_out |= {
+        name: f"target {path}: chromosome {name} is left out: no panel contains it"
+        for name, path in file_of.values()
+        if name not in used
+    }
+    whole = all(chromosome_names(one.name, contigs) for one in chosen)
+    return contigs if whole else [], chosen, left_out
+
+
+def _sort_key(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
+    """Key that sorts chromosomes by contig lines, then by number."""
+    plain = plain_chromosome(chrom)
+    number = int(plain) if plain.isdecimal() and len(plain) < 4 else _LETTERS.get(plain, _LAST + 3)
+    meant = chromosome_names(chrom, contigs)
+    at = next((i for i, name in enumerate(contigs) if name in meant), len(contigs))
+    return at, number, plain
+
+
+def check_placeholders(out: str | Path) -> None:
+    """Raise InputError for an output whose name has something in braces that is not PLACEHOLDER."""
+    unknown = next((word for word in words_in_braces(out) if word != PLACEHOLDER), None)
+    if unknown is not None:
+        raise InputError(
+            "argument",
+            f"output {out}: unknown placeholder {unknown}. Write {PLACEHOLDER} for the name of each "
+            "chromosome, or give a name without braces",
+        )
+
+
+def fixed_output(out: str | Path) -> str | Path | None:
+    """Return an output that is one file; None if its name contains PLACEHOLDER."""
+    check_placeholders(out)
+    return None if PLACEHOLDER in str(out) else out
+
+
+def fits_into_names(chrom: str) -> bool:
+    """Whether a chromosome's name can be part of a file name without leading to another folder."""
+    return chrom not in (os.curdir, os.pardir) and not set(chrom) & {os.sep, "\0"}
+
+
+def output_of(out: str | Path, chrom: str) -> Path:
+    """Return the output file of a chromosome. Raises InputError if its name does not fit into a file name."""
+    if not fits_into_names(chrom):
+        raise InputError(
+            "argument",
+            f"output {out}: chromosome {chrom!r} cannot be part of a file name. Give one output for all "
+            "chromosomes, or rename the chromosome (bcftools annotate --rename-chrs)",
+        )
+    return Path(str(out).replace(PLACEHOLDER, chrom))
+
+
+def warn_of_older_output(path: Path, chrom: str) -> list[str]:
+    """Return a warning if the output of a chromosome that is left out exists: it is of an earlier run."""
+    if os.path.exists(path):  # False, not an error, if a contig's name is too long for a file
+        return [f"{path} is of an earlier run and is kept: this run leaves chromosome {chrom} out"]
+    return []

@@ -1,0 +1,233 @@
+"""The intervals of a chromosome that are imputed, and the genotype likelihoods of sequenced samples there."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from operator import not_
+from typing import NamedTuple
+
+import numpy as np
+
+from spinimpute.genotypes.builds import is_x
+from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
+from spinimpute.panels.panel import Panel
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.pipeline.regions import PanelInterval, panel_intervals
+from spinimpute.pipeline.sequenced.inputs import (
+    LikelihoodReader,
+    SequencingSettings,
+    at_all_sites,
+    haplotypes_of,
+)
+from spinimpute.quality.summary import SequencedSummary
+from spinimpute.sequencing.alignment_file import AlignmentFile
+from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
+
+BUFFER_CM = 1.0  # sites further away hardly matter
+_MOST_REASONS = 3  # in a message
+
+
+@dataclass(frozen=True)
+class SequencedInterval:
+    """Consecutive panel sites that are imputed together, and the likelihoods of samples there.
+
+    Attributes
+    ----------
+    panel : Panel
+        The panel.
+    likelihoods : GenotypeLikelihoods
+        At these sites.
+    written : sequence of PanelInterval
+        The sites that are written, in order of position.
+    sites : Interval
+        The sites that are imputed, buffers included.
+    """
+
+    panel: Panel
+    likelihoods: GenotypeLikelihoods
+    written: Sequence[PanelInterval]
+    sites: Interval
+
+    @property
+    def n_sites(self) -> int:
+        """Number of panel sites that are written."""
+        return sum(one.sites.n_sites for one in self.written)
+
+    def written_within(self, start: int, stop: int) -> list[Interval]:
+        """Those of the panel sites [start, stop) that are written."""
+        first = bisect_right(self.written, start, key=lambda one: one.sites.stop)
+        last = bisect_left(self.written, stop, key=lambda one: one.sites.start)
+        return [
+            Interval(max(start, one.sites.start), min(stop, one.sites.stop))
+            for one in self.written[first:last]
+        ]
+
+    def phred_SX3(self) -> np.ndarray:
+        """Phred-scaled likelihoods at all sites, uint8 (S, X, 3); 0 where nothing is known."""
+        return at_all_sites(self.likelihoods, *self.sites)
+
+
+class _Buffered(NamedTuple):
+    """Panel sites that are written, and those with their buffer."""
+
+    written: PanelInterval
+    sites: Interval
+
+
+def _together(panel: Panel, intervals: Sequence[PanelInterval], buffer_cM: float) -> list[list[_Buffered]]:
+    """Group intervals whose buffers overlap, in order of position: each site is read and imputed once."""
+    cM = panel.cM
+    groups: list[list[_Buffered]] = []
+    end = 0
+    for one in intervals:
+        start, stop = one.sites
+        if one.region is not None:
+            start = int(np.searchsorted(cM, cM[start] - buffer_cM))
+            stop = int(np.searchsorted(cM, cM[stop - 1] + buffer_cM, side="right"))
+        if not groups or start >= end:
+            groups.append([])
+        groups[-1].append(_Buffered(one, Interval(start, stop)))
+        end = stop
+    return groups
+
+
+def _read_together(
+    panels: Sequence[Panel], intervals: Mapping[str, Sequence[PanelInterval]], buffer_cM: float | None
+) -> Iterator[tuple[Panel, list[_Buffered], Region | None]]:
+    """Yield a panel, intervals whose buffers overlap, and the region that they cover; None for all."""
+    for panel in panels:
+        of_panel = intervals.get(panel.checksum, [])
+        for group in _together(panel, of_panel, BUFFER_CM if buffer_cM is None else buffer_cM):
+            region = None
+            if group[0].written.region is not None or len(panels) > 1:
+                covered = Interval(group[0].sites.start, group[-1].sites.stop)
+                region = Region(panel.chrom, *covered.positions(panel.position))
+            yield panel, group, region
+
+
+def check_inputs(
+    panels: Sequence[ReferencePanel],
+    sequencing: SequencingSettings,
+    regions: Sequence[Region],
+    buffer_cM: float | None,
+    *,
+    force: bool,
+) -> None:
+    """Raise InputError if the samples' files cannot be used, before much of them is read."""
+    intervals, _ = panel_intervals(panels, regions)
+    of_haplotypes = [haplotypes_of(one) for one in panels]
+    reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
+    for path in sequencing.alignments:
+        AlignmentFile(path, of_haplotypes[-1], sequencing.reference).close()
+    groups = _read_together(of_haplotypes, intervals, buffer_cM)
+    if not any(reader.has_records(panel, region) for panel, _, region in groups):
+        raise _nothing_known(panels, regions, reader.absent)
+
+
+def _nothing_known(
+    panels: Sequence[ReferencePanel], regions: Sequence[Region], reasons: Sequence[str]
+) -> NoRecord:
+    where = regions[0] if len(regions) == 1 else panels[0].chrom
+    why = "; ".join(reasons[:_MOST_REASONS]) or "is it the right file?"
+    return NoRecord("content", f"no sample has data in {where}: {why}")
+
+
+def _which_known(found: GenotypeLikelihoods, group: Sequence[_Buffered]) -> list[bool]:
+    """Whether any sample has data in each of some intervals or their buffers."""
+    n_known = np.concatenate([[0], np.cumsum(found.known_SX.any(axis=1))])  # before each of the sites
+    low, high = (
+        n_known[np.searchsorted(found.panel_index, ends)]
+        for ends in ([one.sites.start for one in group], [one.sites.stop for one in group])
+    )
+    return (high > low).tolist()
+
+
+@dataclass
+class SequencedInput:
+    """What `read_intervals` found on a chromosome.
+
+    Attributes
+    ----------
+    intervals : list of SequencedInterval
+        In order of position; regions whose buffers overlap are one.
+    read : list of (GenotypeLikelihoods, int)
+        Likelihoods as they were read, and the number of panel sites for which they were.
+    skipped : dict of str to int
+        Records that were not read, by reason.
+    panel_haplotypes : int
+        Size of the panel.
+    warnings : list of str
+        Warnings to the user.
+    """
+
+    intervals: list[SequencedInterval] = field(default_factory=list)
+    read: list[tuple[GenotypeLikelihoods, int]] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    panel_haplotypes: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def count(self, summary: SequencedSummary) -> None:
+        """Add counts and warnings to a summary."""
+        summary.panel_haplotypes = max(summary.panel_haplotypes, self.panel_haplotypes)
+        for likelihoods, n_sites in self.read:
+            summary.count(likelihoods, n_sites)
+        summary.warnings += self.warnings
+        summary.count_skipped(self.skipped)
+
+
+def read_intervals(
+    panels: Sequence[ReferencePanel],
+    sequencing: SequencingSettings,
+    regions: Sequence[Region],
+    buffer_cM: float | None,
+    *,
+    force: bool,
+) -> SequencedInput:
+    """Read the data of the samples in the regions of a chromosome; none for all of it.
+
+    A region, or a part of chromosome X, without data is left out with a warning. The default buffer around
+    regions is BUFFER_CM. Raises NoRecord if no sample has data anywhere, and InputError for a panel of
+    inducing points and for files that cannot be used.
+    """
+    intervals, warnings = panel_intervals(panels, regions)
+    found, skipped = SequencedInput(warnings=warnings), Counter[str]()
+    of_haplotypes = [haplotypes_of(one) for one in panels]
+    reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
+    for panel, group, region in _read_together(of_haplotypes, intervals, buffer_cM):
+        likelihoods = reader.read(panel, region)
+        known = [False] * len(group)
+        if likelihoods is not None:
+            known = _which_known(likelihoods, group)
+            found.panel_haplotypes = max(found.panel_haplotypes, panel.n_haplotypes)
+            found.read.append((likelihoods, group[-1].sites.stop - group[0].sites.start))
+            # a file without an index is read again for each group, with all its other chromosomes
+            elsewhere = max(skipped[ON_ANOTHER_CHROMOSOME], likelihoods.skipped.get(ON_ANOTHER_CHROMOSOME, 0))
+            skipped += Counter(likelihoods.skipped)
+            skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
+        for one in compress(group, map(not_, known)):
+            start, end = one.written.sites.positions(panel.position)
+            found.warnings.append(
+                f"no sample has data in {panel.chrom}:{start}-{end}: its {one.written.sites.n_sites} "
+                f"sites are "
+                "left out"
+            )
+        kept = list(compress(group, known))
+        if likelihoods is not None and kept:
+            sites = Interval(kept[0].sites.start, kept[-1].sites.stop)
+            ends = np.searchsorted(likelihoods.panel_index, sites).tolist()
+            found.intervals.append(
+                SequencedInterval(panel, likelihoods.take(slice(*ends)), [one.written for one in kept], sites)
+            )
+    found.warnings += reader.warnings
+    found.skipped = dict(+skipped)
+    if not found.intervals:
+        raise _nothing_known(panels, regions, reader.absent)
+    sexes = sequencing.sexes
+    if sexes and is_x(panels[0].chrom) and not set(sexes) & set(found.intervals[0].likelihoods.samples):
+        found.warnings.append("no sample is in the list of sexes: all have two copies of X")
+    return found
