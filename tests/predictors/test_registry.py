@@ -17,7 +17,6 @@ from click.testing import CliRunner
 import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
-from spinimpute.pipeline.versions import environment
 from spinimpute.predictors import loading, registry
 from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.interface import Predictor
@@ -35,6 +34,7 @@ from spinimpute.predictors.registry import (
 )
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.predictors.train import read_configuration
+from spinimpute.predictors.versions import environment
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors
 
