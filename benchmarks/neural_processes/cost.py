@@ -1,4 +1,4 @@
-"""Time and memory of a training step against the context, and of predictions from a very large context."""
+"""Time and memory of a training step against the context, and of predicting from a very large one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ Costs = dict[str, dict[int, tuple[float, float]]]  # of a model and a context: s
 
 
 def cost(arguments: argparse.Namespace) -> None:
-    """Time and memory of one training step for growing contexts; CIPNP alone with a very large one.
-
-    Existing rows of cost.tsv are not measured again.
-    """
+    """Time and memory of one training step for growing contexts; CIPNP alone with a very large one. What
+    cost.tsv holds already is not measured again."""
     torch.set_num_threads(arguments.threads)
     out = folder_of("cost")
     costs = _read(out / "cost.tsv")
@@ -54,7 +52,7 @@ def cost(arguments: argparse.Namespace) -> None:
 
 
 def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> float:
-    """Wall-clock time of a loss and its gradient, the fastest of several."""
+    """Wall time of a loss and its gradient, the fastest of some."""
     times = []
     for _ in range(repeats + 1):
         started = time.perf_counter()
@@ -67,9 +65,7 @@ def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> floa
 
 
 def saved_bytes(model: NeuralProcess, task: Task) -> int:
-    """Bytes that a training step keeps between its two passes, without parameters; each tensor's storage
-    counts once.
-    """
+    """What a training step keeps between its two passes, parameters apart: each tensor's storage once."""
     kept: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
@@ -117,10 +113,8 @@ def report(costs: Costs, large: dict[str, float]) -> str:
 
 
 def growth(cost_of: dict[int, float]) -> tuple[float, float | None]:
-    """r² of the straight line through costs by context, and the ratio of their late to their early slope.
-
-    None where the early slope is below a hundredth of the costs for each doubling: the costs do not grow.
-    """
+    """r² of the straight line through costs by context, and the ratio of their late to their early slope;
+    None where the early one is less than a hundredth of the costs for each doubling: nothing grows."""
     x, y = np.array(list(cost_of), float), np.array(list(cost_of.values()))
     residual = y - np.polyval(np.polyfit(x, y, 1), x)
     *_, before, last = cost_of
@@ -131,7 +125,7 @@ def growth(cost_of: dict[int, float]) -> tuple[float, float | None]:
 
 
 def large_context(arguments: argparse.Namespace) -> dict[str, float]:
-    """Seconds and megabytes in a process of its own, on the CPU."""
+    """In a process of its own, on the processor: seconds and megabytes."""
     command = [sys.executable, "-m", "benchmarks.neural_processes", "large"]
     command += ["--threads", str(arguments.threads)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -153,6 +147,6 @@ def large(arguments: argparse.Namespace) -> None:
 
 
 def peak_mb() -> float:
-    """Largest resident set so far; `getrusage` would include that of the parent process."""
+    """Largest resident set so far. `getrusage` counts that of the process that started this one, too."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) / 1024

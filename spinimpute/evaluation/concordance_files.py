@@ -4,8 +4,6 @@ File names, columns (with their spelling) and numbers of digits are those of GLI
 Comment lines begin with "#". Columns are separated by single blanks.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

@@ -1,7 +1,5 @@
 """`evaluate`: the accuracy of an imputed file, compared with a guess by allele frequency."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The files of an evaluation: tables and a plot in a folder, a report page, GLIMPSE2_concordance files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress

@@ -4,8 +4,6 @@ Sites are keyed by (plain chromosome, position, REF, ALT). Only biallelic record
 programs write multi-allelic ones differently; the others are counted.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 

@@ -1,13 +1,11 @@
 """The report of `evaluate`: accuracy by allele frequency, calibration, and sample by sample."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from spinimpute.evaluation.result import BASELINE, IMPUTED, AccuracyCurves, Evaluation
-from spinimpute.reports.charts import Chart, Series, histogram, line_chart
+from spinimpute.reports.charts import Series, line_chart
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
-from spinimpute.reports.sections import MOST_SAMPLES, made_by
+from spinimpute.reports.sections import made_by, samples_table
 
 
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
@@ -102,15 +100,10 @@ def _calibration(evaluation: Evaluation) -> Section:
 
 def _by_sample(evaluation: Evaluation) -> Section:
     rows = evaluation.by_sample.sort_values("pooled_r2", na_position="first").to_dict("records")
-    columns = ("sample", "pooled_r2", "nrc", "genotypes")
-    body: list[Row] = [[row[name] for name in columns] for row in rows[:MOST_SAMPLES]]
+    columns = {name: name for name in ("sample", "pooled_r2", "nrc", "genotypes")}
     r2 = [row["pooled_r2"] for row in rows]
-    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
-    drawn: list[str | Chart] = []
-    if len(rows) > 1:
-        drawn = [histogram("samples", r2, "pooled r²", "samples", "How many samples have which accuracy.")]
-    caption = f"Samples, the lowest first{more}"
-    return Section("Accuracy by sample", [*drawn, table(columns, body, caption, sortable=True)])
+    text = "How many samples have which accuracy."
+    return Section("Accuracy by sample", samples_table(rows, columns, r2, "pooled r²", text, "Samples"))
 
 
 def _left_out(evaluation: Evaluation) -> Section:

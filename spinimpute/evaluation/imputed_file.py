@@ -1,7 +1,5 @@
 """Dosages and genotype probabilities of an imputed file, block by block, from the fields that it has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +12,6 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.variant_file import Record
 
 BLOCK_SITES = 512
-MISSING_INTEGER = np.iinfo(np.int32).min
 PROBABILITY_TOLERANCE = 0.02  # programs print two decimals or more
 
 
@@ -174,20 +171,7 @@ class ImputedReader:
 
     def _numbers(self, record: Record, name: str, columns: np.ndarray) -> np.ndarray:
         """Values of a field, float32 (n_samples, n_values), NaN where missing."""
-        try:
-            values = np.asarray(record.format(name))
-        except Exception:  # cyvcf2 raises a plain Exception if the header defines the field wrongly
-            values = np.empty(0, dtype=object)
-        if values.dtype.kind not in "if" or values.ndim != 2:
-            raise InputError(
-                "content",
-                f"{self.file.name}: {name} at {record.CHROM}:{record.POS} has no numbers. The header must "
-                "declare the field as Type=Float.",
-            )
-        numbers = values[columns].astype(np.float32)
-        if values.dtype.kind == "i":
-            numbers[numbers <= MISSING_INTEGER + 7] = np.nan
-        return numbers
+        return self.file.numbers(record, name).values[columns].astype(np.float32)
 
     def _check_ploidy(
         self, record: Record, columns: np.ndarray, known: np.ndarray, truth_ploidy: np.ndarray

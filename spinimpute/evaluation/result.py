@@ -1,7 +1,5 @@
 """The result of an evaluation: tables, counts, r2 by allele frequency, and the table for the terminal."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

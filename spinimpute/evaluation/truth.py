@@ -3,8 +3,6 @@
 True genotypes are kept as int8 and ploidy as bits, for scored sites only: 1.1 bytes per genotype.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections import Counter

@@ -3,8 +3,6 @@
 Axes: X samples, I intervals.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple

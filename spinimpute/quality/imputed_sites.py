@@ -1,7 +1,5 @@
 """Quality of imputed sites for a report, collected window by window."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ nothing depends on the phase.
 Axes: T typed sites, X samples, Q haplotypes.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Iterable

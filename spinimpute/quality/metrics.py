@@ -8,8 +8,6 @@ Each site is first reduced to a few sums (`site_statistics`), from which tables 
 the number of sites, not on sites times samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple

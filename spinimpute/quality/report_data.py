@@ -1,7 +1,5 @@
 """Data that a run collects for its report, in addition to the counts of its summary."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version

@@ -3,8 +3,6 @@
 Axes: T typed sites, U sites, X samples, Q haplotypes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

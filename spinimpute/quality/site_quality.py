@@ -3,8 +3,6 @@
 Axes: U sites, Q haplotypes, X samples.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinimpute.runtime.kernels import kernel

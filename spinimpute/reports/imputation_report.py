@@ -1,18 +1,15 @@
 """The report of `impute`: matching and repairs, and accuracy by frequency, position and sample."""
 
-from __future__ import annotations
-
 from spinimpute.genotypes.untyped_intervals import FAR_CM
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.report_data import ReportData
 from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.summary import RELIABLE_SAMPLES, ImputationSummary
-from spinimpute.reports.charts import Chart, Series, histogram, line_chart
+from spinimpute.reports.charts import Chart, Series, line_chart
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
-from spinimpute.reports.report_files import SAMPLES, TYPED_SITES
+from spinimpute.reports.report_files import TYPED_SITES
 from spinimpute.reports.sections import (
-    MOST_SAMPLES,
     allele_frequencies,
     course,
     how_made,
@@ -21,6 +18,7 @@ from spinimpute.reports.sections import (
     quality_by_chromosome,
     quality_by_frequency,
     r2_of_sites,
+    samples_table,
 )
 
 WEAKEST = 10  # windows
@@ -176,19 +174,9 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
         f"Expected r²: the accuracy of the dosages at {quality.sites:,} imputed sites that the probabilities "
         "imply. It cannot be compared with the accuracy at typed sites."
     )
-    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
-    drawn: list[str | Chart] = []
-    if len(rows) > 1:
-        values = [row[measure] for row in rows]
-        drawn = [
-            histogram(SAMPLES, values, shown[measure], "samples", "How many samples have which quality.")
-        ]
-    body: list[Row] = [[row[column] for column in shown] for row in rows[:MOST_SAMPLES]]
+    values, label = [row[measure] for row in rows], shown[measure]
+    text = "How many samples have which quality."
     return Section(
         "Quality by sample",
-        [
-            *map(paragraph, texts),
-            *drawn,
-            table(list(shown.values()), body, f"Samples, the lowest first{more}", sortable=True),
-        ],
+        [*map(paragraph, texts), *samples_table(rows, shown, values, label, text, "Samples")],
     )

@@ -3,8 +3,6 @@
 MultiQC joins the tables of all files by table id, and the rows by sample.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Self-contained HTML pages with text, sortable tables and charts. All text arguments are escaped."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,10 +1,8 @@
 """Sections of the reports of typed and of sequenced targets."""
 
-from __future__ import annotations
-
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -22,7 +20,7 @@ from spinimpute.reports.charts import (
     line_chart,
 )
 from spinimpute.reports.page import Row, Section, paragraph, table
-from spinimpute.reports.report_files import ALLELE_FREQUENCIES, BY_FREQUENCY, R2_ALONG, R2_OF_SITES
+from spinimpute.reports.report_files import ALLELE_FREQUENCIES, BY_FREQUENCY, R2_ALONG, R2_OF_SITES, SAMPLES
 
 MOST_SAMPLES = 1_000  # in a table; of more, the lowest
 MOST_SITES = 200  # in a table; of more, the furthest off
@@ -190,6 +188,21 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
             )
         )
     return Section("Allele frequencies of target and panel", parts)
+
+
+def samples_table(
+    rows: Sequence[Mapping[Any, Any]],
+    columns: Mapping[str, str],
+    values: Sequence[float],
+    label: str,
+    description: str,
+    caption: str,
+) -> list[str | Chart]:
+    """Histogram of a value of each sample, and a table of the first rows; `columns` maps keys to titles."""
+    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
+    body: list[Row] = [[row[key] for key in columns] for row in rows[:MOST_SAMPLES]]
+    drawn = [histogram(SAMPLES, values, label, "samples", description)] if len(rows) > 1 else []
+    return [*drawn, table(list(columns.values()), body, f"{caption}, the lowest first{more}", sortable=True)]
 
 
 def how_made(provenance: Provenance) -> Section:

@@ -1,18 +1,13 @@
 """The report of `impute` of sequenced samples: coverage by sample, quality by frequency and position."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.report_data import ReportData
 from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.summary import RELIABLE_SAMPLES, SequencedSummary
-from spinimpute.reports.charts import Chart, histogram
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
-from spinimpute.reports.report_files import SAMPLES
 from spinimpute.reports.sections import (
-    MOST_SAMPLES,
     course,
     how_made,
     made_by,
@@ -20,6 +15,7 @@ from spinimpute.reports.sections import (
     quality_by_chromosome,
     quality_by_frequency,
     r2_of_sites,
+    samples_table,
 )
 
 
@@ -66,15 +62,19 @@ def _along(imputed: ImputedSites, n_samples: int) -> Section:
 
 def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:
     coverage = summary.coverage
-    expected = {row["sample"]: row["expected_r2"] for row in quality.by_sample()}
-    rows = sorted(coverage.by_sample(), key=lambda row: (row["note"] != "low", row["depth"], -row["unknown"]))
+    expected = {row["sample"]: {"expected_r2": row["expected_r2"]} for row in quality.by_sample()}
+    rows = [row | expected[row["sample"]] for row in coverage.by_sample()]
+    rows.sort(key=lambda row: (row["note"] != "low", row["depth"], -row["unknown"]))
     n_low = sum(row["note"] == "low" for row in rows)
-    head, columns = ["sample", "sites without data"], ["sample", "unknown"]
+    columns = {"sample": "sample"}
     texts = [f"{n_low} of {len(rows)} samples are far below the others" + (": check them." if n_low else ".")]
     measured, label = [1 - row["unknown"] for row in rows], "share of the sites with data"
     if coverage.reads is not None:
-        head[1:1] = ["reads per site", "sites without reads", "expected by chance"]
-        columns[1:1] = ["depth", "without_reads", "expected"]
+        columns |= {
+            "depth": "reads per site",
+            "without_reads": "sites without reads",
+            "expected": "expected by chance",
+        }
         measured, label = coverage.reads.depth_X.tolist(), "reads per site"
         texts.append(
             "If reads lay at random, exp(-depth) of the sites would have no reads (Poisson). Where many more "
@@ -86,18 +86,11 @@ def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:
     texts.append(
         f"Expected r²: the accuracy of the dosages at {quality.sites:,} sites that the probabilities imply."
     )
-    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
-    drawn: list[str | Chart] = []
-    if len(rows) > 1:
-        drawn = [histogram(SAMPLES, measured, label, "samples", "Coverage of the samples.")]
-    body: list[Row] = [
-        [*(row[column] for column in columns), expected[row["sample"]], row["note"]]
-        for row in rows[:MOST_SAMPLES]
-    ]
-    caption = f"Shares of the panel's sites, by sample, the lowest first{more}"
+    columns |= {"unknown": "sites without data", "expected_r2": "expected r²", "note": "note"}
+    text, caption = "Coverage of the samples.", "Shares of the panel's sites, by sample"
     return Section(
         "Coverage by sample",
-        [*map(paragraph, texts), *drawn, table([*head, "expected r²", "note"], body, caption, sortable=True)],
+        [*map(paragraph, texts), *samples_table(rows, columns, measured, label, text, caption)],
     )
 
 

@@ -1,7 +1,5 @@
 """Blocks of a read that are aligned base by base, from its CIGAR."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import groupby

@@ -4,8 +4,6 @@ Only this module imports pysam, which reads the files, and only when it is neede
 `InputError` that names the file.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -6,8 +6,6 @@ of the repeat is read from the read itself: a read that ends within the repeat f
 nothing.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import ne

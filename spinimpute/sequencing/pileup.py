@@ -3,8 +3,6 @@
 Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
 
-from __future__ import annotations
-
 import warnings
 from array import array
 from bisect import bisect_left

@@ -6,10 +6,7 @@ like those of an array.
 Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
 """
 
-from __future__ import annotations
-
 import math
-import re
 import warnings
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -32,7 +29,7 @@ from spinimpute.genotypes.sites import (
     unusable_alt,
 )
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.runtime.errors import argument
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,
     check_region,
@@ -51,7 +48,6 @@ from spinimpute.targets.repair import (
     SWAPPED,
 )
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
-from spinimpute.vcf.header import definition
 from spinimpute.vcf.text_faults import NO_SAMPLES
 from spinimpute.vcf.variant_file import Record, VariantFile
 
@@ -62,8 +58,6 @@ FEW_RECORDS = 20
 LEAST_SHARE_OF_OTHER_BUILD = 0.1  # of all sites, if the headers name different builds
 LEAST_SHARE_OF_STRANDS = 0.8  # if either strand counts: half of the records fit by chance
 _BLOCK_SITES = 256  # sites that are converted at once
-_TYPE = re.compile(r"[<,] *Type=(Integer|Float|String|Character|Flag)[,>]")
-_NUMBERS = ("Integer", "Float")
 _DEPTHS = ("AD", "DP")  # FORMAT fields with numbers of reads
 # symbols of callers for all alleles that they have not observed, which may include the panel's ALT
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
@@ -132,7 +126,6 @@ class _RecordCollector:
         self._panel_index: list[int] = []
         self._counted_index: list[int] = []
         self._rows = _Rows(len(file.samples))
-        self._types = _types_of_formats(file)
         self._warned = set[str]()
 
     def add(self, record: Record) -> None:
@@ -198,10 +191,11 @@ class _RecordCollector:
         for key in _DEPTHS:
             if key not in formats:
                 continue
-            if self._types.get(key) not in _NUMBERS:
+            try:
+                reads = self._file.numbers(record, key).values
+            except InputError:
                 self._warn_of_depths(key)
                 continue
-            reads = self._file.numbers(record, key).values
             if key == "DP":
                 reads_X = reads[:, 0]
             elif reads.shape[1] > max(pair):
@@ -301,22 +295,6 @@ class _RecordCollector:
             np.intersect1d(np.array(self._counted_index, np.int64), panel_index),
             dict(Counter(filter(None, repairs))),
         )
-
-
-def _types_of_formats(file: VariantFile) -> dict[str, str]:
-    """Types of FORMAT fields in the header, "" for invalid ones; raises InputError for PL or GL without."""
-    types: dict[str, str] = {}
-    for line in file.header.splitlines():
-        kind, key = definition(line) or ("", "")
-        if kind == "FORMAT":
-            match = _TYPE.search(line)
-            types.setdefault(key, match[1] if match else "")
-    for key, right in (("PL", "Integer"), ("GL", "Float")):
-        if types.get(key) == "":
-            raise file.error(
-                f"its header line of {key} has no valid Type. Change it to Type={right} (bcftools reheader)."
-            )
-    return types
 
 
 class _Rows:

@@ -329,7 +329,7 @@ class VariantFile:
         """
         try:
             found: np.ndarray | None = record.format(key)
-        except UnicodeDecodeError:  # of a field that is text
+        except Exception:  # cyvcf2 raises various types if the header defines the field as text or wrongly
             found = None
         if found is None or found.dtype.kind not in "if":
             raise self.error(

@@ -362,7 +362,7 @@ def test_fields_that_are_not_declared_as_numbers(small, type_):
     files = small([("20", 100, "A", "C", "GT", ["0|0", "0|1"])], [("20", 100, "A", "C", "DS", ["1", "0.5"])])
     header = files[1].read_text()
     files[1].write_text(header.replace("ID=DS,Number=A,Type=Float,", f"ID=DS,Number=A,{type_}"))
-    with pytest.raises(InputError, match=r"DS at 20:100 has no numbers\. The header must declare the field"):
+    with pytest.raises(InputError, match="DS at 20:100"):
         evaluate(*files)
 
 
