@@ -8,10 +8,10 @@
     python -m benchmarks.neural_processes figure
     python -m benchmarks.neural_processes contexts
 
-Every model sees the same tasks. Results go to results/DATE-NAME (of other numbers of steps than 600 to
-results/DATE-NAME-steps-N, `--after-steps N` begins with those) with configuration and log; a model that is
-there already is not trained again, so that an interrupted command goes on where it was. Inducing models have
-64 inducing points by default; the paper has half the smallest context.
+Every model sees the same tasks. Results with configuration and log go to results/DATE-NAME, or to
+results/DATE-NAME-steps-N for other numbers of steps than 600; `--after-steps N` starts from the latter.
+Existing models are not trained again, so that an interrupted command continues. Inducing models have 64
+inducing points by default; the paper uses half the smallest context.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ def main() -> None:
         sub.add_argument("--device", default="cpu")
         sub.add_argument("--threads", type=int, default=1)
         sub.add_argument("--batches", type=int, default=100)
-        sub.add_argument("--samples", type=int, default=50, help="of latent and bootstrapping models")
-        sub.add_argument("--models-folder", default="/tmp/neural-processes", help="where weights are kept")
+        sub.add_argument("--samples", type=int, default=50, help="samples of latent and bootstrapping models")
+        sub.add_argument("--models-folder", default="/tmp/neural-processes", help="folder of the weights")
         if name in ("train", "calibration"):
-            sub.add_argument("--context", type=int, nargs=2, default=[64, 128], help="in training")
+            sub.add_argument(
+                "--context", type=int, nargs=2, default=[64, 128], help="range of context points in training"
+            )
         if name == "train":
-            sub.add_argument("--after", type=int, nargs=2, help="begin with the models of this context")
-            sub.add_argument("--after-steps", type=int, help=f"that those were trained for ({STEPS})")
-            sub.add_argument("--tasks", type=int, default=16, help="of a batch")
+            sub.add_argument("--after", type=int, nargs=2, help="start from the models of this context")
+            sub.add_argument("--after-steps", type=int, help=f"training steps of those models ({STEPS})")
+            sub.add_argument("--tasks", type=int, default=16, help="tasks of a batch")
             sub.add_argument("--steps", type=int, default=STEPS)
             # twice the paper's, which is for 100,000 steps
             sub.add_argument("--learning-rate", type=float, default=1e-3)

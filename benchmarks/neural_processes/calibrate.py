@@ -21,8 +21,11 @@ PUBLISHED_CONTEXT = (64, 128)  # that models were trained with
 
 
 def calibrate(arguments: argparse.Namespace) -> None:
-    """Models of 600 steps with 4, 8 and 16 context points, beside the paper's figures, which are of models
-    trained with 64 to 128; pictures of calibration and of predictions (Figures 7 and 6) by the first seed."""
+    """Calibrate models of 600 steps at 4, 8 and 16 context points, beside the paper's figures.
+
+    The paper's models were trained with 64 to 128 points. Figures of calibration and of predictions (Figures
+    7 and 6) are of the first seed.
+    """
     torch.set_num_threads(arguments.threads)
     low, high = arguments.context
     trained, as_published = f"context-{low}-{high}", (low, high) == PUBLISHED_CONTEXT
@@ -50,7 +53,9 @@ def calibrate(arguments: argparse.Namespace) -> None:
             means = [mean_and_spread(of_context) for of_context in zip(*errors, strict=True)]
             rows.append([kind, *means, str(len(errors)), *(of_paper if as_published else [])])
     if not shown:
-        raise SystemExit(f"no model in {arguments.models_folder}: train some with --context {low} {high}")
+        raise SystemExit(
+            f"there is no model in {arguments.models_folder}. Train some with --context {low} {high}"
+        )
     inside = {name: [one.inside for one in found] for name, found in curves.items()}
     (out / "curves.json").write_text(json.dumps(inside, indent=1) + "\n")
     plot_calibration({kind: curves[name] for kind, (name, _) in shown.items()}, out / "calibration.png")

@@ -37,13 +37,16 @@ def contexts(_: argparse.Namespace) -> None:
 
 
 def with_tables(text: str, results: Path) -> str:
-    """The text with the tables that the results give. Raises KeyError for an unknown one."""
+    """Fill the tables in a text from the results; raises KeyError for an unknown table."""
     return MARKS.sub(lambda match: f"{match[1]}{TABLES[match[2]](results)}\n{match[3]}", text)
 
 
 class Run(NamedTuple):
-    """context: the range it was asked with; steps: there; after: the range and steps before, if any;
-    low_floor: of the predicted standard deviation."""
+    """A run: range of context points in the test, steps, and the range and steps of the training before, if
+    any.
+
+    `low_floor` tells whether predicted standard deviations may be small.
+    """
 
     context: tuple[int, int]
     after: tuple[int, int, int] | None
@@ -65,7 +68,7 @@ class Run(NamedTuple):
 
     @property
     def as_they_are(self) -> bool:
-        """Whether models of few points are asked, without further training."""
+        """Whether models of few points are tested without further training."""
         if self.low_floor:
             return False
         if self.after is None:
@@ -74,7 +77,7 @@ class Run(NamedTuple):
 
 
 def asked(results: Path) -> str:
-    """Models trained with few points and asked with any number, with the cost of a training step."""
+    """Models trained with few points and tested with any number, with the cost of a training step."""
     of_run = {
         run: [row for row in found if not row["kind"].endswith(BEFORE)]
         for run, found in read_runs(results).items()
@@ -90,7 +93,7 @@ def asked(results: Path) -> str:
 
 
 def trained(results: Path) -> str:
-    """Models trained with the contexts that they are asked with."""
+    """Models trained with the contexts of the test."""
     return _table(
         {run: found for run, found in read_runs(results).items() if run.after is None and not run.low_floor}
     )
@@ -103,7 +106,7 @@ def further(results: Path) -> str:
 
 
 def floor(results: Path) -> str:
-    """The track whose standard deviations may be small."""
+    """Runs whose standard deviations may be small."""
     return _table({run: found for run, found in read_runs(results).items() if run.low_floor})
 
 
@@ -116,7 +119,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
 
 
 def read_runs(results: Path) -> dict[Run, list[dict[str, Any]]]:
-    """Rows of all models of every run; of models that were run twice, the latest."""
+    """Rows of all models of every run; the latest, for models that were run twice."""
     latest: dict[Run, dict[tuple[str, str], dict[str, Any]]] = {}
     for folder in sorted(results.iterdir()):
         named = FOLDER.fullmatch(folder.name)
@@ -140,7 +143,7 @@ def read_runs(results: Path) -> dict[Run, list[dict[str, Any]]]:
 
 
 def _costs(results: Path) -> dict[str, list[str]]:
-    """Seconds and MB of a training step with many context points, of every kind."""
+    """Seconds and MB of a training step with many context points, by kind."""
     folder = find_folder("cost", results)
     if folder is None:
         return {}
@@ -161,8 +164,9 @@ def _order(run: Run) -> Any:
 
 
 def _rows(of_run: dict[Run, list[dict[str, Any]]], heads: Iterable[str]) -> list[list[str]]:
-    """Mean and standard deviation over seeds (how many, if not three); then what knows the process has, with
-    the same floor."""
+    """Mean and standard deviation over seeds (with their number, if not three), then the oracle with the same
+    floor.
+    """
     runs = sorted(of_run, key=_order)
     rows = [["context points", *heads]]
     for kind in [known + when for known in KINDS for when in ("", BEFORE)]:

@@ -1,4 +1,4 @@
-"""Time and memory of a training step against the context, and of predicting from a very large one."""
+"""Time and memory of a training step against the context, and of predictions from a very large context."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ Costs = dict[str, dict[int, tuple[float, float]]]  # of a model and a context: s
 
 
 def cost(arguments: argparse.Namespace) -> None:
-    """Time and memory of one training step for growing contexts; CIPNP alone with a very large one. What
-    cost.tsv holds already is not measured again."""
+    """Time and memory of one training step for growing contexts; CIPNP alone with a very large one.
+
+    Existing rows of cost.tsv are not measured again.
+    """
     torch.set_num_threads(arguments.threads)
     out = folder_of("cost")
     costs = _read(out / "cost.tsv")
@@ -52,7 +54,7 @@ def cost(arguments: argparse.Namespace) -> None:
 
 
 def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> float:
-    """Wall time of a loss and its gradient, the fastest of some."""
+    """Wall-clock time of a loss and its gradient, the fastest of several."""
     times = []
     for _ in range(repeats + 1):
         started = time.perf_counter()
@@ -65,7 +67,9 @@ def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> floa
 
 
 def saved_bytes(model: NeuralProcess, task: Task) -> int:
-    """What a training step keeps between its two passes, parameters apart: each tensor's storage once."""
+    """Bytes that a training step keeps between its two passes, without parameters; each tensor's storage
+    counts once.
+    """
     kept: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
@@ -113,8 +117,10 @@ def report(costs: Costs, large: dict[str, float]) -> str:
 
 
 def growth(cost_of: dict[int, float]) -> tuple[float, float | None]:
-    """r² of the straight line through costs by context, and the ratio of their late to their early slope;
-    None where the early one is less than a hundredth of the costs for each doubling: nothing grows."""
+    """r² of the straight line through costs by context, and the ratio of their late to their early slope.
+
+    None where the early slope is below a hundredth of the costs for each doubling: the costs do not grow.
+    """
     x, y = np.array(list(cost_of), float), np.array(list(cost_of.values()))
     residual = y - np.polyval(np.polyfit(x, y, 1), x)
     *_, before, last = cost_of
@@ -125,7 +131,7 @@ def growth(cost_of: dict[int, float]) -> tuple[float, float | None]:
 
 
 def large_context(arguments: argparse.Namespace) -> dict[str, float]:
-    """In a process of its own, on the processor: seconds and megabytes."""
+    """Seconds and megabytes in a process of its own, on the CPU."""
     command = [sys.executable, "-m", "benchmarks.neural_processes", "large"]
     command += ["--threads", str(arguments.threads)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -147,6 +153,6 @@ def large(arguments: argparse.Namespace) -> None:
 
 
 def peak_mb() -> float:
-    """Largest resident set so far. `getrusage` counts that of the process that started this one, too."""
+    """Largest resident set so far; `getrusage` would include that of the parent process."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) / 1024

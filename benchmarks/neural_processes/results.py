@@ -1,4 +1,4 @@
-"""Where results lie, and what they were made with."""
+"""Folders of results, and their configurations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ def machine(device: str) -> dict[str, object]:
 
 
 def run_name(context: tuple[int, int], steps: int, track: str = "", start: str | None = None) -> str:
-    """Of results. track: of the kernel and floor, "" for the usual ones; start: the name of the run whose
-    weights these began with."""
+    """Name of a run's results.
+
+    `track` names the kernel and floor, "" for the usual ones; `start` is the run whose weights it starts
+    from.
+    """
     points = f"context-{context[0]}-{context[1]}{track}"
     if start is not None:
         return f"{points}-after-{start.removeprefix('context-')}-steps-{steps}"
@@ -31,12 +34,12 @@ def run_name(context: tuple[int, int], steps: int, track: str = "", start: str |
 
 
 def find_folder(name: str, results: Path | None = None) -> Path | None:
-    """results/DATE-NAME, the latest. results: of this package, unless given."""
+    """The latest results/DATE-NAME, in this package by default."""
     return max((results or RESULTS).glob(f"????-??-??-{name}"), default=None)
 
 
 def folder_of(name: str) -> Path:
-    """An existing one of any date, or a new one of today."""
+    """An existing folder of any date, or a new one of today."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     folder = find_folder(name) or RESULTS / f"{today}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,6 +47,6 @@ def folder_of(name: str) -> Path:
 
 
 def mean_and_spread(values: Sequence[float]) -> str:
-    """Over seeds; of one alone without a standard deviation."""
+    """Mean and standard deviation over seeds; the mean alone for one seed."""
     sd = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
     return f"{np.mean(values):.4f}{sd}"

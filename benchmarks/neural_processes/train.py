@@ -1,4 +1,4 @@
-"""Models on tasks of one range of context sizes: log-likelihood and its gap to the oracle."""
+"""Train models on tasks of one range of context sizes: log-likelihood and its gap to the oracle."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def train(arguments: argparse.Namespace) -> None:
     track += "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
     track += "" if arguments.inducing_points == INDUCING else f"-inducing-points-{arguments.inducing_points}"
     if arguments.steps < 0 or (not arguments.steps and not arguments.after):
-        raise SystemExit("--steps must be at least 1, or 0 with --after: models as they are")
+        raise SystemExit("--steps must be at least 1, or 0 with --after")
     start = None
     if arguments.after:
         before = STEPS if arguments.after_steps is None else arguments.after_steps
         if before < 1:
-            raise SystemExit(f"--after-steps must be at least 1, however: {before}")
+            raise SystemExit(f"--after-steps must be at least 1, got {before}")
         start = run_name(arguments.after, before, track)
     elif arguments.after_steps is not None:
-        raise SystemExit("--after-steps needs --after: the context of the models to begin with")
+        raise SystemExit("--after-steps needs --after, the context of the initial models")
     name = run_name((low, high), arguments.steps, track, start)
     starts = {} if start is None else _starts(start, find_folder(name), arguments)
     out = folder_of(name)
@@ -55,11 +55,11 @@ def train(arguments: argparse.Namespace) -> None:
     known = out / "configuration.json"
     text = json.dumps(configuration, indent=1) + "\n"
     if known.exists() and any(out.glob("*-*.json")) and _settings(known.read_text()) != _settings(text):
-        raise SystemExit(f"{out} holds results of other settings; remove it, or use the same")
+        raise SystemExit(f"{out} has results of other settings. Remove it, or use the same settings.")
     known.write_text(text)
     torch.set_num_threads(arguments.threads)
     for seed in arguments.seeds:
-        # drawing tasks of a thousand points takes as long as a step: all models of a seed share them
+        # drawing tasks of a thousand points takes as long as a step, so all models of a seed share them
         draw = functools.cache(lambda step, seed=seed: draw_tasks(tasks, seed, step, arguments.device)[0])
         for kind in arguments.models:
             train_one(kind, seed, tasks, draw, arguments, out, starts.get((kind, seed)))
@@ -67,7 +67,7 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def _starts(name: str, done: Path | None, arguments: argparse.Namespace) -> dict[tuple[str, int], Path]:
-    """Weights that another run left, by kind and seed, of all models whose results `done` has not."""
+    """Weights of another run, by kind and seed, for all models without results in `done`."""
     wanted = [
         (kind, seed)
         for kind in arguments.models
@@ -87,7 +87,7 @@ def _starts(name: str, done: Path | None, arguments: argparse.Namespace) -> dict
     }
     lacking = [str(path) for path in starts.values() if not path.exists()]
     if lacking:
-        raise SystemExit(f"--after: {lacking[0]} is missing; train it first, with the same --models-folder")
+        raise SystemExit(f"--after: {lacking[0]} is missing. Train it first, with the same --models-folder.")
     return starts
 
 
@@ -104,7 +104,7 @@ def train_one(
     out: Path,
     start: Path | None,
 ) -> None:
-    """Train, score and log one model, unless its score is there. start: weights to begin with."""
+    """Train, score and log one model, from the weights `start`, unless it has a score."""
     result = out / f"{kind}-{seed}.json"
     if result.exists():
         return
@@ -144,7 +144,7 @@ def train_one(
 
 
 def table(out: Path) -> str:
-    """Mean and standard deviation over seeds; also written to report.md."""
+    """Mean and standard deviation over seeds, also written to report.md."""
     rows = [
         [
             "model",

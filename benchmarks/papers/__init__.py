@@ -1,1 +1,1 @@
-"""The tables of the papers, by the papers' protocols, on data that can be had."""
+"""The tables of the papers, by the papers' protocols, on available data."""

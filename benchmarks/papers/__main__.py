@@ -1,10 +1,10 @@
-"""The tables of the papers on SPIN, NPT and FT-Transformer, by the papers' protocols, and one page of them.
+"""The tables of the papers on SPIN, NPT and FT-Transformer, by the papers' protocols, and a page of them.
 
     python -m benchmarks.papers table3 --seeds 1 2 3
     python -m benchmarks.papers page
 
-A cell of a table (window, method, seed) has a result file of its own and is not made again: an interrupted
-command goes on where it was. Every cell has one thread.
+A cell of a table (window, method, seed) has a result file of its own and is not made again, so that an
+interrupted command continues. Every cell has one thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Cells of tables: each has a result file of its own, and one that is there is not made again.
+"""Cells of tables: each has a result file of its own, and existing files are not made again.
 
     results/TABLE/NAME.json    {"command", "commit", "date", "machine", "seed", "configuration", "found", ...}
 
-A cell is made in a process of its own, so that peaks of memory are its own, and its file appears whole.
+A cell is made in a process of its own, so that its peak of memory is its own. Its file appears when it is
+complete.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Cell:
-    """The name of a result, and the words after `python -m benchmarks.papers` that make it."""
+    """Name of a result, and the arguments of `python -m benchmarks.papers` that make it."""
 
     table: str
     parts: tuple[object, ...]
@@ -41,10 +42,9 @@ class Cell:
 
 
 def make_cells(cells: Iterable[Cell], results: Path, limit: float = math.inf) -> None:
-    """Make those that are not there; no cell begins after `limit` seconds.
+    """Make the missing cells; no cell starts after `limit` seconds.
 
-    Raises:
-        SystemExit: the time is over, or cells failed, once all others are made.
+    Raises SystemExit when the time is over, or when cells failed, after all others are made.
     """
     began, failed = time.monotonic(), []
     for cell in cells:
@@ -52,7 +52,7 @@ def make_cells(cells: Iterable[Cell], results: Path, limit: float = math.inf) ->
         if path.exists():
             continue
         if time.monotonic() - began > limit:
-            raise SystemExit(f"{limit:.0f} seconds are over: call again to go on")
+            raise SystemExit(f"{limit:.0f} seconds are over. Run the command again to continue.")
         path.parent.mkdir(parents=True, exist_ok=True)
         words = [str(word) for word in cell.words]
         done = subprocess.run(
@@ -71,7 +71,7 @@ def make_cells(cells: Iterable[Cell], results: Path, limit: float = math.inf) ->
 
 
 def write_result(path: Path, words: Sequence[str], found: dict[str, Any]) -> None:
-    """With what is needed to understand and to repeat it."""
+    """Write a result with all that is needed to understand and to repeat it."""
     result = {
         "command": scrubbed(["python", "-m", "benchmarks.papers", *words], {}),
         "commit": commit(),
@@ -86,5 +86,5 @@ def write_result(path: Path, words: Sequence[str], found: dict[str, Any]) -> Non
 
 
 def read_results(table: str, results: Path = RESULTS) -> list[dict[str, Any]]:
-    """All of a table, by name."""
+    """Results of a table by name."""
     return [json.loads(path.read_text()) for path in sorted((results / table).glob("*.json"))]

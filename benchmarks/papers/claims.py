@@ -1,6 +1,6 @@
-"""What the papers claim, what was found, and the verdict; the papers' own figures.
+"""The papers' claims with our results and a verdict for each, and the papers' own figures.
 
-Verdicts are computed from result files. A claim whose results are missing is "not run yet".
+Verdicts are computed from result files. A claim without results is "not run yet".
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ SPIN_PAPER, NPT_PAPER, FT_PAPER = "SPIN", "NPT", "FT-Transformer"
 
 @dataclass(frozen=True)
 class Claim:
-    """source: paper and table; because: what was found, with numbers; in_short: for the front page."""
+    """A claim: paper and table (`source`), our result with numbers (`because`), and a short version
+    (`in_short`).
+    """
 
     source: str
     says: str
@@ -42,7 +44,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: paragraphs and tables, then claims."""
+    """A section of the page: paragraphs and tables, then claims."""
 
     title: str
     parts: Sequence[str]
@@ -55,22 +57,22 @@ class Section:
 
 
 def protocol(name: str) -> str:
-    """How it was done, and otherwise than in the paper."""
+    """Our protocol, and its differences from the paper's."""
     return (Path(__file__).parent / "protocols" / f"{name}.md").read_text().strip()
 
 
 def not_run(source: str, says: str, how: str) -> Claim:
-    """how: the command, or what is there instead."""
+    """A claim without results; `how` is the command, or the substitute."""
     return Claim(source, says, NOT_RUN, how)
 
 
 def verdict(holds: Sequence[bool]) -> str:
-    """Of a claim with several parts."""
+    """Verdict of a claim with several parts."""
     return HOLDS if all(holds) else PARTLY if any(holds) else FAILS
 
 
 def at_most_partly(found: str) -> str:
-    """Of what was not done by the paper's protocol."""
+    """Verdict of a claim that was not tested by the paper's protocol."""
     return PARTLY if found == HOLDS else found
 
 
@@ -86,7 +88,7 @@ def published(paper: str, table: str) -> dict[tuple[str, str], str]:
 
 
 def published_table(paper: str, table: str) -> str:
-    """The whole table as it is in the paper, where nothing of ours stands beside it."""
+    """The whole table of the paper, for tables that we have no results for."""
     figures = published(paper, table)
     rows, columns = (list(dict.fromkeys(key[i] for key in figures)) for i in (0, 1))
     lines = [[f"{paper} paper, Table {table}", *columns]]
@@ -94,13 +96,13 @@ def published_table(paper: str, table: str) -> str:
 
 
 def published_number(paper: str, table: str, row: str, column: str) -> float:
-    """Without its spread; of millions (16.7M) the number itself."""
+    """A published figure without its spread; millions (16.7M) are spelled out."""
     text = published(paper, table)[row, column].partition(" ")[0]
     return float(text.removesuffix("M")) * (1e6 if text.endswith("M") else 1)
 
 
 def mean_text(values: Sequence[float], digits: int = 2) -> str:
-    """Mean ± standard deviation and how many; – for none."""
+    """Mean ± standard deviation and the number of values; – without values."""
     if not values:
         return "–"
     spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""

@@ -1,6 +1,6 @@
-"""Tables whose results other benchmarks make: their commands, with the settings of the results there are.
+"""Tables with results of other benchmarks: their commands, with the settings of the existing results.
 
-What such a command has made already it does not make again.
+These commands do not repeat existing results.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def add_commands(commands: Any) -> None:
         sub = commands.add_parser(name, help=text)
         sub.set_defaults(function=run, lines=lines)
         sub.add_argument("--data", type=Path, default=SHARED / "data" / "tabular")
-        sub.add_argument("--show", action="store_true", help="show the commands, and run none")
+        sub.add_argument("--show", action="store_true", help="show the commands without running them")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """One after the other; raises SystemExit at the first that fails."""
+    """Run the commands one after the other; raises SystemExit at the first failure."""
     for module, command, *rest in arguments.lines:
         words = ["-m", module, command, *rest]
         if command in NEEDS_DATA:

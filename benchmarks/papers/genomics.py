@@ -1,9 +1,9 @@
-"""Tables 3, 5 to 7, 9, 10 and 20 of the SPIN paper: methods on windows of the genome, cell by cell and seed.
+"""Tables 3, 5 to 7, 9, 10 and 20 of the SPIN paper: methods on windows of the genome, by cell and seed.
 
 Table 7 has the windows of Table 3 one by one. Table 10 is the search of settings, which never reads a target.
-Tables 5, 6, 9 and 20 change one thing each about SPIN-16: training hides single labels of a query, a part of
-the network is missing, fewer panel haplotypes are shown, or other numbers of inducing points and latent
-attributes.
+Tables 5, 6, 9 and 20 each change one property of SPIN-16: training hides single labels of a query, a part of
+the network is missing, fewer panel haplotypes are shown, or the numbers of inducing points and latent
+attributes differ.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def add_commands(commands: Any) -> None:
         if name == "table20":
             sub.add_argument("--points", type=int, nargs="+", default=list(POINTS))
         _add_settings(sub)
-    sub = commands.add_parser("window", help="one cell, for the tables above")
+    sub = commands.add_parser("window", help="one cell of the tables above")
     sub.set_defaults(function=one)
     sub.add_argument("case")
     sub.add_argument("window", type=int)
@@ -79,8 +79,8 @@ def add_commands(commands: Any) -> None:
     sub.add_argument("--inducing-points", type=int, default=WindowRecipe.h)
     sub.add_argument("--latent-attributes", type=int, default=WindowRecipe.f)
     sub.add_argument("--hidden-labels", type=float, default=WindowRecipe.hidden_labels)
-    sub.add_argument("--share", type=float, default=1.0, help="of the panel's training people")
-    sub.add_argument("--without-targets", action="store_true", help="score the people kept apart alone")
+    sub.add_argument("--share", type=float, default=1.0, help="share of the panel's training people")
+    sub.add_argument("--without-targets", action="store_true", help="score the validation people alone")
 
 
 def _add_settings(sub: argparse.ArgumentParser) -> None:
@@ -126,7 +126,7 @@ def table20(arguments: argparse.Namespace) -> Iterator[Cell]:
 def _cells(
     table: str, arguments: argparse.Namespace, method: str, *flags: str, **changed: float
 ) -> Iterator[Cell]:
-    """Seeds, cases, windows. The name of a cell tells what was changed."""
+    """Cells by seed, case and window. The name of a cell shows the change."""
     settings = {name: getattr(arguments, name) for name in ("steps", "dropout", "learning_rate")} | changed
     options = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)]
     told = [f"{arguments.steps}_steps"] if method in NETWORKS else []
@@ -143,7 +143,7 @@ def _cells(
 
 
 def one(arguments: argparse.Namespace) -> None:
-    """Prints one line of JSON."""
+    """Print one cell as a line of JSON."""
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     window = read_window(find_case(arguments.case, arguments.data), arguments.window)
@@ -162,7 +162,7 @@ def one(arguments: argparse.Namespace) -> None:
 
 
 def with_share(window: Window, share: float) -> Window:
-    """With the first people of those that train, and the people kept apart."""
+    """The window with a share of the training people, and the validation people."""
     if share == 1:
         return window
     trains = np.flatnonzero(~window.is_validation_N)
@@ -186,7 +186,7 @@ def _told(window: Window, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _baseline(window: Window, method: str, seed: int) -> dict[str, Any]:
-    """Targets are read when nothing is left to be chosen but from the panel."""
+    """Choose settings on the panel, then read the targets and predict them."""
     targets = read_targets(window)
     answer = BASELINES[method](window, targets.typed_QS, seed)
     return {
@@ -198,7 +198,7 @@ def _baseline(window: Window, method: str, seed: int) -> dict[str, Any]:
 def _network(
     window: Window, method: str, seed: int, recipe: WindowRecipe, ask_targets: bool
 ) -> dict[str, Any]:
-    """Trained on the panel; then asked about targets, given the panel, and the panel with shuffled labels."""
+    """Train on the panel; then predict targets given the panel, and given the panel with shuffled labels."""
     network = WindowNetwork(method, window.typed_NS, window.label_NU, recipe)
     train_N, apart_N = ~window.is_validation_N, window.is_validation_N
     log = network.train(train_N, apart_N, seed)

@@ -1,7 +1,7 @@
 """Table 19 of the SPIN paper: images whose patches are attributes, each embedded by a linear map.
 
-MNIST and CIFAR-10 cannot be had: Fashion-MNIST (Debian's dataset-fashion-mnist) and scikit-learn's digits
-stand in for MNIST. The label is a column beside the patches, shown in the context and hidden in queries.
+MNIST and CIFAR-10 are not available: Fashion-MNIST (Debian's dataset-fashion-mnist) and scikit-learn's digits
+stand in for MNIST. The label is a column beside the patches, visible in the context and hidden in queries.
 
 Axes: N rows of a context, Q queries, D columns (patches, then the label), P numbers of a cell, E width of an
 embedding, K classes.
@@ -41,14 +41,14 @@ VALIDATION = 1_000  # images of Fashion-MNIST that choose weights
 
 
 class Images(NamedTuple):
-    """Patches (N, D - 1, P), between 0 and 1, and labels (N), of three parts."""
+    """Patches (N, D - 1, P) between 0 and 1, and labels (N), of the three parts."""
 
     patches: dict[str, Tensor]
     labels: dict[str, Tensor]
 
 
 class PatchEmbedding(nn.Module):
-    """A linear map for each column of its numbers and the mask bit, and a learned embedding of the column."""
+    """A linear map for each column from its numbers and mask bit, and a learned embedding."""
 
     def __init__(self, columns: int, numbers: int, width: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def add_command(commands: Any) -> None:
     sub.add_argument("--sets", nargs="+", choices=PATCH, default=list(PATCH))
     sub.add_argument("--seeds", type=int, nargs="+", default=[1])
     sub.add_argument("--steps", type=int, default=Recipe.steps)
-    sub = commands.add_parser("image", help="one cell, for table19")
+    sub = commands.add_parser("image", help="one cell of table19")
     sub.set_defaults(function=one)
     sub.add_argument("name", choices=PATCH)
     sub.add_argument("method", choices=METHODS)
@@ -85,7 +85,7 @@ def table19(arguments: argparse.Namespace) -> Iterator[Cell]:
 
 
 def load(name: str) -> Images:
-    """SystemExit where the files are not installed."""
+    """Load a set of images; SystemExit where the files are not installed."""
     if name == DIGITS:
         digits = load_digits()
         order = np.random.default_rng(SPLITS_SEED).permutation(len(digits.target))
@@ -118,7 +118,7 @@ def cut(pixels: np.ndarray, side: int) -> np.ndarray:
 
 
 def _idx(path: Path) -> np.ndarray:
-    """An array of bytes in the IDX form."""
+    """Read an array of bytes in the IDX format."""
     data = gzip.decompress(path.read_bytes())
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(data[3])]
     return np.frombuffer(data, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
@@ -152,7 +152,7 @@ class ImageNetwork:
         return torch.cat((cells, labels[:, None]), 1)[None]
 
     def label_logits(self, context_1NDP: Tensor, query_1QDP: Tensor) -> Tensor:
-        """(Q, K); labels of the queries are hidden."""
+        """Logits (Q, K); labels of the queries are hidden."""
         shown = torch.zeros(context_1NDP.shape[:3], dtype=torch.bool)
         hidden = self.is_label_D.expand(query_1QDP.shape[:3])
         logits_1QDK: Tensor = self.network(context_1NDP, shown, query_1QDP, hidden)
@@ -178,7 +178,7 @@ class ImageNetwork:
         return train(self.network, recipe, loss, held_out)
 
     def context(self, shuffled: int | None = None) -> Tensor:
-        """Training images (at most MOST_CONTEXT) with their labels, or with those of one another."""
+        """Training images (at most MOST_CONTEXT) with their labels, or with shuffled labels."""
         label = self.images.labels["train"][:MOST_CONTEXT]
         if shuffled is not None:
             label = label[torch.randperm(len(label), generator=torch.Generator().manual_seed(shuffled))]
@@ -186,7 +186,7 @@ class ImageNetwork:
 
     @torch.no_grad()
     def predict(self, part: str, context_1NDP: Tensor) -> Tensor:
-        """Logits (Q, K). Their own labels are not handed over."""
+        """Logits (Q, K) of images, without their labels."""
         self.network.eval()
         every = torch.arange(len(self.images.labels[part]))
         return torch.cat([

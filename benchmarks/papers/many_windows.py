@@ -1,9 +1,9 @@
-"""Tables 4, 5 and 8 of the SPIN paper: one network for several windows, asked about those and about others.
+"""Tables 4, 5 and 8 of the SPIN paper: one network for several windows, tested on those and on others.
 
     python -m benchmarks.papers table4 --untyped 100 200 400
 
-Every step draws a window, and from it queries and their context; the network is not told which window it is.
-The paper tests on the windows that it trains on. Here two of ten are never trained on.
+Every step draws a window, and from it queries and their context; the network does not know the window. The
+paper tests on the training windows. Here two of ten windows are never trained on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def add_command(commands: Any) -> None:
     table.add_argument("--untyped", type=int, nargs="+", choices=UNTYPED, default=list(UNTYPED))
     table.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     table.add_argument("--seeds", type=int, nargs="+", default=[1])
-    cell = commands.add_parser("windows", help="one cell, for table4")
+    cell = commands.add_parser("windows", help="one cell of table4")
     cell.set_defaults(function=one)
     cell.add_argument("case")
     cell.add_argument("untyped", type=int)
@@ -54,7 +54,7 @@ def add_command(commands: Any) -> None:
 
 
 def table4(arguments: argparse.Namespace) -> Iterator[Cell]:
-    """Token masking with the smallest windows alone, and for the SPIN alone, as in the paper."""
+    """Make the cells; token masking is for the smallest windows and SPIN alone, as in the paper."""
     for seed in arguments.seeds:
         for case in arguments.cases:
             for untyped in arguments.untyped:
@@ -89,7 +89,10 @@ def one(arguments: argparse.Namespace) -> None:
 
 
 def train_together(windows: list[Window], method: str, seed: int, recipe: WindowRecipe) -> dict[str, Any]:
-    """Targets are read when training is over. People kept apart, of trained windows, choose the weights."""
+    """Train on several windows; validation people of these windows choose the weights.
+
+    Targets are read after training.
+    """
     torch.manual_seed(seed)
     first = WindowNetwork(method, windows[0].typed_NS, windows[0].label_NU, recipe)
     networks = [WindowNetwork(method, w.typed_NS, w.label_NU, recipe, first.network) for w in windows]

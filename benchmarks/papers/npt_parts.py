@@ -1,4 +1,4 @@
-"""Tables 4, 5 and 13 of the NPT paper: what NPT owes to its parts, and how far settings matter."""
+"""Tables 4, 5 and 13 of the NPT paper: the effect of NPT's parts, and of its settings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ OF_TABLE_5 = {NPT_WITHOUT_ABA: "without ABA", NO_FEATURE_MASKING: "without featu
 
 
 def by_fold(rows: Sequence[dict[str, Any]]) -> Found:
-    """RMSE by set and method, fold by fold; of the most steps that a set has."""
+    """RMSE by set, method and fold, for the largest number of steps of a set."""
     most: dict[str, int] = defaultdict(int)
     for row in rows:
         most[row["set"]] = max(most[row["set"]], row["configuration"]["steps"])
@@ -68,7 +68,7 @@ def by_fold(rows: Sequence[dict[str, Any]]) -> Found:
 
 
 def differences(found: Found, name: str, method: str) -> np.ndarray:
-    """RMSE of a method less that of NPT, on the folds that both have."""
+    """RMSE of a method minus that of NPT, on their common folds."""
     mine, base = found.get((name, method), {}), found.get((name, BASE), {})
     return np.array([mine[fold] - base[fold] for fold in sorted(mine.keys() & base.keys())])
 
@@ -106,7 +106,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def variant_ranks(found: Found) -> dict[str, list[float]]:
-    """Ranks by RMSE among the variants of Table 13, on the folds that all of them have."""
+    """Ranks by RMSE among the variants of Table 13, on their common folds."""
     of = {method: found.get((RANKED_SET, method), {}) for method in OF_TABLE_13}
     folds = sorted(set.intersection(*(set(by) for by in of.values())))
     by_fold_FM = [rankdata([of[method][fold] for method in of]) for fold in folds]
@@ -156,7 +156,9 @@ def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
 
 
 def _robust(found: Found) -> Claim:
-    """At most in part: no difference, of few folds and fewer steps than the paper's, is hardly evidence."""
+    """Verdict of at most "in part": no difference on few folds with fewer steps than the paper's is weak
+    evidence.
+    """
     says = "On Boston no part left out and no setting changes NPT's RMSE significantly"
     told, level = [], []
     for method in PARTS_OF_NPT:

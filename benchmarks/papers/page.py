@@ -1,6 +1,6 @@
 """`page`: every table of the papers, ours beside theirs, and a verdict for each claim.
 
-tables.md has all, README.md the five verdicts that matter most. Both are made of result files alone.
+tables.md has all tables, README.md the five most important verdicts. Both are made from result files alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Appendix A.7 of the SPIN paper: one table of random bits, whose labels can only be read off copied rows.
+"""Appendix A.7 of the SPIN paper: one table of random bits, whose labels can only be copied from other rows.
 
-5,000 rows of 30 feature bits and 20 label bits. A part of the rows is copied, without labels, and the copies
-are divided into queries of training, of choosing weights, and of tests; the rows themselves stay in the
-context. So labels of test queries are in the context, and no loss ever saw them.
+The table has 5,000 rows of 30 feature bits and 20 label bits. A part of the rows is copied without labels,
+and the copies are divided into queries for training, validation and tests; the rows themselves remain in the
+context. So labels of test queries are in the context, and no loss depends on them.
 
 Axes: N rows of the table, Q queries, L label bits.
 """
@@ -41,7 +41,7 @@ def add_command(commands: Any) -> None:
     sub.set_defaults(cells=table_a7)
     sub.add_argument("--seeds", type=int, nargs="+", default=[1])
     sub.add_argument("--steps", type=int, default=WindowRecipe.steps)
-    sub = commands.add_parser("random-bits", help="one cell, for tableA7")
+    sub = commands.add_parser("random-bits", help="one cell of tableA7")
     sub.set_defaults(function=one)
     sub.add_argument("method", choices=METHODS)
     sub.add_argument("seed", type=int)
@@ -65,7 +65,10 @@ def one(arguments: argparse.Namespace) -> None:
 def random_bits(
     method: str, seed: int, recipe: WindowRecipe, rows: int = ROWS, copied: int = COPIED
 ) -> dict[str, Any]:
-    """A batch of training is queries, the rows that they copy, and others; tests have the whole table."""
+    """Train and test on the table.
+
+    A training batch has queries, the rows that they copy, and others; tests have the whole table.
+    """
     torch.manual_seed(seed)
     started = time.process_time()
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""The page's part on FT-Transformer's training: FT-Transformer 3, 5, 10, 11 and 23 to 25."""
+"""Section of the page on FT-Transformer's training: FT-Transformer 3, 5, 10, 11 and 23 to 25."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WHOLE = ("3", "23", "10", "11", "24", "25")
 
 
 def section(results: Path) -> Section:
-    """results: of `benchmarks.tabular`."""
+    """The section, from the results of `benchmarks.tabular`."""
     folder = results / "california"
     fits = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
     of_seeds = ensembles(folder)
@@ -84,7 +84,7 @@ def _ensemble_table(of_seeds: Ensembles) -> str:
 
 
 def _gains(of_seeds: Ensembles) -> Claim:
-    """In part: ahead of its members in the mean, not of the best one."""
+    """Holds in part if the ensemble is better than its members on average, but not than the best one."""
     single, together = (published_number(FT_PAPER, table, RESNET, SET) for table in ("2", "3"))
     says = f"An ensemble of ResNets is ahead of single ones (paper: {together:.3f}, {single:.3f})"
     if RESNET not in of_seeds:
@@ -124,7 +124,7 @@ def _bias_table(fits: Fits) -> str:
 
 
 def _biases_needed(fits: Fits) -> Claim:
-    """In part: worse by what chance does, too."""
+    """Holds in part if the result is worse by no more than chance."""
     paper = [published_number(FT_PAPER, "23", name, SET) for name in (NO_BIASES, "FT-Transformer")]
     says = f"Without feature biases FT-Transformer is worse (paper: {paper[0]:.3f}, {paper[1]:.3f})"
     without, usual = _errors(fits, WITHOUT_BIASES), _errors(fits, FT)
@@ -138,7 +138,7 @@ def _biases_needed(fits: Fits) -> Claim:
 
 
 def seconds(fits: Fits, model: str) -> list[float]:
-    """Of the processor; by the clock of fits that did not count them."""
+    """Processor seconds; wall-clock seconds of fits that lack them."""
     return [fit.get("processor_seconds", fit["fit_seconds"]) for fit in fits if fit["model"] == model]
 
 
@@ -163,12 +163,15 @@ def _seconds_table(fits: Fits) -> str:
 
 
 def _counted(fits: Fits, model: str) -> list[float]:
-    """Seconds of the processor, where they were counted."""
+    """Processor seconds, where they were measured."""
     return [fit["processor_seconds"] for fit in fits if fit["model"] == model and "processor_seconds" in fit]
 
 
 def _slower(fits: Fits) -> Claim:
-    """In part: slower, by another factor. Without biases it takes as long, but for one addition a feature."""
+    """Holds in part if it is slower by another factor.
+
+    Without biases it takes as long, except for one addition a feature.
+    """
     theirs = published_number(FT_PAPER, "10", "Overhead", SET)
     says = f"FT-Transformer takes {theirs:g} times as long to train as ResNet (California)"
     usual, quick = _counted(fits, FT), _counted(fits, RESNET)

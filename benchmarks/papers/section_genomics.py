@@ -1,4 +1,4 @@
-"""The page's part on windows of the genome: Tables 3 and 7 of the SPIN paper, and what changes SPIN-16."""
+"""Section of the page on windows of the genome: Tables 3 and 7 of the SPIN paper, and changes of SPIN-16."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _budget(rows: Sequence[Row]) -> str:
 
 
 def _table3(rows: Sequence[Row]) -> str:
-    """Means over the windows that SPIN-16 was trained on, set by set."""
+    """Means over the windows that SPIN-16 was trained on, by set."""
     theirs = published(SPIN_PAPER, "3")
     places = shared_windows(rows, [SPIN_16])
     cases = sorted({case for case, _ in places})
@@ -131,7 +131,7 @@ def _table7(rows: Sequence[Row]) -> str:
 
 
 def _costs(rows: Sequence[Row]) -> str:
-    """Relative to NPT's of the same window and seed, where there is one."""
+    """Costs relative to NPT's for the same window and seed, where NPT has one."""
     lines = [[
         "", "weights", "paper", "peak MB", "of which weights, gradients, optimiser", "of NPT's peak", "paper",
         "s a step", "of NPT's", "paper",
@@ -217,7 +217,7 @@ def _alike(rows: Sequence[Row]) -> Claim:
 
 
 def _longer(rows: Sequence[Row], compared: Sequence[Row], methods: Sequence[str]) -> str:
-    """Of the same windows, with more steps than are compared."""
+    """Results of the same windows with more steps than those compared."""
     steps = {place_of(row): steps_of(row) for row in compared}
     more = [
         row

@@ -1,4 +1,4 @@
-"""The page's part on one network for several windows: Tables 4, 5 and 8 of the SPIN paper."""
+"""Section of the page on one network for several windows: Tables 4, 5 and 8 of the SPIN paper."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def section(results: Path) -> Section:
 
 
 def _mean(row: dict[str, Any], group: str, score: str = R2) -> float:
-    """Over windows, in points."""
+    """Mean over windows, in points."""
     return 100 * float(np.mean([scores[score] for scores in row["found"][group].values()]))
 
 
@@ -84,7 +84,7 @@ def _pairs(
 
 
 def _longest(rows: Rows, method: str) -> list[dict[str, Any]]:
-    """With chunk masking, and of the networks of a case, a size of windows and a seed the most steps."""
+    """Cells with chunk masking and the most steps for each case, window size and seed."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["configuration"]["steps"]):
         if (row["method"], _masked(row)) == (method, "chunk"):
@@ -93,7 +93,7 @@ def _longest(rows: Rows, method: str) -> list[dict[str, Any]]:
 
 
 def _beside_npt(rows: Rows) -> Claim:
-    """With equal steps; with more steps, as many as one has beside the other's most."""
+    """Comparison with NPT at equal steps, or else at the most steps of each."""
     says = "One model imputes many windows, ahead of NPT, which runs out of memory"
     pairs = _pairs(rows, (CIPNP_16, "chunk"), (NPT_16, "chunk"))
     pairs += [
@@ -119,7 +119,7 @@ def _trained(row: dict[str, Any]) -> str:
 
 
 def _never_seen(rows: Rows) -> Claim:
-    """As well as trained windows, within two points; at least better than frequencies."""
+    """Holds if new windows are within two points of trained windows, in part if better than frequencies."""
     says = "It learned to impute, and does so on windows that it never saw (our question)"
     mine = _longest(rows, CIPNP_16) + _longest(rows, NPT_16)
     if not mine:
@@ -156,7 +156,9 @@ def _masking(rows: Rows) -> Claim:
 
 
 def _of_spin_benchmark(name: str) -> tuple[dict[str, float], str]:
-    """Of `benchmarks.spin`: pooled r² over all sites of unseen segments, the mean over seeds; the folder."""
+    """Result of `benchmarks.spin`: pooled r² over all sites of unseen segments, the mean over seeds; the
+    folder.
+    """
     folder = find_folder(name, SPIN_RESULTS)
     found: dict[str, list[float]] = defaultdict(list)
     if folder is not None:

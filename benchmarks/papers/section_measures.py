@@ -1,4 +1,4 @@
-"""The page's part on other measures of the fits of tables: NPT 1, 6, 7, 9, 10, 12 and 13."""
+"""Section of the page on other measures of the fits of tables: NPT 1, 6, 7, 9, 10, 12 and 13."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def squared(row: dict[str, Any]) -> float:
 
 
 def section(results: Path, own: Path) -> Section:
-    """results: of `benchmarks.tabular`; own: of this folder."""
+    """The section, from the results of `benchmarks.tabular` and, with `own`, of this folder."""
     found, parts_of_npt = read_results(results / "tables"), read_cells("npt4", own)
     parts = [
         protocol("measures"),
@@ -86,7 +86,7 @@ def section(results: Path, own: Path) -> Section:
 
 
 def measured(found: Fits, measure: Measure, name: str, method: str) -> list[float]:
-    """Fold by fold; of fits that kept no probabilities none."""
+    """A measure by fold; empty for fits without probabilities."""
     values = (measure(row) for row in found.get(name, {}).get(method, []))
     return [value for value in values if value is not None]
 
@@ -124,13 +124,13 @@ RANKED: dict[str, tuple[str, Sequence[str], Measure, bool]] = {
 
 
 def ranks(values: Sequence[Sequence[float]], more_is_better: bool) -> np.ndarray:
-    """Mean rank of each column, the best 1, over rows."""
+    """Mean rank of each column over rows, the best is 1."""
     signed = -np.array(values) if more_is_better else np.array(values)
     return np.mean([rankdata(row) for row in signed], 0)
 
 
 def mean_ranks(found: Fits, metric: str) -> dict[str, tuple[float, float]]:
-    """Ours, and the paper's anew, of the methods that both have, on the sets that can be had; else none."""
+    """Our ranks, and the paper's recomputed, for common methods and available sets."""
     table, sets, measure, more = RANKED[metric]
     ours = [[_mean(found, measure, name, method) for method in SHARED] for name in sets]
     theirs = [[published_number(NPT_PAPER, table, OF_NPT_PAPER[m], name) for m in SHARED] for name in sets]

@@ -1,4 +1,4 @@
-"""The page's part on probes: A.7 and A.8 of the SPIN paper, Tables 2 and 3 and B.3 of NPT's, and images."""
+"""Section of the page on probes: SPIN A.7 and A.8, Tables 2 and 3 and B.3 of NPT's paper, and images."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPOILT = ("yacht", "concrete")
 
 
 def section(probes: Path, results: Path) -> Section:
-    """probes: results of `benchmarks.tabular`."""
+    """The section, from the results of `benchmarks.tabular`."""
     rows = [json.loads(path.read_text()) for path in sorted(probes.glob("*-*-*.json"))]
     pictures, bits = read_results("table19", results), read_results("tableA7", results)
     parts = [
@@ -59,7 +59,7 @@ def section(probes: Path, results: Path) -> Section:
 
 
 def _found(rows: Rows, probe: str, model: str) -> dict[str, float]:
-    """Means over seeds; empty where there are none."""
+    """Means over seeds; empty without results."""
     mine = [row["found"] for row in rows if (row["probe"], row["model"]) == (probe, model)]
     return {name: float(np.mean([one[name] for one in mine])) for name in mine[0]} if mine else {}
 
@@ -89,7 +89,7 @@ def _random_labels(rows: Rows, bits: Rows) -> str:
 
 
 def _one_table(bits: Rows) -> Claim:
-    """Of each arm the one with the most steps."""
+    """For each arm, the result with the most steps."""
     says = "On one table of random bits SPIN and XABD alone are always right, XABA alone is not"
     longest = {row["method"]: row for row in sorted(bits, key=lambda row: row["configuration"]["steps"])}
     if set(longest) < set(METHODS):
@@ -163,7 +163,7 @@ def _accuracy(rows: Rows, context: str) -> float:
 
 
 def _level_on_images(pictures: Rows) -> Claim:
-    """On sets and with steps that both have."""
+    """Comparison on common sets and numbers of steps."""
     says = "SPIN is level with NPT on MNIST (within a point), with a quarter of the weights"
     holds, told = [], []
     for name in PATCH:

@@ -1,4 +1,4 @@
-"""The page's part on neural processes: Figure 4 and Table 18 of the SPIN paper."""
+"""Section of the page on neural processes: Figure 4 and Table 18 of the SPIN paper."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MANY_STEPS = 20_000
 
 
 def section(results: Path) -> Section:
-    """results: of `benchmarks.neural_processes`."""
+    """The section, from the results of `benchmarks.neural_processes`."""
     runs = {run: rows for run, rows in read_runs(results).items() if run.after is None and not run.low_floor}
     costs, calibration = _costs(results), _calibration(results)
     parts = [
@@ -51,7 +51,7 @@ def section(results: Path) -> Section:
 def _values(
     runs: dict[Run, list[dict[str, Any]]], context: tuple[int, int], kind: str, steps: int = STEPS
 ) -> list[float]:
-    """Log-likelihoods of the seeds."""
+    """Log-likelihoods by seed."""
     run = Run(context, None, steps, False)
     return [row["log_likelihood"] for row in runs.get(run, []) if row["kind"] == kind]
 
@@ -78,12 +78,12 @@ def _figure4(runs: dict[Run, list[dict[str, Any]]]) -> str:
 
 
 def _rows_of(kind: str) -> list[str]:
-    """The forms that a kind has results of, as the rows are called."""
+    """Variants of a kind that have results, by the names of the rows."""
     return [kind, kind + BEFORE, OTHER_POINTS.format(kind, PAPER_INDUCING)] if kind in INDUCING else [kind]
 
 
 def _ahead(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
-    """In the paper's form where both forms are there."""
+    """Comparison in the paper's variant, where both have it."""
     says = "Inducing-point models (CIPNP, IPNP) are ahead of CANP, ANP and BANP at most context sizes"
     ahead, told = [], []
     for context in RANGES:
@@ -106,7 +106,7 @@ def _ahead(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
 
 
 def _after_many_steps(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
-    """Models as they are now, with the fewest points; each inducing-point model beside each of the others."""
+    """Current models with the fewest points; each inducing-point model beside each of the others."""
     says = f"The same after {PAPER_STEPS:,} steps, {PAPER_BATCHES:,} batches of evaluation"
     values = {kind: _values(runs, RANGES[0], kind, MANY_STEPS) for kind in KINDS}
     means = {kind: float(np.mean(of_seeds)) for kind, of_seeds in values.items() if of_seeds}
@@ -148,7 +148,7 @@ def _cheap(costs: dict[str, tuple[float, float]]) -> Claim:
 
 
 def _calibration(results: Path) -> dict[str, dict[str, list[float]]]:
-    """Equation 1 for every seed, by kind and context points."""
+    """Calibration error (equation 1) for every seed, by kind and context points."""
     folder = find_folder("calibration", results)
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     if folder is None:

@@ -1,4 +1,4 @@
-"""Tables 5, 6, 9, 10 and 20 of the SPIN paper: what masking, parts, panel and sizes do to SPIN-16."""
+"""Tables 5, 6, 9, 10 and 20 of the SPIN paper: effects of masking, parts, panel and sizes on SPIN-16."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Setting = tuple[float, ...]
 
 
 def parts(rows: Sequence[Row], results: Path) -> list[str]:
-    """rows: of Table 3."""
+    """Sections, from the rows of Table 3."""
     told = []
     if rows:
         told += ["### Table 6, and contexts with shuffled labels"]
@@ -75,7 +75,7 @@ def claims(rows: Sequence[Row], results: Path) -> list[Claim]:
 
 
 def _table6(rows: Sequence[Row]) -> str:
-    """Where a part is missing, the whole network beside it has as many steps."""
+    """Networks without a part, beside the whole network with the same steps."""
     whole, _ = at_equal_steps(rows, (SPIN_16, WITHOUT_XABD, WITHOUT_XABA))
     others = [row for row in best_settings(rows) if row["method"] in (NPT_16, SET_TF_16)]
     found = by_method([*(whole or best_settings(rows)), *others])
@@ -128,7 +128,7 @@ def _ablation(rows: Sequence[Row]) -> Claim:
         m: [points(found[SPIN_16][p]) - points(found[m][p]) for p in places]
         for m in (WITHOUT_XABD, WITHOUT_XABA)
     }
-    # as much as the paper reports at the most
+    # the largest value that the paper reports
     least = published_number(SPIN_PAPER, "6", "SPIN", "GEN") - published_number(
         SPIN_PAPER, "6", "-XABD", "GEN"
     )
@@ -139,7 +139,7 @@ def _ablation(rows: Sequence[Row]) -> Claim:
 
 
 def _masking(rows: Sequence[Row], token: Sequence[Row]) -> Claim:
-    """On single windows, which the paper does with several."""
+    """Masking on single windows; the paper uses several."""
     says = "Chunk masking is far ahead of token masking, on single windows"
     both, places = at_equal_steps([*rows, *({**row, "method": TOKEN} for row in token)], (SPIN_16, TOKEN))
     if not places:
@@ -170,7 +170,7 @@ class _Settings:
         self.setting, self.name, self.judge = setting, name, judge
 
     def by_place(self, rows: Iterable[Row], more: Sequence[Row]) -> dict[Place, dict[Setting, list[Row]]]:
-        """Cells of a window with equal steps and dropout; {} where the table has none."""
+        """Cells of a window with equal steps and dropout; {} without such cells."""
         alike = {(place_of(row), steps_of(row), row["configuration"]["dropout"]) for row in more}
         common = [
             row
@@ -214,7 +214,7 @@ def _text(setting: Setting) -> str:
 
 
 def _grows(means: Sequence[Mapping[Setting, float]]) -> str:
-    """With the largest panel more than with the smallest. NPT's memory was not tried: in part at most."""
+    """Holds if the gain is larger with the largest panel; in part at most, because NPT was not measured."""
     return PARTLY if any(of[max(of)] > of[min(of)] for of in means) else FAILS
 
 

@@ -1,4 +1,4 @@
-"""The page's part on tables: SPIN 1, 2, 11 to 15, NPT 4, 5, 8 and 11, FT-Transformer 2, 4 and 6."""
+"""Section of the page on tables: SPIN 1, 2, 11 to 15, NPT 4, 5, 8 and 11, FT-Transformer 2, 4 and 6."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ SETS = (*REGRESSION, *CLASSIFICATION)
 
 
 def _by_fold(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str, int], dict[int, dict[str, Any]]]:
-    """By set, method and steps."""
+    """Results by set, method and steps."""
     found: dict[tuple[str, str, int], dict[int, dict[str, Any]]] = defaultdict(dict)
     for row in rows:
         found[row["set"], row["method"], row["configuration"]["steps"]][row["fold"]] = row
@@ -150,7 +150,7 @@ def _in_form(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _beside_npt_in_form(rows: Sequence[dict[str, Any]]) -> Claim:
-    """On folds that both have, with the most steps that both have. In part: behind by less than its error."""
+    """Comparison on common folds with the most common steps; in part if behind by less than the error."""
     says = "SPIN in the paper's form is as good as NPT on small tables"
     found, level, told = _by_fold(rows), {}, {}
     for (name, method, steps), of in sorted(found.items()):
@@ -202,7 +202,7 @@ RANKED = tuple(method for method, name in OURS.items() if name)
 
 
 def _ratios(memory: Sequence[dict[str, Any]], method: str, sets: Sequence[str] = ()) -> list[float]:
-    """Of NPT's peak, set by set."""
+    """Ratios to NPT's peak, by set."""
     by = {(row["set"], row["method"]): row["peak_bytes"] for row in memory}
     names = [name for name, of in by if of == "NPT" and (not sets or name in sets)]
     return [by[name, method] / by[name, "NPT"] for name in names if (name, method) in by]
@@ -291,7 +291,7 @@ def _ft_paper(found: Fits, california: Sequence[dict[str, Any]]) -> str:
 
 
 def _at_equal_seconds(found: Fits) -> str:
-    """What the paper has tuned is beside it, where it has no default of a method."""
+    """Comparison at equal seconds; the paper's tuned results where it has no default of a method."""
     theirs = published(FT_PAPER, "2") | published(FT_PAPER, "4")
     there = [m for m in OF_FT_PAPER if all(found.get(name, {}).get(m) for name in FT_SETS)]
     ranks = dict(zip(there, mean_ranks({name: found[name] for name in FT_SETS}, there)[0], strict=True))
@@ -310,14 +310,16 @@ def _at_equal_seconds(found: Fits) -> str:
 
 
 def _score(found: Fits, name: str, method: str) -> float:
-    """As the paper counts: RMSE in 100,000 dollars, share of right answers."""
+    """The paper's measure: RMSE in 100,000 dollars, or share of right answers."""
     mean = _mean(found, name, method)
     assert mean is not None
     return mean / (1e5 if name == "california" else 100)
 
 
 def _others_behind(found: Fits, california: Sequence[dict[str, Any]]) -> Claim:
-    """At equal seconds, which do not finish FT-Transformer; on California beside the finished one, too."""
+    """Comparison at equal seconds, which do not finish FT-Transformer; on California with the finished one
+    too.
+    """
     says = "SNN, NODE, TabNet, GrowNet, DCN2, AutoInt are behind FT-Transformer"
     every = *ROW_BASELINES, *TREE_BASELINES
     there = [m for m in every if all(found.get(name, {}).get(m) for name in FT_SETS)]

@@ -1,10 +1,10 @@
-"""Small sets fold by fold: SPIN in the paper's form, NPT, Set Transformer, and NPT with a part less.
+"""Small sets by fold: SPIN in the paper's form, NPT, Set Transformer, and NPT without one of its parts.
 
 Table 11 of the SPIN paper, Tables 4 and 5 of NPT's.
 
-All rows of training are a batch; of these a share are queries, whose label is hidden and some of whose
-attributes are, and the others their context. The validation part chooses the weights; then it and the
-training part are the context of the test part. Settings are fixed: test rows of no fold choose anything.
+All training rows are a batch. A share of them are queries, with hidden labels and some hidden attributes; the
+others are their context. The validation part chooses the weights; then it and the training part are the
+context of the test part. Settings are fixed: no test row of any fold influences them.
 
 Axes: N rows, D columns (the label is the last).
 """
@@ -62,8 +62,11 @@ TRUE, SHUFFLED = "training rows", "training rows, labels shuffled"
 
 @dataclass(frozen=True)
 class TableRecipe(Recipe):
-    """hidden_attributes: share of the queries' attributes; attribute_weight: lambda of the first step, as in
-    the paper's scripts for these sets; annealed: it falls to 0; labels_shown: of the context in training."""
+    """Training of a network on a small table.
+
+    hidden_attributes: share of the queries' attributes; attribute_weight: initial lambda, as in the paper's
+    scripts for these sets; annealed: lambda falls to 0; labels_shown: of the context in training.
+    """
 
     steps: int = 500
     batch: int = 2_048
@@ -86,7 +89,7 @@ def add_command(commands: Any) -> None:
     parts.set_defaults(cells=npt4)
     parts.add_argument("--sets", nargs="+", choices=SETS, default=["boston"])
     parts.add_argument("--methods", nargs="+", choices=PARTS_OF_NPT, default=list(PARTS_OF_NPT))
-    cell = commands.add_parser("small-table", help="one cell, for table11 and npt4")
+    cell = commands.add_parser("small-table", help="one cell of table11 and npt4")
     cell.set_defaults(function=one)
     cell.add_argument("name", choices=SETS)
     cell.add_argument("method", choices=dict.fromkeys((*every, *PARTS_OF_NPT)))
@@ -149,7 +152,7 @@ def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | NPT | SetTra
 
 
 class TableNetwork:
-    """A network with a scaled table (N, D), whose scales are those of the rows that train."""
+    """A network with a scaled table (N, D), with scales of the training rows."""
 
     def __init__(self, method: str, table_ND: np.ndarray, train_N: np.ndarray, recipe: TableRecipe) -> None:
         self.recipe = recipe
@@ -163,7 +166,7 @@ class TableNetwork:
     def outputs(
         self, context_ND: Tensor, query_ND: Tensor, hidden_ND: Tensor, labels_shown: bool = True
     ) -> Tensor:
-        """Of all cells of the queries, (N, D). labels_shown: of the context."""
+        """Outputs (N, D) for all cells of the queries; `labels_shown` shows the context's labels."""
         context_hidden_ND = torch.zeros(context_ND.shape, dtype=torch.bool)
         if not labels_shown:
             context_hidden_ND |= self.is_label_D
@@ -201,7 +204,7 @@ class TableNetwork:
 
     @torch.no_grad()
     def rmse(self, context_N: np.ndarray, asked_N: np.ndarray, shuffled: int | None = None) -> float:
-        """In units of the label. With a seed, rows of the context show labels of one another."""
+        """RMSE in units of the label; `seed` shuffles the labels of the context."""
         self.network.eval()
         context_ND, query_ND = self.table_ND[context_N].clone(), self.table_ND[asked_N]
         if shuffled is not None:

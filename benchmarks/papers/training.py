@@ -1,4 +1,4 @@
-"""The papers' training: LAMB under Lookahead, a rate that is flat and then falls to 0, gradients clipped."""
+"""The papers' training: LAMB under Lookahead, a flat then falling learning rate, clipped gradients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ WEIGHT_BYTES = 4
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained, and its size; the paper's settings but for what the page says.
+    """Training and size of a network; the paper's settings, with the exceptions on the page.
 
-    hidden_rows: share of a batch that are queries; h, f: inducing points and latent attributes; looks: at the
-    rows kept apart.
+    hidden_rows: share of a batch that are queries; h, f: inducing points and latent attributes; looks: number
+    of validations.
     """
 
     steps: int = 1_000
@@ -46,10 +46,10 @@ def parameters(network: nn.Module) -> int:
 def train(
     network: nn.Module, recipe: Recipe, loss_of: Callable[[int], Tensor], held_out: Callable[[], float]
 ) -> dict[str, Any]:
-    """Train, and go back to the weights with the least loss that is held out.
+    """Train, and restore the weights with the lowest validation loss.
 
-    loss_of: of a step, from 0 on. Seconds are of the processor, without looks. The peak of memory is what the
-    process has more than before, and the weights, which it had before.
+    `loss_of` is the loss of a step, from 0. Seconds are of the processor, without validation. The peak of
+    memory is the growth of the process plus the weights, which existed before.
     """
     optimiser = Lookahead(Lamb(network.parameters(), lr=recipe.learning_rate))
     schedule = flat_then_cosine(optimiser, recipe.steps)

@@ -1,7 +1,7 @@
-"""What the paper compares networks of a window with: frequencies, k-NN, boosting, an MLP, Beagle.
+"""Baselines on a window: frequencies, k-NN, boosting, an MLP, Beagle.
 
-All but Beagle see the window's 150 typed SNPs, as bits; Beagle sees all typed sites of the case, and once
-more no others than those. What is searched (Table 10) is chosen by the people kept apart.
+All but Beagle see the window's 150 typed SNPs as bits. Beagle sees all typed sites of the case, and in a
+second run those of the window alone. Searched settings (Table 10) are chosen on the validation people.
 
 Axes: N panel haplotypes, Q target haplotypes, S typed sites, U untyped sites.
 """
@@ -33,7 +33,7 @@ PENALTIES = (1e-4, 1e-2)
 
 
 class Answer(NamedTuple):
-    """P(ALT) of each target haplotype, (Q, U), and what was chosen."""
+    """P(ALT) of each target haplotype, (Q, U), and the chosen settings."""
 
     p_QU: np.ndarray
     chosen: dict[str, Any]
@@ -44,7 +44,7 @@ def frequencies(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
 
 
 def neighbours(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
-    """The mean of the nearest, by the inverse of the Hamming distance."""
+    """Mean of the nearest haplotypes, weighted by the inverse Hamming distance."""
     train_N, asked_N = ~window.is_validation_N, window.is_validation_N
     fits = {}
     for k in (k for k in NEIGHBOURS if k <= train_N.sum()):
@@ -58,8 +58,10 @@ def neighbours(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
 
 
 def boosting(window: Window, typed_QS: np.ndarray, seed: int, published: bool = False) -> Answer:
-    """A model for each site, of the better of two depths; 100 trees at a rate of .01 (published), or as many
-    as help the people kept apart, at .1."""
+    """A model for each site, with the better of two depths.
+
+    It has 100 trees at a rate of .01 (as published), or at .1 as many as help the validation people.
+    """
     from lightgbm import LGBMClassifier, early_stopping
 
     train_N, asked_N = ~window.is_validation_N, window.is_validation_N
@@ -100,7 +102,7 @@ def published_boosting(window: Window, typed_QS: np.ndarray, seed: int) -> Answe
 
 
 def mlp(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
-    """One network for all sites, where the paper trains one for each."""
+    """One network for all sites; the paper trains one for each site."""
     train_N, asked_N = ~window.is_validation_N, window.is_validation_N
     fits = {}
     for penalty in PENALTIES:
@@ -117,7 +119,9 @@ def mlp(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
 
 
 def beagle(window: Window, typed_QS: np.ndarray, seed: int, near: bool = False) -> Answer:
-    """Its probabilities of haplotypes, from the whole panel and all typed sites, or those near the window."""
+    """Beagle's probabilities of haplotypes, from the whole panel and all typed sites, or those near the
+    window.
+    """
     check_programs()
     case, program = window.case, Beagle()
     with tempfile.TemporaryDirectory() as folder:
@@ -139,12 +143,12 @@ def beagle(window: Window, typed_QS: np.ndarray, seed: int, near: bool = False) 
 
 
 def beagle_near(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
-    """What networks know: the typed sites of the window."""
+    """Beagle with the input of the networks: the typed sites of the window."""
     return beagle(window, typed_QS, seed, near=True)
 
 
 def _near(window: Window, work: Path) -> Path:
-    """A target with the window's typed sites alone."""
+    """Write a target with the window's typed sites alone."""
     reader = cyvcf2.VCF(str(window.case.target))
     writer, wanted = cyvcf2.Writer(str(work / "near.bcf"), reader, "wb"), set(window.typed_sites)
     for record in reader:

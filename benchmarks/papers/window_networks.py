@@ -1,7 +1,7 @@
 """The papers' networks on one window: K-mers of typed and untyped SNPs as columns, latent inducing points.
 
-Training is in episodes: of a batch, a share of the rows (target masking) are queries, whose labels are all
-hidden, and the others their context. Tests hide the labels of targets in the same way and show the panel.
+Training is by episodes: a share of the rows of a batch (target masking) are queries, whose labels are all
+hidden, and the others are their context. Tests hide the labels of targets in the same way and show the panel.
 
 Axes: N rows of a context, Q queries, D columns (30 K-mers of typed sites, 20 of untyped), K K-mers.
 """
@@ -33,8 +33,11 @@ Network = SPIN | NPT | SetTransformer
 
 @dataclass(frozen=True)
 class WindowRecipe(Recipe):
-    """k: SNPs of a K-mer; hidden_attributes, hidden_labels: share of the queries' tokens (all labels: chunk
-    masking, less: token masking); attribute_weight: lambda of the first step."""
+    """Training of a network on a window.
+
+    k: SNPs of a K-mer; hidden_attributes, hidden_labels: share of the queries' tokens (all labels: chunk
+    masking, fewer: token masking); attribute_weight: initial lambda.
+    """
 
     dropout: float = 0.4  # as searched: Table 10
     k: int = 5
@@ -44,7 +47,7 @@ class WindowRecipe(Recipe):
 
 
 class Unread(nn.Module):
-    """In the place of XABA: latent attributes stay what they were."""
+    """Replacement of XABA that leaves latent attributes unchanged."""
 
     def forward(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
         return a_BNFE
@@ -71,7 +74,7 @@ def build(method: str, columns: int, recipe: WindowRecipe) -> Network:
 
 
 class WindowNetwork:
-    """A network with the tokens of a window's panel. network: one that other windows have, too."""
+    """A network with the tokens of a window's panel; windows may share a `network`."""
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class WindowNetwork:
         self.network = build(method, columns, recipe) if network is None else network
 
     def train(self, train_N: np.ndarray, validation_N: np.ndarray, seed: int) -> dict[str, Any]:
-        """Learn from the rows of train_N; those of validation_N choose which weights stay."""
+        """Train on the rows train_N; validation_N choose the weights."""
         generator = torch.Generator().manual_seed(seed)
         return train(
             self.network,
@@ -100,7 +103,7 @@ class WindowNetwork:
         )
 
     def loss(self, step: int, train_N: np.ndarray, generator: torch.Generator) -> Tensor:
-        """Of a batch of the rows of train_N."""
+        """Loss of a batch of the rows train_N."""
         rows = torch.from_numpy(np.flatnonzero(train_N))
         chosen = rows[torch.randperm(len(rows), generator=generator)[: self.recipe.batch]]
         weight = attribute_weight(step, self.recipe.steps, self.recipe.attribute_weight)
@@ -131,7 +134,7 @@ class WindowNetwork:
         return logits
 
     def label_logits(self, context_ND: Tensor, typed_QD: Tensor) -> Tensor:
-        """Logits (Q, label columns, K) of queries that show their typed K-mers, given a context."""
+        """Logits (Q, label columns, K) of queries with visible typed K-mers, given a context."""
         hidden_token, n_labels = 2**self.recipe.k, self.label_ND.shape[1]
         query_1QD = nn.functional.pad(typed_QD, (0, n_labels), value=hidden_token)[None]
         hidden_1QD = self.is_label_D.expand(query_1QD.shape)
@@ -139,12 +142,12 @@ class WindowNetwork:
 
     @torch.no_grad()
     def predict(self, context_ND: Tensor, typed_QD: Tensor) -> Tensor:
-        """The same when training is over, in parts."""
+        """`label_logits` after training, in chunks."""
         self.network.eval()
         return torch.cat([self.label_logits(context_ND, part) for part in typed_QD.split(QUERIES_AT_ONCE)])
 
     def context(self, chosen_N: np.ndarray, shuffled_labels: int | None = None) -> Tensor:
-        """Rows of the panel with their labels; with a seed, each row with those of another."""
+        """Rows of the panel with their labels; with a seed, with shuffled labels."""
         typed_ND, label_ND = self.typed_ND[chosen_N], self.label_ND[chosen_N]
         if shuffled_labels is not None:
             generator = torch.Generator().manual_seed(shuffled_labels)

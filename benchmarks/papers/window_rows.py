@@ -1,4 +1,4 @@
-"""Result rows of windows: where they belong, which of them are compared, and their scores."""
+"""Result rows of windows: their groups, the rows to compare, and their scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place_of(row: Row) -> Place:
 
 
 def steps_of(row: Row) -> int:
-    """0 for what is not trained in steps."""
+    """Number of steps; 0 for methods without steps."""
     steps: int = row["configuration"].get("steps", 0)
     return steps
 
@@ -37,7 +37,7 @@ def by_method(rows: Iterable[Row]) -> dict[str, dict[Place, list[Row]]]:
 
 
 def by_settings(rows: Iterable[Row]) -> list[tuple[str, str, list[Row]]]:
-    """Method, its name with steps, dropout and another rate of training, and its rows; as METHODS are."""
+    """Method, its name with steps, dropout and another learning rate, and its rows, ordered as METHODS."""
     found: dict[tuple[int, int, float, float], list[Row]] = defaultdict(list)
     for row in rows:
         settings = row["configuration"]
@@ -59,17 +59,17 @@ def shared_windows(rows: Iterable[Row], methods: Sequence[str]) -> list[Place]:
 
 
 def best_settings(rows: Iterable[Row]) -> list[Row]:
-    """Of runs that differ by dropout or rate alone the one that people kept apart prefer."""
+    """Of runs that differ by dropout or learning rate alone, the one with the lowest validation loss."""
     return _least_loss(rows, lambda row: (row["method"], place_of(row), row["seed"], steps_of(row)))
 
 
 def preferred(rows: Iterable[Row]) -> list[Row]:
-    """Of the runs of a method on a window with a seed the one that people kept apart prefer."""
+    """Run of a method on a window and seed with the lowest validation loss."""
     return _least_loss(rows, lambda row: (row["method"], place_of(row), row["seed"]))
 
 
 def _least_loss(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
-    """Of each group; of equals the longest."""
+    """Row of each group with the lowest loss; of equal rows the longest."""
     groups: dict[Hashable, list[Row]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)
@@ -82,7 +82,7 @@ def _loss(row: Row) -> float:
 
 
 def at_equal_steps(rows: Iterable[Row], methods: Sequence[str]) -> tuple[list[Row], list[Place]]:
-    """Of each window the rows with the most steps that all these networks have there; the windows."""
+    """Rows of each window with the most steps that all these networks have there, and the windows."""
     found, chosen, places = by_method(best_settings(rows)), [], []
     for place in shared_windows(rows, methods):
         steps = set.intersection(*({steps_of(row) for row in found[m][place]} for m in methods))
@@ -98,7 +98,7 @@ def points(rows: Sequence[Row], score: str = R2, context: str = TRUE) -> float:
 
 
 def seeds_text(rows: Iterable[Row]) -> str:
-    """How many seeds a window has."""
+    """Number of seeds of a window, as text."""
     seeds: dict[Place, set[int]] = defaultdict(set)
     for row in rows:
         seeds[place_of(row)].add(row["seed"])
@@ -112,7 +112,7 @@ def named(places: Sequence[Place]) -> str:
 
 
 def of_sets(values: Sequence[float], places: Sequence[Place]) -> str:
-    """The mean of each set's windows, and the least and the greatest."""
+    """Mean of each set's windows, and the smallest and largest value."""
     told = []
     for case in dict.fromkeys(case for case, _ in places):
         mine = [value for value, place in zip(values, places, strict=True) if place[0] == case]

@@ -1,9 +1,8 @@
 """Scores of a window: the paper's R², and r² of minor-allele dosages.
 
-The paper pools all test haplotypes and SNPs, which counts what sites have in common against one another:
-allele frequencies alone score well there. So r² of dosages turned to the minor allele stands beside it. Both
-are of the dosages of people: in one of the sets the phase of targets and truth differ. The figure of
-haplotypes is kept, too.
+The paper pools all test haplotypes and SNPs, so that differences between sites count: allele frequencies
+alone score well. So r² of dosages of the minor allele is shown too. Both are computed on the dosages of
+people: in one of the sets the phase of targets and truth differ. The score of haplotypes is kept as well.
 
 Axes: Q target haplotypes (those of a person are neighbours), U untyped sites, P people.
 """
@@ -21,7 +20,7 @@ COMMON = 0.01  # minor allele frequency in the panel, above which a site is comm
 
 
 def window_scores(p_QU: np.ndarray, truth_QU: np.ndarray, frequency_U: np.ndarray) -> dict[str, float]:
-    """frequency_U: of ALT in the panel."""
+    """Scores of a window; `frequency_U` is the frequency of ALT in the panel."""
     dosage_UP, true_UP = _dosages(p_QU), _dosages(truth_QU)
     minor_UP, minor_U = turn_to_minor(dosage_UP, frequency_U)
     statistics = site_statistics(turn_to_minor(true_UP, frequency_U)[0], minor_UP)

@@ -1,7 +1,7 @@
-"""Windows of the genome as the SPIN paper cuts them (A.3): 100 untyped SNPs, the 150 nearest typed ones.
+"""Windows of the genome as in the SPIN paper (A.3): 100 untyped SNPs, the 150 nearest typed ones.
 
-Panel haplotypes train, and a part of the panel's people is kept apart to choose by. Targets are read by what
-scores alone.
+Panel haplotypes train, and a part of the panel's people is the validation part. Targets are read by scoring
+alone.
 
 Axes: N panel haplotypes, Q target haplotypes (those of a person are neighbours), S typed sites, U untyped
 sites, V all sites of a file.
@@ -28,7 +28,7 @@ Site = tuple[int, str, str]
 
 @dataclass(frozen=True)
 class Cut:
-    """How many windows are cut, of how many untyped SNPs and typed sites."""
+    """Number of windows, and their numbers of untyped SNPs and typed sites."""
 
     windows: int = 5
     untyped: int = 100
@@ -36,7 +36,7 @@ class Cut:
 
 
 class Sites(NamedTuple):
-    """Of one file: position, REF and ALT, and the alleles (V, haplotypes)."""
+    """Sites of a file: position, REF and ALT, and the alleles (V, haplotypes)."""
 
     sites: list[Site]
     allele_VX: np.ndarray
@@ -44,7 +44,7 @@ class Sites(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """Training's view of a window; `start` and `stop` are the first and last untyped position."""
+    """Training data of a window; `start` and `stop` are the first and last untyped position."""
 
     case: Case
     number: int
@@ -63,14 +63,14 @@ class Window:
 
 
 class Targets(NamedTuple):
-    """What only tests read."""
+    """Data that only tests read."""
 
     typed_QS: np.ndarray
     truth_QU: np.ndarray
 
 
 def read_sites(path: Path) -> Sites:
-    """All biallelic sites. Phased, without missing alleles, or SystemExit."""
+    """Read all biallelic sites, which must be phased and complete; otherwise SystemExit."""
     file = cyvcf2.VCF(str(path))
     sites, alleles = [], []
     for record in file:
@@ -80,19 +80,19 @@ def read_sites(path: Path) -> Sites:
     file.close()
     allele_VX = np.stack(alleles)
     if (allele_VX < 0).any():
-        raise SystemExit(f"{path}: alleles are missing; windows need all of them")
+        raise SystemExit(f"{path}: alleles are missing. Windows need all of them.")
     return Sites(sites, allele_VX)
 
 
 def nearest_typed(position_T: np.ndarray, start: int, stop: int, number: int) -> np.ndarray:
-    """Indices, in order, of the typed sites that are nearest to the stretch from start to stop."""
+    """Indices, in order, of the typed sites that are nearest to the interval from start to stop."""
     distance_T = np.maximum(np.maximum(start - position_T, position_T - stop), 0)
     chosen: np.ndarray = np.sort(np.argsort(distance_T, kind="stable")[:number])
     return chosen
 
 
 def first_untyped(n_untyped: int, cut: Cut) -> list[int]:
-    """Where windows begin among the untyped SNPs: each anywhere in its part, a fifth where there are five."""
+    """First untyped SNP of each window: at random in its part, a fifth for five windows."""
     rng = np.random.default_rng(PLACES_SEED)
     edges = np.linspace(0, n_untyped, cut.windows + 1).astype(int)
     return [int(rng.integers(low, high - cut.untyped + 1)) for low, high in pairwise(edges)]
@@ -103,12 +103,12 @@ def is_snp(site: Site) -> bool:
 
 
 def read_window(case: Case, number: int, cut: Cut = Cut()) -> Window:
-    """One of the windows, counted from 1."""
+    """Read one of the windows, counted from 1."""
     return read_windows(case, cut)[number - 1]
 
 
 def read_windows(case: Case, cut: Cut) -> list[Window]:
-    """All of a case. Of the target's file and of the truth the sites alone are used."""
+    """Read all windows of a case; of the target's file and of the truth, the sites alone."""
     panel = read_sites(case.panel)
     typed, true = set(_site_names(case.target)), set(_site_names(case.truth))
     varies_V = panel.allele_VX.min(1) < panel.allele_VX.max(1)
@@ -135,7 +135,7 @@ def read_windows(case: Case, cut: Cut) -> list[Window]:
 
 
 def kept_apart(n_people: int) -> np.ndarray:
-    """Haplotypes (bool) of the people that are kept apart; both of a person or neither."""
+    """Haplotypes (bool) of the validation people; both of a person or neither."""
     order = np.random.default_rng(PEOPLE_SEED).permutation(n_people)
     chosen = np.zeros(n_people, bool)
     chosen[order[: round(VALIDATION * n_people)]] = True

@@ -8,7 +8,7 @@
     python -m benchmarks.tabular memory --data FOLDER
     python -m benchmarks.tabular probes --data FOLDER
 
-Each fit has the same budget of processor seconds on one thread, search of settings included.
+Each fit has the same budget of processor seconds on one thread, including the search of settings.
 """
 
 from __future__ import annotations
@@ -37,14 +37,12 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     sub = commands.add_parser("tables")
     sub.set_defaults(function=tables)
-    sub.add_argument(
-        "--data", type=Path, required=True, help="the folder that holds yacht.txt and the others"
-    )
+    sub.add_argument("--data", type=Path, required=True, help="folder of the tables (yacht.txt, ...)")
     sub.add_argument("--results", type=Path, default=RESULTS / "tables")
     sub.add_argument("--sets", nargs="+", choices=NAMES, default=SETS)
-    sub.add_argument("--folds", type=int, default=3, help="at most, of each set")
+    sub.add_argument("--folds", type=int, default=3, help="largest number of folds of each set")
     sub.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    sub.add_argument("--seconds", type=float, default=60, help="of the processor, for each fit")
+    sub.add_argument("--seconds", type=float, default=60, help="processor seconds of each fit")
     sub = commands.add_parser("one", help="one fit, for `tables`")
     sub.set_defaults(function=one)
     sub.add_argument("name", choices=NAMES)
@@ -55,25 +53,25 @@ def main() -> None:
     sub = commands.add_parser("report")
     sub.set_defaults(function=report)
     sub.add_argument("--results", type=Path, default=RESULTS / "tables")
-    sub = commands.add_parser("poker", help="contexts of many sizes, given at test time")
+    sub = commands.add_parser("poker", help="contexts of many sizes at test time")
     sub.set_defaults(function=poker)
     sub.add_argument("--data", type=Path, required=True)
     sub.add_argument("--results", type=Path, default=RESULTS / "poker")
     sub.add_argument("--models", nargs="+", default=["SPIN", "NPT"])
-    sub.add_argument("--seconds", type=float, default=900, help="of training, for each model")
+    sub.add_argument("--seconds", type=float, default=900, help="seconds of training for each model")
     sub.add_argument("--seed", type=int, default=1)
     sub = commands.add_parser("california", help="published defaults, importances")
     sub.set_defaults(function=california)
     sub.add_argument("--data", type=Path, required=True)
     sub.add_argument("--results", type=Path, default=RESULTS / "california")
     sub.add_argument("--models", nargs="+", choices=MODELS, default=["ResNet", "MLP", "FTTransformer"])
-    sub.add_argument("--epochs", type=int, default=200, help="at most")
+    sub.add_argument("--epochs", type=int, default=200, help="largest number of epochs")
     sub.add_argument("--seeds", type=int, nargs="+", default=[1])
     sub.add_argument("--threads", type=int, default=1)
     sub = commands.add_parser("cost", help="time and memory against rows and columns")
     sub.set_defaults(function=cost)
     sub.add_argument("--results", type=Path, default=RESULTS / "cost")
-    sub.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="others stay as they are")
+    sub.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="kinds to measure")
     sub = commands.add_parser("one-cost", help="one point, for `cost`")
     sub.set_defaults(function=one_cost)
     sub.add_argument("kind")
@@ -89,13 +87,13 @@ def main() -> None:
     sub.add_argument("name", choices=NAMES)
     sub.add_argument("method", choices=METHODS)
     sub.add_argument("--data", type=Path, required=True)
-    sub = commands.add_parser("probes", help="what other rows are used for")
+    sub = commands.add_parser("probes", help="how predictions use other rows")
     sub.set_defaults(function=probes)
     sub.add_argument("--data", type=Path, required=True)
     sub.add_argument("--results", type=Path, default=RESULTS / "probes")
     sub.add_argument("--only", nargs="+", choices=PROBES, default=list(PROBES))
     sub.add_argument("--seeds", type=int, nargs="+", default=[1])
-    sub.add_argument("--seconds", type=float, default=30, help="of training, on real tables")
+    sub.add_argument("--seconds", type=float, default=30, help="seconds of training on real tables")
     arguments = parser.parse_args()
     arguments.function(arguments)
 

@@ -1,8 +1,8 @@
-"""California Housing with the settings of Gorishniy et al. (2021): RMSE in 100,000 dollars (the paper: FT-T
-.459, ResNet .486, MLP .499), and whether [CLS] attention, and what it carries, order the columns as permuting
-them does.
+"""California Housing with the settings of Gorishniy et al. (2021).
 
-Predictions of the test part are kept, so that ensembles of seeds can be scored:
+RMSE in 100,000 dollars (the paper: FT-T .459, ResNet .486, MLP .499), and whether the attention of [CLS], or
+the norms of the vectors that it reads, rank the columns as permutation importance does. Predictions of the
+test part are stored, so that ensembles of seeds can be scored:
 
     predictions/MODEL-SEED.json    4 decimals; predictions/target.json has the labels
 """
@@ -35,7 +35,7 @@ REPEATS = 5  # of each column's permutation
 
 
 class FTTransformerWithoutBiases(FTTransformerRegressor):
-    """Tokens are x W alone: no biases of features, which here are a bias and an embedding of the index."""
+    """Tokens are x W without biases of features (here a bias and an embedding of the index)."""
 
     def _make(self) -> nn.Module:
         network = super()._make()
@@ -98,7 +98,7 @@ def _keep(predicted: np.ndarray, target: np.ndarray, folder: Path, name: str) ->
 
 
 def _read_predictions(results: Path) -> dict[str, list[np.ndarray]]:
-    """By model, one of each seed; the labels are those of TARGET."""
+    """Predictions by model, one for each seed; the labels are under TARGET."""
     found: dict[str, list[np.ndarray]] = defaultdict(list)
     for path in sorted((results / PREDICTIONS).glob("*.json")):
         found[path.stem.partition("-")[0]].append(np.array(json.loads(path.read_text())))
@@ -106,7 +106,7 @@ def _read_predictions(results: Path) -> dict[str, list[np.ndarray]]:
 
 
 def ensembles(results: Path) -> dict[str, tuple[list[float], float]]:
-    """RMSE of each seed, and of the mean of their predictions, of models with several seeds."""
+    """RMSE of each seed, and of the mean of their predictions, for models with several seeds."""
     predictions = _read_predictions(results)
     if not predictions:
         return {}

@@ -1,7 +1,7 @@
-"""What is the context of a trained SPIN worth? Errors with other contexts than all training rows.
+"""Errors of a trained SPIN with other contexts than all training rows.
 
-Nothing is trained in between. Differences are paired by test row: with the true context and with another one
-the same rows are predicted by the same weights.
+The network is not trained again. Differences are paired by test row: the same weights predict the same rows
+with the true context and with another one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ NAMES = ("shuffled labels", "one row", "half of the rows")
 
 
 def errors_by_context(model: Any, problem: Problem, rows: pd.DataFrame, target: np.ndarray) -> dict[str, Any]:
-    """Losses of test rows with every context, and the paired difference from the true one.
+    """Losses of test rows with every context, and the paired difference from the true context.
 
-    Each row's loss is its squared error, or whether its class is wrong; of several contexts the mean.
+    A row's loss is its squared error, or whether its class is wrong; the mean where a context is drawn
+    several times.
     """
     rows, target = rows.iloc[:MOST_TESTED], target[:MOST_TESTED]
     rng = np.random.default_rng(problem.seed)
@@ -54,12 +55,12 @@ def errors_by_context(model: Any, problem: Problem, rows: pd.DataFrame, target: 
 
 
 def _summary(loss_T: np.ndarray, regression: bool) -> float:
-    """Root of the mean squared error, or share of wrong classes."""
+    """Root mean squared error, or share of wrong classes."""
     return float(np.sqrt(loss_T.mean()) if regression else loss_T.mean())
 
 
 def context_table(found: dict[str, dict[str, list[dict]]]) -> str:
-    """A row for each set: means over folds, and how sure it is that the other context is worse."""
+    """A row for each set: means over folds, and the significance of the difference to the other context."""
     lines = [["", "true context", *NAMES, *(f"p, {name} no worse" for name in NAMES[:2]), "test rows"]]
     for name, by_method in found.items():
         folds = [row["contexts"] for row in by_method.get("SPIN", []) if "contexts" in row]
@@ -81,7 +82,7 @@ def context_table(found: dict[str, dict[str, list[dict]]]) -> str:
 
 
 def _p_value(folds: list[dict], kind: str) -> float:
-    """One-sided, of the summed paired differences of all test rows of all folds."""
+    """One-sided p-value of the summed paired differences of all test rows of all folds."""
     difference = sum(fold["rows"] * fold[kind]["difference"] for fold in folds)
     variance = sum(fold["rows"] * fold[kind]["variance"] for fold in folds)
     return float(norm.sf(difference / np.sqrt(variance))) if variance else 1.0

@@ -1,6 +1,6 @@
-"""Time and memory of a training step and of predictions, against rows of the context and against columns.
+"""Time and memory of a training step and of predictions, against the rows of the context and the columns.
 
-Each point is measured in a process of its own: peak memory is by how much the process grew.
+Each point is measured in a process of its own: peak memory is the growth of that process.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def cost(arguments: argparse.Namespace) -> None:
 
 
 def one_cost(arguments: argparse.Namespace) -> None:
-    """Prints one line of JSON."""
+    """Print one point as a line of JSON."""
     torch.set_num_threads(1)
     kind, n_rows, n_columns = arguments.kind, arguments.rows, arguments.columns
     rng = np.random.default_rng(0)
@@ -125,7 +125,7 @@ MEASURED = ("step_seconds", "predict_seconds", "peak_bytes")
 
 
 def power(results: list[dict[str, Any]], kind: str, axis: str, measure: str) -> float | None:
-    """With which power of the size a cost grows, by the largest three sizes; None for a single one."""
+    """Exponent with which a cost grows with the size, from the three largest sizes; None for one size."""
     rows = [row for row in results if (row["kind"], row["axis"]) == (kind, axis)][-3:]
     if len(rows) < 2:
         return None

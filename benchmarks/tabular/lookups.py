@@ -1,7 +1,7 @@
 """Tables that only attention between rows can solve: random labels, two clusters, looking up a label.
 
-Every table is new, in training and in tests, so that nothing of them can be learned by heart. In all of them
-queries are rows of the context without their labels; they read the context and never each other.
+Every table is new, in training and in tests, so that none can be memorised. In all of them queries are rows
+of the context without their labels; queries read the context and never each other.
 
 Axes: B tables, N rows (of the context, and as many queries), D columns, K outputs.
 """
@@ -42,7 +42,7 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Training:
-    """Adam, the rate by cosine to 0; `tables` a step."""
+    """Adam with a cosine schedule to 0; `tables` is the number of tables of a step."""
 
     steps: int
     tables: int
@@ -50,8 +50,7 @@ class Training:
 
 
 class Task(NamedTuple):
-    """context and query (B, N, D); labels_D: bool, the columns that queries lack; true_BNL: what stood
-    there."""
+    """Context and query (B, N, D), the columns that queries lack (bool, labels_D), and their true values."""
 
     context: Tensor
     query: Tensor
@@ -63,8 +62,9 @@ Network = SPIN | NPT | CarryingNetwork
 
 
 def predicted(network: Network, task: Task, blind: bool = False) -> Tensor:
-    """Outputs for the label columns of the queries, (B, N, L, K). blind (SPIN): inducing points stay as they
-    started, as without XABD."""
+    """Outputs (B, N, L, K) for the label columns of the queries; `blind` leaves inducing points at their
+    start.
+    """
     if isinstance(network, CarryingNetwork):
         return torch.stack(
             [_carried(network, *table) for table in zip(task.context, task.query, strict=True)]
@@ -86,7 +86,7 @@ def predicted(network: Network, task: Task, blind: bool = False) -> Tensor:
 
 
 def _carried(network: CarryingNetwork, context_ND: Tensor, query_ND: Tensor) -> Tensor:
-    """The mean over members for a table of numbers, whose last column is the label: (N, 1, 1)."""
+    """Mean over members for a table of numbers whose last column is the label: (N, 1, 1)."""
     shown, asked = (
         Rows(x[:, :-1], torch.zeros_like(x[:, :-1], dtype=torch.bool)) for x in (context_ND, query_ND)
     )
@@ -110,7 +110,7 @@ def train(
     seed: int,
     blind: bool = False,
 ) -> None:
-    """Every step draws new tables."""
+    """Train on new tables in every step."""
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam(network.parameters(), lr=training.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, training.steps)
@@ -127,7 +127,7 @@ def train(
 
 
 def make_npt(vocabulary: int, columns: int, width: int, heads: int, **more: Any) -> NPT:
-    """One block; rows look for rows that are like them from the first step (see `start_alike`)."""
+    """An NPT of one block whose rows attend to similar rows from the first step (see `start_alike`)."""
     network = NPT(vocabulary, columns, width, 1, MABOptions(heads=heads, learned_residual=True), **more)
     for module in network.modules():
         if isinstance(module, ABD):
@@ -136,8 +136,11 @@ def make_npt(vocabulary: int, columns: int, width: int, heads: int, **more: Any)
 
 
 def make_spin(config: SPINConfig, task: Task) -> SPIN:
-    """Inducing points start as what queries of the task (1, H, D) become before XABD, so that they find rows
-    like them from the first step: started at random they take many times as long, or never separate."""
+    """A SPIN whose inducing points start as the task's queries (1, H, D) before XABD.
+
+    They find similar rows from the first step. With random starts training takes many times as long, or
+    fails.
+    """
     network = SPIN(config)
     for module in network.modules():
         if isinstance(module, XABD):
@@ -152,7 +155,7 @@ def make_spin(config: SPINConfig, task: Task) -> SPIN:
 
 
 def random_tables(count: int, rows: int, key_bits: int, label_bits: int, generator: torch.Generator) -> Task:
-    """Distinct random keys, random labels."""
+    """Tables of distinct random keys and random labels."""
     keys_BN = torch.rand(count, 2**key_bits, generator=generator).argsort(1)[:, :rows]
     keys = (keys_BN[:, :, None] >> torch.arange(key_bits)) & 1
     labels = torch.randint(0, 2, (count, rows, label_bits), generator=generator)
@@ -170,15 +173,16 @@ def random_labels(
     inducing_points: int = 64,
     steps: int = 600,
 ) -> dict[str, Any]:
-    """Appendix A.7 of the SPIN paper: labels are random bits, so that a query's can only be read off its copy
-    in the context. model: NPT, SPIN (with any words behind), or "SPIN without XABD" whose inducing points
-    never read the context.
+    """Appendix A.7 of the SPIN paper: random labels, which a query can only get from its copy in the context.
+
+    `model` is NPT, SPIN (with any words after it), or "SPIN without XABD", whose inducing points never read
+    the context.
 
     The paper has one table of 5,000 rows, 30 feature bits and 20 label bits, in training and tests; weights
-    can learn it by heart, and XABA alone indeed gets 70 % there. Here every table is new, which leaves
-    nothing to learn but the looking up. 5,000 rows × 20 bits do not fit in H, so tables are small, and H has
-    more points than the table has rows. With 6 key bits there is a point for every key that may come; with
-    more, rows must be spread over points which are fixed before the table is known, and some share one.
+    can memorise it, and XABA alone indeed gets 70 % there. Here every table is new, so that labels can only
+    be looked up. 5,000 rows × 20 bits do not fit in H, so tables are small, and H has more points than the
+    table has rows. With 6 key bits there is a point for every possible key; with more, the points are fixed
+    before the table is known, and some rows share one.
     """
     torch.manual_seed(seed)
     started = time.process_time()
@@ -220,8 +224,9 @@ def random_labels(
 def cluster_tables(
     count: int, rows: int, centroid_2D: Tensor, fixed_2L: Tensor | None, generator: torch.Generator
 ) -> tuple[Task, Tensor]:
-    """Noisy copies of two centroids, and the cluster of each row (B, N). Label strings are fixed ones, or
-    drawn for each table."""
+    """Noisy copies of two centroids, and the cluster of each row (B, N); label strings are fixed or drawn for
+    each table.
+    """
     cluster_BN = torch.randint(0, 2, (count, rows), generator=generator)
     label_B2L = torch.randint(0, 2, (count, 2, CLUSTER_LABEL_BITS), generator=generator)
     if fixed_2L is not None:
@@ -234,14 +239,12 @@ def cluster_tables(
 
 
 def clusters(labels: str, seed: int, figure: Path | None, *, steps: int = 1_200) -> dict[str, Any]:
-    """Appendix A.8 of the SPIN paper: rows come from two noisy clusters, H has two points; does each stand
-    for a cluster in the cross-attention of queries?
+    """Appendix A.8 of the SPIN paper: does each of two inducing points stand for one of two noisy clusters?
 
-    labels: "SPIN" (strings of a cluster's labels are drawn for every table, so that H is needed), or "SPIN
-    fixed labels" (as in the paper; weights can learn them, and need not look at H). All rows are new. The
-    paper does not say which predictor it had; ours is the token-wise one, with one layer. Clusters lie so
-    far apart in 120 bits that attention which has learned nothing ranks them, too: hence the figures of the
-    untrained network.
+    `labels` is "SPIN" (a cluster's label strings are drawn for every table, so that H is needed) or "SPIN
+    fixed labels" (as in the paper; weights can learn them without H). All rows are new. The paper does not
+    name its predictor; ours is the token-wise one, with one layer. The clusters lie so far apart in 120 bits
+    that untrained attention separates them too: hence the figures of the untrained network.
     """
     torch.manual_seed(seed)
     started = time.process_time()
@@ -284,7 +287,7 @@ def clusters(labels: str, seed: int, figure: Path | None, *, steps: int = 1_200)
 
 
 def _separation(weight_NH: np.ndarray, cluster_N: np.ndarray) -> dict[str, float]:
-    """Whichever point stands for which cluster."""
+    """Separation of the clusters by the points, for the better assignment of points to clusters."""
     agreed = float(np.mean(weight_NH.argmax(1) == cluster_N))
     auc = float(roc_auc_score(cluster_N, weight_NH[:, 1]))
     return {
@@ -297,8 +300,10 @@ def _separation(weight_NH: np.ndarray, cluster_N: np.ndarray) -> dict[str, float
 
 
 def _point_weights(network: SPIN, task: Task) -> np.ndarray:
-    """Attention of one table's queries to inducing points, (N, H): of label tokens, summed over latent
-    attributes, the mean over layers and heads."""
+    """Attention of one table's queries to inducing points, (N, H).
+
+    It is that of label tokens, summed over latent attributes, the mean over layers and heads.
+    """
     readers = [read.attention for read in network.predictor.reader.read]
     with recorded_attention(readers) as maps, torch.no_grad():
         predicted(network, task)
@@ -331,7 +336,7 @@ def _heat_map(weight_NH: np.ndarray, cluster_N: np.ndarray, path: Path) -> None:
 
 
 class Protein:
-    """Scaled features and standardised labels of the Protein table; scales are of the training part."""
+    """Scaled features and standardised labels of the Protein table, with scales of the training part."""
 
     def __init__(self, folder: Path) -> None:
         table = load_table("protein", folder)
@@ -348,8 +353,7 @@ class Protein:
     def draw(
         self, part: str, variant: str, count: int, rows: int, generator: torch.Generator, other: bool = False
     ) -> Task:
-        """`count` batches of rows and of their copies, which are the context. other: the context is not
-        copies but other rows."""
+        """`count` batches of rows and of the context: their copies, or with `other` different rows."""
         noisy, plus_one = VARIANTS[variant]
         every = self.rows[part]
         query = every[torch.randint(len(every), (count, rows), generator=generator)]
@@ -372,13 +376,12 @@ class Protein:
 def lookup(
     protein: Protein, variant: str, model: str, seed: int, *, rows: int = 64, steps: int = 3_000
 ) -> dict[str, Any]:
-    """Section 4.2 and appendix B.1.2 of the NPT paper: rows of the Protein table are given twice, with their
-    labels in one of the copies, here the context.
+    """Section 4.2 and appendix B.1.2 of the NPT paper: the context holds copies of the queries with labels.
 
-    variant: "random_features" (the last three are replaced by noise, N(1, 1), in either copy another),
-    "add_one" (the label in the context is the true one plus one standard deviation), "both", "original".
-    model: NPT, "SPIN h=16" with so many inducing points, which carry labels, or "paper's SPIN h=16", whose
-    points are latent. The rows of tests are not in training.
+    `variant`: "random_features" (the last three features are noise, N(1, 1), different in both copies),
+    "add_one" (the label in the context is one standard deviation higher), "both", "original". `model`: NPT,
+    "SPIN h=16" with this number of inducing points, which carry labels, or "paper's SPIN h=16", whose points
+    are latent. Test rows are not in training.
     """
     torch.manual_seed(seed)
     started = time.process_time()

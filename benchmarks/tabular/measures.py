@@ -1,4 +1,4 @@
-"""What probabilities of classes are worth: negative log-likelihood, and the area under ROC of two classes."""
+"""Measures of class probabilities: negative log-likelihood, and the area under ROC of two classes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ LEAST = 1e-15  # a probability of 0 that comes true would cost without end
 
 
 def class_measures(target: np.ndarray, classes: np.ndarray, probability_NK: np.ndarray) -> dict[str, float]:
-    """`log_loss`, in nats a row, and "auroc" where there are two classes.
+    """`log_loss`, in nats a row, and "auroc" for two classes.
 
-    A class that training did not have (`classes` are sorted, and those of the columns) has probability 0.
+    A class that training lacks (`classes` are sorted, and those of the columns) has probability 0.
     """
     column = np.minimum(classes.searchsorted(target), len(classes) - 1)
     given = probability_NK.astype(float)[np.arange(len(target)), column]

@@ -1,7 +1,7 @@
 """Peak memory of the attention models on the papers' sets, beside NPT's.
 
-Each is measured in a process of its own, by how much a fit of 20 steps with the settings of `tables` outgrows
-what the process has after a fit to 20 rows: libraries alone have 100 MB. More steps need no more.
+Each model is measured in a process of its own: the growth during a fit of 20 steps with the settings of
+`tables`, after a fit to 20 rows (libraries alone take 100 MB). More steps need no more memory.
 """
 
 from __future__ import annotations

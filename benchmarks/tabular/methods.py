@@ -1,10 +1,11 @@
-"""Methods of the comparison: each trains on one part, looks at another, for a budget of processor seconds.
+"""Methods of the comparison: each trains on one part and validates on another, within a budget of processor
+seconds.
 
 A method is a function (Problem) -> Fitted. Networks spend the budget on one run with the estimator's defaults
-(batches of 64 rows below 2,000 rows, otherwise 256), and keep the weights that validated best on as many
-rows, where looking takes no more than LOOKING of it; measuring their speed is part of the budget, and 20
-steps are the least. All others search: their defaults first, then settings drawn at random, until the budget
-is spent; the one that validates best is kept.
+(batches of 64 rows below 2,000 rows, otherwise 256). They keep the weights that validated best, on as many
+rows as keep validation below LOOKING of the budget. Measuring their speed is part of the budget, and they
+make at least 20 steps. All other methods search: first their defaults, then random settings, until the budget
+is spent; the setting that validates best is kept.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ EVEN = {"subsample", "colsample_bytree"}  # drawn evenly; all other settings eve
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows to train on and to look at, the budget in seconds of the processor, a seed."""
+    """Training and validation rows, the budget in processor seconds, and a seed."""
 
     train: pd.DataFrame
     train_target: np.ndarray
@@ -78,7 +79,7 @@ class Problem:
 
 @dataclass
 class Fitted:
-    """What predicts, and what is to be said of it; of a classifier its classes, and their probabilities."""
+    """A prediction function and a description; for a classifier also its classes and their probabilities."""
 
     predict: Callable[[pd.DataFrame], np.ndarray]
     settings: dict[str, Any]
@@ -95,14 +96,14 @@ def loss(target: np.ndarray, predicted: np.ndarray, regression: bool) -> float:
 
 
 def network(kind: str, module: str = "spinimpute.tabular") -> Callable[[Problem], Fitted]:
-    """One of our estimators, or of another module, which is loaded when it is used."""
+    """One of our estimators, or one of another module, which is loaded when used."""
 
     def fit(problem: Problem) -> Fitted:
         estimator = getattr(
             import_module(module), kind + ("Regressor" if problem.regression else "Classifier")
         )
         looked_at = min(len(problem.validation), MOST_LOOKED_AT)
-        # the estimator keeps as many rows apart as it gets for that, drawn anew
+        # the estimator draws a validation part of the same size
         spread = np.linspace(0, len(problem.validation) - 1, looked_at).astype(int)
         features = pd.concat([problem.train, problem.validation.iloc[spread]])
         target = np.concatenate([problem.train_target, problem.validation_target[spread]])
@@ -127,9 +128,9 @@ def network(kind: str, module: str = "spinimpute.tabular") -> Callable[[Problem]
 def _speed(
     estimator: Any, settings: dict[str, Any], features: pd.DataFrame, target: np.ndarray, budget: float
 ) -> tuple[float, float, float]:
-    """Seconds of a step, of a look, and of all else that a fit takes.
+    """Seconds of a step, of a validation, and of the rest of a fit.
 
-    Neither a step nor a look depends on how many rows there are, so that not all are needed to time them.
+    A step and a validation do not depend on the number of rows, so that some rows suffice to time them.
     """
     looked_at = int(settings["validation_fraction"] * len(features))
     some = np.sort(np.random.default_rng(0).permutation(len(features))[: TIMED_ROWS + looked_at])
@@ -154,7 +155,7 @@ def _speed(
 
 
 def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> Callable[[Problem], Fitted]:
-    """The best of settings that are tried until the budget is spent."""
+    """The best of the settings that are tried until the budget is spent."""
 
     def fit(problem: Problem) -> Fitted:
         started, best, lowest, tried = time.process_time(), None, np.inf, 0
@@ -177,7 +178,7 @@ def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> C
 
 
 def _settings(ranges: dict[str, tuple[float, float]], seed: int) -> Iterator[dict[str, Any]]:
-    """None first: defaults."""
+    """Settings to try; None, for the defaults, comes first."""
     yield {}
     rng = np.random.default_rng(seed)
     while True:
@@ -237,7 +238,7 @@ def catboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
     )  # fmt: skip
 
     def named(rows: pd.DataFrame) -> pd.DataFrame:
-        """Missing categories are one of their own."""
+        """Missing categories become a category."""
         known = {column: rows[column].astype(object) for column in categories}
         return rows.assign(**{name: of.where(of.notna(), "missing").map(str) for name, of in known.items()})
 
@@ -297,12 +298,12 @@ def sklearn_mlp(problem: Problem, settings: dict[str, Any]) -> Fitted:
 def _probabilities(
     model: Any, problem: Problem
 ) -> tuple[np.ndarray, Callable[[pd.DataFrame], np.ndarray]] | tuple[None, None]:
-    """Classes and their probabilities, of a classifier that follows scikit-learn."""
+    """Classes and their probabilities, of a scikit-learn classifier."""
     return (None, None) if problem.regression else (model.classes_, model.predict_proba)
 
 
 def _flat(features: pd.DataFrame) -> Any:
-    """Numbers scaled, categories one-hot."""
+    """Scaled numbers and one-hot categories."""
     categories = list(features.select_dtypes(exclude="number").columns)
     numbers = [column for column in features.columns if column not in categories]
     return make_column_transformer(
@@ -320,7 +321,7 @@ def _coded(problem: Problem) -> tuple[np.ndarray | None, np.ndarray]:
 
 
 def _evaluated(problem: Problem, classes: np.ndarray | None) -> tuple[pd.DataFrame, np.ndarray]:
-    """Rows for early stopping, coded: those of classes that training has."""
+    """Encoded rows for early stopping, of the classes that the training rows have."""
     if classes is None:
         return problem.validation, problem.validation_target
     known = np.isin(problem.validation_target, classes)

@@ -1,8 +1,8 @@
-"""Poker hands: what a context given at test time alone is worth (the SPIN paper's table 2, done apart from
-the training: there the context's size is the batch's, and so changes how long is trained).
+"""Poker hands: the value of a context that is given at test time alone (the SPIN paper's table 2).
 
-SPIN and NPT are trained for the same seconds with the same batches; then test hands are predicted from 512 to
-all training hands, and from contexts whose labels are shuffled.
+In the paper the size of the context is that of the batch, and so changes the training. Here SPIN and NPT are
+trained for the same seconds with the same batches; then test hands are predicted from 512 to all training
+hands, and from contexts with shuffled labels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What do SPIN and NPT use other rows for? Made tables (`lookups`), then real ones, whose context is spoilt.
+"""How SPIN and NPT use other rows: simulated tables (`lookups`), then real ones with corrupted contexts.
 
-On real tables: corruption (NPT paper, B.2.1) permutes every column of the context on its own; deletion
-(B.3.2) takes away context rows that a prediction does not need, and asks whether those it needs are near.
+On real tables: corruption (NPT paper, B.2.1) permutes every column of the context independently; deletion
+(B.3.2) removes context rows that a prediction does not need, and measures whether the needed rows are near.
 
 Axes: T test rows, N context rows, D columns with the label.
 """
@@ -42,7 +42,7 @@ MIDDLE_POINTS = LOOKUP_POINTS[1:2]  # where no number of them can be expected to
 
 
 def probes(arguments: argparse.Namespace) -> None:
-    """One file a run; what is there already is not made again."""
+    """Make the missing result files, one for each run."""
     torch.set_num_threads(1)
     folder: Path = arguments.results
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def probes(arguments: argparse.Namespace) -> None:
 def _runs(
     arguments: argparse.Namespace, folder: Path
 ) -> list[tuple[str, str, Callable[[str, int], dict[str, Any]]]]:
-    """Probe, model and what runs them."""
+    """Each probe and model, with the function that runs it."""
     runs: list[tuple[str, str, Callable[[str, int], dict[str, Any]]]] = []
     run: Callable[[str, int], dict[str, Any]]
     if "random_labels" in arguments.only:
@@ -99,8 +99,8 @@ def spoilt_context(
 ) -> dict[str, Any]:
     """Corruption and deletion with an estimator that is trained as in `tables`, on the first fold.
 
-    Corruption is one permutation for all test rows at a time, which is the same as one for each: our queries
-    do not see each other. Deletion takes rows in blocks, of a tenth of what is left.
+    Corruption is one permutation for all test rows at a time, which equals one for each: our queries do not
+    see each other. Deletion removes rows in blocks of a tenth of the remaining rows.
     """
     started = time.process_time()
     parts = split(table, 0)
@@ -141,8 +141,9 @@ def spoilt_context(
 
 
 class _Context:
-    """What a fitted estimator reads, as a table with the label last, and its predictions from parts of it.
-    Of complete numbers only."""
+    """The context of a fitted estimator, as a table of numbers with the label last, and predictions from
+    parts of it.
+    """
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
@@ -156,7 +157,7 @@ class _Context:
         self.size = len(rows)
 
     def all_predictions(self, query: Tensor, table_ND: Tensor) -> np.ndarray:
-        """Of queries that share this context; in the target's units."""
+        """Predictions of queries that share this context, in the target's units."""
         network = self.estimator.network_
         context = Rows(table_ND[:, :-1], torch.zeros(table_ND[:, :-1].shape, dtype=torch.bool))
         asked = Rows(query, torch.zeros(query.shape, dtype=torch.bool))
@@ -168,7 +169,7 @@ class _Context:
         return self._unscaled(label_Q1[:, 0])
 
     def predictions(self, query: Tensor, kept_TN: Tensor) -> np.ndarray:
-        """Of each query from its own part of the context."""
+        """Prediction of each query from its own part of the context."""
         network = self.estimator.network_
         if isinstance(network, CarryingNetwork):
             kept = zip(query, kept_TN, strict=True)
@@ -191,14 +192,17 @@ class _Context:
 
 
 def _permuted(table_ND: Tensor, generator: torch.Generator) -> Tensor:
-    """Every column on its own."""
+    """Permute every column independently."""
     order = torch.rand(table_ND.shape, generator=generator).argsort(0)
     return table_ND.gather(0, order)
 
 
 def deletion(context: _Context, query: Tensor, generator: torch.Generator) -> dict[str, float]:
-    """Algorithm 2 of the NPT paper, with blocks of rows instead of rows: distances (root mean square over
-    scaled features) from test rows to rows that are kept, to as many drawn at random, and to deleted ones."""
+    """Algorithm 2 of the NPT paper, with blocks of rows instead of rows.
+
+    Gives distances (root mean square over scaled features) from test rows to rows that remain, to as many
+    random rows, and to deleted ones.
+    """
     n_tests, n_rows = len(query), context.size
     kept_TN = torch.ones(n_tests, n_rows, dtype=torch.bool)
     first_T = context.predictions(query, kept_TN)
@@ -251,7 +255,7 @@ def _mean_where(x_TN: Tensor, where_TN: Tensor) -> np.ndarray:
 
 
 def _report(rows: list[dict[str, Any]]) -> str:
-    """Means over seeds, with the range of the most telling ones."""
+    """Means over seeds, with the range of the most informative ones."""
     parts = ["# Probes: what other rows are used for\n"]
     probes = list(dict.fromkeys(row["probe"] for row in rows))
     for probe in sorted(probes, key=lambda name: [name.startswith(known) for known in NAMES], reverse=True):

@@ -1,4 +1,4 @@
-"""From one file a fit to the table of a comparison, with the papers' figures beside ours."""
+"""Tables of a comparison from its result files, with the papers' figures beside ours."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _any(by_method: dict) -> dict:
 
 
 def mean_ranks(found: dict, methods: Sequence[str]) -> tuple[np.ndarray, int]:
-    """Of the methods' mean losses, on the sets where all of them have been run; how many those are."""
+    """Mean ranks of the methods by mean loss, on the sets that all of them have, and the number of these
+    sets.
+    """
     ranks = [
         rankdata([np.mean([row["loss"] for row in by_method[method]]) for method in methods])
         for by_method in found.values()

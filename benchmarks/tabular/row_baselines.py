@@ -1,6 +1,6 @@
 """Networks that FT-Transformer is compared with (Gorishniy et al. 2021), on our row estimators.
 
-Sizes lie within what that paper searches; nothing is tuned. Axes: see `spinimpute.nn`.
+Sizes lie within that paper's search ranges; nothing is tuned. Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class DCN2(nn.Module):
 
 
 class AutoInt(nn.Module):
-    """Song et al. (2019): self-attention among the tokens of columns, ReLU(attended + W x); all are read."""
+    """Song et al. (2019): self-attention among the tokens of columns, ReLU(attended + W x); the output reads
+    all tokens.
+    """
 
     def __init__(
         self, schema: Schema, outputs: int, layers: int, width: int, heads: int, dropout: float

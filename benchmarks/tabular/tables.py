@@ -1,4 +1,4 @@
-"""One fit after the other, each in a process of its own; what is there already is not made again."""
+"""Run the fits one after the other, each in a process of its own; existing results are kept."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def one(arguments: argparse.Namespace) -> None:
 
 
 def _versions(method: str) -> dict[str, str]:
-    """Of the libraries that fit; a module's own, as distributions of one have several names."""
+    """Versions of the libraries that fit; those of the modules, because distributions have several names."""
     found = {name: version(name) for name in ("torch", "scikit-learn")}
     if method in TREES:
         found[method] = import_module(method).__version__

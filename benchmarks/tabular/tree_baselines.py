@@ -1,6 +1,6 @@
 """Networks of steps, trees and boosting that FT-Transformer is compared with: NODE, TabNet, GrowNet.
 
-On our row estimators, with sizes that the budget of the comparison allows; nothing is tuned.
+They use our row estimators, with sizes that fit in the budget of the comparison; nothing is tuned.
 
 Axes: N rows, X numbers of an input, T trees, D levels of a tree, L leaves, O outputs.
 """
@@ -23,7 +23,7 @@ from spinimpute.tabular.table import Rows, Schema
 
 
 class ObliviousTrees(nn.Module):
-    """Popov et al. (2020): each level of a tree compares one soft choice of the numbers with a threshold."""
+    """Popov et al. (2020): each level of a tree compares one soft choice of the inputs with a threshold."""
 
     def __init__(self, numbers: int, trees: int, depth: int, outputs: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class ObliviousTrees(nn.Module):
 
     @torch.no_grad()
     def _start(self, chosen_NTD: Tensor) -> None:
-        """Thresholds are numbers of rows of the first batch, and all of it is in reach of either side."""
+        """Start thresholds at inputs of the first batch, so that the whole batch reaches either side."""
         row_TD = torch.randint(len(chosen_NTD), self.threshold_TD.shape)
         self.threshold_TD.copy_(chosen_NTD.gather(0, row_TD[None])[0])
         self.log_width_TD.copy_(((chosen_NTD - self.threshold_TD).abs().amax(0) + 1e-6).log())
@@ -62,7 +62,7 @@ def entmax15_of_two(x: Tensor) -> Tensor:
 
 
 class NODE(nn.Module):
-    """Layers of trees; each reads the row and all trees before. Their mean is the output."""
+    """Layers of trees; each reads the row and all trees before it. The output is their mean."""
 
     def __init__(self, schema: Schema, outputs: int, layers: int, trees: int, depth: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class NODE(nn.Module):
 
 
 class TabNet(nn.Module):
-    """Arik & Pfister (2021), as in pytorch-tabnet, without its loss of masks' entropy."""
+    """Arik & Pfister (2021), as in pytorch-tabnet, without the entropy loss of the masks."""
 
     def __init__(self, schema: Schema, outputs: int, width: int, decisions: int, gamma: float) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class TabNet(nn.Module):
 
 
 class Learner(nn.Module):
-    """A shallow network; tells what it knows to the next one, too."""
+    """A shallow network, whose hidden layer is an input of the next learner."""
 
     def __init__(self, numbers: int, width: int, outputs: int) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Learner(nn.Module):
 class GrowNet(nn.Module):
     """Badirli et al. (2020): learners are added one by one, each to the sum of those before.
 
-    Of the steps that a learner has, the last CORRECTED train all that are there.
+    The last CORRECTED steps of a learner train all learners so far.
     """
 
     CORRECTED = 1 / 3

@@ -224,7 +224,7 @@ def test_a_cell_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pyt
     assert result["command"] == "python -m benchmarks.papers window 2"
     assert (result["commit"], result["found"]) == ("abc", 1)
     assert not list(tmp_path.rglob("*.part"))
-    with pytest.raises(SystemExit, match="call again"):
+    with pytest.raises(SystemExit, match="Run the command again"):
         make_cells([Cell("table3", ("b", 1), ("window", 1))], tmp_path, limit=-1)
 
 

@@ -59,6 +59,27 @@ def panel_of(write_alleles: Callable[..., Path]) -> Callable[..., spinimpute.Pan
     return build
 
 
+class ArrayPanel:
+    """The attributes of a panel that `BlockReader` uses, from arrays."""
+
+    def __init__(self, alleles_XN: np.ndarray, cM: np.ndarray) -> None:
+        self.alleles_XN, self.cM = alleles_XN, cM
+        self.n_sites, self.n_haplotypes = alleles_XN.shape
+        self.frequency = alleles_XN.mean(1)
+
+    def alleles(self, start: int, stop: int) -> np.ndarray:
+        return self.alleles_XN[start:stop]
+
+    def packed_rows(self, index: np.ndarray) -> np.ndarray:
+        return np.packbits(self.alleles_XN[index], axis=1)
+
+
+@pytest.fixture(scope="session")
+def array_panel() -> type[ArrayPanel]:
+    """array_panel(alleles_XN, cM): a panel for `BlockReader`."""
+    return ArrayPanel
+
+
 @pytest.fixture(scope="session")
 def patterns_of() -> Callable[[np.ndarray, np.ndarray], GapPatterns]:
     """patterns_of(alleles_UN, start_G1): the patterns of haplotypes in gaps."""

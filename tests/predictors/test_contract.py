@@ -76,8 +76,11 @@ class Variants:
 
 @pytest.fixture(scope="module")
 def target(example: Path) -> Variants:
-    """A few samples, with some missing calls."""
+    """A few samples, of which the last is in the panel, with some missing calls."""
     few = Variants.read(example / "target.vcf.gz").take(list(range(TARGETS)))
+    panel = {tuple(row[:5]): row[9] for row in Variants.read(example / "panel.vcf.gz").rows}
+    for row in few.rows[1:]:
+        row[-1] = panel.get(tuple(row[:5]), row[-1])
     for number, row in enumerate(few.rows[1:]):
         if number % 7 == 3:
             row[9 + number % TARGETS] = ".|."

@@ -1,8 +1,7 @@
-"""Target samples that are in the panel, found by comparing all haplotypes."""
+"""Target samples that are in the panel, compared with a search through all haplotypes."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -151,40 +150,3 @@ def test_pairs_of_the_panel_come_back_and_others_are_as_if_alone(
         np.testing.assert_array_equal(imputed([10, 0], ploidy=1), alone([10, 0]))
         many = [40, 41, 10, 11, 20, 33]  # whoever else is imputed
         np.testing.assert_array_equal(imputed(many)[:, 2:4], imputed([10, 11]))
-
-
-def test_members_are_the_same_however_they_are_imputed(
-    alleles_SN: np.ndarray,
-    panel_file: Path,
-    panel_of: Callable[..., spinimpute.Panel],
-    write_alleles: Callable[..., Path],
-    tmp_path: Path,
-) -> None:
-    """With other threads, windows, orders of the panel, in a region, and with haploid samples between."""
-    samples = [[10, 11], [7], [31, 30], [40, 52], [90, 91], [3], [120, 121]]
-    typed = np.arange(0, len(alleles_SN), TYPED)
-    target = write_alleles(tmp_path / "t.vcf", alleles_SN[typed], samples, 1_000 + 400 * typed)
-
-    def records(panel: Path = panel_file, **settings: Any) -> list[str]:
-        out = tmp_path / "o.vcf"
-        output = spinimpute.OutputSettings(formats=("GT", "HDS"), decimals=5)
-        spinimpute.impute(target, out, panel, output=output, force=True, **settings)
-        return [line for line in out.read_text().splitlines() if line[0] != "#"]
-
-    whole = records(resources=spinimpute.Resources(threads=1))
-    called_SX = np.array([[call[:3] for call in line.split("\t")[9:]] for line in whole])
-    for x in (0, 2, 4, 6):
-        first_S, second_S = (alleles_SN[:, h].astype(str) for h in samples[x])
-        np.testing.assert_array_equal(
-            called_SX[:, x], [f"{a}|{b}" for a, b in zip(first_S, second_S, strict=True)]
-        )
-    assert records(resources=spinimpute.Resources(threads=3)) == whole
-    assert records(predictor=spinimpute.PredictorSettings(options={"window_cM": 0.07})) == whole
-    order = np.random.default_rng(1).permutation(80).tolist()
-    panel_of(tmp_path / "shuffled.spin", alleles_SN, [(2 * i, 2 * i + 1) for i in order]).close()
-    assert records(tmp_path / "shuffled.spin") == whole
-    first, last = 300, 700
-    chosen = spinimpute.RegionSettings(region=f"1:{1_000 + 400 * first}-{1_000 + 400 * last}")
-    positions = [int(line.split("\t")[1]) for line in whole]
-    some = [line for line, p in zip(whole, positions, strict=True) if 400 * first <= p - 1_000 <= 400 * last]
-    assert records(region=chosen) == some

@@ -1,7 +1,8 @@
-"""What must hold for any weights, and that inducing points carry the panel."""
+"""SPIN on blocks: relations that hold for any weights, and inducing points that carry the panel."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,29 +21,17 @@ from spinimpute.vcf.reader import read_haplotypes
 PREDICTORS = ["random_predictor", "random_predictor_of_3mers"]
 
 
-class SegmentPanel:
-    """What `BlockReader` needs of a panel, from arrays."""
-
-    def __init__(self, alleles_XN: np.ndarray, cM: np.ndarray) -> None:
-        self.alleles_XN, self.cM = alleles_XN, cM
-        self.n_sites, self.n_haplotypes = alleles_XN.shape
-        self.frequency = alleles_XN.mean(1)
-
-    def alleles(self, start: int, stop: int) -> np.ndarray:
-        return self.alleles_XN[start:stop]
-
-    def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        return np.packbits(self.alleles_XN[index], axis=1)
+ArrayPanel = Any  # see `conftest`
 
 
 def impute(
     predictor: BlockPredictor,
-    panel: SegmentPanel,
+    panel: ArrayPanel,
     typed: np.ndarray,
     query_QT: np.ndarray,
     known_QT: np.ndarray,
 ) -> np.ndarray:
-    reader = BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+    reader = BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)
     out = np.full((panel.n_sites, len(query_QT)), np.nan, dtype=np.float32)
     for block in reader:
         out[block.sites.panel_index_U] = predict(predictor, block, query_QT, known_QT)
@@ -57,12 +46,12 @@ def predict(
 
 
 @pytest.fixture
-def panel(segment: Segment) -> SegmentPanel:
-    return SegmentPanel(segment.alleles(0, 300)[:, :80], segment.cM[:300])
+def panel(array_panel: type, segment: Segment) -> ArrayPanel:
+    return array_panel(segment.alleles(0, 300)[:, :80], segment.cM[:300])
 
 
 @pytest.fixture
-def typed(panel: SegmentPanel) -> np.ndarray:
+def typed(panel: ArrayPanel) -> np.ndarray:
     return np.flatnonzero(np.minimum(panel.frequency, 1 - panel.frequency) > 0.05)[::2]
 
 
@@ -77,27 +66,8 @@ def predictor(request: pytest.FixtureRequest) -> BlockPredictor:
     return chosen
 
 
-def test_order_of_the_panels_haplotypes_changes_nothing(
-    predictor: BlockPredictor, panel: SegmentPanel, typed: np.ndarray, query_QT: np.ndarray
-) -> None:
-    known = np.ones_like(query_QT)
-    before = impute(predictor, panel, typed, query_QT, known)
-    order = np.random.default_rng(0).permutation(panel.n_haplotypes)
-    after = impute(predictor, SegmentPanel(panel.alleles_XN[:, order], panel.cM), typed, query_QT, known)
-    np.testing.assert_array_equal(after, before)
-
-
-def test_a_query_does_not_depend_on_others(
-    predictor: BlockPredictor, panel: SegmentPanel, typed: np.ndarray, query_QT: np.ndarray
-) -> None:
-    together = impute(predictor, panel, typed, query_QT, np.ones_like(query_QT))
-    for q in (0, 7):
-        alone = impute(predictor, panel, typed, query_QT[[q]], np.ones_like(query_QT[[q]]))
-        np.testing.assert_allclose(alone[:, 0], together[:, q], atol=1e-4)
-
-
-def test_missing_calls_say_nothing(
-    predictor: BlockPredictor, panel: SegmentPanel, typed: np.ndarray, query_QT: np.ndarray
+def test_alleles_of_missing_calls_have_no_effect(
+    predictor: BlockPredictor, panel: ArrayPanel, typed: np.ndarray, query_QT: np.ndarray
 ) -> None:
     known = (np.random.default_rng(1).random(query_QT.shape) < 0.7).astype(np.uint8)
     shown = impute(predictor, panel, typed, query_QT, known)
@@ -107,26 +77,26 @@ def test_missing_calls_say_nothing(
 
 
 def test_labels_of_the_context_reach_the_inducing_points(
-    predictor: BlockPredictor, panel: SegmentPanel, typed: np.ndarray
+    predictor: BlockPredictor, array_panel: type, panel: ArrayPanel, typed: np.ndarray
 ) -> None:
     other = panel.alleles_XN.copy()
     rng = np.random.default_rng(2)
     for site in np.setdiff1d(np.arange(panel.n_sites), typed):  # the same frequency, other carriers
         other[site] = rng.permutation(other[site])
     points = []
-    for source in (panel, SegmentPanel(other, panel.cM)):
-        reader = BlockReader(source, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+    for source in (panel, array_panel(other, panel.cM)):
+        reader = BlockReader(source, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)
         points.append(predictor.encode(reader.read(3)).points)
     change = max(float((points[1][name] - value).abs().max()) for name, value in points[0].items())
     assert change > 1e-3
 
 
-def test_a_block_is_the_same_whatever_part_of_it_is_imputed(
-    random_predictor: SPINPredictor, panel: SegmentPanel, typed: np.ndarray
+def test_a_block_has_the_same_points_whichever_sites_are_imputed(
+    random_predictor: SPINPredictor, panel: ArrayPanel, typed: np.ndarray
 ) -> None:
-    whole = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites).read(2)  # type: ignore[arg-type]
+    whole = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites).read(2)
     first, last = whole.sites.panel_index_U[[3, -3]].tolist()
-    part = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), first, last).read(2)  # type: ignore[arg-type]
+    part = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), first, last).read(2)
     assert len(part.sites.gap_U) < len(whole.sites.gap_U)
     expected, found = (random_predictor.encode(block).points for block in (whole, part))
     inside = np.isin(whole.sites.panel_index_U, part.sites.panel_index_U)
@@ -136,16 +106,16 @@ def test_a_block_is_the_same_whatever_part_of_it_is_imputed(
 
 
 def test_blocks_without_untyped_sites_and_with_more_than_are_compared(
-    random_predictor: SPINPredictor, panel: SegmentPanel, monkeypatch: pytest.MonkeyPatch
+    random_predictor: SPINPredictor, panel: ArrayPanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = np.arange(panel.n_sites)
-    block = BlockReader(panel, everything, random_predictor.shape, 0, panel.n_sites, 0, panel.n_sites).read(4)  # type: ignore[arg-type]
+    block = BlockReader(panel, everything, random_predictor.shape, 0, panel.n_sites, 0, panel.n_sites).read(4)
     assert block.compared_NC.shape == (panel.n_haplotypes, 0)
     assert random_predictor.encode(block).points["mass_BH"].sum() == pytest.approx(panel.n_haplotypes)
     few = np.array([100, 120, 200])
     monkeypatch.setattr(panel_blocks, "MOST_COMPARED", 20)
     monkeypatch.setattr(panel_blocks, "FAR_SITES", 30)
-    block = BlockReader(panel, few, random_predictor.shape, 0, 3, 0, panel.n_sites).read(0)  # type: ignore[arg-type]
+    block = BlockReader(panel, few, random_predictor.shape, 0, 3, 0, panel.n_sites).read(0)
     assert len(block.sites.gap_U) == panel.n_sites
     assert block.compared_NC.shape == (panel.n_haplotypes, 20)
     compared = BlockPlan(random_predictor.shape, few, panel.cM, panel.frequency).compared(0)
@@ -155,30 +125,30 @@ def test_blocks_without_untyped_sites_and_with_more_than_are_compared(
 
 
 def test_carriers_of_an_allele_come_together(
-    random_predictor: SPINPredictor, panel: SegmentPanel, typed: np.ndarray
+    random_predictor: SPINPredictor, panel: ArrayPanel, typed: np.ndarray
 ) -> None:
-    """With a point for every twenty haplotypes; beside points that compete by typed alleles alone."""
+    """With a point for every twenty haplotypes, compared with points that compete by typed alleles alone."""
     predictor = SPINPredictor(random_predictor.model, "", torch.device("cpu"), 4)
 
     def impurity(reader: BlockReader, compared: bool) -> float:
-        """Of those with whom a carrier shares a point, the share that does not carry the allele."""
+        """Share of non-carriers among the haplotypes with which a carrier shares a point."""
         together, carriers = 0.0, 0.0
         for block in reader:
-            weight_C = block.compared_frequency_C * compared  # 0: all alleles the same, as padding has it
+            weight_C = block.compared_frequency_C * compared  # 0: all alleles are the same, as in padding
             points = predictor.encode(replace(block, compared_frequency_C=weight_C)).points
             carriers_HU = points["mass_BH"][:, None] * points["label_BHU"]
             together += float((carriers_HU * points["label_BHU"]).sum())
             carriers += float(carriers_HU.sum())
         return 1 - together / carriers
 
-    reader = BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+    reader = BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)
     assert impurity(reader, compared=True) < 0.95 * impurity(reader, compared=False)
 
 
 @pytest.mark.parametrize("size", [1, 7, 80])
 def test_batches_change_nothing(
     random_predictor: SPINPredictor,
-    panel: SegmentPanel,
+    panel: ArrayPanel,
     typed: np.ndarray,
     query_QT: np.ndarray,
     size: int,
@@ -192,7 +162,9 @@ def test_batches_change_nothing(
     np.testing.assert_allclose(parts, whole, atol=5e-4)
 
 
-def test_extreme_panels_give_probabilities(predictor: BlockPredictor, rng: np.random.Generator) -> None:
+def test_extreme_panels_give_probabilities(
+    predictor: BlockPredictor, array_panel: type, rng: np.random.Generator
+) -> None:
     cM = np.repeat(np.linspace(0, 0.1, 20), 2)  # positions that share a place
     for alleles in (
         rng.integers(0, 2, (40, 2), dtype=np.uint8),
@@ -202,7 +174,7 @@ def test_extreme_panels_give_probabilities(predictor: BlockPredictor, rng: np.ra
     ):
         for typed in (np.array([17]), np.array([0, 39]), np.arange(40)):
             query = rng.integers(0, 2, (3, len(typed)), dtype=np.uint8)
-            p = impute(predictor, SegmentPanel(alleles, cM), typed, query, np.ones_like(query))
+            p = impute(predictor, array_panel(alleles, cM), typed, query, np.ones_like(query))
             assert np.isfinite(p).all()
             assert ((p >= 0) & (p <= 1)).all()
             constant = np.isin(alleles.mean(1), (0, 1))
@@ -210,9 +182,9 @@ def test_extreme_panels_give_probabilities(predictor: BlockPredictor, rng: np.ra
 
 
 def test_inducing_points_share_out_the_panel(
-    random_predictor: SPINPredictor, panel: SegmentPanel, typed: np.ndarray
+    random_predictor: SPINPredictor, panel: ArrayPanel, typed: np.ndarray
 ) -> None:
-    reader = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites)  # type: ignore[arg-type]
+    reader = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites)
     block = reader.read(2)
     points = random_predictor.encode(block).points
     mass_H = points["mass_BH"]
@@ -222,7 +194,9 @@ def test_inducing_points_share_out_the_panel(
     np.testing.assert_allclose(mean_U, block.sites.frequency_U, atol=1e-5)
 
 
-def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tuple[float, float]:
+def r2_of_example(
+    example: Path, array_panel: type, panel: spinimpute.Panel, shuffle: bool
+) -> tuple[float, float]:
     """Pooled r2 of the shipped model and of the panel's frequencies on the example's untyped sites."""
     target = read_haplotypes(example / "target.vcf.gz")
     truth = read_haplotypes(example / "truth.vcf.gz")
@@ -234,7 +208,7 @@ def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tupl
         for site in np.setdiff1d(np.arange(panel.n_sites), typed):
             alleles[site] = rng.permutation(alleles[site])
     predictor = spinimpute.load_predictor(name="spin")
-    source = SegmentPanel(alleles, panel.cM)
+    source = array_panel(alleles, panel.cM)
     query = target.alleles[match_sites(panel.sites, target.sites).target_index].T.astype(np.uint8)
     p = impute(predictor, source, typed, query, np.ones_like(query))
     scored = np.setdiff1d(at_truth.panel_index, typed)
@@ -250,9 +224,9 @@ def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tupl
 
 
 def test_shuffling_the_panels_labels_destroys_the_accuracy(
-    example: Path, example_panel: spinimpute.Panel
+    example: Path, array_panel: type, example_panel: spinimpute.Panel
 ) -> None:
-    intact, frequencies = r2_of_example(example, example_panel, shuffle=False)
-    shuffled, _ = r2_of_example(example, example_panel, shuffle=True)
+    intact, frequencies = r2_of_example(example, array_panel, example_panel, shuffle=False)
+    shuffled, _ = r2_of_example(example, array_panel, example_panel, shuffle=True)
     assert intact > 0.9 > 2 * frequencies
     assert shuffled < frequencies + 0.05

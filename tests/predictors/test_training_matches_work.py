@@ -1,4 +1,4 @@
-"""Training and imputing are the same computation, and padding says nothing in either."""
+"""Training and imputing are the same computation, and padding has no effect in either."""
 
 import dataclasses
 
@@ -19,22 +19,6 @@ EPISODES = EpisodeSettings(
 SETTINGS = SPINSettings(core=3, flank=5, inducing_points=12)
 
 
-class Columns:
-    """Some haplotypes of a segment, as `BlockReader` wants a panel."""
-
-    def __init__(self, segment: Segment, columns: np.ndarray) -> None:
-        self.alleles_XN = segment.alleles(0, segment.n_sites)[:, columns]
-        self.cM = segment.cM
-        self.n_sites, self.n_haplotypes = self.alleles_XN.shape
-        self.frequency = self.alleles_XN.mean(1)
-
-    def alleles(self, start: int, stop: int) -> np.ndarray:
-        return self.alleles_XN[start:stop]
-
-    def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        return np.packbits(self.alleles_XN[index], axis=1)
-
-
 @pytest.fixture
 def learner() -> SPINLearner:
     torch.manual_seed(1)
@@ -45,7 +29,9 @@ def learner() -> SPINLearner:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_episode_is_predicted_as_a_panel_is(learner: SPINLearner, segment: Segment, seed: int) -> None:
+def test_an_episode_is_predicted_like_a_panel(
+    learner: SPINLearner, array_panel: type, segment: Segment, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     split = draw_split(segment, rng, EPISODES)
     blocks = rng.integers(0, len(split.typed_T) // SETTINGS.core + 1, size=EPISODES.blocks)
@@ -54,17 +40,10 @@ def test_an_episode_is_predicted_as_a_panel_is(learner: SPINLearner, segment: Se
     )
     with torch.no_grad():
         trained = torch.sigmoid(learner.logits(episode)[1]).numpy()
-    panel = Columns(segment, split.context_N)
+    panel = array_panel(segment.alleles(0, segment.n_sites)[:, split.context_N], segment.cM)
     predictor = SPINPredictor(learner.model, "", torch.device("cpu"), SETTINGS.inducing_points)
-    reader = BlockReader(
-        panel,  # type: ignore[arg-type]
-        split.typed_T,
-        SETTINGS.shape,
-        0,
-        len(split.typed_T),
-        0,
-        panel.n_sites,
-    )
+    n_typed = len(split.typed_T)
+    reader = BlockReader(panel, split.typed_T, SETTINGS.shape, 0, n_typed, 0, panel.n_sites)
     compared = 0
     for b, number in enumerate(blocks):
         block = reader.read(int(number))
@@ -85,12 +64,14 @@ def test_an_episode_is_predicted_as_a_panel_is(learner: SPINLearner, segment: Se
 
 
 @pytest.mark.parametrize("block_number", [0, 2, -1])
-def test_padded_places_say_nothing(learner: SPINLearner, segment: Segment, block_number: int) -> None:
+def test_padded_places_have_no_effect(
+    learner: SPINLearner, array_panel: type, segment: Segment, block_number: int
+) -> None:
     """At both ends of the typed sites, and in the middle with few of them visible."""
-    panel = Columns(segment, np.arange(60))
+    panel = array_panel(segment.alleles(0, segment.n_sites)[:, :60], segment.cM)
     typed = np.flatnonzero(np.minimum(panel.frequency, 1 - panel.frequency) > 0.05)[::3][:20]
     low, high = (5, 9) if block_number == 2 else (0, len(typed))
-    reader = BlockReader(panel, typed, SETTINGS.shape, low, high, 0, panel.n_sites)  # type: ignore[arg-type]
+    reader = BlockReader(panel, typed, SETTINGS.shape, low, high, 0, panel.n_sites)
     block = reader.read(reader.blocks[block_number])
     padded = block.places.valid_S == 0
     assert 0 < padded.sum() < len(padded)
@@ -114,7 +95,7 @@ def test_padded_places_say_nothing(learner: SPINLearner, segment: Segment, block
     np.testing.assert_allclose(predictor.predict(changed, queries, known), before, atol=1e-5)
 
 
-def test_padded_inducing_points_and_padded_sites_say_nothing(learner: SPINLearner, segment: Segment) -> None:
+def test_padded_points_and_sites_have_no_effect(learner: SPINLearner, segment: Segment) -> None:
     episode = draw_episode(segment, np.random.default_rng(11), EPISODES, SETTINGS.shape, 12)
     asked = torch.from_numpy(episode.asked_BGU > 0)
     b, _, x = episode.start_BHX.shape

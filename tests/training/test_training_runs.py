@@ -65,7 +65,8 @@ def test_a_run_out_of_patience_has_nothing_to_continue(
     config = configuration(
         tmp_path / "c.toml", training=TABLES["training"].replace("steps = 4", "steps = 20\npatience = 2")
     )
-    assert train(config, tmp_path / "m").steps == 3
+    result = train(config, tmp_path / "m")
+    assert (result.steps, result.validation_loss) == (3, 1.0)  # the best model is kept
     assert train(config, tmp_path / "m", resume=True).steps == 3
 
 
@@ -115,6 +116,8 @@ def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
     for other, differing in ((wide, "model.hidden is 24 there, 8 here"), (lamb, 'optimiser is "adam" there')):
         with pytest.raises(InputError, match=rf"belongs to another run \(configuration.*{differing}"):
             train(other, out, resume=True)
+    with pytest.raises(InputError, match=r"another run \(configuration.training.seed is 1 there, 8 here\)"):
+        train(config, out, resume=True, seed=8)
     state.write_bytes(content[:-9])
     with pytest.raises(InputError, match="not a readable safetensors file"):
         train(config, out, resume=True)
@@ -139,7 +142,7 @@ def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
         ("training", "validate_every = true", "validate_every"),
     ],
 )
-def test_values_that_mean_nothing(tmp_path: Path, table: str, line: str, message: str) -> None:
+def test_values_out_of_range(tmp_path: Path, table: str, line: str, message: str) -> None:
     key = line.split(" = ")[0]
     kept = [old for old in TABLES[table].splitlines() if not old.startswith(key + " ")]
     config = configuration(tmp_path / "c.toml", **{table: "\n".join([*kept, line])})
@@ -148,8 +151,8 @@ def test_values_that_mean_nothing(tmp_path: Path, table: str, line: str, message
     assert not (tmp_path / "m").exists()
 
 
-def test_a_run_that_diverges_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that is no number is never an improvement: no checkpoint is written."""
+def test_a_diverging_run_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss that is not finite is never an improvement: no checkpoint is written."""
     monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(float("nan"), 0.0))
     with pytest.raises(InputError, match="validation loss"):
         train(configuration(tmp_path / "c.toml"), tmp_path / "m")
