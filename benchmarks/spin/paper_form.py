@@ -99,10 +99,10 @@ class PaperLearner(SPINLearner):
         """As of `Learner`; without gradients all labels are hidden."""
         assert isinstance(task, Episode)
         model, hidden_token = self.model, 2**self.settings.k
-        asked_BGU = self._float(task.asked_BGU)
-        context_BND = model.tokens(self._float(task.typed_BNS), self._labels(task.context_BGUN, asked_BGU))
+        valid_BGU = self._float(task.valid_BGU)
+        context_BND = model.tokens(self._float(task.typed_BNS), self._labels(task.context_BGUN, valid_BGU))
         shown_BQS = torch.where(self._float(task.known_BQS) > 0, self._float(task.query_BQS), -1.0)
-        truth_BQD = model.tokens(shown_BQS, self._labels(task.truth_BGUQ, asked_BGU))
+        truth_BQD = model.tokens(shown_BQS, self._labels(task.truth_BGUQ, valid_BGU))
         is_attribute_D = torch.arange(truth_BQD.shape[2]) < model.attributes
         share = self.hidden_share if torch.is_grad_enabled() else 1.0
         hidden_BQD = torch.from_numpy(rng.random(truth_BQD.shape) < share) & ~is_attribute_D
@@ -115,18 +115,18 @@ class PaperLearner(SPINLearner):
             generator,
             columns=is_attribute_D,
         )
-        side_BDC = self._side(task, asked_BGU)
+        side_BDC = self._side(task, valid_BGU)
         points = model.spin.encode(context_BND, context_BND == hidden_token, side_BDC)
         logit_BQDV = model.spin.predict(query.tokens, query.mask, points, side_BDC)
         # a gap without sites has nothing to predict
-        asked_BD = F.pad(F.pad(asked_BGU, (0, -asked_BGU.shape[2] % model.k)).unflatten(
+        asked_BD = F.pad(F.pad(valid_BGU, (0, -valid_BGU.shape[2] % model.k)).unflatten(
             2, (-1, model.k)).amax(-1).flatten(1), (model.attributes, 0)) > 0  # fmt: skip
         loss = masked_cross_entropy(logit_BQDV, truth_BQD, hidden_BQD & asked_BD.unsqueeze(1))
         if weight > 0:
             loss = (1 - weight) * loss + weight * masked_cross_entropy(logit_BQDV, truth_BQD, query.loss)
-        label_BQGLV = logit_BQDV.detach()[:, :, model.attributes :].unflatten(2, (asked_BGU.shape[1], -1))
-        p_BQGU = kmer_allele_probabilities(label_BQGLV, asked_BGU.shape[2])
-        asked = task.asked_BGU > 0
+        label_BQGLV = logit_BQDV.detach()[:, :, model.attributes :].unflatten(2, (valid_BGU.shape[1], -1))
+        p_BQGU = kmer_allele_probabilities(label_BQGLV, valid_BGU.shape[2])
+        asked = task.valid_BGU > 0
         return Outcome(
             loss,
             p_BQGU.permute(0, 2, 3, 1).numpy()[asked].ravel(),
@@ -134,17 +134,17 @@ class PaperLearner(SPINLearner):
             np.repeat(task.frequency_BGU[asked], p_BQGU.shape[1]),
         )
 
-    def _labels(self, allele_BGUX: np.ndarray, asked_BGU: Tensor) -> Tensor:
+    def _labels(self, allele_BGUX: np.ndarray, valid_BGU: Tensor) -> Tensor:
         """(B, X, G, U), 0 where there is no site."""
-        return (self._float(allele_BGUX) * asked_BGU.unsqueeze(-1)).permute(0, 3, 1, 2)
+        return (self._float(allele_BGUX) * valid_BGU.unsqueeze(-1)).permute(0, 3, 1, 2)
 
-    def _side(self, task: Episode, asked_BGU: Tensor) -> Tensor:
+    def _side(self, task: Episode, valid_BGU: Tensor) -> Tensor:
         cM_BS, core, flank = self._float(task.cM_BS), self.settings.core, self.settings.flank
         left_BG, right_BG = cM_BS[:, flank : flank + core], cM_BS[:, flank + 1 : flank + core + 1]
         cM_BGU = torch.lerp(left_BG.unsqueeze(-1), right_BG.unsqueeze(-1), self._float(task.fraction_BGU))
         return self.model.side(
             (cM_BS, self._float(task.typed_BNS).mean(1), self._float(task.valid_BS)),
-            (cM_BGU, self._float(task.frequency_BGU), asked_BGU),
+            (cM_BGU, self._float(task.frequency_BGU), valid_BGU),
         )
 
 
@@ -158,7 +158,7 @@ class Frequencies(SPINLearner):
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
         """As of `Learner`; there is nothing to learn."""
         assert isinstance(task, Episode)
-        asked = task.asked_BGU > 0
+        asked = task.valid_BGU > 0
         truth = task.truth_BGUQ[asked].astype(np.float32)
         frequency = np.repeat(task.frequency_BGU[asked], truth.shape[1])
         return Outcome(torch.zeros(()), frequency, truth.ravel(), frequency)

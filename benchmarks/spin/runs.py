@@ -93,7 +93,7 @@ def _report(rows: Sequence[Row], lines: list[dict[str, str]], budget: Budget) ->
         found.append([row.name, seeds, mine[0]["steps"], mine[0]["weights"], f"{seconds:.0f}", *means])
     episodes = held_out(budget, budget.spin.shape, budget.spin.inducing_points)
     counted = ", ".join(
-        f"{len(part)} episodes with {sum(int(e.asked_BGU.sum()) for e in part):,} hidden sites ({group})"
+        f"{len(part)} episodes with {sum(int(e.valid_BGU.sum()) for e in part):,} hidden sites ({group})"
         for group, part in episodes.items()
     )
     rare, common = BINS["rare"][1], BINS["common"][0]

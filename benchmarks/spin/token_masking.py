@@ -69,9 +69,9 @@ class TokenMaskingLearner(VariantLearner):
         assert isinstance(task, Episode)
         if not torch.is_grad_enabled():
             return super().outcome(task, progress, rng)
-        hidden_BGU = (rng.random(task.asked_BGU.shape) < self.hidden_share).astype(np.float32)
+        hidden_BGU = (rng.random(task.valid_BGU.shape) < self.hidden_share).astype(np.float32)
         allele_BQU = self._float(task.truth_BGUQ).flatten(1, 2).transpose(1, 2)
-        self.model.shown = (allele_BQU, self._float(task.asked_BGU * (1 - hidden_BGU)).flatten(1))
-        outcome = super().outcome(replace(task, asked_BGU=task.asked_BGU * hidden_BGU), progress, rng)
+        self.model.shown = (allele_BQU, self._float(task.valid_BGU * (1 - hidden_BGU)).flatten(1))
+        outcome = super().outcome(replace(task, valid_BGU=task.valid_BGU * hidden_BGU), progress, rng)
         self.model.shown = None
         return outcome

@@ -54,7 +54,7 @@ class Predictor(ABC):
         """
 
     def check_memory(self, job: ImputationJob) -> None:  # noqa: B027
-        """Raise InputError for a job that cannot fit into its memory budget, as far as is known now."""
+        """Raise InputError for a job that surely exceeds its memory budget."""
 
     def typed_needed(
         self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval

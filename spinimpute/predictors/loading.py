@@ -84,12 +84,12 @@ def predictor_for(
         chosen = row.choose_options(given)
         found = _load(row, model, weights, settings, device, chosen)
     else:
-        known = row_of_kind(model.kind)
-        if known is None:
+        own_row = row_of_kind(model.kind)
+        if own_row is None:
             raise InputError(
                 "argument", f"the predictor is of the kind {model.kind!r}, which has no row in the registry"
             )
-        row, found = known, model
+        row, found = own_row, model
         _check_name(row, name, "the loaded predictor")
         _check_reads(row, panel)
         chosen = row.choose_options(given)

@@ -101,7 +101,7 @@ class Episode:
     frequency_BGU: np.ndarray  # float32, of ALT in the context
     fraction_BGU: np.ndarray  # float32, see `gap_geometry`
     distance_BGU: np.ndarray
-    asked_BGU: np.ndarray  # float32, 1, or 0 for padding
+    valid_BGU: np.ndarray  # float32, 1, or 0 for padding
 
 
 class SourceInterval:
@@ -255,9 +255,9 @@ def draw_episode(
     n_blocks = n_typed // shape.core + 1
     blocks = rng.integers(0, n_blocks, size=settings.blocks)
     b, g, u = settings.blocks, shape.core, settings.sites_per_gap
-    asked = np.zeros((b, g, u), dtype=np.int64)
-    asked_BGU = np.zeros((b, g, u), dtype=np.float32)
-    fraction_BGU, distance_BGU = np.zeros_like(asked_BGU), np.zeros_like(asked_BGU)
+    site_BGU = np.zeros((b, g, u), dtype=np.int64)
+    valid_BGU = np.zeros((b, g, u), dtype=np.float32)
+    fraction_BGU, distance_BGU = np.zeros_like(valid_BGU), np.zeros_like(valid_BGU)
     typed, query, known, places, compared = [], [], [], [], []
     for i, block in enumerate(blocks):
         place = pad_typed_sites(int(block), typed_cM, shape, 0, n_typed)
@@ -278,11 +278,11 @@ def draw_episode(
             chosen = np.sort(rng.choice(candidates, min(u, len(candidates)), replace=False))
             n = len(chosen)
             untyped.append(candidates)
-            asked[i, j, :n], asked_BGU[i, j, :n] = chosen, 1
+            site_BGU[i, j, :n], valid_BGU[i, j, :n] = chosen, 1
             fraction_BGU[i, j, :n], distance_BGU[i, j, :n] = gap_geometry(
                 source.cM[chosen], np.full(n, gap), typed_cM
             )
-        compared.append(_draw_compared(untyped, asked[i][asked_BGU[i] > 0], settings.compared_sites, rng))
+        compared.append(_draw_compared(untyped, site_BGU[i][valid_BGU[i] > 0], settings.compared_sites, rng))
     compared_BNC = _stacked([split.alleles_XA[np.ix_(sites, split.context_N)] for sites in compared])
     compared_BNC = compared_BNC.transpose(0, 2, 1)
     starts = []
@@ -298,23 +298,23 @@ def draw_episode(
         compared_BNC=compared_BNC,
         start_BHX=_stacked(starts),
         start_mass_BH=_stacked([np.ones(len(start), np.float32) for start in starts]),
-        context_BGUN=split.alleles_XA[asked][..., split.context_N],
-        truth_BGUQ=split.alleles_XA[asked][..., split.query_Q],
-        frequency_BGU=frequency[asked].astype(np.float32),
+        context_BGUN=split.alleles_XA[site_BGU][..., split.context_N],
+        truth_BGUQ=split.alleles_XA[site_BGU][..., split.query_Q],
+        frequency_BGU=frequency[site_BGU].astype(np.float32),
         fraction_BGU=fraction_BGU,
         distance_BGU=distance_BGU,
-        asked_BGU=asked_BGU,
+        valid_BGU=valid_BGU,
     )
 
 
 def _draw_compared(
-    candidates: list[np.ndarray], asked: np.ndarray, most: int, rng: np.random.Generator
+    candidates: list[np.ndarray], predicted: np.ndarray, most: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Draw the sites by which haplotypes of a block are compared: those to predict, and others."""
-    others = np.setdiff1d(np.concatenate([*candidates, asked]), asked)
-    if len(others) > max(most - len(asked), 0):
-        others = rng.choice(others, max(most - len(asked), 0), replace=False)
-    return np.sort(np.concatenate([asked, others]))
+    others = np.setdiff1d(np.concatenate([*candidates, predicted]), predicted)
+    if len(others) > max(most - len(predicted), 0):
+        others = rng.choice(others, max(most - len(predicted), 0), replace=False)
+    return np.sort(np.concatenate([predicted, others]))
 
 
 def _stacked(rows: list[np.ndarray]) -> np.ndarray:

@@ -101,7 +101,7 @@ def test_what_is_asked_does_not_depend_on_flanks_and_points() -> None:
     other = held_out(TINY, replace(TINY.spin, flank=12).shape, 9)[UNSEEN]
     for a, b in zip(one, other, strict=True):
         assert (a.truth_BGUQ == b.truth_BGUQ).all()
-        assert (a.asked_BGU == b.asked_BGU).all()
+        assert (a.valid_BGU == b.valid_BGU).all()
         assert a.query_BQS.shape != b.query_BQS.shape
 
 
@@ -213,7 +213,7 @@ def test_token_masking_is_spin_where_nothing_is_shown(episode: Episode) -> None:
 def test_token_masking_asks_for_hidden_labels_and_shows_the_others(episode: Episode) -> None:
     learner = token_masking(0.5)
     outcome = learner.outcome(episode, 0.0, np.random.default_rng(1))
-    assert 0 < len(outcome.truth) < episode.asked_BGU.sum() * episode.truth_BGUQ.shape[-1]
+    assert 0 < len(outcome.truth) < episode.valid_BGU.sum() * episode.truth_BGUQ.shape[-1]
     outcome.loss.backward()
     assert learner.model.shown_weight.grad is not None
     assert learner.model.shown is None  # nothing is left for the next task
@@ -234,7 +234,7 @@ def test_paper_form_sees_no_hidden_label(head: str, episode: Episode) -> None:
     spoilt = replace(episode, context_BGUN=1 - episode.context_BGUN)
     assert not np.allclose(predicted(learner, episode), predicted(learner, spoilt), atol=1e-5)
     shape = predicted(learner, episode).shape
-    assert shape == (int(episode.asked_BGU.sum()) * episode.truth_BGUQ.shape[-1],)
+    assert shape == (int(episode.valid_BGU.sum()) * episode.truth_BGUQ.shape[-1],)
 
 
 def test_paper_form_learns_one_task_by_heart(episode: Episode) -> None:

@@ -18,7 +18,7 @@ from spinimpute.training.sources import PanelSource
 EPISODES = EpisodeSettings(blocks=3, queries=6, context_samples=8, array_density=(200.0, 800.0))
 SHOWN = ("typed_BNS", "query_BQS", "known_BQS", "cM_BS", "valid_BS", "compared_BNC", "start_BHX",
          "start_mass_BH", "context_BGUN", "frequency_BGU", "fraction_BGU", "distance_BGU",
-         "asked_BGU")  # fmt: skip
+         "valid_BGU")  # fmt: skip
 
 
 class Altered:
@@ -53,7 +53,7 @@ def test_untyped_alleles_of_queries_are_hidden(segment: Segment, seed: int) -> N
     )
     for name in SHOWN:
         np.testing.assert_array_equal(getattr(plain, name), getattr(altered, name), err_msg=name)
-    asked = plain.asked_BGU > 0
+    asked = plain.valid_BGU > 0
     np.testing.assert_array_equal(plain.truth_BGUQ[asked], 1 - altered.truth_BGUQ[asked])
     torch.manual_seed(0)
     learner = SPINLearner(SPINSettings(core=3, flank=5), EPISODES, torch.device("cpu"))

@@ -51,7 +51,7 @@ def test_an_episode_is_predicted_like_a_panel(
         p = predictor.predict(
             predictor.encode(block), fill(split.typed_query_TQ), fill(split.known_TQ).astype(np.uint8)
         )
-        for g, u in np.argwhere(episode.asked_BGU[b] > 0):
+        for g, u in np.argwhere(episode.valid_BGU[b] > 0):
             context = episode.context_BGUN[b, g, u]
             same = (block.sites.gap_U == g) & (block.alleles_UN == context).all(1)
             same &= np.isclose(block.sites.fraction_U, episode.fraction_BGU[b, g, u], atol=1e-6)
@@ -97,7 +97,7 @@ def test_padded_places_have_no_effect(
 
 def test_padded_points_and_sites_have_no_effect(learner: SPINLearner, segment: Segment) -> None:
     episode = draw_episode(segment, np.random.default_rng(11), EPISODES, SETTINGS.shape, 12)
-    asked = torch.from_numpy(episode.asked_BGU > 0)
+    asked = torch.from_numpy(episode.valid_BGU > 0)
     b, _, x = episode.start_BHX.shape
     rng = np.random.default_rng(0)
     more = dataclasses.replace(
@@ -115,7 +115,7 @@ def test_padded_points_and_sites_have_no_effect(learner: SPINLearner, segment: S
             [episode.start_BHX, rng.random((b, episode.start_BHX.shape[1], 7), dtype=np.float32)], axis=2
         ),
     )
-    hidden = episode.asked_BGU == 0
+    hidden = episode.valid_BGU == 0
     assert hidden.any()
     filled = dataclasses.replace(
         episode,

@@ -59,7 +59,7 @@ def test_a_query_shows_its_typed_alleles_only(segment: Segment) -> None:
 def test_sites_asked_for_are_untyped_and_polymorphic(segment: Segment) -> None:
     for seed in range(5):
         episode = draw_episode(segment, np.random.default_rng(seed), EPISODES, BlockShape(3, 5), 8)
-        asked = episode.asked_BGU > 0
+        asked = episode.valid_BGU > 0
         assert asked.any()
         f = episode.frequency_BGU[asked]
         assert ((f > 0) & (f < 1)).all()

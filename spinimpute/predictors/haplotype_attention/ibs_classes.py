@@ -180,7 +180,7 @@ def _comes_before(order_C, one, other):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _sort(rank_C, n, order_C, merged_C):  # type: ignore[no-untyped-def]
-    """Sort n candidates by decreasing order, then by number, whatever their order was before.
+    """Sort n candidates by decreasing order, then by number; their previous order has no effect.
 
     Runs that are sorted by insertion are merged in the workspace merged_C: fast if few are out of place.
     """

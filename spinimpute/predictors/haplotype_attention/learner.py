@@ -55,7 +55,7 @@ class HaplotypeEpisode:
     fraction_GU: np.ndarray  # float32, position in the gap, 0 to 1
     left_GU: np.ndarray  # float32, distances to the ends of the gap, cM
     right_GU: np.ndarray
-    asked_GU: np.ndarray  # float32, 1, or 0 for padding
+    valid_GU: np.ndarray  # float32, 1, or 0 for padding
     n_haplotypes: int  # of the context
 
 
@@ -139,7 +139,7 @@ class HaplotypeLearner:
         rng: np.random.Generator,
     ) -> dict[str, np.ndarray]:
         """The fields of an episode for one block of gaps, with randomly chosen sites."""
-        asked_GU, site_GU = self._choose_sites(gaps, split.typed_T, frequency_X, rng)
+        valid_GU, site_GU = self._choose_sites(gaps, split.typed_T, frequency_X, rng)
         flip_GU = frequency_X[site_GU] > 0.5
         alleles_GUA = split.alleles_XA[site_GU] ^ flip_GU[..., None]
         shape = (*classes.count_QGK.shape[:2], site_GU.shape[1], classes.count_QGK.shape[2])
@@ -163,7 +163,7 @@ class HaplotypeLearner:
             "fraction_GU": fraction_GU,
             "left_GU": left_GU,
             "right_GU": right_GU,
-            "asked_GU": asked_GU,
+            "valid_GU": valid_GU,
         }
 
     def _choose_sites(
@@ -171,7 +171,7 @@ class HaplotypeLearner:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw sites of each gap: 1, or 0 for padding, and site indices, (G, U)."""
         u = self.episodes.sites_per_gap
-        asked, chosen = np.zeros((len(gaps), u), np.float32), np.zeros((len(gaps), u), np.int64)
+        valid, chosen = np.zeros((len(gaps), u), np.float32), np.zeros((len(gaps), u), np.int64)
         polymorphic = (frequency_X > 0) & (frequency_X < 1)
         for i, gap in enumerate(gaps):
             low = typed_T[gap - 1] + 1 if gap else max(typed_T[0] - FAR_SITES, 0)
@@ -179,8 +179,8 @@ class HaplotypeLearner:
             sites = np.flatnonzero(polymorphic[low:high]) + low
             if len(sites):
                 picked = np.sort(rng.choice(sites, min(u, len(sites)), replace=False))
-                chosen[i, : len(picked)], asked[i, : len(picked)] = picked, 1
-        return asked, chosen
+                chosen[i, : len(picked)], valid[i, : len(picked)] = picked, 1
+        return valid, chosen
 
     def logits(self, e: HaplotypeEpisode) -> tuple[Tensor, Tensor]:
         """Logits of P(minor allele), copied and corrected, (Q, G, U)."""
@@ -201,18 +201,18 @@ class HaplotypeLearner:
         copied, corrected = self.logits(task)
         truth = self._float(task.truth_QGU)
         f = self._float(task.frequency_GU)
-        weight = (self._float(task.asked_GU) / (f * (1 - f) + 0.01) ** 0.3)[None].expand_as(truth)
+        weight = (self._float(task.valid_GU) / (f * (1 - f) + 0.01) ** 0.3)[None].expand_as(truth)
 
         def cross_entropy(logits: Tensor) -> Tensor:
             each = F.binary_cross_entropy_with_logits(logits, truth, reduction="none")
             return (each * weight).sum() / weight.sum().clamp(min=1e-6)
 
-        asked = np.broadcast_to(task.asked_GU > 0, truth.shape)
+        valid = np.broadcast_to(task.valid_GU > 0, truth.shape)
         return Outcome(
             cross_entropy(corrected) + COPY_LOSS * cross_entropy(copied),
-            torch.sigmoid(corrected.detach()).cpu().numpy()[asked],
-            task.truth_QGU[asked].astype(np.float32),
-            np.broadcast_to(task.frequency_GU, truth.shape)[asked].astype(np.float32),
+            torch.sigmoid(corrected.detach()).cpu().numpy()[valid],
+            task.truth_QGU[valid].astype(np.float32),
+            np.broadcast_to(task.frequency_GU, truth.shape)[valid].astype(np.float32),
         )
 
     def _float(self, array: np.ndarray) -> Tensor:

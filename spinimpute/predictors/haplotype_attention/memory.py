@@ -42,7 +42,7 @@ MATCHED_HAPLOTYPE = 4  # one of COUNTED haplotypes and a query, for the matches 
 MATCHES_AHEAD = 3  # number of batches of queries whose matches wait
 NOTED = 20_000  # a query while matches on a side are found, in large panels
 NOTED_HAPLOTYPE = 0.3  # the same for each panel haplotype, in small panels
-ORDERED_HAPLOTYPE = 40  # a panel haplotype while matches are found, whatever the queries: its orders
+ORDERED_HAPLOTYPE = 40  # a panel haplotype while matches are found, for any number of queries
 SEARCHES = 4  # number of threads that find matches at the same time
 LEAST_RESULTS = 100_000
 

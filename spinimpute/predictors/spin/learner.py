@@ -69,20 +69,20 @@ class SPINLearner:
         mixed_BQU, corrected_BQU = self.logits(task)
         truth_BQU = self._float(task.truth_BGUQ).flatten(1, 2).transpose(1, 2)
         f_BU = self._float(task.frequency_BGU).flatten(1)
-        weight_BU = self._float(task.asked_BGU).flatten(1) / (f_BU * (1 - f_BU) + 0.01) ** 0.3
+        weight_BU = self._float(task.valid_BGU).flatten(1) / (f_BU * (1 - f_BU) + 0.01) ** 0.3
         weight_BQU = weight_BU.unsqueeze(1).expand_as(truth_BQU)
 
         def cross_entropy(logit_BQU: Tensor) -> Tensor:
             each = F.binary_cross_entropy_with_logits(logit_BQU.float(), truth_BQU, reduction="none")
             return (each * weight_BQU).sum() / weight_BQU.sum().clamp(min=1e-6)
 
-        asked = task.asked_BGU > 0
+        valid = task.valid_BGU > 0
         p_BUQ = torch.sigmoid(corrected_BQU.detach().float()).transpose(1, 2).cpu().numpy()
         return Outcome(
             cross_entropy(corrected_BQU) + MIXED_LOSS * cross_entropy(mixed_BQU),
-            p_BUQ[asked.reshape(len(asked), -1)].ravel(),
-            task.truth_BGUQ[asked].astype(np.float32).ravel(),
-            np.repeat(task.frequency_BGU[asked], truth_BQU.shape[1]),
+            p_BUQ[valid.reshape(len(valid), -1)].ravel(),
+            task.truth_BGUQ[valid].astype(np.float32).ravel(),
+            np.repeat(task.frequency_BGU[valid], truth_BQU.shape[1]),
         )
 
     def _float(self, array: np.ndarray) -> Tensor:
