@@ -1,4 +1,4 @@
-"""Imputation for those who have arrays and no VCF.
+"""Imputation of numpy arrays, without files.
 
 Axes: T typed or sequenced sites, S sites of the panel, X samples, Q haplotypes; 3: copies of ALT, 0 to 2.
 """
@@ -36,22 +36,22 @@ def impute_haplotypes(
     *,
     resources: Resources = Resources(),
 ) -> np.ndarray:
-    """P(ALT) of haplotypes at all sites of a panel.
+    """Impute haplotypes at all sites of a panel.
 
-    Each haplotype is imputed by itself: samples of the panel are recognised by both of theirs, as
-    `impute_genotypes` and `impute` do. Alleles that are given come back unchanged. The whole result is held
-    in memory: for whole chromosomes use `impute`.
+    Each haplotype is imputed alone; `impute_genotypes` and `impute` also use the other haplotype of a sample
+    to recognize samples of the panel. Typed alleles are returned unchanged. The whole result is held in
+    memory: for whole chromosomes use `impute`.
 
     Parameters
     ----------
     panel : Panel or InducingPanel
-        Open. Of an inducing panel, only the sites of its array are used.
+        An open panel. With an inducing panel, only the sites of its array are used.
     typed_alleles : int (T, Q)
-        0 REF, 1 ALT, -1 or masked: missing; one column for each haplotype.
+        0 REF, 1 ALT, -1 or masked: missing; one column per haplotype.
     typed_sites : Sites or int64 (T,)
         The sites of the rows, or increasing panel site indices.
     predictor : PredictorSettings
-        Which predictor imputes.
+        The predictor.
     resources : Resources
         Threads, device and memory.
 
@@ -63,10 +63,10 @@ def impute_haplotypes(
     Raises
     ------
     InputError
-        The panel is not open, or settings are of another class; no typed site is in the panel, or the
-        inducing panel belongs to another model or array.
+        The panel is not open, settings have the wrong class, no typed site is in the panel, or the inducing
+        panel belongs to another model or array.
     ValueError
-        Shapes or values are unusable.
+        Shapes or values are invalid.
     """
     return _impute(panel, typed_alleles, typed_sites, predictor, resources, None)
 
@@ -79,13 +79,13 @@ def _impute(
     resources: Resources,
     sibling_Q: np.ndarray | None,
 ) -> np.ndarray:
-    """As `impute_haplotypes`, with siblings where they are known."""
+    """Impute haplotypes; sibling_Q: the other haplotype of the same sample, where it is known."""
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
     require_open_panel(panel)
     typed_alleles = _masked_as_missing(typed_alleles, "typed_alleles")
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
         raise ValueError(
-            "typed_alleles must have 2 dimensions and values -1, 0, 1, however: "
+            "typed_alleles must have 2 dimensions and values -1, 0, 1, got "
             f"ndim={typed_alleles.ndim}, values {np.unique(typed_alleles)[:5]}"
         )
     rows, typed_index = _rows(panel, typed_sites, len(typed_alleles), "typed_sites")
@@ -112,45 +112,45 @@ def impute_genotypes(
     haploid: np.ndarray | None = None,
     resources: Resources = Resources(),
 ) -> ImputedSamples:
-    """Genotypes at all sites of a panel, from phased genotypes as sgkit and scikit-allel have them.
+    """Impute phased genotypes of sgkit or scikit-allel at all sites of a panel.
 
-    Those that are given come back unchanged. The whole result is held in memory: for whole chromosomes, and
-    for genotypes without phase, use `impute`.
+    Typed genotypes are returned unchanged. The whole result is held in memory: for whole chromosomes, and for
+    unphased genotypes, use `impute`.
 
     Parameters
     ----------
     panel : Panel or InducingPanel
-        Open.
+        An open panel.
     genotypes : int (T, X, 2) or (T, X, 1)
         Variants, samples, ploidy: `call_genotype` of sgkit, a `GenotypeArray` of scikit-allel. 0 REF, 1 ALT,
         -1 or masked: missing; -2 in the second place of all genotypes of a haploid sample, as sgkit has it.
     sites : Sites or int64 (T,)
         The sites of the rows, or increasing panel site indices.
     predictor : PredictorSettings
-        Which predictor imputes.
+        The predictor.
     phased : bool (T, X), optional
-        Which genotypes are phased (`call_genotype_phased`, `is_phased`); by default all are taken to be.
+        Which genotypes are phased (`call_genotype_phased`, `is_phased`); by default all.
     haploid : bool (X,), optional
-        Samples with one copy, where this is not told by -2: scikit-allel has -1 in the second place.
+        Haploid samples, where the genotypes do not mark them by -2 (scikit-allel writes -1).
     resources : Resources
         Threads, device and memory.
 
     Returns
     -------
     ImputedSamples
-        Haplotypes with phase, genotypes, dosages, genotype probabilities.
+        Phased haplotypes, genotypes, dosages and genotype probabilities.
 
     Raises
     ------
     InputError
-        As `impute_haplotypes`.
+        See `impute_haplotypes`.
     ValueError
-        Shapes or values are unusable, or a heterozygous genotype has no phase.
+        Shapes or values are invalid, or a heterozygous genotype has no phase.
     """
     calls_TX2 = _masked_as_missing(genotypes, "genotypes", kept=NO_ALLELE)
     if calls_TX2.ndim != 3 or calls_TX2.shape[2] not in (1, 2) or calls_TX2.dtype.kind not in "iu":
         raise ValueError(
-            "genotypes must be integers of shape (variants, samples, ploidy), ploidy 1 or 2, however: "
+            "genotypes must be integers of shape (variants, samples, ploidy), ploidy 1 or 2, got "
             f"shape {calls_TX2.shape} of {calls_TX2.dtype}"
         )
     haploid_X = np.full(calls_TX2.shape[1], calls_TX2.shape[2] == 1)
@@ -166,7 +166,7 @@ def impute_genotypes(
 
 
 def _mask_of(array: np.ndarray, name: str) -> np.ndarray | None:
-    """The mask of an array of numpy or scikit-allel, with the shape of the array; None without a mask."""
+    """Return the mask of a numpy or scikit-allel array in the array's shape; None without a mask."""
     values, mask = np.asarray(array), getattr(array, "mask", None)
     if not isinstance(mask, np.ndarray | np.bool_):  # tables of pandas have a method of this name
         return None
@@ -176,7 +176,7 @@ def _mask_of(array: np.ndarray, name: str) -> np.ndarray | None:
 
 
 def _masked_as_missing(array: np.ndarray, name: str, kept: int | None = None) -> np.ndarray:
-    """Alleles in which masked ones are missing, except those with the value `kept`."""
+    """Set masked alleles missing, except those with the value `kept`."""
     alleles, mask = np.asarray(array), _mask_of(array, name)
     if mask is None or not mask.any():
         return alleles
@@ -186,7 +186,7 @@ def _masked_as_missing(array: np.ndarray, name: str, kept: int | None = None) ->
 
 
 def _haploid_of(calls_TX2: np.ndarray, given: np.ndarray | None) -> np.ndarray:
-    """Samples with one copy, bool (X,). Raises ValueError where a sample has two in some rows."""
+    """Return haploid samples, bool (X,). Raises ValueError if a sample is diploid in some rows."""
     n_samples = calls_TX2.shape[1]
     said_X = np.zeros(n_samples, bool) if given is None else _booleans(given, n_samples)
     second_TX = calls_TX2[:, :, 1]
@@ -214,7 +214,7 @@ def _booleans(haploid: np.ndarray, n_samples: int) -> np.ndarray:
     haploid_X = np.asarray(haploid)
     if haploid_X.shape != (n_samples,) or haploid_X.dtype != bool:
         raise ValueError(
-            f"haploid must be {n_samples} booleans, however: shape {haploid_X.shape} of {haploid_X.dtype}"
+            f"haploid must be {n_samples} booleans, got shape {haploid_X.shape} of {haploid_X.dtype}"
         )
     return haploid_X
 
@@ -223,7 +223,7 @@ def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
     """Raise ValueError for heterozygotes without phase."""
     if phased_TX.shape != calls_TX2.shape[:2] or phased_TX.dtype != bool:
         raise ValueError(
-            f"phased must be booleans of shape {calls_TX2.shape[:2]}, however: "
+            f"phased must be booleans of shape {calls_TX2.shape[:2]}, got "
             f"shape {phased_TX.shape} of {phased_TX.dtype}"
         )
     called_TX = (calls_TX2 >= 0).all(axis=2)
@@ -243,10 +243,10 @@ class ImputedSamples:
     Attributes
     ----------
     haplotypes : float32 (S, Q)
-        P(ALT) of the haplotypes, with phase: two columns for each sample, one for a haploid one. Genotypes
-        are as likely as if the two were independent.
+        P(ALT) of the phased haplotypes: two columns per sample, one for a haploid sample. The two haplotypes
+        of a sample are independent.
     haploid : bool (X,)
-        Samples with one copy.
+        Haploid samples.
     """
 
     haplotypes: np.ndarray
@@ -258,9 +258,9 @@ class ImputedSamples:
 
     @property
     def genotypes(self) -> np.ndarray:
-        """The likelier allele of each haplotype, int8 (S, X, 2): 0 REF, 1 ALT.
+        """Phased genotypes, int8 (S, X, 2): 0 REF, 1 ALT.
 
-        Phased. Behind that of a haploid sample -2, as sgkit has it; scikit-allel takes it as missing.
+        The second allele of a haploid sample is -2, as in sgkit; scikit-allel reads it as missing.
         """
         first_SX, second_SX = self._pairs()
         called_SX2 = (np.stack([first_SX, second_SX], axis=-1) > 0.5).astype(np.int8)
@@ -269,13 +269,13 @@ class ImputedSamples:
 
     @property
     def dosages(self) -> np.ndarray:
-        """The expected number of copies of ALT, float32 (S, X)."""
+        """Expected number of ALT alleles, float32 (S, X)."""
         first_SX, second_SX = self._pairs()
         return np.where(self.haploid, first_SX, first_SX + second_SX)
 
     @property
     def probabilities(self) -> np.ndarray:
-        """Of 0, 1 and 2 copies of ALT, float32 (S, X, 3); of a haploid sample of none, 0, and of one copy."""
+        """Genotype probabilities, float32 (S, X, 3): 0, 1, 2 copies of ALT; haploid: REF, 0, ALT."""
         first_SX, second_SX = self._pairs()
         two_SX, none_SX = first_SX * second_SX, (1 - first_SX) * (1 - second_SX)
         two_SX, none_SX = np.where(self.haploid, [first_SX, 1 - first_SX], [two_SX, none_SX])
@@ -283,7 +283,7 @@ class ImputedSamples:
         return np.stack([none_SX, one_SX, two_SX], axis=-1).astype(np.float32)
 
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """P(ALT) of the first and of the last haplotype of each sample, (S, X) each."""
+        """P(ALT) of the first and the last haplotype of each sample, (S, X) each."""
         last_X = np.cumsum(np.where(self.haploid, 1, 2)) - 1
         return self.haplotypes[:, last_X - ~self.haploid], self.haplotypes[:, last_X]
 
@@ -296,7 +296,7 @@ def impute_likelihoods(
     haploid: np.ndarray | None = None,
     resources: Resources = Resources(),
 ) -> ImputedSamples:
-    """Genotypes of sequenced samples at all sites of a panel, from genotype likelihoods.
+    """Impute sequenced samples at all sites of a panel, from genotype likelihoods.
 
     No sample's result depends on the others. The whole result is held in memory: for whole chromosomes use
     `impute_sequenced`.
@@ -304,30 +304,30 @@ def impute_likelihoods(
     Parameters
     ----------
     panel : Panel
-        Open.
+        An open panel.
     likelihoods : float (T, X, 3)
-        P(reads | genotype) with 0, 1 and 2 copies of ALT, times any number for each site and sample: not
-        their logarithm, and not Phred-scaled (10 ** (PL / -10.0) makes them of PL). Three equal ones, or a
-        masked one, where nothing is known. They are rounded to whole Phreds up to 255, as files have them.
+        P(reads | genotype) for 0, 1 and 2 copies of ALT, up to a factor for each site and sample; neither
+        logarithms nor Phred-scaled (convert PL by 10 ** (PL / -10.0)). Equal or masked values mean no data.
+        Values are rounded to whole Phred units up to 255, as in files.
     sites : Sites or int64 (T,)
         The sites of the rows, with the panel's REF and ALT, or increasing panel site indices.
     haploid : bool (X,), optional
-        Samples with one copy: of their likelihoods the first and the last count, of no copy and of one.
+        Haploid samples; their first and last likelihoods are those of REF and ALT.
     resources : Resources
-        Threads, and memory: fewer threads work where it is too little for all.
+        Threads and memory: fewer threads are used where memory is too small for all.
 
     Returns
     -------
     ImputedSamples
-        Haplotypes with phase, dosages, genotype probabilities.
+        Phased haplotypes, dosages and genotype probabilities.
 
     Raises
     ------
     InputError
-        The panel is not open, or is one of inducing points; no site is in the panel; memory is too little for
+        The panel is not open or holds inducing points, no site is in the panel, or memory is too small for
         one thread.
     ValueError
-        Shapes or values are unusable.
+        Shapes or values are invalid.
     """
     check_settings(resources=(resources, Resources))
     require_open_panel(panel)
@@ -352,12 +352,12 @@ def impute_likelihoods(
 
 
 def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Likelihoods as numbers that can be compared, and who is haploid."""
+    """Check likelihoods; return them as float64, and haploid samples, bool (X,)."""
     mask = _mask_of(likelihoods, "likelihoods")
     likelihoods = np.asarray(likelihoods)
     if likelihoods.ndim != 3 or likelihoods.shape[2] != 3 or likelihoods.dtype.kind not in "fiu":
         raise ValueError(
-            "likelihoods must be numbers of shape (sites, samples, 3), however: "
+            "likelihoods must be numbers of shape (sites, samples, 3), got "
             f"shape {likelihoods.shape} of {likelihoods.dtype}"
         )
     n_samples = likelihoods.shape[1]
@@ -371,7 +371,7 @@ def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.nd
     if unusable_TX.any():
         t, x = np.argwhere(unusable_TX)[0]
         raise ValueError(
-            "likelihoods must be finite, not negative, and not all 0 of a genotype, however: row "
+            "likelihoods must be finite, not negative, and not all 0 of a genotype, got row "
             f"{t}, sample {x} has {likelihoods[t, x].tolist()} (P(reads | genotype), not its logarithm)"
         )
     return likelihoods, haploid_X
@@ -380,9 +380,9 @@ def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.nd
 def _rows(
     panel: ReferencePanel, sites: np.ndarray | Sites, n_rows: int, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that are used, and their panel sites; name: of the argument that names the sites."""
+    """Return the rows that are in the panel, and their panel sites; name: argument for messages."""
     if len(sites) != n_rows:
-        raise ValueError(f"{name} must name each of {n_rows} rows, however: {len(sites)} sites")
+        raise ValueError(f"{name} must name each of {n_rows} rows, got {len(sites)} sites")
     if isinstance(sites, Sites):
         match = match_sites(panel.sites, sites)
         return match.target_index, match.panel_index
@@ -393,5 +393,5 @@ def _rows(
     if len(index) == 0:
         raise InputError("content", f"there is no site in {name}")
     if index[0] < 0 or index[-1] >= n_sites:
-        raise ValueError(f"{name} must lie in 0..{n_sites - 1}, however: {index[0]}..{index[-1]}")
+        raise ValueError(f"{name} must lie in 0..{n_sites - 1}, got {index[0]}..{index[-1]}")
     return np.arange(len(index)), index.astype(np.int64)

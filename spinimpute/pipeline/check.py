@@ -36,33 +36,33 @@ MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
 
 @dataclass(frozen=True, repr=False)
 class CheckReport:
-    """What `check` found.
+    """The result of `check`.
 
     Attributes
     ----------
     samples : list of str
         Names of the target's samples.
     n_sites, n_matched : int
-        Typed sites, and those that the panel has.
+        Typed sites, and those that are in the panel.
     notes : list of SiteNote
-        What was repaired or is suspicious, by site.
+        Repairs and suspicious sites.
     skipped, mended_calls : dict of str to int
-        Records that are not used, and calls that are set missing, by reason.
+        Records that are not used, and genotypes that are set missing, by reason.
     missing_X, heterozygous_X : float64
-        Share of each sample's calls at matched sites that are missing or heterozygous.
+        Share of missing and heterozygous genotypes of each sample at matched sites.
     unphased : int
-        Unphased heterozygous calls.
+        Unphased heterozygous genotypes.
     build, panel_build : str
-        Genome build by the stated length of the chromosome, or "".
+        Genome build by the length of the chromosome in the header, or "".
     one_copy_X : bool or None
-        Samples with one copy outside the pseudo-autosomal regions of X (of all of Y and the mitochondria);
-        None for other chromosomes.
+        Samples with one copy of X outside the pseudo-autosomal regions, or of Y or the mitochondria; None for
+        other chromosomes.
     share_X : float64
-        Heterozygotes found relative to those expected of two copies there; NaN where sites are too few.
+        Heterozygotes relative to the number expected of two copies; NaN if there are too few sites.
     warnings : list of str
-        Sentences for the user.
+        Warnings to the user.
     refusals : list of str
-        Why `impute` refuses the target; they are among the warnings, too.
+        Warnings for which `impute` refuses the target.
     """
 
     samples: list[str]
@@ -83,7 +83,7 @@ class CheckReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of noted sites by note."""
+        """Number of sites by note."""
         counts: dict[str, int] = {}
         for note in self.notes:
             counts[note.what] = counts.get(note.what, 0) + 1
@@ -120,15 +120,15 @@ class CheckReport:
         return out
 
     def write_sites(self, path: Path) -> None:
-        """Write the notes as a tab-separated table, one row each."""
+        """Write the notes as a tab-separated table."""
         head = ["position", "id", "ref", "alt", "panel_ref", "panel_alt", "what"]
         _write_table(path, head, ([getattr(note, name) for name in head] for note in self.notes))
 
     def write_samples(self, path: Path) -> None:
         """Write a tab-separated table with one row for each sample.
 
-        Columns: shares of missing and heterozygous calls; on X also the number of copies of what males have
-        once, and the heterozygotes found relative to those expected of two copies.
+        Columns: shares of missing and heterozygous genotypes; on X also the number of copies, and the
+        heterozygotes relative to the number expected of two copies.
         """
         copies = np.full(len(self.samples), 2) if self.one_copy_X is None else 2 - self.one_copy_X
         rows = zip(self.samples, self.missing_X, self.heterozygous_X, copies, self.share_X, strict=True)
@@ -154,24 +154,24 @@ def check(
     Parameters
     ----------
     vcf : str or Path
-        The target, in any form of `read_target`.
+        The target, in any format that `impute` reads.
     panel : ReferencePanel, str or Path, or sequence of them
-        A panel file, a VCF or BCF, which is compiled first, an open panel, or the open parts of one; or
-        several panel files of one chromosome, which are merged.
+        A panel file, a VCF or BCF, which is compiled first, or an open panel; or several panel files of one
+        chromosome, which are merged.
     target : TargetSettings
         How the target is read.
     genetic_map : str, Path or GeneticMap, optional
-        For a panel that is a VCF or BCF.
+        Genetic map for a panel that is a VCF or BCF.
 
     Returns
     -------
     CheckReport
-        Counts, notes and warnings; `str` and `print` show them as the command does.
+        Counts, notes and warnings; `print` shows them as the command does.
 
     Raises
     ------
     InputError
-        As for `impute`; what the target as a whole is refused for is in the report.
+        See `impute`; refusals of the target as a whole are in the report.
     """
     check_settings(target=(target, TargetSettings))
     if isinstance(panel, Sequence) and not isinstance(panel, str):
@@ -231,7 +231,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
 
 
 def _call_counts(part: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
-    """Missing and heterozygous calls of each sample at matched sites."""
+    """Count missing and heterozygous genotypes of each sample at matched sites."""
     target = part.target
     alleles = target.alleles[part.match.target_index]
     first = np.cumsum(target.ploidy.astype(np.int64)) - target.ploidy
@@ -258,7 +258,7 @@ def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel
 
 
 def _call_notes(repaired: Repaired, panel: ReferencePanel) -> list[SiteNote]:
-    """Of matched sites: missing calls, one allele only, frequencies far from the panel's."""
+    """Notes on matched sites: missing genotypes, one allele only, frequencies unlike those of the panel."""
     target, match = repaired.target, repaired.match
     n_haplotypes = target.alleles.shape[1]
     frequencies = Frequencies.of(panel, target, match)

@@ -1,4 +1,4 @@
-"""Checks before chunks are joined: that they belong together, and that no site is missing."""
+"""Checks before chunks are joined: they belong together, and no site is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME = {  # header lines that must be the same, by what a message calls them
 
 
 def check_forms(chunks: Sequence[Chunk], output_type: str) -> None:
-    """Raises InputError if a chunk is not of the output's form: records are not converted."""
+    """Raise InputError if the format of a chunk differs from that of the output."""
     for chunk in chunks:
         if chunk.is_bcf is not (output_type == "b"):
             found, wanted = ("BCF", "VCF") if chunk.is_bcf else ("VCF", "BCF")
@@ -34,19 +34,9 @@ def check_forms(chunks: Sequence[Chunk], output_type: str) -> None:
 
 
 def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
-    """Check that two chunks have the same samples and were made in the same way.
+    """Raise InputError if samples, FORMAT, panel, model, settings or header definitions of two chunks differ.
 
-    Parameters
-    ----------
-    first, other : Chunk
-        The chunks to compare.
-    warnings : list of str
-        Gets a warning if other lines of the headers differ.
-
-    Raises
-    ------
-    InputError
-        Samples, FORMAT, panel, model, settings or definitions of the header differ.
+    Other differences of their headers are added to `warnings`.
     """
 
     def differ(what: str, one: object, another: object) -> InputError:
@@ -99,7 +89,7 @@ def _values(chunk: Chunk, prefix: str) -> str:
 
 
 def check_targets(chunks: Sequence[Chunk]) -> None:
-    """Raises InputError if two chunks state different calls of their targets at the same position."""
+    """Raise InputError if the headers of two chunks give different genotypes of the target at a position."""
     stated: dict[int, tuple[str, Chunk]] = {}
     for chunk in chunks:
         for position, checksum in chunk.target.items():
@@ -114,7 +104,7 @@ def check_targets(chunks: Sequence[Chunk]) -> None:
 
 
 def check_regions(chunks: Sequence[Chunk]) -> None:
-    """Raises InputError unless any place is in at most two chunks, which are neighbours."""
+    """Raise InputError unless each position is in at most two chunks, which are neighbours."""
     for left, right in pairwise(chunks):
         if left.region == right.region:
             raise InputError(
@@ -137,7 +127,7 @@ def check_regions(chunks: Sequence[Chunk]) -> None:
 
 
 def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
-    """Raises InputError if a site could lie between two neighbours, unless gaps are allowed."""
+    """Raise InputError if a site could lie between two neighbours, unless gaps are allowed."""
     for left, right in pairwise(chunks):
         if right.region.start > left.region.end + 1 and not allow_gaps:
             raise InputError(
@@ -156,25 +146,9 @@ def check_panel(
     allow_gaps: bool,
     warnings: list[str],
 ) -> None:
-    """Check that chunks hold all sites of the panel between the first region and the last one.
+    """Raise InputError if chunks are of another panel, or lack panel sites between the first and last region.
 
-    Parameters
-    ----------
-    chunks : sequence of Chunk
-        Sorted by region.
-    panels : sequence of ReferencePanel
-        The parts of the panel that the chunks were imputed from.
-    path : str
-        The panel's file, for messages.
-    allow_gaps : bool
-        Sites outside of all regions are a warning, not an error.
-    warnings : list of str
-        Warnings are appended.
-
-    Raises
-    ------
-    InputError
-        The panel is another one, or sites are missing.
+    `path` is the panel's file, for messages. With `allow_gaps`, sites outside of all regions are a warning.
     """
     first = chunks[0]
     checksums = [word.split(" ")[0] for word in _values(first, PANEL_LINE).split(", ")]
@@ -244,7 +218,7 @@ def check_panel(
 def _untyped_parts(
     chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], key: np.ndarray, warnings: list[str]
 ) -> np.ndarray:
-    """Sites of parts of chromosome X that no chunk has because nothing is typed there, bool (sites,)."""
+    """Sites of parts of chromosome X that no chunk contains because no site is typed there, bool (sites,)."""
     untyped = np.zeros(len(key), bool)
     start = 0
     for panel in panels:
@@ -259,13 +233,7 @@ def _untyped_parts(
 
 
 def shared_sites(left: Chunk, right: Chunk) -> int:
-    """Count the sites that are in both of two neighbours.
-
-    Raises
-    ------
-    InputError
-        The two do not have the same sites where their regions overlap.
-    """
+    """Count the sites in the overlap of two neighbours. Raises InputError if their sites differ."""
     first = int(np.searchsorted(left.position, right.region.start, side="left"))
     stop = int(np.searchsorted(right.position, left.region.end, side="right"))
     one, another = left.key[first:], right.key[:stop]

@@ -1,4 +1,4 @@
-"""Chunks: files that `impute` wrote for a region of a chromosome, read as bytes and checked completely."""
+"""Chunks: files that `impute` wrote for a region, read as bytes and checked completely."""
 
 from __future__ import annotations
 
@@ -33,23 +33,10 @@ _WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
 
 
 def region_line(region: Region, sites: int, unmatched: int | None, phased_here: bool) -> str:
-    """The header line that makes a file a chunk.
+    """Return the header line that marks a file as a chunk.
 
-    Parameters
-    ----------
-    region : Region
-        The imputed region.
-    sites : int
-        Number of panel sites.
-    unmatched : int or None
-        Number of other sites; None if those are not kept.
-    phased_here : bool
-        Whether calls were unphased, so that results depend on the buffer.
-
-    Returns
-    -------
-    str
-        The line, without its end.
+    unmatched: number of sites that the panel lacks, None if they are not kept; phased_here: whether
+    genotypes were phased in the run, so that results depend on the buffer.
     """
     others = "" if unmatched is None else f" unmatched={unmatched}"
     others += " phased_here" if phased_here else ""
@@ -63,9 +50,9 @@ class Chunk:
     Attributes
     ----------
     path : Path
-        Its file.
+        The file.
     lines : list of str
-        Its header without the lines of the region and the target.
+        Header without the lines of the region and the target.
     samples, formats : list of str
         Names of samples and FORMAT fields.
     region : Region
@@ -73,19 +60,19 @@ class Chunk:
     sites : int
         Number of panel sites.
     unmatched : int or None
-        Number of other sites; None if those are not kept.
+        Number of sites that the panel lacks; None if they are not kept.
     phased_here : bool
-        As of `region_line`.
+        Whether genotypes were phased in the run.
     target : dict of int to str
-        Checksums of the target's calls, by position; empty if the chunk does not state them.
+        Checksums of the target's genotypes by position; empty if the header has none.
     is_bcf : bool
-        Whether it is BCF, not VCF.
+        Whether the file is BCF.
     records : RawRecords
         Finds and changes fields of records.
     data_start : int
         Bytes before the first record.
     position, ref_length, length, key : int64 (n,)
-        Of each record: position, letters of REF, bytes, and hash of the site (`site_key`).
+        Position, length of REF, number of bytes, and hash of the site (`site_key`) of each record.
     """
 
     path: Path
@@ -109,7 +96,7 @@ class Chunk:
         return len(self.position)
 
     def common_lines(self) -> list[str]:
-        """The header of a run without a region; the buffer is stated if results depend on it."""
+        """Return the header of a run without a region; it contains the buffer if results depend on it."""
         options = ["--region", "--regions-file", *([] if self.phased_here else ["--buffer"])]
         return [_without(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
 
@@ -122,7 +109,7 @@ class Chunk:
 
     @contextmanager
     def opened(self, threads: int, first: int = 0) -> Iterator[ChunkStream]:
-        """Read the records from number `first` on."""
+        """Open the records from number `first`."""
         with _opened(self.path, threads) as stream:
             stream.read(self.data_start)
             records = ChunkStream(self, stream)
@@ -131,7 +118,7 @@ class Chunk:
             yield records
 
     def pieces(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Cut records [first, stop) so that each piece fits into memory."""
+        """Cut records [first, stop) into intervals that fit into memory."""
         ends = np.cumsum(self.length[first:stop])
         begin = 0
         while begin < len(ends):
@@ -143,14 +130,14 @@ class Chunk:
 
 @dataclass
 class ChunkStream:
-    """A chunk's records, one after the other."""
+    """Yields the records of a chunk as bytes."""
 
     chunk: Chunk
     stream: ByteStream
     row: int = 0
 
     def take(self, stop: int) -> bytes:
-        """The records up to number `stop`."""
+        """Return the records up to number `stop`."""
         size = int(self.chunk.length[self.row : stop].sum())
         self.row = stop
         data = self.stream.read(size)
@@ -160,25 +147,7 @@ class ChunkStream:
 
 
 def read_chunk(path: str | Path, threads: int) -> Chunk:
-    """Read a file from end to end and check that it is a complete chunk.
-
-    Parameters
-    ----------
-    path : str or Path
-        VCF, VCF.gz or BCF.
-    threads : int
-        Threads that decompress.
-
-    Returns
-    -------
-    Chunk
-        Its header and the table of its records.
-
-    Raises
-    ------
-    InputError
-        The file is no chunk, truncated or damaged, or does not have the records that its header states.
-    """
+    """Read a file from end to end and check that it is a complete chunk."""
     path = Path(path)
     check_variant_file(path, "chunk")
     with _opened(path, threads) as stream:
@@ -210,7 +179,7 @@ def _opened(path: Path, threads: int) -> Iterator[ByteStream]:
 
 
 def _of_header(path: Path, start: FileStart) -> Chunk:
-    """A chunk of which the records are still unknown."""
+    """Return a chunk from its header, without records."""
 
     def error(what: str) -> InputError:
         return InputError("content", f"chunk {path}: {what}")

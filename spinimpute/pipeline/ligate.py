@@ -1,7 +1,7 @@
-"""`ligate`: joins chunks of a chromosome that were imputed separately into the file of a single run.
+"""`ligate`: join the chunks of a chromosome into the file of a single run.
 
 Every chunk is read twice: once to check all of it before anything is written, once to copy its records
-unchanged. Values are read in overlaps only, and changed only where a sample's haplotypes have to be
+unchanged. Values are read in overlaps only, and changed only where the haplotypes of a sample must be
 exchanged.
 
 Axes: R records, N samples.
@@ -40,18 +40,18 @@ from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
 
 @dataclass
 class Join:
-    """Where two chunks meet.
+    """The join of two neighbouring chunks.
 
     Attributes
     ----------
     left, right : Chunk
         The two neighbours.
     sites : int
-        Sites that are in both.
+        Sites in the overlap.
     exchanged : int
-        Samples whose haplotypes were exchanged behind the join.
+        Samples whose haplotypes were exchanged after the join.
     largest_difference : float or None
-        Of DS in the overlap; None without DS or overlap.
+        Largest difference of DS in the overlap; None without DS or overlap.
     """
 
     left: Chunk
@@ -62,7 +62,7 @@ class Join:
 
     @property
     def from_left(self) -> int:
-        """How many of its sites come from the left chunk."""
+        """Number of sites that are taken from the left chunk."""
         return self.sites // 2
 
     def line(self) -> str:
@@ -82,13 +82,13 @@ class LigationSummary:
     Attributes
     ----------
     span : str
-        From the start of the first chunk's region to the end of the last one's.
+        Region from the start of the first chunk to the end of the last.
     chunks, samples, sites : int
-        Numbers of each.
+        Number of chunks, samples and sites.
     joins : list of Join
-        One for each pair of neighbours.
+        One per pair of neighbours.
     warnings : list of str
-        Sentences for the user.
+        Warnings to the user.
     """
 
     span: str = ""
@@ -118,10 +118,10 @@ def ligate(
     force: bool = False,
     progress: Progress | None = None,
 ) -> LigationSummary:
-    """Join the chunks of one chromosome that `impute` wrote with `region`, given in any order.
+    """Join the chunks of one chromosome that `impute` wrote with `region`.
 
-    Where chunks overlap, the first half of the sites comes from the left one. If the two disagree about the
-    phase of most of a sample's heterozygotes there, the right one's haplotypes of that sample are exchanged.
+    The first half of an overlap is taken from the left chunk. If the two chunks disagree about the phase of
+    most heterozygotes of a sample there, the haplotypes of this sample are exchanged in the right chunk.
     Chunks of a phased target give the bytes of a single run; with `predictor="spin"` the last digit of a few
     dosages may differ.
 
@@ -130,18 +130,17 @@ def ligate(
     chunks : sequence of str or Path
         Files that `impute` wrote for regions, in any order.
     out : str or Path
-        BCF if the chunks are, else `.vcf.gz` or `.vcf`; appears only when it is complete.
+        BCF if the chunks are BCF, else `.vcf.gz` or `.vcf`. The file appears when it is complete.
     panel : ReferencePanel, str or Path, optional
-        What the chunks were imputed from: each of its sites between the first chunk's region and the last
-        one's must be there.
+        The panel of the chunks. Each of its sites between the first and the last region must be in a chunk.
     output_type : str, optional
-        "z", "b" or "v"; by default by suffix.
+        "z" (VCF.gz), "b" (BCF) or "v" (VCF). Default: by suffix.
     allow_gaps : bool
-        Allow sites that no chunk has, between regions and, of the panel, before and behind them.
+        Allow sites that no chunk contains: between regions, and, with a panel, before and after them.
     threads : int, optional
-        By default all processors.
+        Default: all processors.
     force : bool
-        Replace `out` if it exists.
+        Overwrite `out` if it exists.
     progress : callable, optional
         Called with the fraction that is done.
 
@@ -153,7 +152,7 @@ def ligate(
     Raises
     ------
     InputError
-        A chunk is not complete, or chunks do not belong together; without `force`, also if `out` exists.
+        A chunk is incomplete, chunks do not belong together, or, without `force`, `out` exists.
     """
     panel_path = None if panel is None else get_panel_path(panel)
     out = check_output(out, force, [*chunks, panel_path])
@@ -224,10 +223,10 @@ def _write(
 def _cross(
     join: Join, left: ChunkStream, writer: IndexedFile, exchanged_N: np.ndarray, threads: int
 ) -> np.ndarray:
-    """Write the left chunk's part of an overlap, and compare all of it.
+    """Write the left half of an overlap, and compare all of it.
 
-    exchanged_N: samples whose haplotypes are exchanged in what is written of the left chunk, bool (N,).
-    Returns the same of the right chunk.
+    exchanged_N: samples whose haplotypes are exchanged in the left chunk, bool (N,). Returns those of the
+    right chunk.
     """
     chunk, other = join.left, join.right
     overlap = len(chunk) - join.sites
@@ -254,7 +253,7 @@ def _cross(
 
 
 def _votes(left_RN2: np.ndarray, right_RN2: np.ndarray) -> np.ndarray:
-    """Heterozygotes with the same phase less those with the other one: int64 (N,)."""
+    """Number of heterozygotes with equal phase minus those with opposite phase, int64 (N,)."""
     one, another = left_RN2[:, :, 0], left_RN2[:, :, 1]
     het = (one >= 0) & (another >= 0) & (one != another)
     same = het & (left_RN2 == right_RN2).all(axis=2)

@@ -1,4 +1,4 @@
-"""What can be chosen for a run, in groups that the functions of the pipeline share."""
+"""Settings of a run, in groups that the functions of the pipeline share."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ DEFAULT_FORMATS = ("GT", "DS")
 
 @dataclass(frozen=True)
 class PredictorSettings:
-    """Which predictor imputes.
+    """The predictor of a run.
 
     Attributes
     ----------
     name : str or None
-        As on the command line, such as "haplotype" or "spin"; by default that of the model, or the first
-        one that reads the panel.
+        Name, such as "haplotype" or "spin". Default: that of the model, else haplotype for panels of
+        haplotypes and spin for inducing panels.
     model : str, Path, Predictor or None
-        A checkpoint or a loaded predictor; by default the shipped checkpoint.
+        A checkpoint or a loaded predictor. Default: the shipped checkpoint.
     options : mapping
-        Those of the predictor, such as `{"inducing_points": 64, "window_cM": 1.0}`; `spinimpute impute -h`
-        lists them. The budget of memory is one of `Resources`.
+        Options of the predictor, such as `{"inducing_points": 64, "window_cM": 1.0}`; `spinimpute impute -h`
+        lists them. The memory budget is in `Resources`.
     """
 
     name: str | None = None
@@ -45,13 +45,14 @@ class TargetSettings:
     Attributes
     ----------
     ambiguous : str
-        What is done with A/T and C/G sites: "frequency", "keep" or "drop", see `repair_and_match`.
+        Treatment of A/T and C/G sites: "frequency" (decide the strand by allele frequencies), "keep" or
+        "drop".
     sexes : dict or None
-        Whether each sample is male, for chromosome X (`read_sexes`); by default the calls decide.
+        Whether each sample is male, for chromosome X (`read_sexes`). Default: inferred from the genotypes.
     chain : str, Path or None
-        A chain file from the target's genome build to the panel's: positions are lifted over.
+        A chain file that lifts positions from the target's genome build to the panel's.
     samples : sequence of str or None
-        Read these alone, in this order, as if the file had no others; None for all.
+        Samples to read, in this order; None for all.
     """
 
     ambiguous: str = "frequency"
@@ -62,19 +63,19 @@ class TargetSettings:
 
 @dataclass(frozen=True)
 class RegionSettings:
-    """Which panel sites are imputed; by default all.
+    """The panel sites that are imputed. Default: all.
 
     Attributes
     ----------
     region : str, Region, iterable of them, or None
-        Impute these panel sites only; typed sites around them are still used. The output of one region is a
-        chunk, which `ligate` joins with others. Regions that overlap or touch are one.
+        Regions to impute; typed sites around them are still used. The output of one region is a chunk, which
+        `ligate` joins with others. Overlapping and adjacent regions are joined.
     buffer_cM : float or None
-        With regions: use only typed sites within this distance of a region's panel sites, and those that
-        chunks of a phased target need for the results of a single run; by default the whole chromosome. Of a
-        file that `phase` or `convert` wrote for this panel, no more than that is read.
+        Use only typed sites within this distance of a region, and those that a phased target needs for the
+        results of a single run. Default: the whole chromosome. Only these sites are read of a file that
+        `phase` or `convert` wrote for this panel.
     regions_file : str, Path or None
-        A BED file with the regions, in place of `region`.
+        A BED file of regions, in place of `region`.
     """
 
     region: str | Region | Iterable[str | Region] | None = None
@@ -82,7 +83,7 @@ class RegionSettings:
     regions_file: str | Path | None = None
 
     def parsed(self) -> tuple[list[Region], float | None]:
-        """Regions, none for everywhere, and buffer; raises InputError for what cannot be used."""
+        """Return regions, empty for all sites, and the buffer. Raises InputError if they cannot be used."""
         regions = parse_regions(self.region, self.regions_file)
         if self.buffer_cM is not None and not regions:
             raise InputError(
@@ -99,14 +100,14 @@ class RegionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSettings:
-    """The form of an output.
+    """The format of an output.
 
     Attributes
     ----------
     output_type : str or None
-        "z" (VCF.gz), "b" (BCF) or "v" (VCF); by default by suffix.
+        "z" (VCF.gz), "b" (BCF) or "v" (VCF). Default: by suffix.
     header_lines : sequence of str
-        Further lines of the header.
+        Additional lines of the header.
     """
 
     output_type: str | None = None
@@ -115,28 +116,27 @@ class FileSettings:
 
 @dataclass(frozen=True)
 class OutputSettings(FileSettings):
-    """What imputing writes, in addition to `FileSettings`.
+    """The output of imputation, in addition to `FileSettings`.
 
     Attributes
     ----------
     formats : sequence of str
         FORMAT fields in order.
     keep_unmatched : bool
-        Write typed sites that the panel does not have, too.
+        Also write typed sites that are not in the panel.
     leave_one_out : bool
-        Predict each typed call from the others of its haplotype: INFO/ER2, and `leave_one_out` of the
-        summary. For panels of haplotypes.
+        Predict each typed genotype from the other typed sites: INFO/ER2, and `leave_one_out` of the summary.
+        Requires a panel of haplotypes.
     leave_one_out_tables : mapping
-        Where tables of what was left out are written: path by name (`quality.leave_one_out.TABLES`).
+        Paths of leave-one-out tables by name (`quality.leave_one_out.TABLES`).
     report : str, Path or None
-        Write a report of the run (HTML) there; like the next two it implies the summary's `leave_one_out`
-        where that is possible.
+        Report of the run (HTML). Like the next two, it implies `leave_one_out` of the summary where possible.
     report_figures : str, Path or None
-        Write the report's charts (SVG) into this folder, which is made if need be.
+        Folder for the charts of the report (SVG); it is created if necessary.
     multiqc : str, Path or None
-        Write a table of samples for MultiQC there; the name ends in "_mqc.json".
+        Table of samples for MultiQC; the name must end in "_mqc.json".
     decimals : int
-        Of DS, HDS and GP, 1 to 5.
+        Decimals of DS, HDS and GP, 1 to 5.
     """
 
     formats: Sequence[str] = DEFAULT_FORMATS
@@ -150,23 +150,23 @@ class OutputSettings(FileSettings):
 
     @property
     def report_files(self) -> ReportFiles:
-        """Where a report goes."""
+        """Output files of the report."""
         return ReportFiles(self.report, self.report_figures, self.multiqc)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use; results do not depend on threads and memory.
+    """Resources of a run; results do not depend on threads and memory.
 
     Attributes
     ----------
     threads : int or None
-        By default all processors.
+        Default: all processors.
     device : str
         "auto", "cpu" or "cuda".
     max_memory : int or None
-        Limit in bytes: less is computed at the same time. For predictors that keep a budget, without
-        `leave_one_out` and a report; and for sequenced samples.
+        Memory budget in bytes. Not with `leave_one_out` or a report, and only with predictors that keep a
+        budget.
     """
 
     threads: int | None = None
@@ -174,7 +174,7 @@ class Resources:
     max_memory: int | None = None
 
     def predictor_options(self, predictor: PredictorSettings) -> dict[str, Any]:
-        """The predictor's options with the budget of memory among them.
+        """Return the predictor's options with the memory budget.
 
         Raises
         ------
@@ -191,13 +191,7 @@ class Resources:
 
 
 def check_settings(**given: tuple[object, type]) -> None:
-    """Raise InputError for what is no object of its class, such as a region's text for RegionSettings.
-
-    Parameters
-    ----------
-    **given : (object, type)
-        What was given as the parameter of this name, and its class.
-    """
+    """Raise InputError for settings of a wrong class, such as a region's text for RegionSettings."""
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
-            raise InputError("content", f"{name} must be {kind.__name__}(...), however: {value!r}")
+            raise InputError("content", f"{name} must be {kind.__name__}(...), got {value!r}")

@@ -1,10 +1,9 @@
-"""Checksums of some of a target's sites, in the header of a chunk: `ligate` knows different targets by them.
+"""Checksums of some sites of a target in the header of a chunk, by which `ligate` recognizes it.
 
-A hash of the positions chooses the sites. So two chunks have the same ones if their targets were read as a
-whole, and some of the same if the targets were cut for the chunks. Genotypes count, neither phase nor format.
-Files that `phase` and `convert` write carry the checksums of what they were made from. A chunk gets these if
-only a part of such a file may be read. Otherwise its checksums are computed, because other programs keep the
-header when they change genotypes.
+A hash of the positions chooses the sites, so chunks of the same target share sites even if the target was
+cut for each of them. Checksums depend on genotypes, not on phase or format. Files of `phase` and `convert`
+contain the checksums of their source. A chunk copies these if only a part of such a file may be read.
+Otherwise its checksums are computed, because other programs keep the header when they change genotypes.
 
 Axes: T sites at one position, X samples.
 """
@@ -29,20 +28,7 @@ _SUMMANDS = np.array([0, 1, 4], np.int8)  # of missing, REF and ALT: a sum of tw
 
 
 def target_line(parts: Sequence[MatchedTarget], header: str = "") -> str:
-    """Return the header line with a target's checksums.
-
-    Parameters
-    ----------
-    parts : sequence of MatchedTarget
-        All that was read of the target.
-    header : str
-        The header of a target of which only a part may be read. If it has the line, that is taken.
-
-    Returns
-    -------
-    str
-        The line, without its end.
-    """
+    """Return the header line with a target's checksums."""
     written = _WRITTEN.search(header)
     if written is not None:
         return written[0]

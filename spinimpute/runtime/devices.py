@@ -1,4 +1,4 @@
-"""What a run may compute with: processors, and a device of torch."""
+"""The processors and the torch device of a run."""
 
 from __future__ import annotations
 
@@ -10,28 +10,12 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def default_threads() -> int:
-    """Count the processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_threads(threads: int | None) -> int:
-    """The number of threads to use.
-
-    Parameters
-    ----------
-    threads : int or None
-        What was asked for; None for all processors.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Raises
-    ------
-    InputError
-        It is less than one.
-    """
+    """Return the number of threads; None means all processors. Raises InputError below 1."""
     if threads is None:
         return default_threads()
     if threads < 1:
@@ -40,23 +24,7 @@ def choose_threads(threads: int | None) -> int:
 
 
 def choose_device(name: str) -> str:
-    """Decide where to compute.
-
-    Parameters
-    ----------
-    name : str
-        "auto", "cpu" or "cuda"; "auto" is a GPU where there is one.
-
-    Returns
-    -------
-    str
-        "cpu" or "cuda".
-
-    Raises
-    ------
-    InputError
-        The name is unknown, or there is no GPU.
-    """
+    """Return "cpu" or "cuda"; "auto" chooses a GPU if there is one. Raises InputError without a GPU."""
     if name not in DEVICES:
         raise InputError("device", f"device must be auto, cpu or cuda, found {name!r}")
     if name == "cpu":

@@ -59,15 +59,7 @@ _words: list[tuple[Callable[[str, object], str], Callable[[str], str]]] = [(_pyt
 
 
 def argument(name: str, value: Any = ...) -> str:
-    """Name an argument in a message: `force=True` in Python, `--force` on the command line.
-
-    Parameters
-    ----------
-    name : str
-        Of a parameter of the public functions.
-    value : object
-        What the user should pass; `...` for any value.
-    """
+    """Name an argument in a message: `force=True` in Python, `--force` on the command line."""
     return _words[-1][0](name, value)
 
 

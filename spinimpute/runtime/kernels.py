@@ -34,20 +34,7 @@ _DAY = 24 * 3600
 
 
 def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function at its first call. It runs without the interpreter's lock.
-
-    Parameters
-    ----------
-    fast : bool
-        Allow the optimisations of `FAST`.
-    inline : bool
-        Compile the function into each of its callers.
-
-    Returns
-    -------
-    callable
-        A decorator.
-    """
+    """Compile a function at its first call. It runs without the interpreter's lock."""
 
     def compile_lazily(function: Callable[..., Any]) -> Any:
         folder = folder_of(function.__module__)

@@ -1,4 +1,4 @@
-"""Memory of this process: sizes as users write them, what is in use, and budgets."""
+"""Memory of this process: sizes as users write them, memory in use, and budgets."""
 
 from __future__ import annotations
 
@@ -14,23 +14,7 @@ COMPILED = 160e6  # bytes of compiled functions and buffers that come only with 
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size as users write it.
-
-    Parameters
-    ----------
-    text : str
-        Such as "800M", "2G", "1.5GB" or "3000000".
-
-    Returns
-    -------
-    int
-        Bytes, more than 0.
-
-    Raises
-    ------
-    InputError
-        It is anything else.
-    """
+    """Return the bytes of a size such as "800M", "2G", "1.5GB" or "3000000". Raises InputError."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     size = int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " ")) if found else 0
     if not size:
@@ -41,29 +25,18 @@ def parse_size(text: str) -> int:
 
 
 def shown_size(size: float) -> str:
-    """A number of bytes for messages."""
+    """Return a number of bytes in words, for messages."""
     return f"{size / 2**20:.0f} MB"
 
 
 def peak_memory_mb() -> float:
-    """The process's largest resident memory so far, in MiB."""
+    """Return the peak resident memory of this process in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def resident_bytes(peak: bool = False) -> int:
-    """Memory of this process.
-
-    Parameters
-    ----------
-    peak : bool
-        The largest so far, not what is used now.
-
-    Returns
-    -------
-    int
-        Bytes. If the system does not report what is used now (outside of Linux), the largest so far.
-    """
+    """Return the resident memory of this process in bytes, or its peak; outside Linux always the peak."""
     name = "VmHWM:" if peak else "VmRSS:"
     try:
         with open("/proc/self/status") as file:
@@ -73,26 +46,15 @@ def resident_bytes(peak: bool = False) -> int:
 
 
 class TooLittleMemory(InputError):
-    """What was done took more memory than a budget has."""
+    """The memory budget was exceeded."""
 
 
 @contextmanager
 def within_budget(budget: int | None, what: str, instead: str = "") -> Iterator[None]:
-    """Check that what is done inside keeps a budget.
+    """Check that the `with` block keeps a budget in bytes; None for no limit.
 
-    Parameters
-    ----------
-    budget : int or None
-        Bytes; None for no limit.
-    what : str
-        What is done inside, for the message.
-    instead : str
-        What can be done other than to give more, for the message.
-
-    Raises
-    ------
-    TooLittleMemory
-        Memory was above the budget inside, and more than ever before.
+    Raises TooLittleMemory, with the advice `instead`, if memory was above the budget inside, and higher than
+    before.
     """
     before = 0 if budget is None else resident_bytes(peak=True)
     yield
@@ -105,13 +67,13 @@ def within_budget(budget: int | None, what: str, instead: str = "") -> Iterator[
 
 
 def remedy(threads: int) -> str:
-    """What to do where a budget is too small."""
+    """Advice for a budget that is too small."""
     fewer = "fewer threads, " if threads > 1 else ""
     return f"Give more, {fewer}or impute chunks ({argument('region')} with {argument('buffer_cM')})"
 
 
 def in_chunks() -> str:
-    """What to do where typed genotypes need too much memory."""
+    """Advice where typed genotypes need too much memory."""
     return (
         f"or impute chunks ({argument('region')} with {argument('buffer_cM')}) of what 'spinimpute phase' or "
         "'convert' wrote"
@@ -119,5 +81,5 @@ def in_chunks() -> str:
 
 
 def fewer_samples() -> str:
-    """What to do where the samples need too much memory."""
+    """Advice where the samples need too much memory."""
     return f"or impute fewer samples at a time (none depends on the others), or chunks ({argument('region')})"

@@ -1,4 +1,4 @@
-"""Outputs: whether a file may be written at a place, asked before work starts; files that appear whole.
+"""Output files: checks before work starts, and files that get their names when they are complete.
 
 Errors of writing name the file.
 """
@@ -20,31 +20,24 @@ from typing import Self
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.partial_files import PartialFile, store_names, temporary_folder_in
 
-PLACEHOLDER = "{chrom}"  # in the name of an output that is a file for each chromosome
-STANDARD = "-"  # in place of a file: standard input or output
-LONGEST_NAME = 235  # so that a temporary name beside it fits into the 255 bytes of most file systems
-LONGEST_MACHINE = 64  # letters of its name
-_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no reading fails with these
+PLACEHOLDER = "{chrom}"  # for the chromosome, in the name of an output
+STANDARD = "-"  # standard input or output
+LONGEST_NAME = 235  # leaves space for a temporary suffix: most file systems allow 255 bytes
+LONGEST_MACHINE = 64  # letters of the machine's name
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors of writing only
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
-_INDEX_SUFFIXES = (".csi", ".tbi", ".bai", ".crai", ".fai")  # behind the name of what they index
+_INDEX_SUFFIXES = (".csi", ".tbi", ".bai", ".crai", ".fai")  # suffixes of indexes
 _WRITTEN_BESIDE = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 class CannotWrite(InputError):
-    """A file cannot be written, or not to its end, such as on a full disk.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    error : OSError
-        Why.
+    """A file cannot be written, or not completely, for instance because the disk is full.
 
     Attributes
     ----------
     reason : str
-        Why, for messages.
+        The reason, for messages.
     """
 
     def __init__(self, path: Path, error: OSError) -> None:
@@ -60,22 +53,11 @@ class CannotWrite(InputError):
 
 
 def check_writable(path: Path) -> None:
-    """Check that a regular file can be created at a path.
-
-    Parameters
-    ----------
-    path : Path
-        Of the file.
-
-    Raises
-    ------
-    InputError
-        It is a folder, a link or a device, its name is too long, or its folder does not exist.
-    """
-    # os.path, unlike Path, takes a path that cannot be examined for absent; opening it then gives the reason.
+    """Raise InputError unless a regular file can be created at a path."""
+    # for os.path, unlike Path, a path that cannot be examined does not exist; opening it gives the reason
     if os.path.isdir(path):
         raise InputError("write", f"cannot write {path}: it is a folder; give the name of a file")
-    if os.path.islink(path):  # it would be replaced, not followed; /dev/stdout is one
+    if os.path.islink(path):  # a link, such as /dev/stdout, would be replaced, not followed
         raise InputError(
             "write",
             f"cannot write {path}: it is a link, to {os.readlink(path)}; give the name of the file itself",
@@ -93,14 +75,14 @@ def check_writable(path: Path) -> None:
 
 
 def words_in_braces(out: str | Path) -> list[str]:
-    """What stands in braces in an output's name. Folders that are there may be called anything."""
+    """Return what stands in braces in an output's name, existing folders excluded."""
     path = Path(out)
     there = next((parent for parent in path.parents if os.path.isdir(parent)), None)
     return _IN_BRACES.findall(str(path if there is None else path.relative_to(there)))
 
 
 def check_one_file(out: str | Path) -> None:
-    """Raise InputError for an output that is one file, and whose name has something in braces."""
+    """Raise InputError for an output of one file whose name contains something in braces."""
     if words := words_in_braces(out):
         raise InputError(
             "write",
@@ -110,29 +92,10 @@ def check_one_file(out: str | Path) -> None:
 
 
 def check_output(path: str | Path, force: bool, inputs: Iterable[object], instead: str = "") -> Path:
-    """Check that an output may be written, and what is written beside a .pgen or .bgen.
+    """Check that an output may be written, with the files beside a .pgen or .bgen; return its path.
 
-    Parameters
-    ----------
-    path : str or Path
-        Of the output.
-    force : bool
-        Whether an existing file may be overwritten.
-    inputs : iterable
-        Paths that are read; anything that is not a path is ignored.
-    instead : str
-        What can be done other than to overwrite, for the message.
-
-    Returns
-    -------
-    Path
-        Of the output.
-
-    Raises
-    ------
-    InputError
-        As `check_one_file` and `check_writable`; it is "-"; a folder is in the place of its index; the file
-        exists, without `force`; or it is one of the inputs.
+    Raises InputError if a file exists, without `force`, if it is one of the inputs, or if it cannot be
+    created. `instead` is added to the advice to overwrite.
     """
     if os.fspath(path) == STANDARD:
         raise InputError(
@@ -164,32 +127,14 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Write a file under a temporary name, which becomes its own when all is written.
-
-    Parameters
-    ----------
-    path : Path
-        Of the file.
-
-    Yields
-    ------
-    Path
-        A temporary path beside `path`, to be written to.
-
-    Raises
-    ------
-    CannotWrite
-        The file cannot be written, such as on a full disk; errors of other files stay as they are.
-    InputError
-        Another run is writing it.
-    """
+    """Yield a temporary path for a file, which is renamed at the end of the block."""
     partial = None
     try:
         partial = PartialFile(path)
         yield partial.path
         partial.complete()
     except OSError as error:
-        beside = os.fspath(path.with_name(f".{path.name}."))  # so begin temporary names
+        beside = os.fspath(path.with_name(f".{path.name}."))  # prefix of temporary names
         named = error.filename
         ours = error.errno in _OF_WRITING if named is None else str(named).startswith(beside)
         if not ours:
@@ -201,26 +146,12 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 class FilesTogether(ABC):
-    """A context manager that completes its files at the end, and leaves nothing after an exception.
-
-    Parameters
-    ----------
-    path : Path
-        Of the output, for messages.
-    finals : sequence of Path
-        Of its files: one that nobody must see without the others comes first.
-    library : str
-        What writes them and fails with RuntimeError, for messages; "" for nothing that does.
+    """Files of one output: they are renamed together at the end of the block, or removed on an exception.
 
     Attributes
     ----------
     path : Path
-        Of the output.
-
-    Raises
-    ------
-    InputError
-        A path cannot be written.
+        The output.
     """
 
     def __init__(self, path: Path, finals: Sequence[Path], library: str = "") -> None:
@@ -234,16 +165,16 @@ class FilesTogether(ABC):
 
     @property
     def obsolete(self) -> Sequence[Path]:
-        """Files of an earlier output that must not stay beside this one."""
+        """Files of an earlier output that are removed."""
         return ()
 
     @property
     def temporary_folder(self) -> Path:
-        """Where files may be put that are not needed after the run: beside the output."""
+        """Folder for temporary files: that of the output."""
         return self.path.parent
 
     def add_file(self, final: Path) -> Path:
-        """One more file, empty; its temporary path. Raises OSError."""
+        """Add an empty file and return its temporary path. Raises OSError."""
         self._files.append(PartialFile(final))
         return self._files[-1].path
 
@@ -253,21 +184,16 @@ class FilesTogether(ABC):
 
     @abstractmethod
     def write_ends(self) -> None:
-        """Complete and close the files under their temporary names."""
+        """Write the ends of the files and close them."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Close what is open, whatever state it is in, without an exception."""
+        """Close all open files in any state, without an exception."""
 
     def give_names(self) -> None:
-        """Give the files their names, so that the first one is never seen without the others of its run.
+        """Rename the files, so that the first one never exists without the others of its run.
 
-        An earlier first file is removed before any other file changes, and the new one gets its name last.
-
-        Raises
-        ------
-        OSError
-            A file cannot be removed, stored or renamed.
+        An earlier first file is removed before any other file changes, and the new one is renamed last.
         """
         for file in self._files:
             file.store()
@@ -282,13 +208,7 @@ class FilesTogether(ABC):
             file.complete()
 
     def finish(self) -> None:
-        """Complete the files under their temporary names.
-
-        Raises
-        ------
-        InputError
-            They cannot be completed, such as on a full disk; nothing is left then.
-        """
+        """Complete the files under their temporary names."""
         if self._closed or self._finished:
             return
         with self.errors_named():
@@ -296,13 +216,7 @@ class FilesTogether(ABC):
         self._finished = True
 
     def close(self) -> None:
-        """Finish the files, and give them their names. Nothing happens the second time.
-
-        Raises
-        ------
-        InputError
-            As of `finish`.
-        """
+        """Finish and rename the files. A second call does nothing."""
         if self._closed:
             return
         self.finish()
@@ -311,7 +225,7 @@ class FilesTogether(ABC):
         self._closed = True
 
     def abandon(self) -> None:
-        """Stop and remove the temporary files; nothing happens after `close`."""
+        """Remove the temporary files. After `close` this does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -332,7 +246,7 @@ class FilesTogether(ABC):
 
     @contextmanager
     def errors_named(self) -> Iterator[None]:
-        """What fails leaves nothing; the library and the system say it as a `CannotWrite`."""
+        """Turn errors of the library and the system into `CannotWrite`, and remove the temporary files."""
         try:
             yield
         except BaseException as error:
@@ -347,21 +261,10 @@ class FilesTogether(ABC):
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Make a folder for files that are not needed after the run.
-
-    Yields
-    ------
-    Path
-        A folder in $TMPDIR, which is removed at the end.
-
-    Raises
-    ------
-    InputError
-        The folder cannot be made, or has no space for a file.
-    """
+    """Yield a folder for temporary files of the run."""
     with ExitStack() as stack:
         try:
-            # a lock may be seen on its own machine only: what others share is not to be taken for left
+            # locks may be visible on one machine only, so files of other machines are kept
             machine = re.sub(r"[^\w.-]", "_", platform.node())[:LONGEST_MACHINE]
             made = temporary_folder_in(Path(tempfile.gettempdir()), f"spinimpute-{machine}-")
             folder = stack.enter_context(made)
@@ -388,24 +291,7 @@ def check_outputs(
     inputs: Iterable[object],
     streamed: str | Path | None = None,
 ) -> None:
-    """Check all outputs of a run.
-
-    Parameters
-    ----------
-    paths : iterable of str, Path or None
-        Of the outputs; None for one that is not wanted.
-    force : bool
-        Whether existing files may be overwritten.
-    inputs : iterable
-        As of `check_output`; the files beside those of PLINK count, too, and indexes.
-    streamed : str, Path or None
-        One of the outputs, which may be "-": standard output.
-
-    Raises
-    ------
-    InputError
-        As `check_output`; or two outputs, or their indexes, are the same file.
-    """
+    """Check all outputs of a run."""
     read: list[object] = []
     for source in inputs:
         read.append(source)
@@ -434,5 +320,5 @@ def check_outputs(
 
 
 def _indexes_of(path: Path) -> list[Path]:
-    """Where the index of an output may be."""
+    """Paths where the index of an output may be."""
     return [path.with_name(path.name + suffix) for suffix in (".tbi", ".csi")]

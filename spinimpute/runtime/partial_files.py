@@ -1,7 +1,7 @@
-"""Files that are written under a temporary name, which becomes their own when they are whole; and folders.
+"""Temporary files and folders.
 
-What is temporary is locked as long as its process lives. So the next run that writes the same file tells one
-that is being written from one that a killed run has left, and removes that.
+A file is written under a temporary name and renamed when it is complete. It is locked while its process
+lives. A later run that finds an unlocked temporary file deletes it: a killed run has left it.
 """
 
 from __future__ import annotations
@@ -19,31 +19,19 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.open_files import FOLDER_SUFFIX, SUFFIX, closed, opened
 
 TOKEN = 8  # letters
-PATIENCE = 1.0  # seconds for other runs that look for temporary files in the same folder
-_own_folders: set[Path] = set()  # temporary ones, which this process has locked
+PATIENCE = 1.0  # seconds to wait for other runs in the same folder
+_own_folders: set[Path] = set()  # temporary folders that this process has locked
 
 
 class PartialFile:
-    """A new, empty, locked file beside the one that it becomes.
-
-    Parameters
-    ----------
-    final : Path
-        Of the whole file.
+    """A new, empty, locked file beside its final name. Raises InputError if another run writes the same file.
 
     Attributes
     ----------
     final, path : Path
-        Of the whole file, and of this one.
+        Final and temporary path.
     descriptor : int
-        The open file. Who opens `path` need not use it.
-
-    Raises
-    ------
-    InputError
-        Another run is writing the same file.
-    OSError
-        The file cannot be made.
+        Descriptor of the open file, which holds the lock.
     """
 
     def __init__(self, final: Path) -> None:
@@ -52,7 +40,7 @@ class PartialFile:
         opened("temporary", os.path.abspath(self.path))
         self.descriptor = -1
         try:
-            with _one_at_a_time(final.parent):  # of two runs that start together, one sees the other
+            with _one_at_a_time(final.parent):  # two runs that start together see each other
                 self.descriptor = _made_and_locked(self.path)
                 self._clear_others()
         except BaseException:
@@ -60,26 +48,20 @@ class PartialFile:
             raise
 
     def complete(self) -> None:
-        """Give the file its own name, on the disk, too; one that has it is replaced.
-
-        Raises
-        ------
-        OSError
-            It cannot get this name, or cannot be stored.
-        """
+        """Rename the file to its final name, replacing an older file, and flush the name to the disk."""
         self.store()
         os.replace(self.path, self.final)
         store_names(self.final.parent)
         self._release()
 
     def store(self) -> None:
-        """Wait until the content is on the disk. Raises OSError."""
-        with open(self.path, "rb+") as file:  # not `descriptor`: a whole file may have been moved here
+        """Flush the content to the disk. Raises OSError."""
+        with open(self.path, "rb+") as file:  # not `descriptor`: a library may have replaced the file
             os.fsync(file.fileno())
 
     def discard(self) -> None:
-        """Remove the file; nothing happens after `complete`."""
-        with suppress(OSError):  # the file system cannot be written: who writes has noticed
+        """Remove the file. After `complete` this does nothing."""
+        with suppress(OSError):  # a read-only file system: writing reports it
             self.path.unlink(missing_ok=True)
         self._release()
 
@@ -90,7 +72,7 @@ class PartialFile:
             closed("temporary", os.path.abspath(self.path))
 
     def _clear_others(self) -> None:
-        """Remove what killed runs have left of the same file. Raises InputError if one is being written."""
+        """Remove files of killed runs. Raises InputError if another run is writing the file."""
         beginning = _beginning(self.final)
         for other in _named_so(self.final.parent, beginning, SUFFIX):
             if other == self.path:
@@ -98,7 +80,7 @@ class PartialFile:
             try:
                 descriptor = os.open(other, os.O_RDWR)
             except OSError:
-                continue  # it is gone, or of somebody else
+                continue  # removed meanwhile, or of another user
             try:
                 locked = _locked(descriptor)
                 if locked is False:
@@ -114,7 +96,7 @@ class PartialFile:
 
 
 def store_names(folder: Path) -> None:
-    """Wait until new names in a folder are on the disk, where the file system can do this."""
+    """Flush the names in a folder to the disk, where the file system can."""
     descriptor = _opened_folder(folder, follow=True)
     with suppress(OSError):
         if descriptor >= 0:
@@ -128,36 +110,18 @@ def _made_and_locked(path: Path) -> int:
         locked = _locked(descriptor)
         if locked is not False and path.exists():
             return descriptor
-        os.close(descriptor)  # another run found it before it was locked, and took it for a dead one's
+        os.close(descriptor)  # another run found it before it was locked, and removed it
 
 
 @contextmanager
 def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
-    """Make a folder that is removed at the end; those that killed runs have left are removed before.
-
-    Parameters
-    ----------
-    parent : Path
-        Where it is.
-    beginning : str
-        Of its name.
-
-    Yields
-    ------
-    Path
-        The folder, which only this user may read.
-
-    Raises
-    ------
-    OSError
-        It cannot be made.
-    """
+    """Yield a temporary folder; folders that killed runs have left are removed first."""
     folder = parent / f"{beginning}{secrets.token_hex(TOKEN // 2)}{FOLDER_SUFFIX}"
     absolute = os.path.abspath(folder)
     opened("temporary", absolute)
     descriptor = -1
     try:
-        with _one_at_a_time(parent):  # a folder that is not locked yet must not be taken for a dead one
+        with _one_at_a_time(parent):  # another run must not remove a folder that is not locked yet
             for other in _named_so(parent, beginning, FOLDER_SUFFIX):
                 _remove_dead(other)
             folder.mkdir(mode=0o700)
@@ -173,7 +137,7 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
 
 
 def _remove_dead(folder: Path) -> None:
-    """Remove a folder of this user that no process has locked."""
+    """Remove a folder of this user unless a process has locked it."""
     descriptor = _opened_folder(folder)
     if descriptor >= 0 and os.fstat(descriptor).st_uid == os.getuid() and _locked(descriptor):
         shutil.rmtree(folder, ignore_errors=True)
@@ -182,11 +146,11 @@ def _remove_dead(folder: Path) -> None:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Runs wait for each other, where a folder can be locked; no other run is in one of this run's own."""
+    """Wait for other runs in a folder, where folders can be locked and the folder is not this run's own."""
     if folder in _own_folders:
         yield
         return
-    descriptor = _opened_folder(folder, follow=True)  # they may have other names of it
+    descriptor = _opened_folder(folder, follow=True)  # other runs may use another name of the folder
     end = time.monotonic() + PATIENCE
     while descriptor >= 0 and _locked(descriptor) is False and time.monotonic() < end:
         time.sleep(0.005)
@@ -197,7 +161,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def _opened_folder(folder: Path, *, follow: bool = False) -> int:
-    """A descriptor of a folder, by default no link, which can be locked; -1 if there is none."""
+    """Open a folder, by default not through a link; -1 if it cannot be opened."""
     try:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | (0 if follow else os.O_NOFOLLOW))
     except OSError:
@@ -210,7 +174,7 @@ def _close(descriptor: int) -> None:
 
 
 def _named_so(folder: Path, beginning: str, suffix: str) -> list[Path]:
-    """What is in a folder and has a name of this beginning, a token, and this end."""
+    """Paths in a folder whose name is this prefix, a token, and this suffix."""
     names: list[str] = []
     with suppress(OSError):  # a folder that may be written to, but not listed
         names = os.listdir(folder)
@@ -234,7 +198,7 @@ def _is_token(text: str) -> bool:
 
 
 def _locked(descriptor: int) -> bool | None:
-    """Whether a file is locked now; False if another process has it; None where files cannot be locked."""
+    """Lock a file. Return False if another process has locked it, None if files cannot be locked."""
     if descriptor < 0:
         return None
     try:

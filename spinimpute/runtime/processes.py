@@ -1,4 +1,4 @@
-"""Several processes that train one model, as `torchrun` starts them; or one, alone."""
+"""The processes that train one model together, started by `torchrun`; or a single one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Processes:
     Attributes
     ----------
     rank : int
-        Of this process, from 0.
+        Number of this process, from 0.
     count : int
-        Of all processes.
+        Number of processes.
     """
 
     rank: int = 0
@@ -34,15 +34,15 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes."""
+        """Whether this process writes the outputs."""
         return self.rank == 0
 
     def mine(self, items: Sequence[T]) -> Sequence[T]:
-        """This process's slice of items; slices are equally long but for the last ones."""
+        """Slice of the items of this process; slices differ in length by one at most."""
         return items[len(items) * self.rank // self.count : len(items) * (self.rank + 1) // self.count]
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Every tensor becomes its sum over processes."""
+        """Replace every tensor by its sum over processes."""
         if self.count == 1 or not tensors:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
@@ -51,12 +51,12 @@ class Processes:
             tensor.copy_(total.view_as(tensor))
 
     def take_largest(self, tensor: Tensor) -> None:
-        """Every number becomes the largest of all processes."""
+        """Replace every number by its maximum over processes."""
         if self.count > 1:
             torch.distributed.all_reduce(tensor, torch.distributed.ReduceOp.MAX)
 
     def joined(self, items: Sequence[T]) -> list[T]:
-        """The lists of all processes, one behind the other; the same in every process."""
+        """Concatenate the lists of all processes; the result is the same in each."""
         if self.count == 1:
             return list(items)
         parts: list[Sequence[T]] = [[]] * self.count
@@ -69,23 +69,7 @@ ALONE = Processes()
 
 @contextmanager
 def all_processes(device: torch.device) -> Iterator[Processes]:
-    """Join the processes that torchrun has started together with this one.
-
-    Parameters
-    ----------
-    device : torch.device
-        Where this process computes: NCCL joins GPUs, gloo everything else.
-
-    Yields
-    ------
-    Processes
-        ALONE if torchrun has started no others.
-
-    Raises
-    ------
-    InputError
-        They cannot be joined.
-    """
+    """Join the processes that torchrun started together."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
@@ -93,7 +77,7 @@ def all_processes(device: torch.device) -> Iterator[Processes]:
         torch.cuda.set_device(device)
     try:
         store, rank, count = next(torch.distributed.rendezvous("env://"))
-        # torchrun's store outlives a restart: under the same names are addresses of processes that have ended
+        # torchrun's store outlives a restart and still has the addresses of the ended processes
         store = torch.distributed.PrefixStore(f"start-{_restarts()}", store)
         torch.distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=count
@@ -118,17 +102,17 @@ def local_device(name: str) -> torch.device:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes; known before they have joined."""
+    """Whether this process writes the outputs; known before the processes have joined."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def restarted() -> bool:
-    """Whether torchrun has started this process anew, after one of them failed."""
+    """Whether torchrun restarted this process after a failure."""
     return _restarts() > 0
 
 
 def launch() -> str:
-    """Identifies the torchrun that started this process: the same before and after a restart."""
+    """Identifier of the torchrun that started this process; the same after a restart."""
     return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.getppid()}"
 
 

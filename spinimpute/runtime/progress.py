@@ -1,4 +1,4 @@
-"""How far a run has come: the fraction that is done, and for those who show it the stage."""
+"""The progress of a run: the fraction that is done, and the name of the stage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 announcements: list[Callable[[str], None]] = []
-"""Functions that print a line for the user; a program that uses the library has none."""
+"""Functions that print a line for the user; empty unless the command line is used."""
 
 
 def announce(text: str) -> None:
@@ -22,29 +22,21 @@ def announce(text: str) -> None:
 
 
 def begin_stage(progress: Progress | None, stage: str) -> None:
-    """Tell what is done from now on, such as "phasing", if the progress has a method `begin_stage`."""
+    """Name the stage that starts now, such as "phasing", if the progress has a method `begin_stage`."""
     begin = getattr(progress, "begin_stage", None)
     if begin is not None:
         begin(stage)
 
 
 class Shares:
-    """Cuts a progress into consecutive parts by their weights.
-
-    Parameters
-    ----------
-    progress : callable or None
-        Given the fraction of the whole that is done.
-    weights : sequence of float
-        Of the parts.
-    """
+    """Divides a progress into consecutive parts with the given weights."""
 
     def __init__(self, progress: Progress | None, weights: Sequence[float]) -> None:
         self._progress, self._total = progress, float(sum(weights))
         self._weights = weights
 
     def of(self, number: int) -> Progress | None:
-        """The progress of a part: it goes from 0 to 1."""
+        """Return the progress of a part, from 0 to 1."""
         if self._progress is None:
             return None
         before, weight = sum(self._weights[:number]), self._weights[number]
@@ -63,17 +55,7 @@ class _Part:
 
 
 class ProgressLines:
-    """A progress that says now and then where it is: for runs that nobody watches on a terminal.
-
-    A context manager; nothing is said of a run that ends within SECONDS_BETWEEN_LINES.
-
-    Parameters
-    ----------
-    stage : str
-        What is done until another stage begins.
-    say : callable
-        Prints a line.
-    """
+    """A progress that prints a line every SECONDS_BETWEEN_LINES, for runs without a terminal."""
 
     def __init__(self, stage: str, say: Callable[[str], None]) -> None:
         self._stage, self._say = stage, say
@@ -82,11 +64,11 @@ class ProgressLines:
         self._thread = threading.Thread(target=self._speak, name="progress", daemon=True)
 
     def __call__(self, fraction: float) -> None:
-        """Take note of the fraction that is done."""
+        """Record the fraction that is done."""
         self._fraction = fraction
 
     def begin_stage(self, stage: str) -> None:
-        """Take note of what is done from now on."""
+        """Record the name of the stage that starts now."""
         self._stage = stage
 
     def __enter__(self) -> ProgressLines:

@@ -1,4 +1,4 @@
-"""Tensors with JSON metadata as safetensors files, and nested states as such tensors."""
+"""Safetensors files of tensors with JSON metadata."""
 
 from __future__ import annotations
 
@@ -19,24 +19,7 @@ from spinimpute.runtime.errors import InputError, why_no_file
 def save_tensors(
     path: str | Path, tensors: Mapping[str, np.ndarray], metadata: dict[str, Any], kind: str
 ) -> None:
-    """Write tensors and JSON metadata under a temporary name and rename: a cut-off file never looks whole.
-
-    Parameters
-    ----------
-    path : str or Path
-        Of the file, which is overwritten.
-    tensors : mapping of str to array
-        By name.
-    metadata : dict
-        Anything that JSON can hold.
-    kind : str
-        The format of the content, with its version at the end.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    """
+    """Write tensors and JSON metadata; the file gets its name when it is complete."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -57,29 +40,7 @@ def save_tensors(
 
 
 def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what `save_tensors` wrote.
-
-    Parameters
-    ----------
-    path : str or Path
-        Of the file.
-    kind : str
-        The format that it must have.
-    what : str
-        What messages call it.
-
-    Returns
-    -------
-    tensors : dict of str to array
-        By name.
-    metadata : dict
-        As it was written.
-
-    Raises
-    ------
-    InputError
-        The file is missing, not a safetensors file, truncated, damaged, or of another kind.
-    """
+    """Return the tensors and metadata of a file of `save_tensors`. Raises InputError if it is damaged."""
     path = Path(path)
     if not path.is_file():
         raise InputError("content", f"{what} {path}: {why_no_file(path)}")
@@ -112,7 +73,7 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
 
 
 def fingerprint(tensors: Mapping[str, np.ndarray]) -> str:
-    """16 hex digits that identify weights, whatever the metadata."""
+    """Return 16 hexadecimal digits that identify weights; metadata do not count."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(name.encode())

@@ -1,7 +1,7 @@
-"""Reading what is compressed within bounds: a small file must not fill the memory, nor take for ever.
+"""Reading of compressed files within bounds, so that a small file cannot fill the memory or take forever.
 
-Text of genotypes, maps and chains takes a fifth to a twentieth of its length when it is compressed. What
-unpacks to far more than that was made to do harm, or is damaged.
+Compression reduces genotypes, maps and chains to a fifth or a twentieth. A file that expands far more is
+damaged or malicious.
 """
 
 from __future__ import annotations
@@ -25,38 +25,18 @@ _PIECE_BYTES = 2**16
 
 
 class TooLong(OSError):
-    """There is more than the bound that the message states."""
+    """The content exceeds the bound in the message."""
 
 
 def check_unpacked(unpacked: int, packed: int, times: int = _MOST_TIMES, least: int | None = None) -> None:
-    """Raise TooLong if more bytes became of compressed ones than may: so many times as many, or `least`."""
+    """Raise TooLong if compressed bytes expand by more than a factor, and to more than `least` bytes."""
     most = max(_LEAST_BOUND if least is None else least, times * packed)
     if unpacked > most:
         raise TooLong(f"its {packed:,} bytes unpack to more than {most:,}")
 
 
 def gunzipped(content: bytes, times: int = _MOST_TIMES, least: int | None = None) -> bytes:
-    """The content of a file, unpacked if it is gzip.
-
-    Parameters
-    ----------
-    content : bytes
-        As it is in the file.
-    times : int
-        How many times as long it may become.
-    least : int, optional
-        Bytes that it may become however short it is.
-
-    Returns
-    -------
-    bytes
-        All members, one behind the other.
-
-    Raises
-    ------
-    OSError, EOFError, zlib.error
-        It is damaged, or unpacks to more than may be (`TooLong`).
-    """
+    """Return the content of a file, decompressed if it is gzip."""
     if not content.startswith(GZIP_MAGIC):
         return content
     unpacked = bytearray()
@@ -68,25 +48,7 @@ def gunzipped(content: bytes, times: int = _MOST_TIMES, least: int | None = None
 
 
 def open_text(path: Path, errors: str = "strict", newline: str | None = None) -> TextIO:
-    """Open a text file in UTF-8, plain or gzip, which its first bytes tell.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    errors, newline : str
-        As of `open`.
-
-    Returns
-    -------
-    text file
-        Reading raises TooLong behind the bound.
-
-    Raises
-    ------
-    OSError
-        It cannot be opened.
-    """
+    """Open a UTF-8 text file, plain or gzip by its first bytes."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     if not packed:
@@ -101,30 +63,13 @@ def unpacked_text(
     newline: str | None = None,
     times: int = _MOST_TIMES,
 ) -> TextIO:
-    """A text file that is unpacked as it is read.
-
-    Parameters
-    ----------
-    unpacked : binary file
-        What gives its bytes; closed with it.
-    packed : int
-        Bytes that they are unpacked from.
-    errors, newline : str
-        As of `open`.
-    times : int
-        How many times as long it may become.
-
-    Returns
-    -------
-    text file
-        Reading raises TooLong behind the bound.
-    """
+    """A text file that is decompressed while it is read."""
     bounded = _Bounded(unpacked, packed, times)
     return io.TextIOWrapper(io.BufferedReader(bounded), ENCODING, errors, newline)
 
 
 def text_lines(file: TextIO) -> Iterator[str]:
-    """The lines of a text, as iterating over the file gives them; TooLong at one that is no line of text."""
+    """Yield the lines of a text. Raises TooLong for a line that is too long to be text."""
     number = n_empty = 0
     while line := file.readline(LONGEST_LINE + 1):
         number += 1

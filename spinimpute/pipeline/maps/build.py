@@ -1,4 +1,4 @@
-"""Panel files with the genetic map that fits them best, and with the sites that are predicted badly."""
+"""Build panel files with the best genetic map and a list of poorly predicted sites."""
 
 from __future__ import annotations
 
@@ -23,25 +23,9 @@ def refine_panel(
     keep_map: bool = False,
     judge_sites: bool = True,
 ) -> build.Refinement:
-    """What a panel's own haplotypes say of its genetic map and of its sites.
+    """Estimate the genetic map and find poorly predicted sites from a panel's own haplotypes.
 
-    Parameters
-    ----------
-    panel : Panel
-        Open.
-    folder : Path
-        For temporary files.
-    threads : int, optional
-        By default all processors. Results do not depend on it.
-    keep_map : bool
-        Do not estimate a map.
-    judge_sites : bool
-        Look for sites whose predictions are too certain.
-
-    Returns
-    -------
-    Refinement
-        See `estimated_map` and `find_doubts`.
+    `folder` is for temporary files; results do not depend on `threads`.
     """
     threads = default_threads() if threads is None else max(1, threads)
     estimated = None if keep_map else estimated_map(panel, panel.frequency, threads)
@@ -54,7 +38,7 @@ def refine_panel(
 
 
 def map_only(panel: Panel, folder: Path) -> build.Refinement:
-    """The refinement for a panel that is only looked at: its genetic map."""
+    """Return the refinement of a panel that is only inspected: its genetic map."""
     return refine_panel(panel, folder, judge_sites=False)
 
 
@@ -73,46 +57,46 @@ def build_panel(
 ) -> Panel:
     """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
 
-    The bytes depend only on the VCF and on the arguments, `threads` excepted. They are written to a temporary
-    file beside `out` which takes its name when it is complete. Of several records with the same position and
-    alleles one is kept, or none if they differ; provenance["skipped"] counts what is left out, by reason.
+    The bytes depend only on the VCF and on the arguments, except `threads`. The file gets its name when it is
+    complete. Duplicate records with the same position and alleles are merged, or dropped if their genotypes
+    differ; provenance["skipped"] counts dropped records by reason.
 
     Parameters
     ----------
     vcf : str or Path
         VCF, VCF.gz or BCF.
     out : str or Path
-        By convention `.spin`.
+        Panel file (`.spin`).
     genetic_map : str, Path or GeneticMap, optional
-        A map or its file; without one a constant rate is assumed, with a warning.
+        Genetic map. Without a map, 1 cM/Mb is assumed, with a warning.
     region : Region, optional
-        The part of the chromosome to take; by default all.
+        Part of the chromosome. Default: all.
     samples : sequence of str, optional
-        The samples to take; by default all.
+        Samples. Default: all.
     force : bool
         Overwrite `out`.
     command : str
-        Kept in the provenance.
+        Recorded in the provenance.
     threads : int
-        That estimate the map. With more than one, a large VCF with an index is read by so many processes;
-        they start by running the main script again, which must do its work under `if __name__ == "__main__"`.
+        Threads that estimate the map, and processes that read a large indexed VCF. The processes run the main
+        script again, which must do its work under `if __name__ == "__main__"`.
     keep_phase : bool
-        Keep rare alleles on the haplotypes that the VCF puts them on. By default those that are on the wrong
-        haplotype of their carrier are moved; provenance["rare alleles moved"] says how many.
+        Keep the phase of rare alleles. By default, rare alleles on the wrong haplotype of their carrier are
+        switched; provenance["rare alleles moved"] counts them.
     keep_map : bool
-        Keep the genetic map. By default it is estimated from the panel's haplotypes, and the estimate is
-        taken if it explains haplotypes that were left out better; provenance["map estimated"] says so.
+        Keep the genetic map. By default a map is estimated from the panel's haplotypes and used if it
+        explains held-out haplotypes better; provenance["map estimated"] records this.
 
     Returns
     -------
     Panel
-        Of the file that was written.
+        The opened panel file.
 
     Raises
     ------
     InputError
-        The VCF or the map cannot be read or is not as it has to be, a call is missing, `out` exists without
-        `force`, or its folder cannot be written to.
+        The VCF or map is invalid, a genotype is missing, `out` cannot be written, or, without `force`, `out`
+        exists.
     """
     return build.compile_panel(
         vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
@@ -133,19 +117,19 @@ def build_panels(
     *,
     keep_map: bool = False,
 ) -> None:
-    """Build a panel file as `build_panel` does; of a chromosome X of known genome build, one of parts.
+    """Build a panel file as by `build_panel`; chromosome X is split at the pseudo-autosomal boundaries.
 
-    Read it with `open_panels`.
+    `open_panels` opens it.
 
     Parameters
     ----------
     vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, keep_map
-        As for `build_panel`.
+        See `build_panel`.
 
     Raises
     ------
     InputError
-        As `build_panel`.
+        See `build_panel`.
     """
     spin_files.compile_panel_file(
         vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,

@@ -1,4 +1,4 @@
-"""A panel file with its genetic map tuned to the sites of an array."""
+"""Tune the genetic map of a panel file to the sites of an array."""
 
 from __future__ import annotations
 
@@ -32,23 +32,22 @@ def tune_panel(
     command: str = "",
     progress: Progress | None = None,
 ) -> None:
-    """Write the panel file `path` to `out` with its genetic map tuned to the sites of an array.
+    """Copy a panel file with its genetic map tuned to the sites of an array.
 
-    Nothing else of the panel changes, so all that use the new file use the tuned map. Parts of chromosome X
-    in which the array has too few sites keep their map.
+    Nothing else changes. Parts of chromosome X in which the array has too few sites keep their map.
 
     Parameters
     ----------
     path : str or Path
         The panel file.
     array : str or Path
-        See `read_array`.
+        VCF or BCF of the array, or a list of positions.
     out : str or Path
         The new panel file.
     threads : int or None
-        None for all processors. Results do not depend on it.
+        Default: all processors. Results do not depend on it.
     force : bool
-        Replace `out` if it exists.
+        Overwrite `out` if it exists.
     command : str
         Recorded in the panel's provenance.
     progress : callable or None
@@ -57,8 +56,8 @@ def tune_panel(
     Raises
     ------
     InputError
-        The panel or array cannot be read, the array has fewer than LEAST_SITES sites of the panel, the panel
-        has been tuned or has fewer than LEAST_HAPLOTYPES haplotypes, or `out` exists without `force`.
+        The panel or array cannot be read, the array has too few sites in the panel, the panel is tuned
+        already or has too few haplotypes, or, without `force`, `out` exists.
     """
     out = check_output(out, force, [path, array])
     threads = default_threads() if threads is None else threads

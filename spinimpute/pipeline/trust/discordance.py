@@ -1,16 +1,15 @@
 """Sites of a panel whose alleles contradict the haplotypes around them.
 
-Alleles follow the genealogy of the haplotypes: a haplotype whose nearest relatives on the left of a site and
-on its right have the same allele has that allele, too, but for recurrent mutation. Where it often has not,
-calls are wrong: in repeats, in segmental duplications, by mapping errors. Ten to a hundred common sites of a
-megabase are such.
+Alleles follow the genealogy of the haplotypes: if the nearest relatives of a haplotype on the left and on
+the right of a site have the same allele, the haplotype has this allele too, except after recurrent mutation.
+Where this often fails, genotypes are wrong, because of repeats, segmental duplications or mapping errors.
+This concerns ten to a hundred common sites per megabase.
 
-The *discordance* of a site is how often the allele differs where both relatives agree, as a share of how
-often it would differ if alleles were dealt out at random: 0 where all is well, about 1 where the site knows
-nothing of its surroundings. The relatives are those with the longest matches at common sites beyond NEAR
-bases, because neighbouring records of one artefact agree. Few haplotypes give a small discordance (PRIOR).
-Discordance is 0 where nothing is known: at rare alleles, and within NEAR bases of the first and the last
-common site.
+The *discordance* of a site is the frequency of a different allele where both relatives agree, relative to its
+expectation for randomly assigned alleles: 0 for good sites, about 1 for sites that are independent of their
+surroundings. Relatives are the haplotypes with the longest matches at common sites beyond NEAR bases; closer
+records of the same artefact would agree. PRIOR makes discordance small for few haplotypes. Discordance is 0
+for rare alleles and within NEAR bases of the first and the last common site.
 
 Axes: X sites of a panel, T common ones, N haplotypes that are compared, P bytes of packed bits.
 """
@@ -21,10 +20,11 @@ from hashlib import blake2b
 
 import numpy as np
 
+from spinimpute.genotypes.bit_rows import advance, allele_of
 from spinimpute.hmm.maps.tuning import fair_samples
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import NEAR, UNITS
-from spinimpute.pipeline.trust.nearest_alleles import fill_nearest
+from spinimpute.runtime.kernels import kernel
 
 COMMON = 0.01  # minor allele frequency from which alleles are compared: of rarer ones too little is known
 LEAST_COPIES = 5  # of the minor allele: a carrier without a relative that carries it differs by construction
@@ -36,17 +36,9 @@ _CHOOSING_SITES = 1_024  # common sites by whose alleles the compared samples ar
 
 
 def find_discordance(panel: Panel) -> np.ndarray:
-    """The discordance of a panel's sites.
+    """Return the discordance of a panel's sites, uint8 (n_sites,), in units of 1 / UNITS.
 
-    Parameters
-    ----------
-    panel : Panel
-        Open. The order of samples and of their haplotypes makes no difference, nor do names.
-
-    Returns
-    -------
-    uint8 (n_sites,)
-        In units of 1 / UNITS.
+    The order and the names of samples and haplotypes make no difference.
     """
     count_X = panel.allele_count
     minor_X = np.minimum(count_X, panel.n_haplotypes - count_X)
@@ -66,7 +58,7 @@ def find_discordance(panel: Panel) -> np.ndarray:
 
 
 def alleles_of(panel: Panel, index_T: np.ndarray, chosen_N: np.ndarray) -> np.ndarray:
-    """Alleles of some haplotypes, uint8 (T, N); only some sites are read at a time."""
+    """Return the alleles of some haplotypes, uint8 (T, N), reading a block of sites at a time."""
     byte_N, shift_N = chosen_N >> 3, (7 - (chosen_N & 7)).astype(np.uint8)
     allele_TN = np.empty((len(index_T), len(chosen_N)), np.uint8)
     for start in range(0, len(index_T), _BLOCK):
@@ -76,14 +68,14 @@ def alleles_of(panel: Panel, index_T: np.ndarray, chosen_N: np.ndarray) -> np.nd
 
 
 def fairly_ordered(panel: Panel, common_T: np.ndarray) -> np.ndarray:
-    """Samples in an order that some common sites decide, see `fair_samples`, int64 (X,)."""
+    """Order samples by their alleles at some common sites, see `fair_samples`, int64 (X,)."""
     chosen_T = common_T[np.unique(np.linspace(0, len(common_T) - 1, _CHOOSING_SITES).astype(np.int64))]
     alleles_TN = np.unpackbits(panel.packed_rows(chosen_T), axis=1, count=panel.n_haplotypes)
     return fair_samples(alleles_TN, panel.haplotype_sample)
 
 
 def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """About MOST_HAPLOTYPES haplotypes, all of a sample; and the rank of each one's sample."""
+    """Choose about MOST_HAPLOTYPES haplotypes of whole samples, and the rank of each one's sample."""
     order = fairly_ordered(panel, common_T)
     rank_X = np.empty(len(order), np.int64)
     rank_X[order] = np.arange(len(order))
@@ -117,5 +109,40 @@ def _nearest(position_T: np.ndarray, allele_TN: np.ndarray) -> np.ndarray:
     """The allele of the haplotype with the longest match that ends NEAR bases before a site, or NOBODY."""
     passed_T = np.searchsorted(position_T, position_T - NEAR, side="right")
     near_TN = np.empty(allele_TN.shape, np.uint8)
-    fill_nearest(np.ascontiguousarray(np.packbits(allele_TN, axis=1)), passed_T, np.uint8(NOBODY), near_TN)
+    _fill_nearest(np.ascontiguousarray(np.packbits(allele_TN, axis=1)), passed_T, np.uint8(NOBODY), near_TN)
     return near_TN
+
+
+@kernel()
+def _fill_nearest(bits_TP, passed_T, nobody, near_TN):  # type: ignore[no-untyped-def]
+    """Fill near_TN with the allele, at each site, of the haplotype with the longest match before the site.
+
+    passed_T: matches at sites [0, passed_T) count, int64, non-decreasing. Of equally long matches the first
+    in the order counts. nobody: written where no other haplotype matches.
+    """
+    n = near_TN.shape[1]
+    order_N, start_N = np.arange(n).astype(np.int32), np.zeros(n, np.int32)
+    next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
+    ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
+    zeros_N1, near_N = np.empty(n + 1, np.int32), np.empty(n, np.int32)
+    done, found = 0, -1
+    for t in range(len(bits_TP)):
+        while done < passed_T[t]:
+            advance(
+                bits_TP[done], order_N, start_N, done, zeros_N1, ones_N, one_start_N, next_order_N,
+                next_start_N,
+            )  # fmt: skip
+            order_N, next_order_N = next_order_N, order_N
+            start_N, next_start_N = next_start_N, start_N
+            done += 1
+        if found != done:
+            found = done
+            for i in range(n):
+                before = start_N[i] if i else done
+                behind = start_N[i + 1] if i + 1 < n else done
+                if min(before, behind) == done:
+                    near_N[order_N[i]] = -1
+                else:
+                    near_N[order_N[i]] = order_N[i - 1] if before <= behind else order_N[i + 1]
+        for i in range(n):
+            near_TN[t, i] = nobody if near_N[i] < 0 else allele_of(bits_TP[t], near_N[i])

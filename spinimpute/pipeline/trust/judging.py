@@ -1,10 +1,9 @@
-"""Suspicious sites of a panel, judged by imputing people who are left out of it.
+"""Suspicious sites of a panel, tested by imputing held-out samples.
 
-A discordant site is often predicted well all the same: the predictor sees that its candidates disagree, and
-is uncertain. So a few of the panel's samples are left out, and the default predictor imputes them at the
-suspicious sites, as if an array had typed common sites around. Regressed on the predictions, the true alleles
-have a slope of 1 where predictions are right, and of less where they are too certain. Sites with a slope
-clearly below 1 are confirmed.
+Many discordant sites are predicted well, because the predictor notices that its candidates disagree. To test
+this, some samples are held out, and the default predictor imputes them at the suspicious sites from common
+sites nearby. The regression of true alleles on predictions has slope 1 for calibrated predictions, and less
+for overconfident ones. Sites with a slope clearly below 1 are confirmed.
 
 Axes: X sites of a panel, S sites that are suspicious or typed, U suspicious ones, T typed ones, N haplotypes
 that stay, Q haplotypes that are left out.
@@ -41,21 +40,10 @@ SITES_AT_ONCE = 4_096
 
 
 def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
-    """Find discordant sites, and those among them whose predictions are too certain.
+    """Find discordant sites, and those among them with overconfident predictions.
 
-    Parameters
-    ----------
-    panel : Panel
-        Open, a file.
-    folder : Path
-        For temporary files.
-    threads : int
-        Results do not depend on it, nor on the order and names of samples.
-
-    Returns
-    -------
-    SiteDoubts
-        Nothing is confirmed if too few samples can be left out.
+    `folder` is for temporary files. Results depend neither on `threads` nor on the order and names of
+    samples. No site is confirmed if too few samples can be held out.
     """
     found_X = find_discordance(panel)
     minor_X = np.minimum(panel.frequency, 1 - panel.frequency)
@@ -106,7 +94,7 @@ def _write_part(panel: Panel, site_S: np.ndarray, stay_N: np.ndarray, out: Path)
 
 
 def _predicted(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray, threads: int) -> np.ndarray:
-    """P(ALT) at all sites by the default predictor, float32 (S, Q)."""
+    """Predict P(ALT) at all sites with the default predictor, float32 (S, Q)."""
     predictor, options = predictor_for(panel, device="cpu")
     job = ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options, scratch=panel.path.parent)
     with predictor.engine(job) as engine:
@@ -115,7 +103,7 @@ def _predicted(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray, thre
 
 
 def _slopes(predicted_UQ: np.ndarray, true_UQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slopes of regressions through the origin, and standard errors, float64 (U,); infinite where unknown."""
+    """Slopes of regressions through the origin and standard errors, float64 (U,); inf if unknown."""
     xx_U, xy_U, yy_U = (
         np.einsum("uq,uq->u", a, b, dtype=np.float64)
         for a, b in ((predicted_UQ, predicted_UQ), (predicted_UQ, true_UQ), (true_UQ, true_UQ))
