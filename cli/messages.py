@@ -65,7 +65,7 @@ OPTIONS = {"buffer_cM": "buffer", "genetic_map": "map", "leave_one_out": "loo"} 
 
 def option(name: str, value: object) -> str:
     """The option that sets an argument of a library function, for messages."""
-    words = f"--{OPTIONS.get(name, name.replace('_', '-'))}"
+    words = f"--{OPTIONS.get(name, name.replace('_', '-').lower())}"
     return words if value is True or value is ... else f"{words} {value}"
 
 

@@ -17,7 +17,7 @@ from spinimpute.predictors.registry import (
     row_of_kind,
 )
 from spinimpute.runtime.devices import choose_device
-from spinimpute.runtime.errors import InputError, argument, call
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
 FORMAT = "spinimpute-checkpoint-1"  # safetensors files with the weights, settings and provenance of a model
@@ -97,7 +97,7 @@ def predictor_for(
             if option.name in given and option.loading:
                 raise InputError(
                     "arguments",
-                    f"{option.name} is an option of loading. Give it to {call('load_predictor')}.",
+                    f"{option.name} is an option of loading. Give it to spinimpute.load_predictor(...).",
                 )
     found.check_panel(panel, given)
     return found, chosen

@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from spinimpute.runtime.errors import InputError, argument
+from spinimpute.runtime.errors import InputError
 
 CHECKSUMS = {
     "adult.test.csv.gz": "9180fc1ddd6f294f6c6ac8c39a7b6c0f30f327da87ee62f9ac0b05893f197959",
@@ -282,7 +282,7 @@ def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.n
                 "damaged",
                 f"{path}: its SHA-256 is {digest}, not {CHECKSUMS[path.name]}: it is damaged or another "
                 f"edition. Fetch it again ({form.source}), or read it anyway with "
-                f"{argument('verify', False)}.",
+                "verify=False.",
             )
     frame = _read(path, form)
     for name in form.marked("d"):

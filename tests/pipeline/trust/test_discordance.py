@@ -373,6 +373,6 @@ def test_what_a_killed_build_leaves_is_found_again(spoiled: Spoiled, tmp_path: P
         seen.append({path.name.split(".spin.")[0] for path in tmp_path.iterdir()})
         return refined
 
-    build.build_panel(spoiled.path.with_suffix(".vcf"), tmp_path / "p.spin", refine=refine).close()
+    build.compile_panel(spoiled.path.with_suffix(".vcf"), tmp_path / "p.spin", refine=refine).close()
     assert seen == [{"stay.spin"}, {".p"}]
     assert [path.name for path in tmp_path.iterdir()] == ["p.spin"]
