@@ -139,6 +139,7 @@ def test_unknown_commands_and_options_are_found() -> None:
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_code_fits_the_page_and_has_a_language(page: Path) -> None:
     text = page.read_text()
+    assert not re.search(r"^ *<!-- [\w-]+ number", text, re.M), "a comment at the start of a line ends a list"
     assert "\\|" not in text, "a pipe in a table: move the example into a code block"
     for language, block in CODE.findall(text):
         assert language, f"{page}: {block}"
