@@ -57,7 +57,7 @@ ONLY_FOR_ARRAYS = (
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
-    from spinimpute.outputs.opening import choose_form
+    from spinimpute.outputs.opening import choose_format
     from spinimpute.pipeline.run_plan import fixed_output
     from spinimpute.reports.report_files import ReportFiles
     from spinimpute.runtime.output_files import check_outputs
@@ -66,7 +66,7 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
     report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
     others = [*tables, *report.to_check([out, *tables])]
     check_outputs([fixed_output(out), *others], params["force"], [], streamed=out)
-    choose_form(Path(out), params["output_type"])
+    choose_format(Path(out), params["output_type"])
 
 
 @click.command(cls=Piped, check=_check_outputs)

@@ -92,12 +92,12 @@ def check_outs(params: Mapping[str, Any], *others: str | Path) -> None:
     InputError
         One of them cannot be written, or exists without --force.
     """
-    from spinimpute.outputs.opening import choose_form
+    from spinimpute.outputs.opening import choose_format
     from spinimpute.runtime.output_files import check_outputs
 
     out = params["out"]
     check_outputs([out, *others], params["force"], [], streamed=out)
-    choose_form(Path(out), params["output_type"])
+    choose_format(Path(out), params["output_type"])
 
 
 class Piped(OptionsOnly):
@@ -146,7 +146,7 @@ class Piped(OptionsOnly):
         piped = [name for name in options if name and ctx.params.get(name) == "-"]
         if not piped:
             return super().invoke(ctx)
-        from spinimpute.targets.standard_input import standard_input_as_file
+        from spinimpute.targets.formats import standard_input_as_file
 
         if len(piped) > 1:
             both = " and ".join(options[name] for name in piped)

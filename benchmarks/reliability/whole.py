@@ -10,7 +10,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from spinimpute.panels.opening import is_panel_file, open_panel_file
-from spinimpute.vcf.bgzf import unpacked
+from spinimpute.vcf.bgzf import open_decompressed
 from spinimpute.vcf.index_reader import read_index
 from spinimpute.vcf.variant_file import VariantFile
 
@@ -54,7 +54,7 @@ def read_whole(path: Path) -> None:
 
 
 def _read_variants(path: Path) -> None:
-    with unpacked(path) as stream:
+    with open_decompressed(path) as stream:
         while stream.read(1 << 20):
             pass
     with VariantFile(path, "output") as file:

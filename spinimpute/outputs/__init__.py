@@ -1,1 +1,1 @@
-"""Files that imputing writes: VCF, BCF, PLINK 2, BGEN."""
+"""Output files: VCF, BCF, PLINK 2, BGEN."""

@@ -1,6 +1,6 @@
-"""Writes dosages as BGEN 1.2 (layout 2, zlib, 16 bits), with a .sample file beside it.
+"""Writes dosages as BGEN 1.2 (layout 2, zlib, 16 bits), and a .sample file.
 
-Written here because the libraries that write BGEN keep an index of their own beside it, in one thread.
+The libraries that write BGEN also write an index of their own, and use one thread.
 
 Axes: r records, n samples.
 """
@@ -27,32 +27,17 @@ BITS = 16  # of a probability
 _MOST = 2**BITS - 1
 _ZLIB, _LAYOUT_2, _HAS_SAMPLES = 1, 2 << 2, 1 << 31
 _ABSENT = 0x80
-_N_RECORDS_AT = 8  # of the file
+_N_RECORDS_AT = 8  # offset in the file
 _SEX = {True: "1", False: "2", None: "0"}
 
 
 class BgenWriter(FilesTogether):
     """Writes blocks of records; a context manager that leaves nothing after an exception.
 
-    Parameters
-    ----------
-    path : path
-        Of the .bgen; existing files are replaced when the writer is closed.
-    samples : sequence of str (n,)
-        Names.
-    ploidy : int (n,)
-        1 or 2.
-    formats : sequence of str
-        With HDS, probabilities of the haplotypes; else those of the genotypes; with GT alone, of calls.
-    sexes : mapping, optional
-        Whether samples are male, where it is known.
-    decimals : int
-        To which P(ALT) of a haplotype is rounded, as in VCF.
-
-    Raises
-    ------
-    InputError
-        A path cannot be written, or a sample's name is none for PLINK.
+    The .sample file has the name of the .bgen. With HDS, probabilities of haplotypes are written; with GT
+    alone, probabilities 0 and 1 of the calls; else those of the genotypes. `sexes` says which samples are
+    male. P(ALT) of a haplotype is rounded to `decimals`, as in VCF. Raises InputError if a path cannot be
+    written, or PLINK cannot read a sample's name.
     """
 
     def __init__(
@@ -64,7 +49,7 @@ class BgenWriter(FilesTogether):
         sexes: Mapping[str, bool] | None,
         decimals: int,
     ) -> None:
-        """Check everything that can be checked, and open the files."""
+        """Check the arguments, and open the files."""
         check_names(samples)
         self._samples, self._sexes, self._codes = list(samples), dict(sexes or {}), NumberCodes(decimals)
         self._phased, self._of_calls = "HDS" in formats, tuple(formats) == ("GT",)
@@ -82,7 +67,7 @@ class BgenWriter(FilesTogether):
             self._file.write(struct.pack("<I", len(header) + len(samples_block)) + header + samples_block)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
-        """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
+        """Set the ploidy of the following blocks: the parts of chromosome X differ in it."""
         self._ploidy = np.asarray(ploidy).astype(np.uint8)
         self._last = np.cumsum(self._ploidy) - 1  # of each sample's haplotypes
         self._haploid = self._ploidy == 1
@@ -97,29 +82,9 @@ class BgenWriter(FilesTogether):
         typed: np.ndarray,
         unphased: np.ndarray | None = None,
     ) -> None:
-        """Append r records, as `GenotypeWriter.write_block` does; BGEN has no place for INFO.
+        """Append r records; parameters and errors are those of `GenotypeWriter.write_block`.
 
-        Parameters
-        ----------
-        chrom : str
-            What the file calls the chromosome.
-        sites : Sites (r,)
-            By position.
-        hap_dosage : float32 (r, n_haplotypes)
-            P(ALT) of each haplotype; NaN is missing.
-        info : mapping
-            Not written.
-        haplotypes : int8 (r, n_haplotypes) or None
-            Hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
-        typed : bool (r,)
-            Not written.
-        unphased : bool (r, n) or None
-            Not written: where calls may lack their phase, none is written.
-
-        Raises
-        ------
-        InputError
-            The file cannot be written (any longer), such as on a full disk.
+        BGEN has no place for `info`, `typed` and `unphased`; unphased calls are never written with HDS.
         """
         if is_x(chrom) and self._haploid.any():
             self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
@@ -132,24 +97,24 @@ class BgenWriter(FilesTogether):
             assert self._file is not None
             for row in range(len(sites)):
                 name = _short(sites.id[row] or ".")
-                place = name + name + _short(chrom) + struct.pack("<IH", int(sites.position[row]), 2)
+                site = name + name + _short(chrom) + struct.pack("<IH", int(sites.position[row]), 2)
                 alleles = b"".join(
                     struct.pack("<I", len(allele)) + allele.encode()
                     for allele in (sites.ref[row], sites.alt[row])
                 )
                 plain = self._probabilities(first[row], last[row])
                 packed = zlib.compress(plain)
-                self._file.write(place + alleles + struct.pack("<II", len(packed) + 4, len(plain)) + packed)
+                self._file.write(site + alleles + struct.pack("<II", len(packed) + 4, len(plain)) + packed)
         self._n_records += len(sites)
 
     def _probabilities(self, first: np.ndarray, last: np.ndarray) -> bytes:
-        """A record's block, not compressed; first, last: P(ALT), (n,), the same for a haploid sample."""
+        """Uncompressed block of a record, from P(ALT) of each sample's first and last haplotype, (n,)."""
         missing = np.isnan(first + last)
         first, last = np.where(missing, 1, first), np.where(missing, 1, last)
         if self._phased:
             numbers = np.rint(np.stack([1 - first, 1 - last], axis=1) * _MOST)
         else:
-            # the third is what is left of the sum: cumulated and rounded, none is negative
+            # cumulative probabilities are rounded, so that none of the three is negative
             none = np.where(self._haploid, 1 - first, (1 - first) * (1 - last))
             less_than_two = np.rint((1 - first * last) * _MOST)
             none = np.rint(none * _MOST)
@@ -178,6 +143,6 @@ class BgenWriter(FilesTogether):
 
 
 def _short(text: str) -> bytes:
-    """A text behind its length, as names are written."""
+    """A name as BGEN stores it: its length, then the text."""
     data = text.encode()[: 2**16 - 1]
     return struct.pack("<H", len(data)) + data

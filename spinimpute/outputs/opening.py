@@ -1,4 +1,4 @@
-"""Opens the writer of an output by its name: VCF, VCF.gz, BCF, PLINK 2 or BGEN."""
+"""Opens the writer for an output: VCF, VCF.gz, BCF, PLINK 2 or BGEN."""
 
 from __future__ import annotations
 
@@ -22,44 +22,30 @@ _BY_SUFFIX = {".pgen": PGEN, ".bgen": BGEN}
 RecordWriter = GenotypeWriter | PlinkWriter | BgenWriter
 
 
-def choose_form(path: Path, output_type: str | None) -> str:
-    """The form of an output: as asked for, or else by its suffix.
+def choose_format(path: Path, output_type: str | None) -> str:
+    """The format of an output: "z" (VCF.gz), "b" (BCF), "v" (VCF), PGEN or BGEN.
 
-    Parameters
-    ----------
-    path : Path
-        Of the output.
-    output_type : str or None
-        "z" (VCF.gz), "b" (BCF) or "v" (VCF), if the user gave one.
-
-    Returns
-    -------
-    str
-        "z", "b", "v", PGEN or BGEN.
-
-    Raises
-    ------
-    InputError
-        As `choose_output_type`; or pgenlib, which PGEN needs, is not installed.
+    `output_type`, "z", "b" or "v", is the format that the user gave; else the suffix decides. Raises
+    InputError as `choose_output_type` does, and if PGEN is chosen but pgenlib is not installed.
     """
-    form = _BY_SUFFIX.get(path.suffix.lower())
-    if form is None:
+    output_format = _BY_SUFFIX.get(path.suffix.lower())
+    if output_format is None:
         return choose_output_type(path, output_type, tuple(_BY_SUFFIX))
     if output_type is not None:
         raise InputError(
             "arguments",
-            f"output type {output_type!r} contradicts the name {path}, which means {form}: leave one of them "
-            "out",
+            f"output type {output_type!r} contradicts the name {path}, which means {output_format}. "
+            "Leave one of them out",
         )
-    if form == PGEN:
+    if output_format == PGEN:
         load_pgenlib()
-    return form
+    return output_format
 
 
 @contextmanager
 def open_writer(
     path: Path,
-    form: str,
+    output_format: str,
     samples: Sequence[str],
     ploidy: np.ndarray,
     contig_lines: Sequence[str],
@@ -72,43 +58,19 @@ def open_writer(
     extra_info_lines: Sequence[str] = (),
     decimals: int = DEFAULT_DECIMALS,
 ) -> Iterator[RecordWriter]:
-    """Open the writer of a form, which is closed at the end, or abandoned after an exception.
+    """Open the writer for a format of `choose_format`; close it at the end, or abandon it after an exception.
 
-    Parameters
-    ----------
-    path : Path
-        Of the output.
-    form : str
-        As of `choose_form`.
-    samples, ploidy, contig_lines, header_lines, formats
-        As of `GenotypeWriter`.
-    n_records : int
-        How many records there will be; PLINK's file begins with it.
-    threads : int
-        As of `GenotypeWriter`.
-    sexes : mapping, optional
-        Whether samples are male, where it is known, for PLINK.
-    extra_info_lines, decimals
-        As of `GenotypeWriter`.
-
-    Yields
-    ------
-    GenotypeWriter, PlinkWriter or BgenWriter
-        All have the same methods.
-
-    Raises
-    ------
-    InputError
-        As of the writers.
+    Other parameters and errors are those of the writers, which have the same methods. `n_records`, the number
+    of records, and `sexes`, which samples are male, are for PLINK and BGEN.
     """
     common = (path, samples, ploidy, contig_lines, header_lines, formats)
-    if form == PGEN:
+    if output_format == PGEN:
         with PlinkWriter(*common, n_records, sexes, extra_info_lines, decimals) as plink:
             yield plink
         return
-    if form == BGEN:
+    if output_format == BGEN:
         with BgenWriter(path, samples, ploidy, formats, sexes, decimals) as bgen:
             yield bgen
         return
-    with GenotypeWriter(*common, form, threads, extra_info_lines, decimals) as writer:
+    with GenotypeWriter(*common, output_format, threads, extra_info_lines, decimals) as writer:
         yield writer

@@ -1,7 +1,7 @@
-"""Writes genotypes or dosages for PLINK 2: .pgen, and .pvar and .psam beside it.
+"""Writes genotypes or dosages for PLINK 2: .pgen, .pvar and .psam.
 
-pgenlib writes the .pgen. It takes dosages without phase, or calls with phase: where dosages are wanted, the
-phase of the calls is not kept.
+pgenlib writes the .pgen. It accepts dosages without phase, or calls with phase. Files with dosages therefore
+lack the phase of the calls.
 """
 
 from __future__ import annotations
@@ -22,43 +22,18 @@ from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import DEFAULT_DECIMALS, make_header
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, InfoValues, NumberCodes, SampleLayout
 
-MISSING = -9  # as pgenlib has it
+MISSING = -9  # in pgenlib
 _SEX = {True: "1", False: "2"}
-_BLOCK_CALLS = 2**20  # handed over at once; bounds the memory
+_BLOCK_CALLS = 2**20  # written at once; bounds the memory
 
 
 class PlinkWriter(FilesTogether):
     """Writes blocks of records; a context manager that leaves nothing after an exception.
 
-    Dosages are those of a VCF, rounded as there. Men's on X count as two copies, as PLINK has them.
-
-    Parameters
-    ----------
-    path : path
-        Of the .pgen; existing files are replaced when the writer is closed.
-    samples : sequence of str (n_samples,)
-        Names.
-    ploidy : int (n_samples,)
-        1 or 2.
-    contig_lines : sequence of str
-        "##contig=<ID=...>" lines, one for each contig of the output.
-    header_lines : sequence of str
-        Further header lines of the .pvar.
-    formats : sequence of str
-        GT alone writes calls with their phase; any of DS, HDS and GP writes dosages.
-    n_records : int
-        How many records there will be.
-    sexes : mapping, optional
-        Whether samples are male, where it is known.
-    extra_info_lines : sequence of str
-        As of `GenotypeWriter`.
-    decimals : int
-        Of P(ALT) of a haplotype.
-
-    Raises
-    ------
-    InputError
-        pgenlib is not installed, a path cannot be written, or a sample's name is none for PLINK.
+    Dosages are rounded as in VCF, and those of males on X count two copies, as in PLINK. `formats` with GT
+    alone writes phased calls, else dosages. `n_records` is the number of records, `sexes` says which samples
+    are male, and other parameters are those of `GenotypeWriter`. Raises InputError if pgenlib is not
+    installed, a path cannot be written, or PLINK cannot read a sample's name.
     """
 
     def __init__(
@@ -74,7 +49,7 @@ class PlinkWriter(FilesTogether):
         extra_info_lines: Sequence[str] = (),
         decimals: int = DEFAULT_DECIMALS,
     ) -> None:
-        """Check everything that can be checked, and open the files."""
+        """Check the arguments, and open the files."""
         pgenlib = load_pgenlib()
         self._header = make_header(samples, contig_lines, header_lines, (), extra_info_lines, decimals)
         check_names(samples)
@@ -102,7 +77,7 @@ class PlinkWriter(FilesTogether):
             )
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
-        """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
+        """Set the ploidy of the following blocks: the parts of chromosome X differ in it."""
         self._ploidy = np.asarray(ploidy)
         self._layout = SampleLayout(self._ploidy, ("DS",) if self._has_dosages else ("GT",), self._codes)
 
@@ -116,30 +91,7 @@ class PlinkWriter(FilesTogether):
         typed: np.ndarray,
         unphased: np.ndarray | None = None,
     ) -> None:
-        """Append r records; parameters and errors as of `GenotypeWriter.write_block`.
-
-        Parameters
-        ----------
-        chrom : str
-            Contig, one of the header.
-        sites : Sites (r,)
-            By position.
-        hap_dosage : float32 (r, n_haplotypes)
-            P(ALT) of each haplotype; NaN is missing.
-        info : mapping
-            INFO key -> numbers (r,), or bool (r,) for a flag, or None.
-        haplotypes : int8 (r, n_haplotypes) or None
-            Hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
-        typed : bool (r,)
-            Whether the target has the site.
-        unphased : bool (r, n_samples) or None
-            Calls without phase; None if all have theirs.
-
-        Raises
-        ------
-        InputError
-            The files cannot be written (any longer), such as on a full disk.
-        """
+        """Append r records; parameters and errors are those of `GenotypeWriter.write_block`."""
         if not len(sites):
             return
         names = self._chromosomes(chrom, sites.position)
@@ -154,11 +106,11 @@ class PlinkWriter(FilesTogether):
                 for name, position, id_, ref, alt, text in rows
             )
             for start in range(0, len(sites), step):
-                part = slice(start, start + step)
+                records = slice(start, start + step)
                 fields = self._layout.fields(
-                    np.asarray(hap_dosage[part], np.float32),
-                    None if haplotypes is None else haplotypes[part],
-                    None if unphased is None else unphased[part],
+                    np.asarray(hap_dosage[records], np.float32),
+                    None if haplotypes is None else haplotypes[records],
+                    None if unphased is None else unphased[records],
                 )
                 if self._has_dosages:
                     self._pgen.append_dosages_batch(self._copies(fields.numbers["DS"][0]))
@@ -166,13 +118,13 @@ class PlinkWriter(FilesTogether):
                     self._append_calls(fields.alleles, fields.unphased)
 
     def _copies(self, codes: np.ndarray) -> np.ndarray:
-        """float32 (r, n): copies of ALT, 0 to 2 of men on X, too; codes (r, n): of DS."""
+        """Copies of ALT by the codes of DS, float32 (r, n); 0 to 2 also for males on X."""
         copies = codes.astype(np.float32) * ((3 - self._ploidy) / self._codes.one).astype(np.float32)
         copies[codes == self._codes.missing] = MISSING
         return np.ascontiguousarray(copies)
 
     def _append_calls(self, alleles: np.ndarray, unphased: np.ndarray | None) -> None:
-        """alleles: int8 (r, n, p); a call of which one allele is missing is missing."""
+        """Write calls, int8 (r, n, p); half-missing calls become missing."""
         second = alleles[:, :, -1]
         pairs = np.stack([alleles[:, :, 0], np.where(second == ALLELE_ABSENT, alleles[:, :, 0], second)], 2)
         missing = pairs.min(axis=2, keepdims=True) < 0
@@ -181,7 +133,7 @@ class PlinkWriter(FilesTogether):
         self._pgen.append_partially_phased_batch(calls.reshape(len(calls), -1), np.ascontiguousarray(phased))
 
     def _chromosomes(self, chrom: str, position: np.ndarray) -> list[str]:
-        """What PLINK calls the places: the ends of X have their own names. Sexes are learned on the way."""
+        """PLINK's names of the chromosome: the ends of X have their own. Also infers the sexes on X."""
         if not is_x(chrom):
             return [chrom] * len(position)
         names = np.full(position.shape, chrom, dtype=object)
@@ -206,7 +158,7 @@ class PlinkWriter(FilesTogether):
         self.partial(2).write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
 
     def drop(self) -> None:
-        """Close the .pvar and the .pgen, of which records may be missing."""
+        """Close the incomplete .pvar and .pgen."""
         pgen, self._pgen = self._pgen, None
         with suppress(OSError):
             if self._pvar is not None:
@@ -226,6 +178,6 @@ def check_names(samples: Sequence[str]) -> None:
         if len(name.split()) != 1 or name == "0" or name.startswith("#"):
             raise InputError(
                 "content",
-                f"a sample is named {name!r}, which PLINK cannot read: its names have no blanks, do not "
-                "begin with '#' and are not 0; rename the sample, or write VCF or BCF",
+                f"a sample is named {name!r}, which PLINK cannot read. Names must not have blanks, start "
+                "with '#' or be 0. Rename the sample, or write VCF or BCF",
             )

@@ -25,7 +25,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
-from spinimpute.vcf.index_reader import index_intervals
+from spinimpute.vcf.index_reader import split_by_size
 
 MAP_ESTIMATED = "map estimated"  # in the provenance
 MOSTLY_COVERED, HARDLY_COVERED = 0.9, 0.05  # shares of a panel's sites that its genetic map covers
@@ -123,7 +123,7 @@ def _reader(
     vcf: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int
 ) -> BatchReader | ParallelBatchReader:
     one = BatchReader(vcf, region, samples)
-    if threads > 1 and (regions := index_intervals(Path(vcf), one.contigs, region)):
+    if threads > 1 and (regions := split_by_size(Path(vcf), one.contigs, region)):
         one.close()
         return ParallelBatchReader(vcf, region, samples, regions, threads)
     return one

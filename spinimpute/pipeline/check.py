@@ -26,7 +26,7 @@ from spinimpute.pipeline.verdicts import untyped_warning
 from spinimpute.quality.frequencies import Frequencies
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import printable
-from spinimpute.targets.repair import Repaired, SiteNote
+from spinimpute.targets.repair import RepairedTarget, SiteNote
 
 MANY_MISSING = 0.1  # of a sample's or a site's calls
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
@@ -247,7 +247,7 @@ def _write_table(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None
         writer.writerows([printable(str(cell)) for cell in row] for row in rows)
 
 
-def _unmatched_notes(repaired: Repaired) -> list[SiteNote]:
+def _unmatched_notes(repaired: RepairedTarget) -> list[SiteNote]:
     return [_note(repaired.target, index, reason) for index, reason in repaired.match.reasons.items()]
 
 
@@ -257,7 +257,7 @@ def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel
     return SiteNote(position, name, sites.ref[index], sites.alt[index], panel_ref, panel_alt, what)
 
 
-def _call_notes(repaired: Repaired, panel: ReferencePanel) -> list[SiteNote]:
+def _call_notes(repaired: RepairedTarget, panel: ReferencePanel) -> list[SiteNote]:
     """Notes on matched sites: missing genotypes, one allele only, frequencies unlike those of the panel."""
     target, match = repaired.target, repaired.match
     n_haplotypes = target.alleles.shape[1]

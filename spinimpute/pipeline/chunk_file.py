@@ -14,9 +14,9 @@ import numpy as np
 from spinimpute.genotypes.sites import LAST_POSITION, Region
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
-from spinimpute.vcf.bgzf import DamagedFile, unpacked
+from spinimpute.vcf.bgzf import DamagedFile, open_decompressed
 from spinimpute.vcf.header import FORMAT_LINES, PIECE_BYTES, FileStart, definition, read_start
-from spinimpute.vcf.raw_records import BcfRecords, RawRecords, Scanned, TextRecords
+from spinimpute.vcf.raw_records import BcfRecords, RawRecords, RecordTable, TextRecords
 from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # then its checksum
@@ -172,7 +172,7 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
 @contextmanager
 def _opened(path: Path, threads: int) -> Iterator[ByteStream]:
     try:
-        with unpacked(path, threads) as stream:
+        with open_decompressed(path, threads) as stream:
             yield stream
     except DamagedFile as error:
         raise InputError("damaged", f"chunk {path}: {error}; impute it again, or copy it again") from error
@@ -232,8 +232,8 @@ def _of_header(path: Path, start: FileStart) -> Chunk:
     )
 
 
-def _scan(chunk: Chunk, stream: ByteStream, rest: bytes) -> Scanned:
-    found = Scanned()
+def _scan(chunk: Chunk, stream: ByteStream, rest: bytes) -> RecordTable:
+    found = RecordTable()
     while True:
         piece = stream.read(max(PIECE_BYTES, len(rest)))  # a long record is not looked at too often
         data = rest + piece

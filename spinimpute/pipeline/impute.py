@@ -14,7 +14,7 @@ import numpy as np
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoMatch, Region
 from spinimpute.genotypes.untyped_intervals import FAR_CM
-from spinimpute.outputs.opening import choose_form
+from spinimpute.outputs.opening import choose_format
 from spinimpute.panels.opening import get_panel_path, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
@@ -208,7 +208,7 @@ class _RunConfig:
         others = [*outs, *self.tables.values()]
         reports = self.output.report_files.to_check(others)
         check_outputs([*others, *reports], self.force, inputs, streamed=outs[0])
-        choose_form(outs[0], self.output.output_type)
+        choose_format(outs[0], self.output.output_type)
 
     def check_panels(self, plan: RunPlan) -> None:
         """Raise InputError, before any target is read, if the predictor cannot read one of the panels."""

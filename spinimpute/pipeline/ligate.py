@@ -266,5 +266,5 @@ def _append(
 ) -> None:
     rows = slice(begin, stop)
     if exchanged_N.any():
-        data = chunk.records.exchanged(data, chunk.length[rows], exchanged_N)
+        data = chunk.records.swap_haplotypes(data, chunk.length[rows], exchanged_N)
     writer.append(chunk.region.chrom, chunk.position[rows], chunk.ref_length[rows], chunk.length[rows], data)

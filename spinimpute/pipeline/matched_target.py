@@ -23,7 +23,7 @@ from spinimpute.pipeline.verdicts import Called, check_called, verdicts
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.reader import read_target
-from spinimpute.targets.repair import ALT_TAKEN, Repaired, repair_and_match
+from spinimpute.targets.repair import ALT_TAKEN, RepairedTarget, repair_and_match
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class MatchedTarget:
         The panel of that part.
     resolved : ResolvedPloidy
         The target before repairs.
-    repaired : Repaired
+    repaired : RepairedTarget
         The target with the panel's alleles, and its matched sites.
     jumps_per_cM : float or None
         Recombination scale by all typed sites of the target (`recombination_scale`), if only some were read;
@@ -45,7 +45,7 @@ class MatchedTarget:
 
     panel: ReferencePanel
     resolved: ResolvedPloidy
-    repaired: Repaired
+    repaired: RepairedTarget
     jumps_per_cM: float | None = None
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 
 from spinimpute.genotypes.regions import regions_on_chromosome
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
-from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
+from spinimpute.outputs.opening import RecordWriter, choose_format, open_writer
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.run_plan import Chromosome, RunPlan, panel_lines, warn_of_older_output
 from spinimpute.pipeline.settings import OutputSettings
@@ -168,7 +168,7 @@ class Step:
         return self.files.writer(
             lambda: open_writer(
                 self.path,
-                choose_form(self.path, output.output_type),
+                choose_format(self.path, output.output_type),
                 samples,
                 ploidy,
                 contig_lines,

@@ -24,7 +24,7 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.typed_tiles import starts_in_header
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
-from spinimpute.vcf.index_reader import fresh_index
+from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 
@@ -306,7 +306,7 @@ def part_to_read(
 def _header_of(vcf: str | Path) -> tuple[str, int]:
     """Return header and number of records of an indexed VCF or BCF; empty for other files."""
     path = Path(vcf)
-    if not path.is_file() or not starts_as_variant_file(path) or not fresh_index(path):
+    if not path.is_file() or not starts_as_variant_file(path) or not has_fresh_index(path):
         return "", 0
     try:
         with VariantFile(path, "target") as file:

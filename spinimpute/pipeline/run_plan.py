@@ -10,7 +10,7 @@ from pathlib import Path
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.regions import regions_on_chromosome
 from spinimpute.genotypes.sites import Region, chromosome_names, plain_chromosome, same_chromosome
-from spinimpute.outputs.opening import BGEN, PGEN, choose_form
+from spinimpute.outputs.opening import BGEN, PGEN, choose_format
 from spinimpute.panels.merging.merge import check_mergeable
 from spinimpute.panels.opening import (
     PANEL_FILES,
@@ -24,7 +24,7 @@ from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import PLACEHOLDER, words_in_braces
 from spinimpute.targets.formats import VARIANTS, format_of
-from spinimpute.vcf.index_reader import fresh_index
+from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile
 
 _LAST = 1_000  # sorts after all numbered chromosomes
@@ -137,7 +137,7 @@ def plan_run(
         outputs = [(output_of(out, one.name), [one]) for one in chromosomes]
     else:
         outputs = [(Path(out), chromosomes)]
-        if len(chromosomes) > 1 and choose_form(Path(out), output_type) in (BGEN, PGEN):
+        if len(chromosomes) > 1 and choose_format(Path(out), output_type) in (BGEN, PGEN):
             raise InputError(
                 "arguments",
                 f"{out} would hold {len(chromosomes)} chromosomes, but {Path(out).suffix} files hold "
@@ -206,7 +206,7 @@ def assign_files(
     elif files and format_of(Path(files[0])) is VARIANTS:
         with VariantFile(files[0], "target") as file:
             contigs = file.contigs
-        if len(found) > 1 and not fresh_index(Path(files[0])):
+        if len(found) > 1 and not has_fresh_index(Path(files[0])):
             warnings.append(
                 f"{files[0]} has no index that is newer than the file, so the whole file is read for each "
                 "chromosome. Compress the file with bgzip and index it with 'bcftools index'"

@@ -12,7 +12,7 @@ import numpy as np
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
-from spinimpute.outputs.opening import RecordWriter, choose_form, open_writer
+from spinimpute.outputs.opening import RecordWriter, choose_format, open_writer
 from spinimpute.panels.opening import PanelArgument, get_panel_paths
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
@@ -167,7 +167,7 @@ class _Job:
         inputs = [self.vcf, *get_panel_paths(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
         out, summary = Path(self.out), ImputationSummary()
-        output_format = choose_form(out, self.output.output_type)
+        output_format = choose_format(out, self.output.output_type)
         with open_or_merge(
             self.panel, self.genetic_map, self.threads, self.check_target, summary, progress
         ) as panels:

@@ -48,8 +48,7 @@ from spinimpute.targets.repair import (
     SWAPPED,
 )
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
-from spinimpute.vcf.text_faults import NO_SAMPLES
-from spinimpute.vcf.variant_file import Record, VariantFile
+from spinimpute.vcf.variant_file import NO_SAMPLES, Record, VariantFile
 
 # minimum share of the records at positions of the panel that have its alleles, unless there are few records;
 # one in six has by chance
@@ -228,7 +227,7 @@ class _RecordCollector:
             raise self._file.error(
                 f"none of its {self._n_sites} sites is one of the panel, {chrom}:{position[0]}-"
                 f"{position[-1]} ({counts}). {cause}, or of another region. Call the panel's sites.",
-                NoMatch,
+                kind=NoMatch,
             )
         if differ and self._n_fit < LEAST_SHARE_OF_OTHER_BUILD * self._n_sites:
             raise self._file.error(
@@ -282,7 +281,7 @@ class _RecordCollector:
             raise self._file.error(
                 f"all likelihoods and genotypes are missing, of all {len(samples)} samples at its "
                 f"{len(panel_index)} sites of the panel. Nothing can be imputed.",
-                NoMatch,
+                kind=NoMatch,
             )
         return GenotypeLikelihoods(
             samples,

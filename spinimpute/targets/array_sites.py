@@ -1,4 +1,4 @@
-"""Which sites of a panel an array has: from a file of the array's targets, or from a list of positions."""
+"""The sites of a panel that an array has, by a VCF or BCF of the array, or by a list of positions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,8 @@ class NoSiteOfPanel(InputError):
 class PanelArray:
     """The sites of a panel that an array has.
 
-    Attributes
-    ----------
-    panel_index : int64 (T,)
-        The panel's sites that the array has, increasing.
-    n_sites : int
-        Sites of the array's file, on any chromosome.
-    skipped : dict of str to int
-        How many of them were not taken, by reason.
+    `panel_index`, int64 (T,), are the panel's sites, increasing. `n_sites` counts the sites of the array's
+    file on any chromosome, and `skipped` those that were not taken, by reason.
     """
 
     panel_index: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -54,44 +48,30 @@ class PanelArray:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
 
 
-class _Listed(NamedTuple):
+class _ArraySite(NamedTuple):
     chrom: str
     position: int
-    ref: str | None  # None: any
+    ref: str | None  # None: unknown
     alt: str | None
 
 
 def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelArray:
-    """The sites of a panel that an array has.
+    """Find the sites of a panel that an array has.
 
-    Parameters
-    ----------
-    path : str or Path
-        A VCF, VCF.gz or BCF, whose genotypes are not read; or lines of chromosome, position (1-based) and,
-        if known, REF and ALT, separated by blanks; may be gzipped. A first line that names the columns and
-        lines that start with # are ignored.
-    panel : Sites
-        All sites of the panel.
-    frequency : float64 (n_sites,)
-        Of the panel's ALT alleles. Where the array states no alleles and the panel has several sites at the
-        position, the one with the frequency nearest to 0.5 is taken.
+    The file is a VCF, VCF.gz or BCF, whose genotypes are not read, or text, perhaps gzipped: lines of
+    chromosome, 1-based position and optionally REF and ALT, separated by blanks. A first line with names of
+    columns and lines that start with # are ignored. Without alleles, and with several panel sites at the
+    position, the site with the ALT `frequency` nearest to 0.5 is taken.
 
-    Returns
-    -------
-    PanelArray
-        With at least one site.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, is of neither form, or has no site of the panel (`NoSiteOfPanel`).
+    Raises InputError if the file cannot be read, has another format, or has no site of the panel
+    (`NoSiteOfPanel`).
     """
     path = Path(path)
     found = PanelArray()
     site_of = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
     chosen: set[int] = set()
     others: set[str] = set()
-    sites = Counter(_listed(path, found))  # a line may be there a million times
+    sites = Counter(_listed(path, found))  # a line may be repeated a million times
     meant = chromosome_names(panel.chrom, {listed.chrom for listed in sites})
     for listed, count in sites.items():
         found.n_sites += count
@@ -112,7 +92,7 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
             "mismatch",
             f"array {path}: none of its {found.n_sites} sites is in the panel, {where}"
             + (f" ({counts})" if counts else "")
-            + (f"; it names chromosome {', '.join(sorted(others)[:5])}" if others else "")
+            + (f". The file has chromosome {', '.join(sorted(others)[:5])}" if others else "")
             + ". Give the array's sites on this chromosome, in the panel's genome build",
         )
     found.panel_index = np.array(sorted(chosen), dtype=np.int64)
@@ -120,7 +100,7 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
 
 
 def _site(
-    listed: _Listed, panel: Sites, frequency: np.ndarray, site_of: dict[tuple[int, str, str], int]
+    listed: _ArraySite, panel: Sites, frequency: np.ndarray, site_of: dict[tuple[int, str, str], int]
 ) -> int | None:
     if listed.ref is not None and listed.alt is not None:
         return site_of.get((listed.position, listed.ref.upper(), listed.alt.upper()))
@@ -131,25 +111,25 @@ def _site(
     return first + int(np.argmin(np.abs(frequency[first:last] - 0.5)))
 
 
-def _listed(path: Path, found: PanelArray) -> Iterator[_Listed]:
+def _listed(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
     if not path.is_file():
-        raise InputError("content", f"array {path}: {why_no_file(path)}")
+        raise InputError("not-found", f"array {path}: {why_no_file(path)}")
     return _records(path, found) if starts_as_variant_file(path) else _lines(path)
 
 
-def _records(path: Path, found: PanelArray) -> Iterator[_Listed]:
+def _records(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
     with VariantFile(path, "array") as file:
         for record in file.records():
             ref, alleles = file.alleles(record)
             alts = [alt for alt in alleles if alt.isalpha()]
             for alt in alts:
-                yield _Listed(record.CHROM, record.POS, ref, alt)
+                yield _ArraySite(record.CHROM, record.POS, ref, alt)
             if not alts:
                 found.n_sites += 1
                 found.skip(NO_ALT)
 
 
-def _lines(path: Path) -> Iterator[_Listed]:
+def _lines(path: Path) -> Iterator[_ArraySite]:
     try:
         with open_text(path) as file:
             for number, line in enumerate(text_lines(file), start=1):
@@ -160,10 +140,10 @@ def _lines(path: Path) -> Iterator[_Listed]:
                 if len(words) not in (2, 4) or not is_position(words[1]):
                     raise InputError(
                         "content",
-                        f"array {path}, line {number}: expected chromosome, position and perhaps REF and "
-                        f"ALT, or a VCF or BCF; found {line.strip()[:60]!r}",
+                        f"array {path}, line {number}: expected chromosome, position and optionally REF and "
+                        f"ALT, or a VCF or BCF, got {line.strip()[:60]!r}",
                     )
                 ref, alt = words[2:] or (None, None)
-                yield _Listed(words[0], int(words[1]), ref, alt)
+                yield _ArraySite(words[0], int(words[1]), ref, alt)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError("read", f"array {path}: cannot be read ({error})") from error

@@ -1,8 +1,8 @@
-"""Genotypes of one sample as consumer arrays are delivered: a text file with a site in each line.
+"""Genotypes of one sample in the text files of consumer arrays, with a site in each line.
 
-23andMe, AncestryDNA, FamilyTreeDNA, MyHeritage, LivingDNA and what looks like them: identifier, chromosome,
-position, and the two alleles as letters, together or apart; tabs, commas or semicolons, with or without
-quotes and a head; plain, gzip or a zip archive with one file in it. Recognised by content, never by name.
+Formats of 23andMe, AncestryDNA, FamilyTreeDNA, MyHeritage, LivingDNA and similar ones: identifier,
+chromosome, position, and the two alleles as letters, in one column or two; tabs, commas or semicolons, with
+or without quotes and a header; plain, gzip or a zip archive of one file. Detected from the content.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import open_text, text_lines, unpacked_text
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
-MOST_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; a gigabyte is taken
+MOST_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; reading so many takes a gigabyte
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_PLACE = "without a place in the genome"
 
@@ -57,18 +57,9 @@ _BUILDS = (
 
 @dataclass(frozen=True, slots=True)
 class ArrayCall:
-    """A line of a file.
+    """A call: identifier ("." if missing), chromosome without "chr", 1-based position, and alleles.
 
-    Attributes
-    ----------
-    id : str
-        The site's identifier, "." if it has none.
-    chrom : str
-        Without "chr".
-    position : int
-        1-based.
-    letters : str
-        Of the alleles: "" if missing, one if haploid.
+    `letters` is "" for a missing call, and has one letter for a haploid one.
     """
 
     id: str
@@ -79,18 +70,9 @@ class ArrayCall:
 
 @dataclass(frozen=True)
 class ArrayText:
-    """The content of a file.
+    """Content of a file: sample (named by the file), genome build by the comments or "", and calls.
 
-    Attributes
-    ----------
-    name : str
-        Of the sample, by the file's name.
-    build : str
-        The genome build that the comments state, or "".
-    calls : list of ArrayCall
-        In the order of the file.
-    unplaced : int
-        Lines without a place in the genome.
+    `unplaced` counts lines without a position in the genome.
     """
 
     name: str
@@ -100,22 +82,10 @@ class ArrayText:
 
 
 def is_array_text(path: Path) -> bool:
-    """Whether a file has the head of such a file, or its first line that is no comment is a call.
+    """Whether a file has the header of such a file, or its first line after comments is a call.
 
-    Parameters
-    ----------
-    path : Path
-        Of any file.
-
-    Returns
-    -------
-    bool
-        False if the file cannot be read.
-
-    Raises
-    ------
-    InputError
-        It is an archive that is not of one file, encrypted, or packed in an unusual way.
+    False for an unreadable file. Raises InputError for an archive that is encrypted, has an unusual
+    compression, or does not have exactly one file.
     """
     try:
         with _opened(path) as file:
@@ -137,23 +107,9 @@ def is_array_text(path: Path) -> bool:
 
 
 def read_array_text(path: Path) -> ArrayText:
-    """Read all calls of a file.
+    """Read all calls, at least one, of a file that `is_array_text` accepts.
 
-    Parameters
-    ----------
-    path : Path
-        A file that `is_array_text` accepts.
-
-    Returns
-    -------
-    ArrayText
-        With at least one call.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read or is cut, or a line of it has another form, a position that is no number, or
-        alleles that are no letters of DNA.
+    Raises InputError if the file is unreadable or truncated, or a line has another format.
     """
     calls = []
     build = ""
@@ -162,7 +118,7 @@ def read_array_text(path: Path) -> ArrayText:
         with _opened(path) as file:
             for number, line in enumerate(text_lines(file), start=1):
                 if line.startswith("#"):
-                    build = build or next((name for name, form in _BUILDS if form.search(line)), "")
+                    build = build or next((name for name, pattern in _BUILDS if pattern.search(line)), "")
                 fields = _fields(line)
                 if fields is None or _is_head(fields):
                     continue
@@ -173,38 +129,28 @@ def read_array_text(path: Path) -> ArrayText:
                 if len(calls) > MOST_CALLS:
                     raise InputError(
                         "content",
-                        f"target {path}: it has more than {MOST_CALLS:,} calls, the most that are read from "
-                        "such a file: give its genotypes as VCF",
+                        f"target {path}: it has more than {MOST_CALLS:,} calls, the limit for such a file. "
+                        "Give its genotypes as VCF",
                     )
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:  # e.g. a password
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        zipfile.BadZipFile,
+        RuntimeError,
+    ) as error:  # for example a password
         raise InputError(
-            "read", f"target {path}: cannot be read to its end ({error}); get it again"
+            "read", f"target {path}: cannot be read to its end ({error}). Get it again"
         ) from error
     if not calls:
         raise InputError("content", f"target {path}: the file has no genotypes")
-    # bytes that are no text, of a disk with another encoding, could not be written as a sample's name
+    # a name that is not valid UTF-8 could not be written as a sample's name
     name = os.fsencode(path.name.split(".")[0]).decode("utf-8", "backslashreplace")
     return ArrayText(re.sub(r"\s+", "_", name) or "sample", build, calls, unplaced)
 
 
 def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
-    """The calls of a file on the panel's chromosome, see `array_calls`.
-
-    Parameters
-    ----------
-    path, panel, contig_line, lift
-        As of `plink.read_plink`; the panel's build is that of its contig line.
-
-    Returns
-    -------
-    Calls
-        Of one sample.
-
-    Raises
-    ------
-    InputError
-        As `read_array_text` and `array_calls`.
-    """
+    """Read a file's calls on the panel's chromosome, see `array_calls`."""
     build = infer_build(contig_line, panel.chrom)
     return array_calls(read_array_text(path), path, panel, contig_line, build, lift)
 
@@ -217,46 +163,22 @@ def array_calls(
     panel_build: str,
     lift: Lift | None = None,
 ) -> Calls:
-    """The calls on the panel's chromosome, with REF and ALT as the panel has them.
+    """The calls on the panel's chromosome, sorted, with REF and ALT of the panel.
 
-    Where the letters are those of the other strand, REF and ALT are, too; `repair_and_match` then exchanges
-    them. Letters that the panel lacks make a site that matches none. Warns if the file states another build
-    than the panel's and there is no `lift`.
-
-    Parameters
-    ----------
-    text : ArrayText
-        What was read.
-    path : Path
-        The file, for messages.
-    panel : Sites
-        Of all parts of the panel.
-    contig_line : str
-        The panel's.
-    panel_build : str
-        The panel's genome build, or "".
-    lift : Lift or None
-        To the panel's build.
-
-    Returns
-    -------
-    Calls
-        Of one sample, sorted by position.
-
-    Raises
-    ------
-    InputError
-        No call is on the chromosome, or none states its alleles.
+    If the letters are those of the other strand, so are REF and ALT; `repair_and_match` then swaps the
+    strand. Letters that the panel lacks make a site that matches none. `path` is for messages, `panel` are
+    the sites of all its parts, and `lift` leads to its build. Warns if the file states another build than the
+    panel's and there is no `lift`. Raises InputError if no call is on the chromosome, or none has alleles.
     """
     chrom = plain_chromosome(panel.chrom)
-    here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # these are of people
+    here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # of humans
     if not here:
         found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
-        raise InputError("content", f"target {path}: no call on chromosome {chrom}; the file has {found}")
+        raise InputError("content", f"target {path}: no call on chromosome {chrom}. The file has {found}")
     if lift is None and text.build and panel_build and text.build != panel_build:
         warnings.warn(
-            f"{path} says that its positions are of {text.build}, the panel is of {panel_build}: lift it "
-            f"over ({argument('chain')})",
+            f"{path}: its comments state {text.build}, the panel is on {panel_build}. Lift the file over "
+            f"({argument('chain')})",
             stacklevel=2,
         )
     lost = {ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced}
@@ -275,7 +197,7 @@ def array_calls(
         coded = sorted(int(letter == alt) for letter in call.letters) or [-1, -1]
         calls.append((coded[0], coded[1] if len(coded) > 1 else -2))
     if not rows:
-        raise InputError("content", f"target {path}: no call on chromosome {chrom} states its alleles")
+        raise InputError("content", f"target {path}: no call on chromosome {chrom} has alleles")
     calls_SX2 = np.array(calls, np.int8)[:, None]
     unphased = (calls_SX2[:, :, 0] != calls_SX2[:, :, 1]) & (calls_SX2[:, :, 1] >= 0)
     return Calls(
@@ -295,7 +217,7 @@ def array_calls(
 
 
 def _lifted(calls: list[ArrayCall], lift: Lift, skipped: dict[str, int]) -> list[ArrayCall]:
-    """The calls in the panel's build; those that have no place in it are counted."""
+    """The calls in the panel's build; calls without a position there are counted."""
     out = []
     for call in calls:
         place = lift.place(call.position)
@@ -309,12 +231,12 @@ def _lifted(calls: list[ArrayCall], lift: Lift, skipped: dict[str, int]) -> list
 
 
 def _opened(path: Path) -> TextIO:
-    """The text, unpacked. Raises InputError for a zip archive that is not of one file which can be read."""
+    """Open the decompressed text. Raises InputError unless a zip archive has one readable file."""
     with path.open("rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"
     if not zipped:
         return open_text(path, errors="replace")
-    with zipfile.ZipFile(path) as archive:  # what is open of it stays open
+    with zipfile.ZipFile(path) as archive:  # its open file stays open
         files = [info for info in archive.infolist() if not info.is_dir()]
         what = ""
         if len(files) != 1:
@@ -322,20 +244,20 @@ def _opened(path: Path) -> TextIO:
         elif files[0].flag_bits & 1:
             what = "is encrypted"
         elif files[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            what = "is not packed with Deflate, as others of such archives are"
+            what = "is not packed with Deflate"
         if what:
             raise InputError(
-                "content", f"target {path}: the archive {what}; unpack the file with the genotypes"
+                "content", f"target {path}: the archive {what}. Unpack the file with the genotypes"
             )
         return unpacked_text(archive.open(files[0]), files[0].compress_size, errors="replace")
 
 
 def _fields(line: str) -> list[str] | None:
-    """The columns of a line; None of a comment or an empty line."""
+    """Columns of a line; None for a comment or an empty line."""
     text = line.strip()
     if not text or text.startswith("#"):
         return None
-    separator = next((one for one in "\t,;" if one in text), None)
+    separator = next((sign for sign in "\t,;" if sign in text), None)
     return [field.strip().strip('"').strip() for field in text.split(separator)]
 
 
@@ -348,7 +270,7 @@ def _looks_like_a_call(fields: list[str]) -> bool:
 
 
 def _letters(fields: list[str]) -> str | None:
-    """The alleles without missing ones: none, one or two letters; None if there is anything else."""
+    """Alleles as up to two letters, "" if one is missing; None for anything else."""
     letters = "".join(fields[3:]).upper()
     if len(letters) > 2 or set(letters) - _LETTERS - _MISSING - _INDEL:
         return None
@@ -366,11 +288,13 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
     if letters is None:
         raise InputError(
             "content",
-            f"target {path}, line {number}: {' '.join(fields[3:])!r} is no genotype; expected letters of "
-            "ACGT, D or I, or -- where there is no call",
+            f"target {path}, line {number}: {' '.join(fields[3:])!r} is not a genotype. Genotypes are "
+            "letters of ACGT, D or I, or -- where there is no call",
         )
     if not is_position(fields[2]):
-        raise InputError("content", f"target {path}, line {number}: the position {fields[2]!r} is no number")
+        raise InputError(
+            "content", f"target {path}, line {number}: the position {fields[2]!r} is not a number"
+        )
     chrom = plain_chromosome(fields[1])
-    # the same few texts millions of times
+    # few different texts, millions of times
     return ArrayCall(fields[0] or ".", sys.intern(chrom), int(fields[2]), sys.intern(letters))

@@ -1,4 +1,4 @@
-"""Illumina's FinalReport, as GenomeStudio writes it: a row for each call of each sample, with positions."""
+"""Illumina's FinalReport, written by GenomeStudio: a row for each call of each sample, with positions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from spinimpute.targets.array_text import NO_ALLELES, NO_PLACE
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
 if TYPE_CHECKING:
-    import pandas as pd  # imported where it is used: that takes its time, and few targets are reports
+    import pandas as pd  # slow to import, and few targets are reports
 
 _HEAD = b"[Header]"
 _DATA = "[Data]"
-_HEAD_LINES = 100  # at most
-# in the order of preference: Plus is the reference genome's strand, the others are some strand
+_MOST_HEAD_LINES = 100
+# in order of preference: Plus is the strand of the reference genome, the others vary
 _STRANDS = ("Plus", "Forward", "Top", "Design")
 _ROWS_AT_ONCE = 1_000_000
 _MISSING = frozenset({"-", "0", ""})
@@ -44,29 +44,11 @@ def is_final_report(path: Path) -> bool:
 
 
 def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
-    """The calls on the panel's chromosome, unphased, with REF and ALT as the panel has them.
+    """Read the unphased calls of all samples on the panel's chromosome, with REF and ALT of the panel.
 
-    Parameters
-    ----------
-    path : Path
-        The report.
-    panel : Sites
-        Of all parts of the panel.
-    contig_line : str
-        The panel's.
-    lift : Lift or None
-        To the panel's build.
-
-    Returns
-    -------
-    Calls
-        Of all samples of the report.
-
-    Raises
-    ------
-    InputError
-        The report has no table, lacks columns of names, positions or alleles, is cut, or has no call on the
-        chromosome.
+    `panel` are the sites of all parts of the panel, and `lift` leads to its build. Raises InputError if the
+    report has no table, lacks columns of names, positions or alleles, is truncated, or has no call on the
+    chromosome.
     """
     import pandas as pd
 
@@ -74,7 +56,10 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     strand = next((s for s in _STRANDS if {f"Allele1 - {s}", f"Allele2 - {s}"} <= set(columns)), None)
     sample = next((name for name in ("Sample ID", "Sample Name") if name in columns), None)
     if (twice := repeated(columns)) is not None:
-        raise InputError("content", f"target {path}, line {first_row}: two columns are named {twice}")
+        raise InputError(
+            "content",
+            f"target {path}, line {first_row}: two columns are named {twice}. Export the report again",
+        )
     lacking = [name for name in ("SNP Name", "Chr", "Position") if name not in columns]
     lacking += [] if sample else ["Sample ID"]
     lacking += [] if strand else ["Allele1 - Plus", "Allele2 - Plus"]
@@ -147,7 +132,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
 
 
 def _letters_of_sites(site_of_row: np.ndarray, n_sites: int, letters: np.ndarray) -> list[set[str]]:
-    """The bases that are called at each site."""
+    """Called bases of each site."""
     seen: list[set[str]] = [set() for _ in range(n_sites)]
     for base in "ACGT":
         for site in np.unique(site_of_row[(letters == base).any(axis=1)]):
@@ -158,7 +143,7 @@ def _letters_of_sites(site_of_row: np.ndarray, n_sites: int, letters: np.ndarray
 def _lifted(
     position: np.ndarray, placed: np.ndarray, lift: Lift
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions in the panel's build; which rows are on the other strand there; which have no place."""
+    """Positions in the panel's build, and masks of rows on the other strand and without a position."""
     different, row = np.unique(np.where(placed, position, 0), return_inverse=True)
     places = [lift.place(int(p)) if p else None for p in different]
     lifted = np.array([place[0] if place else 0 for place in places], np.float64)[row]
@@ -173,34 +158,34 @@ def _unphased(calls: np.ndarray) -> np.ndarray | None:
 
 
 def _table(path: Path) -> tuple[int, list[str], str]:
-    """The number of the line with the names of the columns, these, and what is between them."""
+    """Number of the line with the names of the columns, these names, and the separator."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip().rstrip(",;") == _DATA:
                     head = file.readline().rstrip("\r\n")
-                    separator = next((one for one in "\t," if one in head), ";")
+                    separator = next((sign for sign in "\t," if sign in head), ";")
                     return number + 1, [name.strip() for name in head.split(separator)], separator
-                if number == _HEAD_LINES:
+                if number == _MOST_HEAD_LINES:
                     break
     except OSError as error:
         raise InputError("read", f"target {path}: cannot be read: {error.strerror}") from error
     raise InputError(
-        "content", f"target {path}: it begins as a FinalReport, but has no line {_DATA}; export it again"
+        "content", f"target {path}: it starts like a FinalReport, but has no line {_DATA}. Export it again"
     )
 
 
 def _rows(
     path: Path, first_row: int, separator: str, used: dict[str, str], chrom: str
 ) -> tuple[pd.DataFrame, int]:
-    """The rows of a chromosome, and how many SNPs of others there are."""
+    """The rows of a chromosome, and the number of SNPs on others."""
     import pandas as pd
 
     with path.open("rb") as file:
         file.seek(-1, 2)
         if file.read(1) != b"\n":
             raise InputError(
-                "content", f"target {path}: the last line has no end; the file is cut, get it again"
+                "damaged", f"target {path}: the file is truncated: its last line has no newline. Get it again"
             )
     kept: list[pd.DataFrame] = []
     others: set[str] = set()
@@ -223,8 +208,8 @@ def _rows(
                 if not set(used.values()) <= set(chunk.columns):
                     raise InputError(
                         "content",
-                        f"target {path}: lines of its head end in several ways, so that line {first_row} "
-                        "is not the one that names the columns; export it again",
+                        f"target {path}: its header has several kinds of line ends, so that line "
+                        f"{first_row} does not name the columns. Export it again",
                     )
                 placed = chunk[["name", "sample", "chrom", "position"]]
                 short = np.flatnonzero((placed.isna() | (placed == "")).any(axis=1))
@@ -232,8 +217,8 @@ def _rows(
                     line = first_row + 1 + n_before + int(short[0])
                     raise InputError(
                         "content",
-                        f"target {path}, line {line}: no name, sample, chromosome or position; is the file "
-                        "cut?",
+                        f"target {path}, line {line}: no name, sample, chromosome or position. Is the file "
+                        "truncated?",
                     )
                 wanted = [name for name in chunk["chrom"].unique() if same_chromosome(name, chrom)]
                 here = chunk["chrom"].isin(wanted)
@@ -258,6 +243,6 @@ def _refuse_repeats(path: Path, site: np.ndarray, sample: np.ndarray, rows: pd.D
         row = rows.iloc[int(repeated.argmax())]
         raise InputError(
             "content",
-            f"target {path}: the call of {row['name']} in sample {row['sample']} is there twice; are two "
-            "samples named alike?",
+            f"target {path}: the call of {row['name']} in sample {row['sample']} is repeated. Rename one of "
+            "the samples if two have the same name",
         )

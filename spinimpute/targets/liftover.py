@@ -1,4 +1,4 @@
-"""Positions of another genome build, by a chain file of the user's (UCSC's hg19ToHg38.over.chain.gz, say)."""
+"""Liftover of targets to the panel's genome build, by a chain file."""
 
 from __future__ import annotations
 
@@ -15,25 +15,18 @@ from spinimpute.genotypes.sites import LAST_POSITION, Sites, chromosome_names, c
 from spinimpute.runtime.errors import InputError, printable
 from spinimpute.runtime.unpacking import gunzipped
 
-_WANTED = "give the one from the target's build to the panel's, such as UCSC's hg19ToHg38.over.chain.gz"
+_WANTED = (
+    "Give the chain file from the target's build to the panel's, such as UCSC's hg19ToHg38.over.chain.gz"
+)
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
 INDEL_TURNED = "insertion or deletion that changes its strand in the panel's build"
 
 
 class Lift:
-    """Brings positions of one chromosome to the panel's build.
+    """Converts positions of a chromosome to the panel's genome build.
 
-    Parameters
-    ----------
-    chain : str or Path
-        A chain file from the target's genome build to the panel's, plain or gzipped.
-    chrom : str
-        The panel's chromosome, with or without "chr".
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, is no chain file, or does not have the chromosome.
+    `chain` is a chain file from the target's build to the panel's, plain or gzipped. Raises InputError if it
+    cannot be read, is not a chain file, or lacks the chromosome.
     """
 
     def __init__(self, chain: str | Path, chrom: str) -> None:
@@ -49,34 +42,23 @@ class Lift:
         except Exception as error:  # the library has no exception of its own
             raise InputError(
                 "damaged",
-                f"chain file {chain}: it is no chain file, or is damaged ({printable(str(error).strip())}); "
-                f"{_WANTED}",
+                f"chain file {chain}: it is not a chain file, or is damaged "
+                f"({printable(str(error).strip())}). {_WANTED}",
             ) from error
         self._chrom = chrom
         names = _names(content)
         if not names:
-            raise InputError("content", f"chain file {chain}: there is no chain in it; {_WANTED}")
+            raise InputError("content", f"chain file {chain}: there is no chain in it. {_WANTED}")
         self._name = min(chromosome_names(chrom, names), default="")
         if not self._name:
             known = ", ".join(sorted(names)[:10])
             raise InputError(
                 "content",
-                f"chain file {chain}: it has no chain of chromosome {chrom}, but of {known}; {_WANTED}",
+                f"chain file {chain}: it has no chain of chromosome {chrom}, but of {known}. {_WANTED}",
             )
 
     def place(self, position: int) -> tuple[int, bool] | None:
-        """Where a position is in the panel's build.
-
-        Parameters
-        ----------
-        position : int
-            1-based.
-
-        Returns
-        -------
-        (int, bool) or None
-            The position, 1-based, and whether it is on the other strand; None if it has none.
-        """
+        """1-based position in the panel's build, and whether on the other strand; None if there is none."""
         found = self._lifter.convert_coordinate(self._name, position - 1)
         if not found or not same_chromosome(found[0][0], self._chrom):
             return None
@@ -84,24 +66,14 @@ class Lift:
         return (place, found[0][2] == "-") if 1 <= place <= LAST_POSITION else None
 
     def _whole(self, position: int, length: int, first: tuple[int, bool]) -> bool:
-        """Whether the bases from a position on stay together."""
+        """Whether `length` bases from a position on, which itself moves to `first`, stay together."""
         last = self.place(position + length - 1)
         return last is not None and last[1] == first[1] and abs(last[0] - first[0]) == length - 1
 
     def alleles(self, position: int, alleles: Sequence[str]) -> tuple[int, list[str]] | str:
-        """Where the alleles of a site are in the panel's build, and how they read there.
+        """Position and alleles of a site in the panel's build, or the reason why there are none.
 
-        Parameters
-        ----------
-        position : int
-            1-based.
-        alleles : sequence of str
-            REF, then what is in its place; symbolic ones ("<*>") stay as they are.
-
-        Returns
-        -------
-        (int, list of str) or str
-            Position and alleles; or why there are none.
+        The first allele is REF; symbolic ones ("<*>") stay as they are.
         """
         found, length = self.place(position), len(alleles[0])
         if found is None or (length > 1 and not self._whole(position, length, found)):
@@ -112,22 +84,9 @@ class Lift:
         return place, [complement(a) if turned and not a.startswith("<") else a for a in alleles]
 
     def calls(self, calls: Calls) -> Calls:
-        """All sites in the panel's build, sorted.
+        """All sites in the panel's build, sorted; those without a position there are counted in `skipped`.
 
-        Parameters
-        ----------
-        calls : Calls
-            In the target's build.
-
-        Returns
-        -------
-        Calls
-            Sites without a place in the panel's build are counted in `skipped`.
-
-        Raises
-        ------
-        InputError
-            None of the sites has a place there.
+        Raises InputError if none has a position there.
         """
         sites = calls.sites
         rows: list[tuple[int, int, list[str]]] = []
@@ -141,8 +100,7 @@ class Lift:
         if not rows:
             raise InputError(
                 "mismatch",
-                f"chain file {self.path}: none of the target's sites is in it; is it the chain from the "
-                "target's build to the panel's?",
+                f"chain file {self.path}: none of the target's sites is in it. {_WANTED}",
             )
         rows.sort()
         chosen = np.array([i for _, i, _ in rows])
@@ -154,6 +112,6 @@ class Lift:
 
 
 def _names(content: bytes) -> set[str]:
-    """The chromosomes that chains start from."""
+    """Source chromosomes of the chains."""
     heads = (line.split() for line in content.splitlines() if line.startswith(b"chain"))
     return {head[2].decode(errors="replace") for head in heads if len(head) > 2}

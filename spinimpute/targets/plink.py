@@ -1,7 +1,7 @@
-"""Targets of PLINK: .bed with .bim and .fam, or .pgen with .pvar and .psam.
+"""Targets in PLINK formats: .bed with .bim and .fam, or .pgen with .pvar and .psam.
 
-pgenlib reads them; it is asked for the variants of one chromosome. Its wheels are no requirement of this
-package: `pip install 'spinimpute[plink]'`.
+pgenlib reads the variants of one chromosome. It is an optional requirement: `pip install
+'spinimpute[plink]'`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _BLOCK_ALLELES = 16 * 2**20  # read at once
 
 
 @dataclass(frozen=True)
-class _Row:
-    """A biallelic site: variant of the file, number of its ALT, and whether REF and ALT were exchanged."""
+class _PlinkSite:
+    """A biallelic site: numbers of variant and ALT in the file, and whether REF and ALT are swapped."""
 
     position: int
     variant: int
@@ -50,7 +50,7 @@ class _Row:
     ref: str
     alt: str
     id: str
-    exchanged: bool
+    swapped: bool
 
 
 def is_plink(path: Path) -> bool:
@@ -59,31 +59,12 @@ def is_plink(path: Path) -> bool:
 
 
 def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
-    """The calls on the panel's chromosome.
+    """Read the calls of all samples on the panel's chromosome.
 
-    Heterozygotes of a .bed have no phase, those of a .pgen have what the file says. Where a .bim has one
-    allele of a site only, the other is the panel's.
-
-    Parameters
-    ----------
-    path : Path
-        The .bed or .pgen; the files beside it have its name.
-    panel : Sites
-        Of all parts of the panel.
-    contig_line : str
-        The panel's.
-    lift : Lift or None
-        To the panel's build.
-
-    Returns
-    -------
-    Calls
-        Of all samples of the file.
-
-    Raises
-    ------
-    InputError
-        pgenlib is not installed, a file is missing or damaged, or the samples have no names.
+    Heterozygotes of a .bed are unphased. If a .bim has only one allele of a site, the other one is the
+    panel's. `path` is the .bed or .pgen, `panel` are the sites of all parts of the panel, and `lift` leads to
+    its build. Raises InputError if pgenlib is not installed, a file is missing or damaged, or the samples
+    have no names.
     """
     pgenlib = load_pgenlib()
     bed = _starts_with(path, _BED_MAGIC)
@@ -95,14 +76,14 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
         table = pgenlib.PvarReader(os.fsencode(variants))
     except (RuntimeError, MemoryError) as error:
         raise InputError(
-            "damaged", f"target {variants}: cannot be read ({_said(error)}); is it damaged?"
+            "damaged", f"target {variants}: cannot be read ({_message(error)}). Is it damaged?"
         ) from error
     try:
         reader = pgenlib.PgenReader(os.fsencode(path), raw_sample_ct=len(samples), pvar=table)
     except (RuntimeError, MemoryError) as error:
         raise InputError(
             "read",
-            f"target {path}: cannot be read ({_said(error)}); is it whole, and do {variants.name} and "
+            f"target {path}: cannot be read ({_message(error)}). Is it complete, and do {variants.name} and "
             f"{names.name} belong to it?",
         ) from error
     skipped: Counter[str] = Counter()
@@ -113,14 +94,14 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
         found = list(dict.fromkeys(_text(table.get_variant_chrom(i)) for i in range(table.get_variant_ct())))
         raise NoRecord(
             "content",
-            f"target {variants}: no usable variant on chromosome {panel.chrom}; the file holds chromosome "
+            f"target {variants}: no usable variant on chromosome {panel.chrom}. The file has chromosome "
             f"{', '.join(found[:10])}",
         )
     try:
         calls, unphased = _read(reader, rows, len(samples))
     except (RuntimeError, MemoryError) as error:
         raise InputError(
-            "damaged", f"target {path}: cannot be read ({_said(error)}); is it damaged?"
+            "damaged", f"target {path}: cannot be read ({_message(error)}). Is it damaged?"
         ) from error
     finally:
         reader.close()
@@ -137,7 +118,7 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
 
 
 def load_pgenlib() -> Any:
-    """The library that reads and writes PLINK's files; raises InputError where it is not installed."""
+    """Import the library for PLINK files; raises InputError if it is not installed."""
     try:
         import pgenlib
     except ImportError as error:
@@ -163,14 +144,14 @@ def _beside(path: Path, bed: bool, kind: str) -> Path:
         if path.with_suffix(suffix).is_file():
             return path.with_suffix(suffix)
     raise InputError(
-        "content", f"target {path}: there is no {path.with_suffix(suffixes[0])} with its {kind} beside it"
+        "not-found", f"target {path}: there is no {path.with_suffix(suffixes[0])} with its {kind}"
     )
 
 
 def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
-    """Names of the samples, and whether each is male, where the file states it.
+    """Names of the samples, and which of them are male, if the file has sexes.
 
-    A name is the second column of a .fam, with the family before it if two samples share one.
+    A name is the second column of a .fam, with the family in front if names are repeated.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -185,7 +166,8 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
                 columns = {name.lstrip("#"): place for place, name in enumerate(fields)}
                 if "IID" not in columns:
                     raise InputError(
-                        "content", f"target {path}, line {number}: no column IID among {' '.join(fields)}"
+                        "content",
+                        f"target {path}, line {number}: no column IID among {' '.join(fields)}. Add it",
                     )
             continue
         if not fields:
@@ -193,7 +175,7 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
         if len(fields) <= columns["IID"]:
             raise InputError(
                 "content",
-                f"target {path}, line {number}: {len(fields)} columns, and none with the sample's ID",
+                f"target {path}, line {number}: {len(fields)} columns, and none has the sample's ID",
             )
         family, sex = (
             fields[columns[name]] if name in columns and columns[name] < len(fields) else "0"
@@ -206,28 +188,28 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
     if repeated(names) is not None:
         names = [f"{family}_{iid}" for family, iid, _ in rows]
     if (twice := repeated(names)) is not None:
-        raise InputError("content", f"target {path}: two samples are named {twice}; rename one of them")
+        raise InputError("content", f"target {path}: two samples are named {twice}. Rename one of them")
     male = {"1": True, "M": True, "2": False, "F": False}
     sexes = {n: male[sex.upper()] for n, (_, _, sex) in zip(names, rows, strict=True) if sex.upper() in male}
     return names, sexes
 
 
 def _check_bim(path: Path) -> None:
-    """Raise InputError with the line for what pgenlib would take for something else, or name wrongly."""
+    """Raise InputError for lines that pgenlib would misread."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
             fields = line.split()
             if len(fields) != 6:
                 raise InputError(
-                    "content", f"target {path}, line {number}: {len(fields)} columns, a .bim has 6"
+                    "content", f"target {path}, line {number}: {len(fields)} columns, but a .bim has 6"
                 )
             if not fields[3].lstrip("-").isdecimal():
                 raise InputError(
-                    "content", f"target {path}, line {number}: the position {fields[3]!r} is no number"
+                    "content", f"target {path}, line {number}: the position {fields[3]!r} is not a number"
                 )
 
 
-def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_Row]:
+def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_PlinkSite]:
     chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
     meant = chromosome_names(panel.chrom, set(chroms))
     places = snp_alleles(panel)
@@ -255,24 +237,23 @@ def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) ->
                 continue
             ref, *alts = map(complement, (ref, *alts))
         for allele, alt in enumerate(alts, start=1):
-            one = (ref in _NO_ALLELE) != (alt in _NO_ALLELE)
-            if one:
+            if (ref in _NO_ALLELE) != (alt in _NO_ALLELE):
                 known = alt if ref in _NO_ALLELE else ref
                 if known.upper() not in {"A", "C", "G", "T"}:
                     skipped[NO_ALT] += 1
                     continue
                 first, second = choose_alleles({known.upper()}, places.get(position, []))
-                # the calls are of `known`, coded as the file does: REF is 0
-                exchanged = (first == known.upper()) != (known == ref)
-                yield _Row(position, variant, allele, first, second, name, exchanged)
+                # calls count `known` as the file does: REF is 0
+                swapped = (first == known.upper()) != (known == ref)
+                yield _PlinkSite(position, variant, allele, first, second, name, swapped)
             elif _BASES.fullmatch(ref) and _BASES.fullmatch(alt):
-                yield _Row(position, variant, allele, ref, alt, name, False)
+                yield _PlinkSite(position, variant, allele, ref, alt, name, False)
             else:
                 skipped[NO_ALT if alt in _NO_ALLELE else SYMBOLIC] += 1
 
 
 def _no_bases(table: Any, chrom: str) -> str:
-    """Of the first variant on a chromosome: where it is and what its alleles are; "" if they are bases."""
+    """Number and alleles of the first variant on a chromosome, for a message; "" if the alleles are bases."""
     chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
     meant = chromosome_names(chrom, set(chroms))
     for variant in (number for number, name in enumerate(chroms) if name in meant):
@@ -281,13 +262,13 @@ def _no_bases(table: Any, chrom: str) -> str:
             return ""
         return (
             f", variant {variant + 1}: its alleles are {'/'.join(alleles)}, and no variant on chromosome "
-            f"{chrom} has letters of bases; recode them (plink --alleleACGT for 1 to 4, or --update-alleles)"
+            f"{chrom} has letters of bases. Recode them (plink --alleleACGT for 1 to 4, or --update-alleles)"
         )
     return ""
 
 
-def _read(reader: Any, rows: list[_Row], n_samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """calls, int8 (S, X, 2), and unphased, bool (S, X)."""
+def _read(reader: Any, rows: list[_PlinkSite], n_samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Read the calls, int8 (S, X, 2), and which of them are unphased, bool (S, X)."""
     calls = np.empty((len(rows), n_samples, 2), np.int8)
     unphased = np.zeros((len(rows), n_samples), bool)
     step = max(1, _BLOCK_ALLELES // (8 * n_samples))
@@ -298,8 +279,8 @@ def _read(reader: Any, rows: list[_Row], n_samples: int) -> tuple[np.ndarray, np
         variants = np.array([row.variant for row in block], np.uint32)
         reader.read_alleles_and_phasepresent_list(variants, alleles, phased)
         of_alt = alleles == np.array([row.allele for row in block])[:, None]
-        exchanged = np.array([row.exchanged for row in block])[:, None]
-        coded = np.where(alleles < 0, -1, of_alt ^ exchanged).reshape(len(block), n_samples, 2)
+        swapped = np.array([row.swapped for row in block])[:, None]
+        coded = np.where(alleles < 0, -1, of_alt ^ swapped).reshape(len(block), n_samples, 2)
         calls[start : start + step] = coded
         unphased[start : start + step] = (coded[:, :, 0] != coded[:, :, 1]) & (phased == 0)
     return calls, unphased
@@ -309,6 +290,6 @@ def _text(name: bytes | str) -> str:
     return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
 
 
-def _said(error: BaseException) -> str:
-    words = error.args[0] if error.args else type(error).__name__
-    return _text(words).strip() if isinstance(words, bytes | str) else str(words)
+def _message(error: BaseException) -> str:
+    message = error.args[0] if error.args else type(error).__name__
+    return _text(message).strip() if isinstance(message, bytes | str) else str(message)

@@ -1,4 +1,4 @@
-"""Reading a target in whatever format it comes, as typed haplotypes of each part of a panel."""
+"""Reads a target in any format, as typed haplotypes of each part of a panel."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from spinimpute.genotypes.ploidy import (
 from spinimpute.genotypes.sites import Region, plain_chromosome
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.panels.spin_files import concatenate_sites, find_x_region, haploid_in_males
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, call
 from spinimpute.targets.formats import VARIANTS, format_of, read_variants
 from spinimpute.targets.liftover import Lift
-from spinimpute.targets.without_alt import records_wanted
+from spinimpute.targets.repair import records_wanted
 from spinimpute.vcf.reader import read_haplotypes
 
 
@@ -36,42 +36,21 @@ def read_target(
     region: Region | None = None,
     samples: Sequence[str] | None = None,
 ) -> list[ResolvedPloidy | None]:
-    """The target's haplotypes on the chromosome of the panels.
+    """Read the target's haplotypes on the panels' chromosome; the panels are the parts of a panel.
 
-    Parameters
-    ----------
-    path : str or Path
-        A file in one of `formats.FORMATS`.
-    panels : sequence of ReferencePanel
-        The parts of the panel.
-    allow_unphased : bool
-        Whether unphased heterozygotes are accepted.
-    sexes : dict or None
-        Sample -> whether male, for X; they take precedence over the file's.
-    chain : str, Path or None
-        A chain file from the target's genome build to the panel's.
-    region : Region or None
-        What is needed of the target; a VCF or BCF of an autosome is read no further.
+    `sexes` maps samples to whether they are male, for X, and takes precedence over the file. `chain` is a
+    chain file from the target's genome build to the panel's. `region` is the part of an autosome that is
+    needed of a VCF or BCF. `samples` are the samples to read, in this order.
 
-    samples : sequence of str or None
-        Those to read, in this order; None for all.
-
-    Returns
-    -------
-    list
-        One for each part of the panel, None for a part of chromosome X in which the target has no site.
-
-    Raises
-    ------
-    InputError
-        As the reader of each format; for unphased heterozygotes unless `allow_unphased`.
+    Returns a result for each part of the panel, None for a part of X in which the target has no site. Raises
+    the errors of each format's reader, and InputError for unphased heterozygotes unless `allow_unphased`.
     """
     path = Path(path)
     chrom = panels[0].chrom
     lift = None if chain is None else Lift(chain, chrom)
-    form = format_of(path)
+    target_format = format_of(path)
     diploid = not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
-    if form is VARIANTS and lift is None and diploid:
+    if target_format is VARIANTS and lift is None and diploid:
         haplotypes = read_haplotypes(
             path,
             region,
@@ -85,14 +64,15 @@ def read_target(
                 haplotypes, count_half_missing(haplotypes), np.full(len(haplotypes.samples), np.nan), []
             )
         ]
-    if form is VARIANTS:
+    if target_format is VARIANTS:
         calls = read_variants(path, concatenate_sites(panels), panels[0].contig_line, lift, samples)
     elif samples is not None:
         raise InputError(
-            "content", f"target {path}: samples can be chosen of VCF and BCF; 'spinimpute convert' makes one"
+            "arguments",
+            f"target {path}: samples can be chosen from VCF and BCF only. Convert it ({call('convert')})",
         )
     else:
-        calls = form.read(path, concatenate_sites(panels), panels[0].contig_line, lift)
+        calls = target_format.read(path, concatenate_sites(panels), panels[0].contig_line, lift)
     if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
         warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
     known_sexes = calls.sexes | (sexes or {})
@@ -103,7 +83,8 @@ def read_target(
         first, last = int(calls.sites.position[0]), int(calls.sites.position[-1])
         raise InputError(
             "mismatch",
-            f"target {path}: its sites, {chrom}:{first}-{last}, lie in other parts of {chrom} than the panel",
+            f"target {path}: its sites, {chrom}:{first}-{last}, lie in other parts of {chrom} than "
+            "the panel. Give the panel of these parts",
         )
     return parts
 
@@ -133,5 +114,5 @@ def _refuse_unphased(path: Path, parts: Sequence[ResolvedPloidy | None]) -> None
             raise InputError(
                 "content",
                 f"target {path}: sample {name} has, at {sites.chrom}:{sites.position[row]}, an unphased "
-                "heterozygote; phase the file first (spinimpute phase)",
+                f"heterozygote. Phase the file first ({call('phase')})",
             )

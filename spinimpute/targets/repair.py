@@ -1,13 +1,24 @@
-"""Target sites whose alleles are those of the panel, but swapped or read from the other strand.
+"""Repairs target sites, matches them to the panel, and merges records of the same site.
 
-A/T and C/G look the same from both strands. Such a site is found to be on the other one by its allele
-frequency alone, and this is asked only of a file in which other sites are on the other strand.
+Sites whose alleles are those of the panel, but swapped or read from the other strand, become panel sites. A/T
+and C/G look the same on both strands. Such a site is moved to the other strand only by its allele frequency,
+and only in a file with other sites on the other strand.
+
+Records without ALT, in which exports of single samples have sites where all alleles are REF, count as a panel
+site if it is the only one at the position and has the same REF: an array may have tested one of several ALT
+alleles, and a single base does not show an insertion after it.
+
+Arrays have several probes of some sites, and merged files several records of a site. Known alleles win over
+missing ones, and phased calls are compared by haplotype. A conflict in phase only makes an unphased
+heterozygote; a sample with contradictory genotypes becomes missing. The order of the records does not matter.
+
+Axes: D records of one site, Q haplotypes, X samples.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,10 +26,10 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import NoMatch, SiteMatch, Sites, complement, match_sites, same_chromosome
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.targets.duplicates import CONTRADICTORY, merge_duplicates
-from spinimpute.targets.without_alt import site_without_alt
+from spinimpute.targets.liftover import Lift
 
 AMBIGUOUS = ("frequency", "keep", "drop")
+CONTRADICTORY = "contradictory calls of records of the same site"
 SWAPPED = "REF and ALT swapped: exchanged"
 OTHER_STRAND = "other strand: complemented"
 BOTH = "other strand, REF and ALT swapped: complemented and exchanged"
@@ -26,12 +37,12 @@ STRAND_BY_FREQUENCY = "A/T or C/G on the other strand by frequency: exchanged"
 STRAND_UNKNOWN = "A/T or C/G of unknown strand: left out"
 ALT_TAKEN = "no ALT allele: the panel's is taken"
 ALT_ELSEWHERE = "no ALT allele beside a record with one: left out"
-EVIDENCE = math.log(100)  # so many times more probable must one strand be than the other
+EVIDENCE = math.log(100)  # one strand must be so many times more probable than the other
 
 
 @dataclass(frozen=True, slots=True)
 class SiteNote:
-    """A remark on a target site, such as how it was repaired.
+    """A remark on a target site, such as its repair.
 
     Attributes
     ----------
@@ -40,7 +51,7 @@ class SiteNote:
     id, ref, alt : str
         As in the file.
     panel_ref, panel_alt : str
-        The alleles in the panel, "." if they are not known.
+        Alleles of the panel, "." if unknown.
     what : str
         The remark.
     """
@@ -55,21 +66,12 @@ class SiteNote:
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairedTarget:
     """A target after repair, matched to the panel.
 
-    Attributes
-    ----------
-    target : Haplotypes
-        With the alleles of the panel.
-    match : SiteMatch
-        Of its sites.
-    repairs : list of SiteNote
-        In the order of the file.
-    target_index : int64
-        The sites of the file that are still in target.
-    contradictory : int
-        Calls that were set missing because records of the same site contradict each other.
+    `target` has the alleles of the panel, `match` matches its sites, `repairs` are in the order of the file,
+    `target_index`, int64, are the remaining sites of the file, and `contradictory` counts calls that became
+    missing because records of the same site contradict each other.
     """
 
     target: Haplotypes
@@ -79,20 +81,20 @@ class Repaired:
     contradictory: int
 
     def counts(self) -> dict[str, int]:
-        """Number of repairs by what was done."""
+        """Number of repairs, by kind."""
         counts: dict[str, int] = {}
         for repair in self.repairs:
             counts[repair.what] = counts.get(repair.what, 0) + 1
         return counts
 
     def mended_calls(self) -> dict[str, int]:
-        """Number of calls that were set missing, by reason."""
+        """Number of calls that became missing, by reason."""
         return {CONTRADICTORY: self.contradictory} if self.contradictory else {}
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A target site at the position of a panel site with the same alleles in some order and strand."""
+class _PanelMatch:
+    """A target site and the panel site with the same alleles in some order and on some strand."""
 
     index: int
     panel_index: int
@@ -112,70 +114,52 @@ def repair_and_match(
     target: Haplotypes,
     ambiguous: str = "frequency",
     allow_unphased: bool = True,
-) -> Repaired:
-    """Exchange alleles and strands where that makes target sites panel sites, match them, merge duplicates.
+) -> RepairedTarget:
+    """Swap alleles and strands where that makes target sites panel sites, match them, and merge duplicates.
 
-    Parameters
-    ----------
-    panel : Sites
-        All sites of the panel.
-    panel_frequency : float64 (n_panel_sites,)
-        Of the panel's ALT alleles.
-    target : Haplotypes
-        As read; it is not changed.
-    ambiguous : str
-        How A/T and C/G sites are treated. "keep": their letters are taken as they are; "drop": the sites are
-        dropped; "frequency": taken as they are if no other site is on the other strand, otherwise decided by
-        the frequencies of target and panel, or dropped.
-    allow_unphased : bool
-        As of `merge_duplicates`.
-
-    Returns
-    -------
-    Repaired
-        The target with the panel's alleles.
-
-    Raises
-    ------
-    InputError
-        As `match_sites`, and if `ambiguous` is none of these.
+    `panel_frequency`, float64 (n_panel_sites,), is that of the ALT alleles. With `ambiguous="keep"` the
+    letters of A/T and C/G sites are used as they are, with "drop" these sites are dropped. With "frequency"
+    they are used as they are if no other site is on the other strand, otherwise the frequencies decide, or
+    the site is dropped. With `allow_unphased`, calls whose phases conflict become unphased heterozygotes,
+    otherwise missing. Raises the errors of `match_sites`, and InputError for an unknown `ambiguous`.
     """
     if ambiguous not in AMBIGUOUS:
         raise InputError(
-            "content", f"unknown treatment of A/T and C/G sites {ambiguous!r}: {', '.join(AMBIGUOUS)}"
+            "argument",
+            f"{argument('ambiguous')} must be one of {', '.join(AMBIGUOUS)}, got {ambiguous!r}",
         )
-    found = list(_find(panel, target.sites)) if same_chromosome(target.sites.chrom, panel.chrom) else []
-    with_alt = {f.panel_index for f in found if not f.without_alt}
-    taken = {f.panel_index for f in found if f.exact and not f.without_alt}
+    matches = list(_find(panel, target.sites)) if same_chromosome(target.sites.chrom, panel.chrom) else []
+    with_alt = {m.panel_index for m in matches if not m.without_alt}
+    taken = {m.panel_index for m in matches if m.exact and not m.without_alt}
     # a repaired site never takes the place of one that needs no repair
-    found = [f for f in found if f.exact or f.panel_index not in taken]
+    matches = [m for m in matches if m.exact or m.panel_index not in taken]
     same, flipped = (
-        sum(f.other_strand is strand and not f.ambiguous and not f.without_alt for f in found)
+        sum(m.other_strand is strand and not m.ambiguous and not m.without_alt for m in matches)
         for strand in (False, True)
     )
     ref, alt, alleles = list(target.sites.ref), list(target.sites.alt), target.alleles
     kept = np.ones(len(ref), bool)
-    exchanged: list[int] = []
+    swapped_rows: list[int] = []
     repairs: list[SiteNote] = []
-    for f in found:
-        what, swap = _treatment(f, ambiguous, same, flipped, panel_frequency, alleles)
-        if f.without_alt and f.panel_index in with_alt:
+    for m in matches:
+        what, swap = _treatment(m, ambiguous, same, flipped, panel_frequency, alleles)
+        if m.without_alt and m.panel_index in with_alt:
             what = ALT_ELSEWHERE
         if what is None:
             continue
-        panel_ref, panel_alt = panel.ref[f.panel_index], panel.alt[f.panel_index]
-        position, name = int(target.sites.position[f.index]), target.sites.id[f.index]
-        repairs.append(SiteNote(position, name, ref[f.index], alt[f.index], panel_ref, panel_alt, what))
+        panel_ref, panel_alt = panel.ref[m.panel_index], panel.alt[m.panel_index]
+        position, name = int(target.sites.position[m.index]), target.sites.id[m.index]
+        repairs.append(SiteNote(position, name, ref[m.index], alt[m.index], panel_ref, panel_alt, what))
         if what in (STRAND_UNKNOWN, ALT_ELSEWHERE):
-            kept[f.index] = False
+            kept[m.index] = False
             continue
-        ref[f.index], alt[f.index] = panel_ref, panel_alt
+        ref[m.index], alt[m.index] = panel_ref, panel_alt
         if swap:
-            exchanged.append(f.index)
-    if exchanged:
+            swapped_rows.append(m.index)
+    if swapped_rows:
         alleles = alleles.copy()
-        rows = alleles[exchanged]
-        alleles[exchanged] = np.where(rows >= 0, 1 - rows, rows)
+        rows = alleles[swapped_rows]
+        alleles[swapped_rows] = np.where(rows >= 0, 1 - rows, rows)
     sites = replace(target.sites, ref=ref, alt=alt)
     target_index = np.flatnonzero(kept)
     repaired = replace(target, sites=sites, alleles=alleles)
@@ -190,11 +174,11 @@ def repair_and_match(
         )
     match = _matched(panel, repaired.sites, sum(repair.what == STRAND_UNKNOWN for repair in repairs))
     repaired, contradictory = merge_duplicates(repaired, match, allow_unphased)
-    return Repaired(repaired, match, repairs, target_index, contradictory)
+    return RepairedTarget(repaired, match, repairs, target_index, contradictory)
 
 
 def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
-    """`match_sites`; its message names the sites of unknown strand that were left out before."""
+    """`match_sites`, with a message that mentions the dropped sites of unknown strand."""
     try:
         return match_sites(panel, target)
     except NoMatch as error:
@@ -205,14 +189,13 @@ def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
             raise NoMatch("content", f"{error}; {n_left_out} more are {ambiguous}") from error
         raise NoMatch(
             "mismatch",
-            f"all {n_left_out} typed sites that the panel has are {ambiguous}: nothing is left to impute "
+            f"all {n_left_out} typed sites that the panel has are {ambiguous}. Nothing is left to impute "
             f"from. If the file's letters are those of the reference strand, give "
-            f"{argument('ambiguous', 'keep')}; "
-            "otherwise give a target with other sites, too",
+            f"{argument('ambiguous', 'keep')}. Otherwise give a target with other sites, too",
         ) from error
 
 
-def _find(panel: Sites, target: Sites) -> Iterator[_Found]:
+def _find(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
     first = np.searchsorted(panel.position, target.position, side="left").tolist()
     last = np.searchsorted(panel.position, target.position, side="right").tolist()
     position = target.position.tolist()
@@ -229,7 +212,7 @@ def _find(panel: Sites, target: Sites) -> Iterator[_Found]:
         snp = len(ref) == len(alt) == 1
         other = (complement(ref), complement(alt))
         ambiguous = snp and other == (alt, ref)
-        # a site that is one of several ALT alleles has all others coded as REF: no exchange is right
+        # a site that is one of several ALT alleles has all others coded as REF, so that a swap would be wrong
         split = any(
             0 <= i < len(position)
             and position[i] == position[index]
@@ -237,50 +220,121 @@ def _find(panel: Sites, target: Sites) -> Iterator[_Found]:
             and target.alt[i].upper() != alt
             for i in (index - 1, index + 1)
         )
-        ways = [((ref, alt), False, False)]
+        candidates = [((ref, alt), False, False)]
         if not split:
-            ways.append(((alt, ref), True, False))
+            candidates.append(((alt, ref), True, False))
         if snp and not ambiguous:
-            ways.append((other, False, True))
+            candidates.append((other, False, True))
             if not split:
-                ways.append((other[::-1], True, True))
-        for alleles, swapped, other_strand in ways:
+                candidates.append((other[::-1], True, True))
+        for alleles, swapped, other_strand in candidates:
             if alleles in here:
                 site = start + here.index(alleles)
-                yield _Found(index, site, swapped, other_strand, ambiguous, without_alt)
+                yield _PanelMatch(index, site, swapped, other_strand, ambiguous, without_alt)
                 break
 
 
 def _treatment(
-    found: _Found,
+    match: _PanelMatch,
     ambiguous: str,
     same: int,
     flipped: int,
     panel_frequency: np.ndarray,
     alleles: np.ndarray,
 ) -> tuple[str | None, bool]:
-    """What is said of a site (None if nothing is done), and whether its alleles are exchanged."""
-    as_it_is = ALT_TAKEN if found.without_alt else None
-    if not found.ambiguous:
-        if found.exact:
+    """The remark on a site (None if nothing is done), and whether its calls are swapped."""
+    as_it_is = ALT_TAKEN if match.without_alt else None
+    if not match.ambiguous:
+        if match.exact:
             return as_it_is, False
         what = {(True, False): SWAPPED, (False, True): OTHER_STRAND, (True, True): BOTH}
-        return what[found.swapped, found.other_strand], found.swapped
-    as_written = (SWAPPED, True) if found.swapped else (as_it_is, False)
+        return what[match.swapped, match.other_strand], match.swapped
+    as_written = (SWAPPED, True) if match.swapped else (as_it_is, False)
     if ambiguous == "drop":
         return STRAND_UNKNOWN, False
     if ambiguous == "keep" or not flipped:
         return as_written
-    # how much more probable the calls are if the letters are those of the panel's strand
-    calls = alleles[found.index]
+    # log odds of the calls if the letters are those of the panel's strand
+    calls = alleles[match.index]
     n_alt, n_ref = int((calls == 1).sum()), int((calls == 0).sum())
-    if found.swapped:
+    if match.swapped:
         n_alt, n_ref = n_ref, n_alt
-    p = float(np.clip(panel_frequency[found.panel_index], 1e-3, 1 - 1e-3))
+    p = float(np.clip(panel_frequency[match.panel_index], 1e-3, 1 - 1e-3))
     evidence = (n_alt - n_ref) * math.log(p / (1 - p)) + math.log((same + 1) / (flipped + 1))
     if evidence >= EVIDENCE:
         return as_written
     if evidence <= -EVIDENCE:
-        # read from the other strand its letters are exchanged, once more if they were swapped
-        return STRAND_BY_FREQUENCY, not found.swapped
+        # on the other strand the letters are swapped, once more if REF and ALT were
+        return STRAND_BY_FREQUENCY, not match.swapped
     return STRAND_UNKNOWN, False
+
+
+def merge_duplicates(target: Haplotypes, match: SiteMatch, allow_unphased: bool) -> tuple[Haplotypes, int]:
+    """Give the matched record of a site the calls of all its records; count calls that became missing."""
+    if not match.duplicate_of:
+        return target, 0
+    records: dict[int, list[int]] = {}
+    for again, first in match.duplicate_of.items():
+        records.setdefault(first, [first]).append(again)
+    alleles = target.alleles.copy()
+    shape = (len(alleles), len(target.ploidy))
+    unphased = np.zeros(shape, bool) if target.unphased is None else target.unphased.copy()
+    n_contradictory = 0
+    for first, same in records.items():
+        merged_Q, unphased_X, contradictory_X = _merged(target.alleles[same], unphased[same], target.ploidy)
+        if not allow_unphased:
+            contradictory_X |= unphased_X
+        n_contradictory += int(contradictory_X.sum())
+        alleles[first] = np.where(np.repeat(contradictory_X, target.ploidy), -1, merged_Q)
+        unphased[first] = unphased_X & ~contradictory_X
+    some_unphased = target.unphased is not None or unphased.any()
+    return replace(target, alleles=alleles, unphased=unphased if some_unphased else None), n_contradictory
+
+
+def _merged(
+    alleles_DQ: np.ndarray, unphased_DX: np.ndarray, ploidy: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Merged alleles int8 (Q,), and masks of unphased and of contradictory calls, bool (X,)."""
+    first_X = np.cumsum(ploidy, dtype=np.int64) - ploidy
+    phased_DQ = ~np.repeat(unphased_DX, ploidy, axis=1)
+    ref_Q, alt_Q = (((alleles_DQ == allele) & phased_DQ).any(axis=0) for allele in (0, 1))
+    merged_Q = np.where(alt_Q, 1, np.where(ref_Q, 0, -1)).astype(np.int8)
+    conflict_X = np.logical_or.reduceat(ref_Q & alt_Q, first_X)
+    n_ref_DX, n_alt_DX = (
+        np.add.reduceat(alleles_DQ == allele, first_X, axis=1, dtype=np.int8) for allele in (0, 1)
+    )
+    heterozygous_X = ((n_ref_DX == 1) & (n_alt_DX == 1)).any(axis=0)
+    homozygous_X = ((n_ref_DX == 2) | (n_alt_DX == 2)).any(axis=0)
+    contradictory_X = np.where(heterozygous_X, homozygous_X, conflict_X)
+    # a haplotype with a known allele determines that of its sibling
+    x = np.flatnonzero(heterozygous_X)
+    left, right = merged_Q[first_X[x]], merged_Q[first_X[x] + 1]
+    unphased_X = np.zeros(len(ploidy), bool)
+    unphased_X[x] = conflict_X[x] | (left == right)
+    left = np.where(unphased_X[x], 0, np.where(left < 0, 1 - right, left))
+    merged_Q[first_X[x]], merged_Q[first_X[x] + 1] = left, 1 - left
+    return merged_Q, unphased_X & ~contradictory_X, contradictory_X
+
+
+def site_without_alt(panel: Sites, position: int, ref: str) -> int | None:
+    """The panel site that a record without ALT calls; None if there is none, or several at the position."""
+    site = int(panel.position.searchsorted(position))
+    there = panel.position[site : site + 2] == position
+    if not len(there) or not there[0] or there[1:].any():
+        return None
+    panel_ref = panel.ref[site].upper()
+    return site if ref.upper() == panel_ref and len(panel.alt[site]) <= len(panel_ref) else None
+
+
+def records_wanted(panel: Sites, lift: Lift | None) -> Callable[[int, str], bool]:
+    """A predicate of position and REF: whether a record without ALT is, after the lift, a panel site."""
+
+    def wanted(position: int, ref: str) -> bool:
+        if lift is not None:
+            lifted = lift.alleles(position, [ref])
+            if isinstance(lifted, str):
+                return False
+            position, (ref,) = lifted
+        return site_without_alt(panel, position, ref) is not None
+
+    return wanted

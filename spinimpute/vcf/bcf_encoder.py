@@ -1,4 +1,4 @@
-"""Records as BCF 2.2, all samples of a block at once."""
+"""Encodes records as BCF 2.2, all samples of a block at once."""
 
 import numpy as np
 
@@ -34,26 +34,13 @@ def _number_table(codes: NumberCodes) -> np.ndarray:
     return table
 
 
-# Genotype values by allele + 2: absent, missing, 0, 1. The lowest bit of the later ones says "phased".
+# genotype values by allele + 2: absent, missing, 0, 1; the lowest bit of the second allele means "phased"
 _FIRST_ALLELE = np.array([INT8_END, 0, 2, 4], dtype=np.int8)
 _SECOND_ALLELE = np.array([INT8_END, 1, 3, 5], dtype=np.int8)
 
 
 class BcfEncoder:
-    """Encodes blocks of records as BCF.
-
-    Parameters
-    ----------
-    header : OutputHeader
-        Of the file.
-    layout : SampleLayout
-        The samples and their FORMAT fields.
-
-    Attributes
-    ----------
-    file_start : bytes
-        What the file begins with.
-    """
+    """Encodes blocks of records as BCF; `file_start` is the start of the file."""
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
         self._header = header
@@ -63,49 +50,28 @@ class BcfEncoder:
         self.file_start = file_start(header.text.encode())
 
         template = bytearray()
-        self._places: dict[
-            str, int
-        ] = {}  # where the values of each FORMAT key begin in the sample part of a record
+        self._offsets: dict[str, int] = {}  # of each FORMAT key's values in the sample part of a record
         for key in layout.formats:
             n_values = numbers_per_sample(key, layout.max_ploidy)
             kind = INT8 if key == "GT" else FLOAT
             template += typed_integer(self._field_number[key]) + typed_descriptor(kind, n_values)
-            self._places[key] = len(template)
+            self._offsets[key] = len(template)
             template += bytes(layout.n_samples * n_values * SIZES[kind])
         self._template = np.frombuffer(bytes(template), dtype=np.uint8)
 
     @property
     def bytes_per_record(self) -> int:
-        """About how long a record is."""
+        """Approximate length of a record."""
         return len(self._template) + 100
 
     def encode(
         self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
-        """Encode r records.
-
-        Parameters
-        ----------
-        sites : Sites (r,)
-            By position; their own `chrom` is not used.
-        chrom : str
-            Contig, one of the header.
-        info : InfoValues
-            Of these records.
-        fields : SampleFields
-            The samples' columns of these records.
-
-        Returns
-        -------
-        pieces : list of bytes
-            The bytes of all records, in order.
-        lengths : int64 (r,)
-            Length of each record in bytes.
-        """
+        """Encode r sites on contig `chrom`: the bytes of all records, and the length of each, int64 (r,)."""
         samples = self._sample_parts(fields)
         sample_bytes = samples.shape[1]
         sample_data = samples.reshape(-1).data
-        pieces: list[bytes | memoryview] = []
+        encoded: list[bytes | memoryview] = []
         lengths = np.empty(len(sites), dtype=np.int64)
         for record, (position, name, ref, alt, (n_info, record_info)) in enumerate(
             zip(sites.position.tolist(), sites.id, sites.ref, sites.alt, self._info_parts(info), strict=True)
@@ -122,10 +88,10 @@ class BcfEncoder:
                 n_samples=self._layout.n_samples,
                 sample_bytes=sample_bytes,
             )
-            pieces.append(start)
-            pieces.append(sample_data[record * sample_bytes : (record + 1) * sample_bytes])
+            encoded.append(start)
+            encoded.append(sample_data[record * sample_bytes : (record + 1) * sample_bytes])
             lengths[record] = len(start) + sample_bytes
-        return pieces, lengths
+        return encoded, lengths
 
     def _info_parts(self, info: InfoValues) -> list[tuple[int, bytes]]:
         """Number and bytes of the INFO fields of each record."""
@@ -155,8 +121,8 @@ class BcfEncoder:
         """The values of all samples, one row of bytes per record; uint8 (r, bytes)."""
         n_records, n_samples, max_ploidy = fields.alleles.shape
         rows = np.tile(self._template, (n_records, 1))
-        if "GT" in self._places:
-            start = self._places["GT"]
+        if "GT" in self._offsets:
+            start = self._offsets["GT"]
             genotypes = rows[:, start : start + n_samples * max_ploidy].view(np.int8)
             genotypes[:, ::max_ploidy] = _FIRST_ALLELE[fields.alleles[:, :, 0] + np.int8(2)]
             if max_ploidy == 2:
@@ -166,13 +132,13 @@ class BcfEncoder:
                     genotypes[:, 1::2] -= (fields.unphased & (second > 0)).astype(np.int8)
         for key, numbers in fields.numbers.items():
             for value, codes in enumerate(numbers):
-                # Rows are not aligned to four bytes, so the floats are placed by strides instead of a view.
-                place = np.ndarray(
+                # rows are not aligned to four bytes, so strides place the floats instead of a view
+                target = np.ndarray(
                     codes.shape,
                     np.uint32,
                     rows.data,
-                    self._places[key] + 4 * value,
+                    self._offsets[key] + 4 * value,
                     (rows.shape[1], 4 * len(numbers)),
                 )
-                place[...] = self._number_table[codes]
+                target[...] = self._number_table[codes]
         return rows

@@ -1,6 +1,6 @@
-"""The binary form of BCF 2.2: typed values, the heads of records, and where the header stands.
+"""The BCF 2.2 format: typed values, record heads, and the start of a file.
 
-VCF specification 4.3, section 6.3. All numbers are little endian. How names are numbered: `header_numbers`.
+VCF specification 4.3, section 6.3. All numbers are little endian. `header_numbers` numbers the names.
 """
 
 from __future__ import annotations
@@ -11,34 +11,22 @@ from pathlib import Path
 from typing import Protocol
 
 BCF_MAGIC = b"BCF\2"
-"""How every BCF 2 file starts."""
 
-INT8, INT16, INT32, FLOAT, CHAR = 1, 2, 3, 5, 7
-"""Types of values."""
+INT8, INT16, INT32, FLOAT, CHAR = 1, 2, 3, 5, 7  # types of values
+SIZES = {INT8: 1, INT16: 2, INT32: 4, FLOAT: 4, CHAR: 1}  # bytes of one value
 
-SIZES = {INT8: 1, INT16: 2, INT32: 4, FLOAT: 4, CHAR: 1}
-"""Bytes of a value of each type."""
-
-FLOAT_MISSING, FLOAT_END = 0x7F800001, 0x7F800002
-"""Bits of a float that is missing, and of one that a shorter list of values lacks."""
-
+# "end of vector" fills up lists that are shorter than those of other samples
+FLOAT_MISSING, FLOAT_END = 0x7F800001, 0x7F800002  # bits of a float
 INT8_END = -127
-"""An integer that a shorter list of values lacks."""
 
-PASS = b"\x11\x00"
-"""FILTER of a record: the name number 0 alone."""
+PASS = b"\x11\x00"  # FILTER with the name number 0 alone
 
-RECORD_LENGTHS = struct.Struct("<2I")
-"""Before each record: bytes of what all samples share, and of the values of the samples."""
-
-RECORD_PLACE = struct.Struct("<2I2i")
-"""The beginning of a record: its lengths, number of the contig, 0-based position."""
-
+RECORD_LENGTHS = struct.Struct("<2I")  # bytes of what all samples share, and of the samples' values
+RECORD_PLACE = struct.Struct("<2I2i")  # the lengths, number of the contig, 0-based position
 RECORD_HEAD = struct.Struct("<2I3i3I")
-"""The place, letters of REF, bits of QUAL, counts of alleles and INFO, counts of FORMAT and samples."""
+"""Lengths and place, bases of REF, bits of QUAL, counts of alleles and INFO, counts of FORMAT and samples."""
 
-START_BYTES = 9
-"""Before the header: magic, minor version, and how many bytes the header takes."""
+START_BYTES = 9  # before the header: magic, minor version, and the length of the header
 
 _START = BCF_MAGIC + b"\2"
 _INTEGERS = {INT8: struct.Struct("<b"), INT16: struct.Struct("<h"), INT32: struct.Struct("<i")}
@@ -49,7 +37,7 @@ class BadRecord(Exception):
 
 
 class ByteStream(Protocol):
-    """What bytes can be read from, one after the other."""
+    """A source of bytes that are read in order."""
 
     def read(self, size: int, /) -> bytes:
         """The next `size` bytes; fewer only at the end."""
@@ -57,63 +45,35 @@ class ByteStream(Protocol):
 
 
 def file_start(header: bytes) -> bytes:
-    """What a file begins with.
-
-    Parameters
-    ----------
-    header : bytes
-        The header's lines, each with its newline.
-
-    Returns
-    -------
-    bytes
-        Magic, minor version, length and header.
-    """
+    """Magic, version, length and header of a BCF; `header` is the header's lines with their newlines."""
     return _START + struct.pack("<I", len(header) + 1) + header + b"\0"
 
 
 def is_bcf(path: Path) -> bool:
-    """Whether a compressed file is a BCF 2.2.
-
-    Parameters
-    ----------
-    path : Path
-        A gzip or BGZF file.
-
-    Returns
-    -------
-    bool
-        False for a file of other content.
-
-    Raises
-    ------
-    OSError, EOFError, zlib.error
-        The file cannot be read.
-    """
+    """Whether a gzip file is a BCF 2.2. Raises OSError, EOFError or zlib.error if it cannot be read."""
     with gzip.open(path) as file:
         return file.read(len(_START)) == _START
 
 
 def header_length(start: bytes) -> int:
-    """Bytes of the header that follows the first START_BYTES of a file."""
+    """Length in bytes of the header, from the first START_BYTES of a file."""
     return int.from_bytes(start[len(_START) : START_BYTES], "little")
 
 
 def read_header(stream: ByteStream) -> bytes:
-    """The header of a BCF that is read from its beginning; shorter than the file says if that is cut."""
+    """Read the header from the start of a BCF; shorter than the file states if the file is truncated."""
     return stream.read(header_length(stream.read(START_BYTES)))
 
 
 def typed_descriptor(value_type: int, count: int) -> bytes:
-    """The type and number of the values that follow; a count above 14 needs an integer of its own."""
+    """Encode the type and number of the values that follow; a count above 14 needs an integer of its own."""
     if count < 15:
         return bytes([count << 4 | value_type])
     return bytes([0xF0 | value_type]) + typed_integer(count)
 
 
 def typed_integer(value: int) -> bytes:
-    """One integer, in as few bytes as it needs."""
-    # The lowest eight values of each width are reserved.
+    """Encode one integer in as few bytes as it needs; the lowest eight values of each width are reserved."""
     if -120 <= value < 2**7:
         kind = INT8
     elif -(2**15) + 8 <= value < 2**15:
@@ -124,69 +84,34 @@ def typed_integer(value: int) -> bytes:
 
 
 def typed_float(value: float) -> bytes:
-    """One float."""
+    """Encode one float."""
     return struct.pack("<Bf", 0x10 | FLOAT, value)
 
 
 def typed_text(text: str) -> bytes:
-    """A text."""
+    """Encode a text."""
     encoded = text.encode()
     return typed_descriptor(CHAR, len(encoded)) + encoded
 
 
 def read_descriptor(data: bytes, at: int) -> tuple[int, int, int]:
-    """What is described at a place of a record.
+    """Decode the descriptor at `at`: type and number of the values, and the offset of the first value.
 
-    Parameters
-    ----------
-    data : bytes
-        Records.
-    at : int
-        Where the descriptor begins.
-
-    Returns
-    -------
-    kind, count, begin : int
-        Type and number of the values, and where they begin.
-
-    Raises
-    ------
-    BadRecord
-        The number of values is not an integer.
+    Raises BadRecord if the number is not an integer.
     """
     kind, count = data[at] & 15, data[at] >> 4
     at += 1
     if count == 15:
         size = data[at] & 15
         if size not in _INTEGERS:
-            raise BadRecord("a length in it is no integer")
+            raise BadRecord("a length in it is not an integer")
         count = read_integer(data, at + 1, size)
         at += 1 + SIZES[size]
     return kind, count, at
 
 
 def read_integer(data: bytes, at: int, kind: int) -> int:
-    """One integer of a record.
-
-    Parameters
-    ----------
-    data : bytes
-        Records.
-    at : int
-        Where the integer begins.
-    kind : int
-        INT8, INT16 or INT32.
-
-    Returns
-    -------
-    int
-        Its value.
-
-    Raises
-    ------
-    KeyError
-        The type is another one.
-    """
+    """Decode the integer at `at`; `kind` is INT8, INT16 or INT32, other types raise KeyError."""
     (value,) = _INTEGERS[kind].unpack_from(data, at)
     return int(value)
 
@@ -204,18 +129,10 @@ def record_start(
     n_samples: int,
     sample_bytes: int,
 ) -> bytes:
-    """A biallelic record up to the values of its samples; QUAL is missing, FILTER is PASS.
+    """Encode a biallelic record up to the values of its samples; QUAL is missing, FILTER is PASS.
 
-    Parameters
-    ----------
-    contig, position : int
-        Number of the contig, 1-based position.
-    name, ref, alt : str
-        ID ("" where there is none) and the alleles.
-    n_info, info : int, bytes
-        How many INFO fields there are, and these.
-    n_formats, n_samples, sample_bytes : int
-        How many FORMAT fields and samples there are, and how many bytes they take.
+    `contig` is the contig's number, `position` is 1-based, an empty `name` is a missing ID, `info` holds the
+    `n_info` encoded INFO fields, and `sample_bytes` is the length of the values that follow.
     """
     rest = b"".join((typed_text(name), typed_text(ref), typed_text(alt), PASS, info))
     head = RECORD_HEAD.pack(

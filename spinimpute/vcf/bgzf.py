@@ -1,10 +1,10 @@
-"""BGZF, the blocked gzip of VCF.gz, BCF and their indices.
+"""BGZF, the blocked gzip format of VCF.gz, BCF and their indexes.
 
-It is written in parallel, byte for byte reproducible, and read with every block checked.
+Files are compressed in parallel and reproducibly, and every block is checked when it is read.
 
-Every block but the last holds exactly BLOCK_SIZE bytes of the stream, so the bytes of the file depend neither
-on the number of threads nor on how the stream was cut into calls, and the place of any byte of the stream
-(its virtual offset) follows from its position by arithmetic.
+Every block but the last holds exactly BLOCK_SIZE bytes of the stream. The bytes of the file therefore depend
+neither on the number of threads nor on how the stream was cut into calls, and the virtual offset of a byte
+follows from its position in the stream.
 """
 
 import struct
@@ -23,23 +23,23 @@ from deflate import deflate_compress
 from spinimpute.runtime.unpacking import GZIP_MAGIC
 
 BLOCK_SIZE = 0xFF00
-"""Uncompressed bytes per block, as in htslib: an incompressible block, too, stays below 64 KiB."""
+"""Uncompressed bytes per block, as in htslib: even an incompressible block stays below 64 KiB."""
 
 COMPRESSION_LEVEL = 7
-"""libdeflate's level. On 9.5 MB of GT:DS text, as small as zlib's level 7 in half the time; level 8 is 4 %
-smaller again and takes twice as long, level 6 is 6 % larger and takes 0.6 of the time."""
+"""Level of libdeflate. On 9.5 MB of GT:DS text, files are as small as with zlib's level 7 in half the time.
+Level 8 makes them 4 % smaller in twice the time, level 6 makes them 6 % larger in 0.6 of the time."""
 
 EOF_BLOCK = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
-"""The empty block that marks the end of a complete file."""
+"""Empty block at the end of a complete file."""
 
-_BLOCK_HEAD = 18  # bytes up to the length of a block
-_MOST_INFLATED = 1 << 16  # bytes of data in a block; what holds more does not match its checksum
+_BLOCK_HEAD = 18  # bytes of a block's header, which ends with the length of the block
+_MOST_INFLATED = 1 << 16  # bytes; a block with more data does not match its checksum
 _BLOCKS_PER_TASK = 16
 _TASKS_IN_FLIGHT_PER_THREAD = 2
 
 
 def compress_block(data: bytes | memoryview) -> bytes:
-    """One BGZF block (a gzip member that states its own length) of at most BLOCK_SIZE bytes of data."""
+    """Compress at most BLOCK_SIZE bytes into one BGZF block."""
     deflated = deflate_compress(data, COMPRESSION_LEVEL)
     header = struct.pack(
         "<4BI2BH2B2H", 0x1F, 0x8B, 8, 4, 0, 0, 0xFF, 6, ord("B"), ord("C"), 2, len(deflated) + 25
@@ -59,15 +59,8 @@ class _Sink(Protocol):
 class BgzfWriter:
     """Compresses a stream of bytes into a file that the caller opened and will close.
 
-    With more than one thread a pool compresses the blocks; they are written in order, and a bounded number of
-    them waits in memory. `finish` completes the file; `abandon` drops what waits and releases the threads.
-
-    Parameters
-    ----------
-    file : binary file
-        Where the blocks go: its `write` takes all bytes.
-    threads : int
-        Threads that compress; with 1 the calling thread compresses.
+    With several threads a pool compresses the blocks. Blocks are written in order, and a bounded number of
+    them waits in memory. Writing raises OSError if the file cannot take the bytes.
     """
 
     def __init__(self, file: _Sink, threads: int = 1) -> None:
@@ -79,7 +72,7 @@ class BgzfWriter:
         self._block_lengths: list[int] = []
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes to the stream. Raises OSError if the file cannot take them."""
+        """Append bytes to the stream."""
         self._waiting += data
         task_size = BLOCK_SIZE * _BLOCKS_PER_TASK
         full = len(self._waiting) // task_size * task_size
@@ -91,7 +84,7 @@ class BgzfWriter:
             del self._waiting[:full]
 
     def finish(self) -> None:
-        """Write what is left and the end-of-file block. Raises OSError if the file cannot take them."""
+        """Write the remaining bytes and the end-of-file block."""
         self._compress(bytes(self._waiting))
         self._waiting.clear()
         while self._tasks:
@@ -100,23 +93,15 @@ class BgzfWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Drop what has not been written and release the threads; nothing happens after `finish`."""
+        """Drop the waiting blocks and release the threads; does nothing after `finish`."""
         self._tasks.clear()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
     def virtual_offsets(self, positions: np.ndarray) -> np.ndarray:
-        """The BGZF virtual offsets of positions in the uncompressed stream, once `finish` has been called.
+        """Virtual offsets, uint64, of positions in the stream: offset of the block << 16 | offset in it.
 
-        Parameters
-        ----------
-        positions : int64 (...)
-            The end of the stream is a valid position.
-
-        Returns
-        -------
-        uint64 (...)
-            Offset of the block in the file << 16 | offset inside the block.
+        Valid after `finish`; the end of the stream is a valid position.
         """
         block_start = np.concatenate([[0], np.cumsum(self._block_lengths, dtype=np.uint64)]).astype(np.uint64)
         block, within = np.divmod(positions, BLOCK_SIZE)
@@ -136,24 +121,14 @@ class BgzfWriter:
 
 
 class DamagedFile(Exception):
-    """A BGZF file is cut or changed; the message says where."""
+    """A file is truncated or damaged; the message says where."""
 
 
 class BgzfReader:
-    """Inflates a file that the caller opened and will close, from its current place.
+    """Decompresses a file that the caller opened and will close, from the file's current offset.
 
-    Parameters
-    ----------
-    file : binary file
-        Opened for reading in binary mode.
-    threads : int
-        Threads that inflate; with 1 the calling thread does.
-
-    Raises
-    ------
-    DamagedFile
-        A block is cut or does not match its checksum, or the file lacks the block that marks its end. It is
-        raised when the block is read.
+    With one thread the calling thread decompresses. Reading raises DamagedFile for a block that is truncated
+    or does not match its checksum, and for a file without the end-of-file block.
     """
 
     def __init__(self, file: BufferedReader, threads: int = 1) -> None:
@@ -161,14 +136,14 @@ class BgzfReader:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="inflate") if threads > 1 else None
         self._tasks: deque[Future[bytes]] = deque()
         self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 1
-        self._place = file.tell()
+        self._offset = file.tell()
         self._at_end = False
         self._waiting = bytearray()
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes of the stream; fewer only at its end."""
-        while len(self._waiting) < size and (piece := self._next_piece()) is not None:
-            self._waiting += piece
+        while len(self._waiting) < size and (data := self._next_data()) is not None:
+            self._waiting += data
         data = bytes(memoryview(self._waiting)[:size])
         del self._waiting[:size]
         return data
@@ -179,7 +154,7 @@ class BgzfReader:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def _next_piece(self) -> bytes | None:
+    def _next_data(self) -> bytes | None:
         while len(self._tasks) < self._tasks_in_flight and not self._at_end:
             blocks = self._read_blocks()
             if self._pool is not None:
@@ -189,20 +164,20 @@ class BgzfReader:
         return self._tasks.popleft().result() if self._tasks else None
 
     def _read_blocks(self) -> list[tuple[int, bytes]]:
-        """The next blocks as they are in the file, and where."""
+        """The next blocks with their offsets in the file."""
         blocks: list[tuple[int, bytes]] = []
         while len(blocks) < _BLOCKS_PER_TASK:
             head = self._file.read(_BLOCK_HEAD)
             if not head:
                 raise DamagedFile("the file is truncated: the block that ends a BGZF file is missing")
             if len(head) == _BLOCK_HEAD and (head[:4] != EOF_BLOCK[:4] or head[10:16] != EOF_BLOCK[10:16]):
-                raise DamagedFile(f"the file is damaged: no BGZF block begins at byte {self._place}")
+                raise DamagedFile(f"the file is damaged: no BGZF block starts at byte {self._offset}")
             size = int.from_bytes(head[16:18], "little") + 1
             block = head + self._file.read(max(size - _BLOCK_HEAD, 0))
             if len(head) < _BLOCK_HEAD or len(block) != size:
-                raise DamagedFile(f"the file is truncated in the block at byte {self._place}")
-            blocks.append((self._place, block))
-            self._place += size
+                raise DamagedFile(f"the file is truncated in the block at byte {self._offset}")
+            blocks.append((self._offset, block))
+            self._offset += size
             if block == EOF_BLOCK and not self._file.peek(1):
                 self._at_end = True
                 break
@@ -210,14 +185,8 @@ class BgzfReader:
 
 
 @contextmanager
-def unpacked(path: Path, threads: int = 1) -> Iterator[BufferedReader | BgzfReader]:
-    """Open a file to read its bytes, those of a BGZF file decompressed.
-
-    Raises
-    ------
-    DamagedFile
-        On reading: as of `BgzfReader`.
-    """
+def open_decompressed(path: Path, threads: int = 1) -> Iterator[BufferedReader | BgzfReader]:
+    """Open a file for reading, decompressed if it is BGZF. Reading raises the errors of `BgzfReader`."""
     with path.open("rb") as file:
         if not file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
             yield file
@@ -230,13 +199,13 @@ def unpacked(path: Path, threads: int = 1) -> Iterator[BufferedReader | BgzfRead
 
 
 def _inflate_blocks(blocks: list[tuple[int, bytes]]) -> bytes:
-    pieces = []
-    for place, block in blocks:
+    inflated = []
+    for offset, block in blocks:
         try:
             data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(block[_BLOCK_HEAD:-8], _MOST_INFLATED)
         except zlib.error:
             data = None
         if data is None or struct.pack("<2I", zlib.crc32(data), len(data)) != block[-8:]:
-            raise DamagedFile(f"the file is damaged: the block at byte {place} does not match its checksum")
-        pieces.append(data)
-    return b"".join(pieces)
+            raise DamagedFile(f"the file is damaged: the block at byte {offset} does not match its checksum")
+        inflated.append(data)
+    return b"".join(inflated)

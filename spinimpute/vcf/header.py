@@ -1,4 +1,4 @@
-"""Headers: of a file that is read, of an output; what their lines define, and how BCF numbers names."""
+"""Headers of VCF and BCF: reading them, composing them, and the numbers of their names in BCF."""
 
 import gzip
 import re
@@ -14,12 +14,12 @@ from spinimpute.runtime.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
 from spinimpute.vcf.bgzf import DamagedFile
 
-PIECE_BYTES = 4 * 2**20  # of a file that are read at once; bounds the memory
+PIECE_BYTES = 4 * 2**20  # read at once; bounds the memory
 
 DEFAULT_DECIMALS = 3
-"""Decimals of the numbers of samples: pooled r2 is the same to four digits as with more."""
+"""Decimals of the samples' numbers. More decimals leave pooled r2 the same to four digits."""
 
-_INFO_LINES = (  # MAF stands before AF because deflate then finds AF's digits again: 0.7 % of a file
+_INFO_LINES = (  # MAF before AF lets deflate find the digits of AF again: files are 0.7 % smaller
     '##INFO=<ID=MAF,Number=1,Type=Float,Description="Estimated minor allele frequency: AF or 1-AF, '
     'whichever is less">',
     '##INFO=<ID=AF,Number=A,Type=Float,Description="Estimated frequency of the alternative allele: '
@@ -41,21 +41,18 @@ FORMAT_LINES = {
     "GP": '##FORMAT=<ID=GP,Number=G,Type=Float,Description="Probability of each genotype, '
     'in steps of {step}">',
 }
-"""The definitions of the FORMAT fields that can be written; {step} stands for a unit of the last decimal."""
+"""Definitions of the FORMAT fields that can be written; {step} is a unit of the last decimal."""
 
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
 _CONTIG_LINE = re.compile(r'##contig=<ID=[^<>,"]+(?:,[A-Za-z_][\w.]*=(?:"(?:[^"\\]|\\.)*"|[^<>,"]*))*>')
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
 _EXPLICIT_NUMBER = re.compile(r",IDX=(\d{1,15})(?!\d)")
 _ANY_NUMBER = re.compile(rb"IDX=0*(\d+)")
-LARGEST_NUMBER = 1_000_000  # IDX of a header's line: htslib makes a table as long
+LARGEST_NUMBER = 1_000_000  # IDX of a header line: htslib allocates a table of this length
 
 
 class FileStart(NamedTuple):
-    """Beginning of a file, unpacked.
-
-    Whether it is a BCF, its header's lines, the bytes before the first record, and what was read beyond them.
-    """
+    """Start of a decompressed file: format, header, length up to the first record, bytes read beyond."""
 
     is_bcf: bool
     header: bytes
@@ -64,25 +61,22 @@ class FileStart(NamedTuple):
 
 
 def read_start(stream: ByteStream) -> FileStart | None:
-    """Read a VCF's or BCF's header from the beginning of the file; None if it is cut.
+    """Read the header from the start of a VCF or BCF; None if it is truncated.
 
-    Raises
-    ------
-    DamagedFile
-        It is longer than any.
+    Raises DamagedFile for a header of more than LONGEST_RECORD bytes.
     """
     start = stream.read(START_BYTES)
     if start.startswith(BCF_MAGIC):
         size = header_length(start)
         _check_length(size)
         header = stream.read(size)
-        whole = len(start) == START_BYTES and len(header) == size
-        return FileStart(True, header, START_BYTES + size, b"") if whole else None
+        is_whole = len(start) == START_BYTES and len(header) == size
+        return FileStart(True, header, START_BYTES + size, b"") if is_whole else None
     lines, seen = bytearray(start), 0
-    while piece := stream.read(PIECE_BYTES):
-        lines += piece
+    while data := stream.read(PIECE_BYTES):
+        lines += data
         columns = lines.find(b"\n#CHROM", seen)
-        stop = lines.find(b"\n", max(columns + 1, len(lines) - len(piece))) + 1 if columns >= 0 else 0
+        stop = lines.find(b"\n", max(columns + 1, len(lines) - len(data))) + 1 if columns >= 0 else 0
         if stop > 0:
             return FileStart(False, bytes(lines[:stop]), stop, bytes(lines[stop:]))
         seen = columns if columns >= 0 else max(0, len(lines) - len(b"#CHROM"))
@@ -91,13 +85,13 @@ def read_start(stream: ByteStream) -> FileStart | None:
 
 
 def too_large_number(path: Path) -> str:
-    """Return the first IDX beyond LARGEST_NUMBER in a file's header; "" if there is none, or no header."""
+    """The first IDX beyond LARGEST_NUMBER in a file's header; "" if there is none, or no readable header."""
     try:
         with path.open("rb") as file:
             packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         with gzip.open(path) if packed else path.open("rb") as stream:
             found = read_start(stream)
-    except (DamagedFile, OSError, EOFError, zlib.error):  # whoever reads the file says what is wrong with it
+    except (DamagedFile, OSError, EOFError, zlib.error):  # the reader reports it
         return ""
     numbers = () if found is None else _ANY_NUMBER.findall(found.header)
     return next((n.decode() for n in numbers if len(n) > 9 or int(n) > LARGEST_NUMBER), "")
@@ -109,7 +103,7 @@ def _check_length(n_bytes: int) -> None:
 
 
 class HeaderNumbers(NamedTuple):
-    """The numbers by which a BCF's records name contigs, and fields: those of FILTER, INFO and FORMAT."""
+    """Numbers that stand for contigs and for the names of FILTER, INFO and FORMAT in a BCF."""
 
     contigs: dict[str, int]
     fields: dict[str, int]
@@ -117,11 +111,11 @@ class HeaderNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class OutputHeader:
-    """The header and what it defines."""
+    """The header of an output, and its definitions in the order of its lines."""
 
-    text: str  # all lines, each ending with a newline
-    contigs: dict[str, int | None]  # name -> length where the header states one, in order
-    info_types: dict[str, str]  # INFO key -> "Float", "Integer", "Flag" ..., in order
+    text: str  # all lines with their newlines
+    contigs: dict[str, int | None]  # name -> length, if the header has it
+    info_types: dict[str, str]  # INFO key -> "Float", "Integer", "Flag" ...
     numbers: HeaderNumbers
 
 
@@ -135,38 +129,16 @@ def make_header(
 ) -> OutputHeader:
     """Compose the header of an output file.
 
-    Parameters
-    ----------
-    samples : sequence of str
-        Names in column order; any text without tabs and line breaks.
-    contig_lines : sequence of str
-        "##contig=<ID=...>" lines; their order numbers the contigs.
-    header_lines : sequence of str
-        Further lines ("##source=..."), put last.
-    formats : sequence of str
-        Keys of FORMAT_LINES.
-    extra_info_lines : sequence of str
-        Definitions of INFO fields beyond AF, MAF, AVG_CS, R2, TYPED and IMPUTED.
-    decimals : int
-        Of the numbers of samples.
+    `contig_lines` are "##contig=<ID=...>" lines, whose order numbers the contigs; `header_lines` come last;
+    `formats` are keys of FORMAT_LINES; `extra_info_lines` define INFO fields beyond the usual ones.
 
-    Returns
-    -------
-    OutputHeader
-        The text and what it defines.
-
-    Raises
-    ------
-    InputError
-        A sample name is empty, repeated, or would break the columns of the file.
-    ValueError
-        A line is not a header line, or a contig or INFO field is defined twice.
+    Raises InputError for unusable names of samples, and ValueError for wrong or repeated lines.
     """
     _check_samples(samples)
     lines = [
         "##fileformat=VCFv4.2",
         '##FILTER=<ID=PASS,Description="All filters passed">',
-        # A number copied from the header of a BCF would contradict the order here.
+        # a number from the header of a BCF would contradict the order here
         *map(without_number, contig_lines),
         *_INFO_LINES,
         *extra_info_lines,
@@ -197,7 +169,7 @@ def make_header(
 
 
 def header_numbers(lines: Iterable[str]) -> HeaderNumbers:
-    """The numbers that a header gives: those it states (IDX), else in the order of its lines."""
+    """The numbers of names: IDX where a line has it, else in the order of the lines."""
     contigs: dict[str, int] = {}
     fields = {"PASS": 0}
     for line in lines:
@@ -211,25 +183,25 @@ def header_numbers(lines: Iterable[str]) -> HeaderNumbers:
 
 
 def definition(line: str) -> tuple[str, str] | None:
-    """What a header line defines: ("INFO", "AF"), or FILTER, FORMAT, contig; None for other lines."""
+    """Kind and name that a header line defines, such as ("INFO", "AF"); None for other lines."""
     match = _DEFINITION.match(line)
     return None if match is None else (match[1], match[2])
 
 
 def without_number(line: str) -> str:
-    """A line without the number that the headers of other programs' BCF state (IDX)."""
+    """A header line without IDX."""
     return _EXPLICIT_NUMBER.sub("", line, count=1) if definition(line) else line
 
 
 def is_contig_line(line: str, chrom: str) -> bool:
-    """Whether a header line defines this chromosome such that all programs can read it."""
+    """Whether a header line defines this chromosome in a way that all programs can read."""
     return definition(line) == ("contig", chrom) and _CONTIG_LINE.fullmatch(line) is not None
 
 
 def info_type(line: str) -> str:
-    """The type that a "##INFO=<...>" line states; "String" if it states none."""
-    stated = _INFO_TYPE.search(line)
-    return stated[1] if stated else "String"
+    """The type in a "##INFO=<...>" line, by default "String"."""
+    match = _INFO_TYPE.search(line)
+    return match[1] if match else "String"
 
 
 def _check_samples(samples: Sequence[str]) -> None:
@@ -239,8 +211,8 @@ def _check_samples(samples: Sequence[str]) -> None:
         if not name.strip() or any(character in name for character in "\t\n\r\0"):
             raise InputError(
                 "content",
-                f"a sample is named {name!r}: a name must not be blank or contain tabs or line breaks; "
-                "rename the sample",
+                f"a sample is named {name!r}. A name must not be blank or contain tabs or line breaks. "
+                "Rename the sample",
             )
     if (twice := repeated(samples)) is not None:
-        raise InputError("content", f"two samples are named {twice!r}; rename one of them")
+        raise InputError("content", f"two samples are named {twice!r}. Rename one of them")

@@ -1,7 +1,7 @@
-"""Indices of compressed VCF and BCF files: TBI, and CSI for BCF and for contigs longer than TBI can hold.
+"""Indexes of compressed VCF and BCF files: TBI, and CSI for BCF and for contigs longer than TBI can hold.
 
-An index sorts the records into a tree of bins over the contig and says, for each bin, which parts of the file
-hold its records; a query then reads only the bins that overlap its region.
+An index sorts the records into a tree of bins over the contig and lists for each bin where its records are in
+the file. A query reads only the bins that overlap its region.
 """
 
 import struct
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-TBI_MAX_LENGTH = 2**29
-"""Last position (1-based) that a TBI index can hold."""
+TBI_MAX_LENGTH = 2**29  # last 1-based position that a TBI index can hold
 
 MIN_SHIFT = 14  # a leaf bin covers 2**14 positions
 TBI_DEPTH = 5
 LEVEL_SHIFT = 3  # each bin has eight children
 
-# How tabix describes a VCF: format 2, columns of contig, begin, end (0: none), comment sign, lines to skip.
+# tabix describes a VCF so: format 2, columns of contig, start, end (0: none), comment sign, lines to skip
 _TABIX_VCF = struct.pack("<6i", 2, 1, 2, 0, ord("#"), 0)
 
 
@@ -25,14 +24,8 @@ _TABIX_VCF = struct.pack("<6i", 2, 1, 2, 0, ord("#"), 0)
 class ContigRecords:
     """The records of one contig in file order.
 
-    Attributes
-    ----------
-    name : str
-        Of the contig.
-    begin, end : int64 (n_records,)
-        0-based first position, non-decreasing, and the position after the last.
-    offset, next_offset : uint64 (n_records,)
-        Virtual offsets of the record and of the byte after it.
+    `begin` and `end`, int64, are the 0-based first position, non-decreasing, and the position after the last.
+    `offset` and `next_offset`, uint64, are virtual offsets of the record and of the byte after it.
     """
 
     name: str
@@ -43,14 +36,14 @@ class ContigRecords:
 
 
 class RecordPlaces:
-    """Collects where records lie, on their contig and in the uncompressed stream, while a file is written."""
+    """Collects where records are, on their contig and in the uncompressed stream, while a file is written."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, list[tuple[np.ndarray, ...]]] = {}
 
     @property
     def names(self) -> list[str]:
-        """Contigs that have records, in order of the file."""
+        """Contigs that have records, in the order of the file."""
         return list(self._blocks)
 
     def add(
@@ -58,37 +51,16 @@ class RecordPlaces:
     ) -> None:
         """Append n records of a contig.
 
-        Parameters
-        ----------
-        contig : str
-            Name of the contig.
-        position : integers (n,)
-            1-based.
-        length : integers (n,)
-            Of REF, in bases.
-        start, stop : integers (n,)
-            Where each record begins in the uncompressed stream, and the byte after it.
+        `position` is 1-based, `length` is that of REF, and `start` and `stop` are the offsets of each record
+        and of the byte after it in the uncompressed stream; all are integers of shape (n,).
         """
-        begin = np.maximum(position - 1, 0)  # POS 0 means the telomere before the first base
+        begin = np.maximum(position - 1, 0)  # POS 0 is the telomere before the first base
         self._blocks.setdefault(contig, []).append((begin, begin + length, start, stop))
 
     def contigs(
         self, names: Sequence[str], virtual_offsets: Callable[[np.ndarray], np.ndarray]
     ) -> list[ContigRecords]:
-        """The records of the named contigs, some of which may have none.
-
-        Parameters
-        ----------
-        names : sequence of str
-            The contigs.
-        virtual_offsets : callable
-            Turns positions in the stream into virtual offsets in the file.
-
-        Returns
-        -------
-        list of ContigRecords
-            One for each name.
-        """
+        """The records of the named contigs; `virtual_offsets` converts offsets in the stream."""
         no_records = [(np.empty(0, dtype=np.int64),) * 4]
         contigs = []
         for name in names:
@@ -99,7 +71,7 @@ class RecordPlaces:
 
 
 def csi_depth(length: int) -> int:
-    """Levels below the root that a CSI index needs so that its root bin covers `length` positions."""
+    """Levels below the root that a CSI index needs to cover `length` positions."""
     depth = 0
     while length > 1 << (MIN_SHIFT + LEVEL_SHIFT * depth):
         depth += 1
@@ -107,7 +79,7 @@ def csi_depth(length: int) -> int:
 
 
 def tbi_index(contigs: Sequence[ContigRecords]) -> bytes:
-    """The uncompressed TBI index of a VCF; contigs in order of the file, all ends <= TBI_MAX_LENGTH."""
+    """The uncompressed TBI index of a VCF; contigs in the order of the file, no end beyond TBI_MAX_LENGTH."""
     names = _joined_names(contigs)
     parts = [b"TBI\1", struct.pack("<i", len(contigs)), _TABIX_VCF, struct.pack("<i", len(names)), names]
     for contig in contigs:
@@ -124,22 +96,10 @@ def tbi_index(contigs: Sequence[ContigRecords]) -> bytes:
 
 
 def csi_index(contigs: Sequence[ContigRecords], length: int, *, of_bcf: bool) -> bytes:
-    """The uncompressed CSI index of a VCF or BCF.
+    """The uncompressed CSI index of a VCF or BCF; no record ends beyond `length`.
 
-    Parameters
-    ----------
-    contigs : sequence of ContigRecords
-        Of a VCF those that have records, in order of the file; of a BCF all those of the header, in its
-        order, since a BCF names its contigs by their number there.
-    length : int
-        Of the longest contig; no record ends beyond it.
-    of_bcf : bool
-        Whether the file is a BCF.
-
-    Returns
-    -------
-    bytes
-        To be compressed.
+    Contigs are those of a VCF that have records, in the order of the file, or all of a BCF's header, because
+    a BCF refers to contigs by their number there.
     """
     depth = csi_depth(length)
     names = _joined_names(contigs)
@@ -171,7 +131,7 @@ def _joined_names(contigs: Sequence[ContigRecords]) -> bytes:
 
 
 def first_bin(level: int) -> int:
-    """Number of the first bin of a level, and of bins in the levels above; level 0 is the root."""
+    """Number of the first bin of a level, which is also the number of bins above; level 0 is the root."""
     return ((1 << (LEVEL_SHIFT * level)) - 1) // 7
 
 
@@ -186,13 +146,13 @@ def _bins(begin: np.ndarray, end: np.ndarray, depth: int) -> np.ndarray:
 
 
 def _first_window(bin_number: int, depth: int) -> int:
-    """The leaf-sized window with which a bin begins."""
+    """The first leaf-sized window of a bin."""
     level = max(level for level in range(depth + 1) if first_bin(level) <= bin_number)
     return (bin_number - first_bin(level)) << (LEVEL_SHIFT * (depth - level))
 
 
 def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[int, int]]]:
-    """Parts of the file (virtual offsets, end exclusive) with the records of each bin, bins ascending."""
+    """Virtual offsets, end exclusive, of the records of each bin; bins are in ascending order."""
     bins = _bins(contig.begin, contig.end, depth)
     run_start = np.flatnonzero(np.concatenate([[True], bins[1:] != bins[:-1]]))
     run_last = np.concatenate([run_start[1:], [len(bins)]]) - 1
@@ -205,7 +165,7 @@ def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[in
     ):
         of_bin = chunks.setdefault(number, [])
         if of_bin and of_bin[-1][1] >> 16 == start >> 16:
-            # The block has to be decompressed for the earlier part anyway.
+            # the block is decompressed for the earlier chunk anyway
             of_bin[-1] = (of_bin[-1][0], stop)
         else:
             of_bin.append((start, stop))
@@ -213,7 +173,7 @@ def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[in
 
 
 def _linear_index(contig: ContigRecords) -> np.ndarray:
-    """Per leaf-sized window the offset of the first record that overlaps it, or of the next one; uint64."""
+    """Offset, uint64, of the first record that overlaps each leaf-sized window, or of the next record."""
     none = np.iinfo(np.uint64).max
     first, last = contig.begin >> MIN_SHIFT, (contig.end - 1) >> MIN_SHIFT
     linear = np.full(int(last.max()) + 1, none, dtype=np.uint64)
@@ -225,7 +185,7 @@ def _linear_index(contig: ContigRecords) -> np.ndarray:
 
 
 def _statistics_bin(depth: int) -> int:
-    """Number of the pseudo-bin that holds where a contig's records are and how many there are."""
+    """Number of the pseudo-bin with the offsets and the number of a contig's records."""
     return first_bin(depth + 1) + 1
 
 

@@ -1,6 +1,6 @@
-"""A VCF, VCF.gz or BCF file that is written record by record, with the index beside it.
+"""Writes encoded records to a VCF, VCF.gz or BCF, with an index.
 
-A file appears at its path only when it is complete; until then it is a hidden file in the same folder.
+A file gets its final name only when it is complete; until then it is a hidden file in the same folder.
 Standard output gets its last byte only then.
 """
 
@@ -20,9 +20,7 @@ from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
 
 OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
-"""Output type by file suffix: compressed VCF, BCF, plain VCF (which has no index)."""
-
-_INDEX_SUFFIXES = (".tbi", ".csi")
+"""Output types by suffix: compressed VCF, BCF, and plain VCF, which has no index."""
 
 
 class IndexedFile(FilesTogether):
@@ -30,26 +28,11 @@ class IndexedFile(FilesTogether):
 
     The bytes of the file depend neither on `threads` nor on how the records are cut into calls.
 
-    Parameters
-    ----------
-    path : path
-        Of the output; an existing file is replaced when the writer is closed. "-" is standard output, which
-        has no index.
-    output_type : str
-        "z", "b" or "v", as `choose_output_type` gives it.
-    file_start : bytes
-        The header, as bytes of the output's form.
-    contigs : mapping
-        Name -> length where the header states one, in the order of the header.
-    threads : int
-        Threads that compress.
+    `path` may be "-", standard output, which has no index. `output_type` is "z", "b" or "v", `file_start`
+    the encoded header, and `contigs` maps the header's contigs, in order, to their length or None.
 
-    Raises
-    ------
-    InputError
-        The path cannot be written.
-    BrokenPipeError
-        Here and later: whoever reads standard output has closed it.
+    Raises InputError if the path cannot be written, and BrokenPipeError, here and later, if the reader of
+    standard output has closed it.
     """
 
     def __init__(
@@ -64,8 +47,8 @@ class IndexedFile(FilesTogether):
         self._output_type = output_type
         self._piped = os.fspath(path) == STANDARD
         self._contigs = contigs
-        self._places = RecordPlaces()
-        self._position = 0  # bytes written, before compression
+        self._record_places = RecordPlaces()
+        self._position = 0  # in the uncompressed stream
         self._file: BinaryIO | _StandardOutput | None = None
         self._bgzf: BgzfWriter | None = None
         super().__init__(Path(path), [] if self._piped else [Path(path)])
@@ -76,30 +59,19 @@ class IndexedFile(FilesTogether):
 
     @property
     def temporary_folder(self) -> Path:
-        """Where files may be put that are not needed after the run: beside the output, if that is a file."""
+        """Folder for files that the run deletes: the output's folder, if the output is a file."""
         return Path(tempfile.gettempdir()) if self._piped else super().temporary_folder
 
     def append(
         self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
     ) -> None:
-        """Append r records, which follow those written before.
+        """Append r encoded records on a contig, which follow those written before.
 
-        Parameters
-        ----------
-        chrom : str
-            Contig, one of the header.
-        position, ref_length, length : int (r,)
-            1-based position, letters of REF, bytes of a record.
-        data : bytes
-            The records.
-
-        Raises
-        ------
-        InputError
-            The file cannot be written (any longer), such as on a full disk.
+        1-based position, length of REF and length in bytes are integers of shape (r,). Raises InputError if
+        the file cannot be written, for example because the disk is full.
         """
         stop = self._position + np.cumsum(length)
-        self._places.add(chrom, position, ref_length, stop - length, stop)
+        self._record_places.add(chrom, position, ref_length, stop - length, stop)
         self._write(data)
 
     def write_ends(self) -> None:
@@ -113,7 +85,7 @@ class IndexedFile(FilesTogether):
                 self._write_index(self._bgzf)
 
     def give_names(self) -> None:
-        """Give the file and its index their names, or standard output its last byte."""
+        """Give the file and its index their final names, or standard output its last byte."""
         if isinstance(self._file, _StandardOutput):
             self._file.complete()
         else:
@@ -121,14 +93,14 @@ class IndexedFile(FilesTogether):
 
     @property
     def obsolete(self) -> Sequence[Path]:
-        """Indexes of an earlier file, of either kind."""
-        return [_beside(self.path, suffix) for suffix in _INDEX_SUFFIXES]
+        """Indexes of an earlier file, in both formats."""
+        return [_with_suffix(self.path, suffix) for suffix in (".tbi", ".csi")]
 
     def drop(self) -> None:
         """Close the file."""
         if self._bgzf is not None:
             self._bgzf.abandon()
-        with contextlib.suppress(OSError):  # a full disk shows once more at the last flush
+        with contextlib.suppress(OSError):  # a full disk fails once more at the last flush
             if self._file is not None:
                 self._file.close()
 
@@ -140,34 +112,30 @@ class IndexedFile(FilesTogether):
     def _write_index(self, bgzf: BgzfWriter) -> None:
         """Write the index of the finished stream to a temporary file."""
         of_bcf = self._output_type == "b"
-        names = list(self._contigs) if of_bcf else self._places.names
-        contigs = self._places.contigs(names, bgzf.virtual_offsets)
+        names = list(self._contigs) if of_bcf else self._record_places.names
+        contigs = self._record_places.contigs(names, bgzf.virtual_offsets)
         ends = [int(contig.end.max()) for contig in contigs if len(contig.end)]
         length = max([*ends, *(self._contigs[name] or 0 for name in names)], default=0)
         if of_bcf or length > TBI_MAX_LENGTH:
             suffix, content = ".csi", csi_index(contigs, length, of_bcf=of_bcf)
         else:
             suffix, content = ".tbi", tbi_index(contigs)
-        with self.add_file(_beside(self.path, suffix)).open("wb") as file:
+        with self.add_file(_with_suffix(self.path, suffix)).open("wb") as file:
             index = BgzfWriter(file)
             index.write(content)
             index.finish()
 
 
 class _StandardOutput:
-    """Standard output as a file whose last byte is kept back until it is complete.
+    """Standard output as a file whose last byte is held back until it is complete.
 
-    So what is cut by an error never looks whole: a line, or the block that ends a BGZF file, lacks its end.
-
-    Raises
-    ------
-    InputError
-        Standard output is closed.
+    Truncated output thus never looks complete: a line, or the block that ends a BGZF file, lacks its end.
+    Raises InputError if standard output is closed.
     """
 
     def __init__(self) -> None:
         if sys.stdout is None:
-            raise InputError("write", "cannot write standard output: it is closed; give the name of a file")
+            raise InputError("write", "cannot write to standard output: it is closed. Give a file")
         self._file = open(os.dup(sys.stdout.fileno()), "wb", buffering=0)  # noqa: SIM115
         self._kept = b""
 
@@ -183,67 +151,51 @@ class _StandardOutput:
         self._file.close()
 
     def close(self) -> None:
-        """Close; what was written stays without its last byte."""
+        """Close without the last byte."""
         self._file.close()
 
     def _write_all(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:  # a pipe may take less at once
-            left = left[self._file.write(left) :]
+        remaining = memoryview(data)
+        while remaining:  # a pipe may take only some of them
+            remaining = remaining[self._file.write(remaining) :]
 
 
 def choose_output_type(path: Path, output_type: str | None, others: Sequence[str] = ()) -> str:
-    """The type of an output: as asked for, or else by its suffix.
+    """The output type that the user gave, or else that of the suffix; "-", standard output, defaults to VCF.
 
-    Parameters
-    ----------
-    path : Path
-        Of the output; "-" is standard output, by default VCF.
-    output_type : str or None
-        "z" (VCF.gz), "b" (BCF) or "v" (VCF), if the user gave one.
-    others : sequence of str
-        Suffixes that name other forms, which the output may have, too; for the message.
-
-    Returns
-    -------
-    str
-        "z", "b" or "v".
-
-    Raises
-    ------
-    InputError
-        The type is unknown, contradicts the suffix, or is given by neither; or standard output is a terminal
-        and the type is not text.
+    `others` are suffixes of other formats that the output may have, for the message. Raises InputError if the
+    type is unknown, contradicts the suffix or is given by neither, and for binary output to a terminal.
     """
     if output_type is not None and output_type not in OUTPUT_TYPES.values():
         raise InputError(
-            "content", f"unknown output type {output_type!r}: give z (VCF.gz), b (BCF) or v (VCF)"
+            "argument", f"unknown output type {output_type!r}. Give z (VCF.gz), b (BCF) or v (VCF)"
         )
     for suffix, by_suffix in OUTPUT_TYPES.items():
         if path.name.lower().endswith(suffix):
             if output_type not in (None, by_suffix):
                 raise InputError(
-                    "content",
-                    f"output type {output_type!r} contradicts the name {path}, which means {by_suffix!r}: "
-                    "change one of the two",
+                    "arguments",
+                    f"output type {output_type!r} contradicts the name {path}, which means {by_suffix!r}. "
+                    "Change one of the two",
                 )
             return by_suffix
     if os.fspath(path) == STANDARD:
         if output_type in ("z", "b") and sys.stdout is not None and sys.stdout.isatty():
             raise InputError(
-                "content",
-                f"{'BCF' if output_type == 'b' else 'a compressed VCF'} is not for a terminal: redirect "
-                f"standard output into a file or a pipe, or write text with {argument('output_type', 'v')}",
+                "arguments",
+                f"{'BCF' if output_type == 'b' else 'compressed VCF'} cannot be written to a terminal. "
+                "Redirect standard output to a file or a pipe, or write text with "
+                f"{argument('output_type', 'v')}",
             )
         return output_type or "v"
     if output_type is not None:
         return output_type
     raise InputError(
-        "mismatch",
-        f"cannot tell the format of {path} from its name: it must end with "
-        f"{', '.join([*OUTPUT_TYPES, *others])}, or give the output type (z, b or v)",
+        "argument",
+        f"the name of {path} has no known format. It must end with {', '.join([*OUTPUT_TYPES, *others])}, or "
+        "give the output type (z, b or v)",
     )
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)

@@ -1,4 +1,4 @@
-"""Imputed files as bytes: where the records are, and the few values that joining files asks for.
+"""Encoded records of imputed files: their positions, and the few values that joining files needs.
 
 Axes: R records, N samples.
 """
@@ -35,20 +35,8 @@ _FIXED_COLUMNS = 9
 
 
 @dataclass
-class Scanned:
-    """Places and keys of records, one after the other.
-
-    Attributes
-    ----------
-    position : list of int
-        1-based.
-    ref_length : list of int
-        Letters of REF.
-    length : list of int
-        Bytes of the record.
-    key : list of int
-        As of `site_key`.
-    """
+class RecordTable:
+    """Records in file order: 1-based position, length of REF, length in bytes, and `site_key`."""
 
     position: list[int] = field(default_factory=list)
     ref_length: list[int] = field(default_factory=list)
@@ -64,93 +52,51 @@ class Scanned:
 
 
 def site_key(position: int, ref: bytes, alt: bytes) -> int:
-    """Hash of a site's position and alleles; it is valid in this process only."""
+    """Hash of a site's position and alleles, valid in this process only."""
     return hash(b"%d\t%s\t%s" % (position, ref, alt))
 
 
 class RawRecords(Protocol):
-    """What can be done with records of a file as they are."""
+    """Operations on encoded records of a file."""
 
-    def scan(self, data: bytes, into: Scanned) -> int:
-        """Find the whole records at the beginning of some bytes.
+    def scan(self, data: bytes, table: RecordTable) -> int:
+        """Append the complete records at the start of `data` to the table; return their length in bytes.
 
-        Parameters
-        ----------
-        data : bytes
-            Records of the file; the last one may be cut.
-        into : Scanned
-            The records found are appended.
-
-        Returns
-        -------
-        int
-            Bytes of the whole records.
-
-        Raises
-        ------
-        BadRecord
-            A record has another chromosome, samples or FORMAT fields than expected, or cannot be read.
+        Raises BadRecord for a record with another chromosome, other samples or other FORMAT fields than
+        expected, and for one that cannot be read.
         """
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Calls and dosages of whole records.
+        """Phased diploid calls, int8 (R, N, 2) and negative for other calls, and DS, float32 (R, N) or None.
 
-        Parameters
-        ----------
-        data : bytes
-            The records.
-        length_R : int64 (R,)
-            Bytes of each.
-
-        Returns
-        -------
-        allele_RN2 : int8 (R, N, 2)
-            Phased diploid calls, negative for others.
-        dosage_RN : float32 (R, N) or None
-            DS, NaN where it is missing; None if the file has none.
+        `data` are complete records of these lengths in bytes. A missing DS is NaN.
         """
 
-    def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """The records with the haplotypes of some samples exchanged: GT and HDS.
-
-        Parameters
-        ----------
-        data : bytes
-            The records.
-        length_R : int64 (R,)
-            Bytes of each.
-        chosen_N : bool (N,)
-            The samples.
-
-        Returns
-        -------
-        bytes
-            As long as before.
-        """
+    def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
+        """Swap the haplotypes of the chosen samples in GT and HDS; the result has the same length."""
 
 
 @kernel()
 def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, wrong_R, stop_R):  # type: ignore[no-untyped-def]
-    """Find tabs, colons and ends of lines; returns the number of lines.
+    """Scan lines and return their number.
 
-    Filled for each line: where its first tabs are, how many tabs it has, how many colons come after the first
-    tabs, whether a sample's field number gt is no genotype or another one no list of numbers, and where it
-    ends.
+    Filled for each line: offsets of its first tabs, number of tabs, number of colons after the first tabs,
+    whether a sample's field number gt is not a genotype or another field not a list of numbers, and its end.
     """
-    row = n_tabs = n_colons = number = begin = digits = points = 0
+    row = n_tabs = n_colons = number = start = digits = points = 0
     wrong = False
     for at in range(len(data)):
         byte = data[at]
-        ends = byte == 58 or byte == 9 or byte == 10
+        is_end = byte == 58 or byte == 9 or byte == 10
         if n_tabs >= tab_RC.shape[1]:
-            if number == gt and not ends:
-                if (at - begin) % 2:
+            if number == gt and not is_end:
+                if (at - start) % 2:
                     wrong |= byte != 124 and byte != 47
                 else:
                     wrong |= byte != 46 and not 48 <= byte <= 57
             elif number == gt:
-                wrong |= at - begin != 1 and at - begin != 3
-            elif ends or byte == 44:
+                wrong |= at - start != 1 and at - start != 3
+            elif is_end or byte == 44:
                 wrong |= points > 1 or digits + points == 0
                 digits = points = 0
             elif byte == 46:
@@ -158,14 +104,14 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, wrong_R, stop_R):  # type: i
             else:
                 digits += 1
                 wrong |= not 48 <= byte <= 57
-            if ends:
-                number, begin = number + 1 if byte == 58 else 0, at + 1
+            if is_end:
+                number, start = number + 1 if byte == 58 else 0, at + 1
         if byte == 58:
             n_colons += n_tabs >= tab_RC.shape[1]
         elif byte == 9:
             if n_tabs < tab_RC.shape[1]:
                 tab_RC[row, n_tabs] = at
-                begin = at + 1
+                start = at + 1
             n_tabs += 1
         elif byte == 10:
             tabs_R[row], colons_R[row], wrong_R[row], stop_R[row] = n_tabs, n_colons, wrong, at + 1
@@ -187,21 +133,21 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
             tabs += data[at] == 9
             at += 1
         n = number = 0
-        begin = at
+        start = at
         while at < stop_R[r]:
             byte = data[at]
             if byte == 58 or byte == 9 or byte == 10:
-                if number == gt and at - begin == 3 and data[begin + 1] == 124:
+                if number == gt and at - start == 3 and data[start + 1] == 124:
                     for i in range(2):
-                        letter = data[begin + 2 * i]
+                        letter = data[start + 2 * i]
                         allele_RN2[r, n, i] = letter - 48 if 48 <= letter <= 57 else -1
                 elif number == ds:
-                    value, scale, right = 0.0, 0.0, at > begin
-                    for place in range(begin, at):
+                    value, scale, right = 0.0, 0.0, at > start
+                    for place in range(start, at):
                         if 48 <= data[place] <= 57:
                             value = 10 * value + (data[place] - 48)
                             scale *= 10
-                        elif data[place] == 46 and scale == 0 and at - begin > 1:
+                        elif data[place] == 46 and scale == 0 and at - start > 1:
                             scale = 1.0
                         else:
                             right = False
@@ -209,13 +155,13 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
                         dosage_RN[r, n] = value / scale if scale > 0 else value
                 number = number + 1 if byte == 58 else 0
                 n += byte != 58
-                begin = at + 1
+                start = at + 1
             at += 1
 
 
 @kernel()
-def _exchange(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
-    """Exchange "a|b" in the field number gt and "x,y" in the field hds (-1: none) of the chosen samples."""
+def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
+    """Swap "a|b" in the field number gt and "x,y" in the field hds (-1: none) of the chosen samples."""
     at = 0
     for r in range(len(stop_R)):
         tabs = 0
@@ -223,30 +169,30 @@ def _exchange(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
             tabs += data[at] == 9
             at += 1
         n = number = 0
-        begin = at
+        start = at
         while at < stop_R[r]:
             byte = data[at]
             if byte == 58 or byte == 9 or byte == 10:
                 if chosen_N[n] and number in (gt, hds):
                     between = np.uint8(124) if number == gt else np.uint8(44)
-                    middle = begin
+                    middle = start
                     while middle < at and data[middle] != between:
                         middle += 1
                     if middle < at:
-                        first = data[begin:middle].copy()
+                        first = data[start:middle].copy()
                         second = data[middle + 1 : at].copy()
-                        data[begin : begin + len(second)] = second
-                        data[begin + len(second)] = between
+                        data[start : start + len(second)] = second
+                        data[start + len(second)] = between
                         data[at - len(first) : at] = first
                 number = number + 1 if byte == 58 else 0
                 n += byte != 58
-                begin = at + 1
+                start = at + 1
             at += 1
 
 
 def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
-    """What the columns ID to INFO of a line may be, with the INFO fields that a header defines."""
-    # possessive (++): a number that does not end as one is refused at once, however long it is
+    """Pattern of the columns ID to INFO of a line, with the INFO fields that a header defines."""
+    # possessive (++): a long wrong number fails at once
     number = rb"(?:\.|-?(?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?)"
     fields = []
     for line in header_lines:
@@ -260,19 +206,7 @@ def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
 
 
 class TextRecords:
-    """Lines of a VCF.
-
-    Parameters
-    ----------
-    chrom : str
-        The only chromosome that they may have.
-    formats : sequence of str
-        FORMAT of every record, in order.
-    n_samples : int
-        The number of samples.
-    header_lines : sequence of str
-        The file's header, which defines the INFO fields.
-    """
+    """Lines of a VCF: all on `chrom`, with these FORMAT fields in order and INFO fields of the header."""
 
     def __init__(
         self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
@@ -285,7 +219,7 @@ class TextRecords:
     def _number(self, key: str) -> int:
         return self._formats.index(key) if key in self._formats else -1
 
-    def scan(self, data: bytes, into: Scanned) -> int:
+    def scan(self, data: bytes, table: RecordTable) -> int:
         """See `RawRecords.scan`."""
         most = len(data) // self._shortest + 1
         tab_RC = np.empty((most, _FIXED_COLUMNS), np.int64)
@@ -300,28 +234,26 @@ class TextRecords:
         ):
             stop, n_tabs, n_colons, wrong = counts
             if n_tabs != wanted:
-                raise BadRecord(f"it has {n_tabs + 1} columns in place of {wanted + 1}")
+                raise BadRecord(f"it has {n_tabs + 1} columns instead of {wanted + 1}")
             if data[begin : tabs[0]] != self._chrom:
                 raise BadRecord(f"it is on {data[begin : tabs[0]].decode(errors='replace')}")
             if data[tabs[7] + 1 : tabs[8]] != self._format_column:
                 raise BadRecord(
-                    f"its FORMAT is {data[tabs[7] + 1 : tabs[8]].decode(errors='replace')} in place of "
+                    f"its FORMAT is {data[tabs[7] + 1 : tabs[8]].decode(errors='replace')} instead of "
                     f"{self._format_column.decode()}"
                 )
             if n_colons + self._n_samples != n_fields:
-                raise BadRecord(
-                    f"its samples have {n_colons + self._n_samples} values in place of {n_fields}"
-                )
+                raise BadRecord(f"its samples have {n_colons + self._n_samples} values instead of {n_fields}")
             if wrong:
-                raise BadRecord("a value of a sample is no genotype, or no number")
+                raise BadRecord("a value of a sample is not a genotype or a number")
             position = data[tabs[0] + 1 : tabs[1]]
             if not is_position(position):
                 raise BadRecord(f"its position is {position[:40]!r}")
             if not self._of_site.fullmatch(data, tabs[1] + 1, tabs[7]):
-                said = data[tabs[1] + 1 : tabs[7]].decode(errors="replace")
-                raise BadRecord(f"its columns ID to INFO are not what impute writes: {said[:80]!r}")
+                found = data[tabs[1] + 1 : tabs[7]].decode(errors="replace")
+                raise BadRecord(f"its columns ID to INFO are not those of impute: {found[:80]!r}")
             ref, alt = data[tabs[2] + 1 : tabs[3]], data[tabs[3] + 1 : tabs[4]]
-            into.add(int(position), ref, alt, stop - begin)
+            table.add(int(position), ref, alt, stop - begin)
             begin = stop
         return begin
 
@@ -333,23 +265,15 @@ class TextRecords:
         _read_samples(np.frombuffer(data, np.uint8), np.cumsum(length_R), gt, ds, allele_RN2, dosage_RN)
         return allele_RN2, dosage_RN if ds >= 0 else None
 
-    def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """See `RawRecords.exchanged`."""
+    def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
+        """See `RawRecords.swap_haplotypes`."""
         changed = np.frombuffer(bytearray(data), np.uint8)
-        _exchange(changed, np.cumsum(length_R), self._number("GT"), self._number("HDS"), chosen_N)
+        _swap(changed, np.cumsum(length_R), self._number("GT"), self._number("HDS"), chosen_N)
         return changed.tobytes()
 
 
 class BcfRecords:
-    """Records of a BCF.
-
-    Parameters
-    ----------
-    chrom, formats, n_samples
-        As in `TextRecords`.
-    header_lines : sequence of str
-        The file's header, which numbers the names.
-    """
+    """Records of a BCF: all on `chrom`, with these FORMAT fields in order; the header numbers the names."""
 
     def __init__(
         self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
@@ -359,7 +283,7 @@ class BcfRecords:
         self._contigs = {number: name for name, number in contigs.items()}
         self._names = {number: name for name, number in fields.items()}
 
-    def scan(self, data: bytes, into: Scanned) -> int:
+    def scan(self, data: bytes, table: RecordTable) -> int:
         """See `RawRecords.scan`."""
         begin = 0
         while begin + RECORD_HEAD.size <= len(data):
@@ -374,23 +298,23 @@ class BcfRecords:
             if counts >> 16 != 2 or samples != len(self._formats) << 24 | self._n_samples:
                 raise BadRecord(
                     f"it has {counts >> 16} alleles, {samples & 0xFFFFFF} samples and {samples >> 24} FORMAT "
-                    f"fields in place of 2, {self._n_samples} and {len(self._formats)}"
+                    f"fields instead of 2, {self._n_samples} and {len(self._formats)}"
                 )
             at = begin + RECORD_HEAD.size
             texts = []
             for _ in range(3):  # ID, REF, ALT
                 kind, count, at = read_descriptor(data, at)
                 if kind != CHAR and count:
-                    raise BadRecord("its alleles are no text")
+                    raise BadRecord("its alleles are not text")
                 texts.append(data[at : at + count])
                 at += count
             if not _TEXTS_OF_BCF.fullmatch(b"\0".join(texts)):
-                raise BadRecord("its name or an allele is no text")
+                raise BadRecord("its name or an allele is not text")
             if self._end_of_site(data, at, counts & 0xFFFF) != begin + RECORD_LENGTHS.size + shared:
-                raise BadRecord("its INFO fields do not end where they must")
+                raise BadRecord("its INFO fields do not fill their part")
             if self._fields(data, begin)[1] != stop:
-                raise BadRecord("its fields do not fill it")
-            into.add(position + 1, texts[1], texts[2], stop - begin)
+                raise BadRecord("its FORMAT fields do not fill their part")
+            table.add(position + 1, texts[1], texts[2], stop - begin)
             begin = stop
         return begin
 
@@ -410,25 +334,25 @@ class BcfRecords:
                 allele_RN2[r] = np.where(phased[:, None], (codes >> 1) - 1, -1)
         return allele_RN2, dosage_RN if "DS" in self._formats else None
 
-    def exchanged(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """See `RawRecords.exchanged`."""
+    def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
+        """See `RawRecords.swap_haplotypes`."""
         n = self._n_samples
         changed = bytearray(data)
         for begin in (np.cumsum(length_R) - length_R).tolist():
             fields, _ = self._fields(data, begin)
             if "GT" in fields and fields["GT"][1] == 2:
                 codes = np.frombuffer(changed, np.int8, 2 * n, fields["GT"][2]).reshape(n, 2)
-                mine = chosen_N & (codes[:, 1] >= 0) & (codes[:, 1] & 1).astype(bool)
-                bit = codes[mine] & 1  # says "phased": belongs to the place
-                codes[mine] = (codes[mine][:, ::-1] & ~np.int8(1)) | bit
+                swapped = chosen_N & (codes[:, 1] >= 0) & (codes[:, 1] & 1).astype(bool)
+                bit = codes[swapped] & 1  # means "phased", and stays in its place
+                codes[swapped] = (codes[swapped][:, ::-1] & ~np.int8(1)) | bit
             if "HDS" in fields and fields["HDS"][1] == 2:
                 values = np.frombuffer(changed, "<u4", 2 * n, fields["HDS"][2]).reshape(n, 2)
-                mine = chosen_N & (values[:, 1] != FLOAT_END)
-                values[mine] = values[mine][:, ::-1]
+                swapped = chosen_N & (values[:, 1] != FLOAT_END)
+                values[swapped] = values[swapped][:, ::-1]
         return bytes(changed)
 
     def _end_of_site(self, data: bytes, at: int, n_info: int) -> int:
-        """Where FILTER and INFO end, which begin at a place."""
+        """End of FILTER and INFO, which start at `at`."""
         kind, count, at = read_descriptor(data, at)
         names = []
         if count:
@@ -440,11 +364,11 @@ class BcfRecords:
             kind, count, at = read_descriptor(data, at + SIZES[kind])
             at += count * SIZES[kind] if count else 0
         if unknown := [number for number in names if number not in self._names]:
-            raise BadRecord(f"the header gives no field the number {unknown[0]}")
+            raise BadRecord(f"the header has no field with the number {unknown[0]}")
         return at
 
     def _fields(self, data: bytes, begin: int) -> tuple[dict[str, tuple[int, int, int]], int]:
-        """By FORMAT key: type, values of a sample, and where they begin; and where the last ones end."""
+        """Type, number of values of a sample and offset of each FORMAT field, and the end of the last one."""
         shared, _ = RECORD_LENGTHS.unpack_from(data, begin)
         at = begin + RECORD_LENGTHS.size + shared
         fields = {}
@@ -452,12 +376,12 @@ class BcfRecords:
             kind, _, at = read_descriptor(data, at)
             number = read_integer(data, at, kind)
             at += SIZES[kind]
-            name = self._names.get(number, "of unknown name")
+            name = self._names.get(number, "without a name")
             kind, count, at = read_descriptor(data, at)
             if name != expected:
-                raise BadRecord(f"a FORMAT field of it is {name} in place of {expected}")
+                raise BadRecord(f"it has the FORMAT field {name} instead of {expected}")
             if kind != (INT8 if name == "GT" else FLOAT) or not 1 <= count <= _MOST_VALUES[name]:
-                raise BadRecord(f"its {name} is not stored as impute writes it")
+                raise BadRecord(f"its {name} is not encoded as by impute")
             fields[name] = (kind, count, at)
             at += count * SIZES[kind] * self._n_samples
         return fields, at

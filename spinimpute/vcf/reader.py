@@ -1,7 +1,7 @@
 """Reading phased haplotypes from VCF, VCF.gz and BCF files.
 
-A file passes through three steps: `VariantFile` (a whole file, records one by one), `ChromosomeRecords`
-(those of one chromosome, in order and all of them) and `BlockBuilder` (biallelic sites with checked calls).
+A file passes through three steps: `VariantFile` opens it and reads records, `ChromosomeRecords` selects those
+of one chromosome and checks that they are complete, and `BlockBuilder` makes biallelic sites of them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,14 @@ from spinimpute.genotypes.haplotypes import (
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
-from spinimpute.vcf.record_blocks import BlockBuilder, CallBlock
-from spinimpute.vcf.text_faults import NO_SAMPLES
-from spinimpute.vcf.variant_file import VariantFile
+from spinimpute.vcf.record_blocks import AcceptedCalls, BlockBuilder, CallBlock
+from spinimpute.vcf.variant_file import NO_SAMPLES, VariantFile
 
-BLOCK_BYTES = 8 * 2**20  # of genotypes held at once as int16; small enough to stay in the cache
+BLOCK_BYTES = 8 * 2**20  # of int16 genotypes at once; few enough to stay in the cache
 
 
 class HaplotypeBlock(NamedTuple):
-    """Consecutive sites of a file.
-
-    Attributes
-    ----------
-    sites : Sites
-        In file order.
-    alleles : int8 (n_sites, n_haplotypes)
-        As in `Haplotypes`.
-    multiallelic : bool (n_sites,)
-        True for a site that is one of several ALT alleles of its record.
-    """
+    """Consecutive sites of a file: `alleles` as in `Haplotypes`, `multiallelic` as in `CallBlock`."""
 
     sites: Sites
     alleles: np.ndarray
@@ -50,28 +39,9 @@ class HaplotypeBlock(NamedTuple):
 class HaplotypeReader:
     """Streams a file's haplotypes in blocks: `for block in reader`, once.
 
-    Parameters
-    ----------
-    path, region, samples, chrom, role, allow_missing, allow_unphased
-        As of `read_haplotypes`.
-    mixed_ploidy : bool
-        Whether a sample's ploidy may change; for `read_calls` alone.
-    ploidy : uint8 (n_samples,) or None
-        0, 1 or 2, what was seen in an earlier part of the file.
-    without_alt : callable or None
-        As of `read_haplotypes`.
-
-    Attributes
-    ----------
-    samples : list of str
-        Known from the start.
-    skipped : dict of str to int
-        What was not taken, by reason; complete at the end.
-
-    Raises
-    ------
-    InputError
-        As `read_haplotypes`.
+    Parameters and errors are those of `read_haplotypes`. In addition, `mixed_ploidy` lets a sample's ploidy
+    change (for `read_calls` only), and `ploidy`, uint8 (n_samples,), is that of an earlier part of the file:
+    1, 2, or 0 for unknown. `skipped` counts what was not taken, by reason; complete at the end.
     """
 
     def __init__(
@@ -90,35 +60,32 @@ class HaplotypeReader:
     ) -> None:
         if region and chrom and not same_chromosome(region.chrom, chrom):
             raise InputError(
-                "content", f"the region {region} is not on chromosome {chrom}: give one of the two"
+                "arguments", f"the region {region} is not on chromosome {chrom}. Give one of the two"
             )
         self._file = VariantFile(path, role)
         self.samples, order = _chosen_samples(self._file, samples)
         self._records = ChromosomeRecords(self._file, region, chrom)
         self.skipped = self._records.skipped
-        # 0: no call seen yet that states the ploidy
+        # 0: no call so far shows the ploidy
         self._seen_ploidy = np.zeros(len(self.samples), np.uint8) if ploidy is None else ploidy.copy()
         self._builder = BlockBuilder(
             self._file,
             self.samples,
             order,
+            AcceptedCalls(allow_missing, allow_unphased, mixed_ploidy, without_alt),
             block_size=min(max(BLOCK_BYTES // (6 * len(self.samples)), 16), 4096),
             ploidy=self._seen_ploidy,
             skipped=self.skipped,
-            allow_missing=allow_missing,
-            allow_unphased=allow_unphased,
-            mixed_ploidy=mixed_ploidy,
-            without_alt=without_alt,
         )
 
     @property
     def contig_line(self) -> str:
-        """The chromosome's '##contig=<...>'; known from the first block on."""
+        """The chromosome's header line; available from the first block on."""
         return self._records.contig_line
 
     @property
     def ploidy(self) -> np.ndarray:
-        """uint8 (n_samples,), from the calls read so far.
+        """Ploidy by the calls read so far, uint8 (n_samples,).
 
         A sample without any call is diploid; haploid if another sample is and it has a "." for one allele.
         """
@@ -128,11 +95,11 @@ class HaplotypeReader:
 
     @property
     def contigs(self) -> list[str]:
-        """Names of the chromosomes that the header, or an index, lists."""
+        """Names of the chromosomes in the header or the index."""
         return self._file.contigs
 
     def close(self) -> None:
-        """Nothing more will be read. Who reads to the end, or to an error, need not call it."""
+        """Close the file; not needed after reading to the end, or to an error."""
         self._file.close()
 
     def __iter__(self) -> Iterator[HaplotypeBlock]:
@@ -145,11 +112,11 @@ class HaplotypeReader:
             yield HaplotypeBlock(block.sites, select_haplotypes(block.calls, kept), block.multiallelic)
 
     def read_all(self) -> Haplotypes:
-        """Everything at once; here a sample's ploidy may show late in the file."""
+        """Read all haplotypes; a sample's ploidy may show late in the file."""
         return to_haplotypes(self.read_calls(), self.ploidy)
 
     def read_calls(self) -> Calls:
-        """Everything at once, with the number of alleles that each call has."""
+        """Read all calls, each with its own number of alleles."""
         blocks = list(self._blocks())
         unphased = halved = None
         if any(block.halved is not None for block in blocks):
@@ -186,38 +153,25 @@ class HaplotypeReader:
             self._file.close()
         if not usable:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
-            raise self._file.error(f"no usable record ({reasons})", NoRecord)
+            raise self._file.error(f"no usable record ({reasons})", kind=NoRecord)
 
 
 def check_samples(file: VariantFile, samples: Sequence[str]) -> None:
-    """Check a list of samples to read.
-
-    Parameters
-    ----------
-    file : VariantFile
-        Where they are to be.
-    samples : sequence of str
-        Their names.
-
-    Raises
-    ------
-    InputError
-        The list is no list or is empty, a name is there twice, or is not in the file.
-    """
+    """Raise InputError if a list of samples is empty, repeats a name, or has one that the file lacks."""
     if isinstance(samples, str):
-        raise InputError("content", f"samples must be a list of names: got the text {samples!r}")
+        raise InputError("argument", f"samples must be a list of names, got the text {samples!r}")
     unknown = sorted(set(samples) - set(file.samples))
     if unknown:
         some = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
-        raise file.error(f"{len(unknown)} of the samples asked for are not in the file: {some}")
+        raise file.error(f"{len(unknown)} of the requested samples are not in the file: {some}", "not-found")
     if (twice := repeated(samples)) is not None:
-        raise file.error(f"the sample {twice} is asked for more than once")
+        raise file.error(f"the sample {twice} is requested more than once", "argument")
     if not samples:
-        raise file.error("the list of samples to read is empty")
+        raise file.error("the list of samples to read is empty", "argument")
 
 
 def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[list[str], np.ndarray | None]:
-    """The samples to read, and their places among those that the file then gives; None: the same order."""
+    """The samples to read, and their ranks among those that the file then gives; None for the same order."""
     if not file.samples:
         raise file.error(NO_SAMPLES)
     if wanted is None:
@@ -244,41 +198,16 @@ def read_haplotypes(
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
     A multi-allelic record becomes one site per ALT, in ALT order, where every other allele is coded 0.
-    Unphased homozygotes are taken as they are; of an unphased call with one missing allele both are missing.
+    Unphased homozygotes are accepted; an unphased call with one missing allele becomes missing.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    region : Region or None
-        The sites to read: through the file's index if there is one that is not older than the file, else by
-        reading all of it.
-    samples : sequence of str or None
-        The samples to read, in this order; None for all, in file order.
-    chrom : str or None
-        The chromosome to read of a file with several, with or without "chr". Records of the others, and those
-        at position 0, are counted in `skipped`.
-    role : str
-        What the file is, for messages.
-    allow_missing : bool
-        Whether missing calls are accepted.
-    allow_unphased : bool
-        Whether unphased heterozygotes are accepted; `Haplotypes.unphased` then marks them.
-    without_alt : callable or None
-        (position, REF) -> whether a record without ALT is taken, as a site with the ALT "."; by default none.
+    `region` is read through the file's index if there is one that is not older than the file. `samples` are
+    the samples to read, in this order. `chrom` chooses the chromosome of a file with several, with or without
+    "chr"; records on others and at position 0 are counted in `skipped`. `role` names the file in messages.
+    `allow_unphased` accepts unphased heterozygotes, which `Haplotypes.unphased` then marks. `without_alt` is
+    that of `AcceptedCalls`.
 
-    Returns
-    -------
-    Haplotypes
-        All of them, in memory.
-
-    Raises
-    ------
-    InputError
-        The file is missing, damaged, truncated or no VCF, or its index is of another file; it has no samples,
-        records or genotypes; it has unphased heterozygotes or missing calls that are not accepted, unsorted
-        positions, a ploidy that changes or exceeds 2, or several chromosomes without `region` or `chrom`;
-        or a sample is unknown.
+    Raises InputError if the file is missing, damaged or not a VCF, its index is of another file, a sample is
+    unknown, calls are not accepted, positions are unsorted, or the ploidy changes or exceeds 2.
     """
     reader = HaplotypeReader(
         path,

@@ -1,4 +1,4 @@
-"""Records of phased haplotypes, a block at a time: their calls are checked, and each ALT becomes a site."""
+"""Blocks of records: genotypes are checked, and each ALT allele becomes a site."""
 
 from __future__ import annotations
 
@@ -8,27 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.sites import NO_ALT, Sites, unusable_alt
-from spinimpute.runtime.errors import argument
+from spinimpute.runtime.errors import argument, call
 from spinimpute.vcf.variant_file import Record, VariantFile
-
-_PHASE_FIRST = "phase the file first (spinimpute phase, Beagle, Eagle or SHAPEIT)"
 
 
 class CallBlock(NamedTuple):
-    """Consecutive biallelic sites of a file.
+    """Consecutive biallelic sites of a file, in file order.
 
-    Attributes
-    ----------
-    sites : Sites
-        In file order.
-    calls : int8 (n_sites, n_samples, 2)
-        0 REF, 1 ALT, -1 missing, -2 for the second allele of a call with one allele.
-    multiallelic : bool (n_sites,)
-        True for a site that is one of several ALT alleles of its record.
-    unphased : bool (n_sites, n_samples) or None
-        Heterozygotes without phase; None if there is none.
-    halved : int64 (n_sites,) or None
-        As in `Haplotypes`.
+    `calls`, int8 (n_sites, n_samples, 2), are 0 REF, 1 ALT, -1 missing, and -2 for the second allele of a
+    haploid call. `multiallelic`, bool (n_sites,), marks sites that are one of several ALT alleles of their
+    record. `unphased`, bool (n_sites, n_samples), marks unphased heterozygotes, None if there are none.
+    `halved`, int64 (n_sites,) or None, is that of `Haplotypes`.
     """
 
     sites: Sites
@@ -38,32 +28,27 @@ class CallBlock(NamedTuple):
     halved: np.ndarray | None
 
 
+class AcceptedCalls(NamedTuple):
+    """Which calls a reader accepts.
+
+    `missing`, `unphased` and `mixed_ploidy` accept missing calls, unphased heterozygotes and samples whose
+    ploidy changes. `without_alt`, given position and REF, says whether a record without ALT makes a site with
+    the ALT "."; None accepts no such record.
+    """
+
+    missing: bool = True
+    unphased: bool = False
+    mixed_ploidy: bool = False
+    without_alt: Callable[[int, str], bool] | None = None
+
+
 class BlockBuilder:
-    """Collects records and makes blocks of them.
+    """Collects records of a file and makes blocks of them.
 
-    Parameters
-    ----------
-    file : VariantFile
-        Where the records come from.
-    samples : list of str
-        Those that are read, in the order wanted.
-    order : int64 (n_samples,) or None
-        Their places among the samples that the file gives; None if these are the same.
-    block_size : int
-        Records of a block.
-    ploidy : uint8 (n_samples,)
-        What was seen earlier: 1, 2, or 0 where no call states it; updated in place.
-    skipped : dict of str to int
-        Counts ALT alleles that make no site, by reason.
-    allow_missing, allow_unphased, mixed_ploidy : bool
-        Whether missing calls, unphased heterozygotes and samples that change their ploidy are accepted.
-    without_alt : callable or None
-        (position, REF) -> whether a record without ALT makes a site, with the ALT "."; None: it never does.
-
-    Attributes
-    ----------
-    missing_one : bool (n_samples,)
-        Whether a missing call of the sample was written for one allele, "."; not kept with `mixed_ploidy`.
+    `samples` are those that are read, and `order` their ranks among the samples that the file gives (None if
+    these are the same). `ploidy`, uint8 (n_samples,), is 1, 2, or 0 for unknown, and is updated in place.
+    `skipped` counts ALT alleles that make no site, by reason. `missing_one`, bool (n_samples,), marks samples
+    with a missing call of one allele, "."; it is not kept with mixed ploidy.
     """
 
     def __init__(
@@ -71,74 +56,51 @@ class BlockBuilder:
         file: VariantFile,
         samples: list[str],
         order: np.ndarray | None,
+        accepted: AcceptedCalls,
         *,
         block_size: int,
         ploidy: np.ndarray,
         skipped: dict[str, int],
-        allow_missing: bool,
-        allow_unphased: bool,
-        mixed_ploidy: bool,
-        without_alt: Callable[[int, str], bool] | None = None,
     ) -> None:
-        self._file, self._samples, self._order = file, samples, order
-        self._without_alt = without_alt
+        self._file, self._samples, self._order, self._accepted = file, samples, order, accepted
         self._seen_ploidy, self._skipped = ploidy, skipped
-        self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
-        self._mixed_ploidy = mixed_ploidy
         self.missing_one = np.zeros(len(samples), bool)
         self._genotypes = np.empty((block_size, len(samples), 3), dtype=np.int16)
-        self._rows = _Rows()
+        self._columns = _RecordColumns()
 
     @property
     def full(self) -> bool:
         """Whether `take` must be called before another record is added."""
-        return len(self._rows.position) == len(self._genotypes)
+        return len(self._columns.position) == len(self._genotypes)
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to take."""
-        return not self._rows.position
+        """Whether no record waits."""
+        return not self._columns.position
 
     def add(self, record: Record, chrom: str) -> None:
-        """Add a record; one without a usable ALT is only counted.
+        """Add the next record, on chromosome `chrom`; a record without usable ALT is only counted.
 
-        Parameters
-        ----------
-        record : Record
-            The next of the file.
-        chrom : str
-            What its chromosome is called.
-
-        Raises
-        ------
-        InputError
-            It has no genotypes, or a call of more than two alleles.
+        Raises InputError if the record has no genotypes, or a call of more than two alleles.
         """
         ref, alleles = self._file.alleles(record)
-        if not alleles and self._without_alt is not None and self._without_alt(record.POS, ref):
+        without_alt = self._accepted.without_alt
+        if not alleles and without_alt is not None and without_alt(record.POS, ref):
             alts = [(1, ".")]
         else:
             alts = self._usable_alts(alleles)
         if alts:
-            self._store_genotypes(record, self._genotypes[len(self._rows.position)])
-            self._rows.add(record, chrom, ref, len(alleles), alts)
+            self._store_genotypes(record, self._genotypes[len(self._columns.position)])
+            self._columns.add(record, chrom, ref, len(alleles), alts)
 
     def take(self) -> CallBlock:
-        """The records since the last block, of which there must be one, as sites.
+        """Make a block of the waiting records, at least one, with a site for each usable ALT allele.
 
-        Returns
-        -------
-        CallBlock
-            Checked, one site for each usable ALT allele.
-
-        Raises
-        ------
-        InputError
-            A call names an allele that the record lacks; it has no phase, is missing, or changes its sample's
-            ploidy, where that is not accepted.
+        Raises InputError for a call that names an allele which the record lacks, and for calls that are not
+        accepted.
         """
-        rows, self._rows = self._rows, _Rows()
-        return self._block(rows, self._genotypes[: len(rows.position)])
+        columns, self._columns = self._columns, _RecordColumns()
+        return self._block(columns, self._genotypes[: len(columns.position)])
 
     def _usable_alts(self, alts: list[str]) -> list[tuple[int, str]]:
         """(number, allele) of the ALT alleles that are sequences; the others are counted in `skipped`."""
@@ -170,55 +132,57 @@ class BlockBuilder:
             worst = int(np.argmax((genotypes[:, :width] > -2).sum(axis=1)))
             where = f"{record.CHROM}:{record.POS}"
             raise self._file.error(
-                f"sample {self._samples[worst]} has a call of {width} alleles at {where}; "
-                "only haploid and diploid samples can be imputed"
+                f"sample {self._samples[worst]} has a call of {width} alleles at {where}. "
+                "Only haploid and diploid samples can be imputed"
             )
 
-    def _block(self, rows: _Rows, genotypes: np.ndarray) -> CallBlock:
+    def _block(self, columns: _RecordColumns, genotypes: np.ndarray) -> CallBlock:
         """Check the genotypes of a block and split its records into biallelic sites."""
-        chrom = rows.chrom
-        # over phases, too, which are 0 or 1: numpy is slow where the last axis is short and has gaps
+        # over all three columns, because numpy is slow where the last axis is short and has gaps
         peak, least = int(genotypes.max()), int(genotypes.min())
-        if peak > min(rows.n_alts):
-            over = genotypes[:, :, :2].max(axis=2) > np.array(rows.n_alts, dtype=np.int16)[:, None]
-            self._raise_at(over, rows, "a genotype that names an ALT allele which the record does not have")
-        unphased, halved = self._check_phase(genotypes, rows)
+        if peak > min(columns.n_alts):
+            over = genotypes[:, :, :2].max(axis=2) > np.array(columns.n_alts, dtype=np.int16)[:, None]
+            self._raise_at(over, columns, "a genotype with an ALT allele that the record lacks")
+        unphased, halved = self._check_phase(genotypes, columns)
         calls = np.empty((*genotypes.shape[:2], 2), dtype=np.int8 if peak <= 127 else np.int16)
         calls[:, :, 0] = genotypes[:, :, 0]
         calls[:, :, 1] = genotypes[:, :, 1]
         has_missing = least < 0
-        if not self._mixed_ploidy and (has_missing or self._seen_ploidy.min() < 2):
-            self._check_ploidy(calls, rows)
-        if not self._allow_missing and has_missing:
+        if not self._accepted.mixed_ploidy and (has_missing or self._seen_ploidy.min() < 2):
+            self._check_ploidy(calls, columns)
+        if not self._accepted.missing and has_missing:
             self._raise_at(
-                (calls == -1).any(axis=2), rows, "a missing genotype; fill or remove missing calls first"
+                (calls == -1).any(axis=2), columns, "a missing genotype. Fill or remove missing calls first"
             )
-        multiallelic = np.array([rows.n_alts[row] > 1 for row in rows.row])
+        multiallelic = np.array([columns.n_alts[row] > 1 for row in columns.row])
         if multiallelic.any():
-            calls = calls[rows.row]
-            is_alt = calls == np.array(rows.allele, dtype=calls.dtype)[:, None, None]
+            calls = calls[columns.row]
+            is_alt = calls == np.array(columns.allele, dtype=calls.dtype)[:, None, None]
             calls = np.where(np.greater_equal(calls, 0), is_alt, calls).astype(np.int8)
             if unphased is not None:
-                unphased = unphased[rows.row] & (calls[:, :, 0] != calls[:, :, 1])
-            if halved is not None:  # a call is counted at the first ALT of its record
-                halved = np.where(np.diff(rows.row, prepend=-1) > 0, halved[rows.row], 0)
-        position = np.array([rows.position[row] for row in rows.row], dtype=np.int64)
-        ref = [rows.ref[row] for row in rows.row]
-        name = [rows.name[row] for row in rows.row]
-        return CallBlock(Sites(chrom, position, ref, rows.alt, name), calls, multiallelic, unphased, halved)
+                unphased = unphased[columns.row] & (calls[:, :, 0] != calls[:, :, 1])
+            if halved is not None:  # a call counts at the first ALT of its record
+                halved = np.where(np.diff(columns.row, prepend=-1) > 0, halved[columns.row], 0)
+        position = np.array([columns.position[row] for row in columns.row], dtype=np.int64)
+        ref = [columns.ref[row] for row in columns.row]
+        name = [columns.name[row] for row in columns.row]
+        sites = Sites(columns.chrom, position, ref, columns.alt, name)
+        return CallBlock(sites, calls, multiallelic, unphased, halved)
 
-    def _raise_at(self, bad: np.ndarray, rows: _Rows, what: str) -> None:
+    def _raise_at(self, bad: np.ndarray, columns: _RecordColumns, what: str) -> None:
         """Raise for the first True of `bad`, bool (n_records, n_samples), if there is one."""
         if bad.any():
             row, sample = np.unravel_index(int(np.argmax(bad)), bad.shape)
-            where = f"{rows.chrom}:{rows.position[row]}"
+            where = f"{columns.chrom}:{columns.position[row]}"
             raise self._file.error(f"sample {self._samples[sample]} has, at {where}, {what}")
 
-    def _check_phase(self, genotypes: np.ndarray, rows: _Rows) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Which calls are unphased heterozygotes, bool (n_records, n_samples); None if there is none.
+    def _check_phase(
+        self, genotypes: np.ndarray, columns: _RecordColumns
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Find unphased heterozygotes, bool (n_records, n_samples), and raise InputError if not accepted.
 
-        Raises for them if they are not accepted. An unphased half-missing call becomes missing, in place; how
-        many there were, int64 (n_records,), comes second, or None.
+        Unphased half-missing calls become missing, in place; their number, int64 (n_records,), comes second.
+        Either is None if there are none.
         """
         first, second = genotypes[:, :, 0], genotypes[:, :, 1]
         unphased = genotypes[:, :, 2] == 0
@@ -229,14 +193,18 @@ class BlockBuilder:
         first[half] = -1
         second[half] = -1
         unphased &= ~half
-        if not self._allow_unphased:
-            self._raise_at(unphased, rows, f"an unphased heterozygote; {_PHASE_FIRST}")
+        if not self._accepted.unphased:
+            self._raise_at(
+                unphased,
+                columns,
+                f"an unphased heterozygote. Phase the file first ({call('phase')}, Beagle, Eagle or SHAPEIT)",
+            )
         return unphased if unphased.any() else None, half.sum(axis=1) if half.any() else None
 
-    def _check_ploidy(self, calls: np.ndarray, rows: _Rows) -> None:
+    def _check_ploidy(self, calls: np.ndarray, columns: _RecordColumns) -> None:
         first, second = calls[:, :, 0], calls[:, :, 1]
         haploid = (first >= 0) & (second == -2)
-        # "./." is also written for haploid samples, and "." for diploid ones: neither states the ploidy
+        # "./." is also written for haploid samples, and "." for diploid ones: neither shows the ploidy
         diploid = (second >= 0) | ((first >= 0) & (second == -1))
         known = self._seen_ploidy
         now_haploid, now_diploid = haploid.any(axis=0), diploid.any(axis=0)
@@ -249,18 +217,17 @@ class BlockBuilder:
             words = {1: "haploid", 2: "diploid"}
             raise self._file.error(
                 f"sample {self._samples[sample]} is {words[int(per_record[row])]} at "
-                f"{rows.chrom}:{rows.position[row]} but {words[expected]} before; choose a part of the "
-                f"chromosome with one ploidy ({argument('region')}). Chromosome X is parted "
-                f"by itself if the header "
-                "states its length: ##contig=<ID=X,length=...>"
+                f"{columns.chrom}:{columns.position[row]} but {words[expected]} before. Choose a region "
+                f"with one ploidy ({argument('region')}). Chromosome X is split automatically if the header "
+                "has its length: ##contig=<ID=X,length=...>"
             )
         known[now_haploid] = 1
         known[now_diploid] = 2
         self.missing_one |= ((first == -1) & (second == -2)).any(axis=0)
 
 
-class _Rows:
-    """The text columns of the records of a block, and which biallelic site comes from which record."""
+class _RecordColumns:
+    """Text columns of the records of a block, and the record of each biallelic site."""
 
     def __init__(self) -> None:
         self.chrom = ""
@@ -268,8 +235,8 @@ class _Rows:
         self.ref: list[str] = []
         self.name: list[str] = []
         self.n_alts: list[int] = []
-        self.row: list[int] = []  # per biallelic site: its record in this block
-        self.allele: list[int] = []  # per biallelic site: the number of its ALT
+        self.row: list[int] = []  # of each biallelic site: its record in this block
+        self.allele: list[int] = []  # of each biallelic site: the number of its ALT
         self.alt: list[str] = []
 
     def add(self, record: Record, chrom: str, ref: str, n_alts: int, alts: list[tuple[int, str]]) -> None:

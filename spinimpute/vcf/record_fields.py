@@ -1,8 +1,8 @@
-"""What an output record says: its INFO fields, and GT, DS, HDS and GP of each sample.
+"""Values of an output record: its INFO fields, and GT, DS, HDS and GP of each sample.
 
-Values are rounded once, so that VCF and BCF agree: INFO to text, those of the samples to small integers that
-both look up. What is rounded is P(ALT) of a haplotype, and DS and GP are computed from that: HDS adds up to
-DS, GP to 1, and P(0/1) + 2 P(1/1) to DS, without a remainder.
+Values are rounded once, so that VCF and BCF agree: INFO to text, numbers of samples to small integers that
+both formats look up in a table. P(ALT) of a haplotype is rounded, and DS and GP are computed from the rounded
+value: HDS adds up to DS, GP to 1, and P(0/1) + 2 P(1/1) to DS, exactly.
 
 Shapes: r records, n samples, p the largest ploidy (1 or 2).
 """
@@ -16,8 +16,7 @@ import numpy as np
 from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
 
-MOST_DECIMALS = 5
-"""Of a number of a sample: more would be noise of the 32 bits that probabilities have."""
+MOST_DECIMALS = 5  # of a sample's number: more would be noise, because probabilities have 32 bits
 
 _INFO_TYPES = ("Float", "Integer", "Flag")
 _FREQUENCIES = ("AF", "MAF")
@@ -27,8 +26,9 @@ ALLELE_MISSING = -1
 ALLELE_ABSENT = -2
 
 CERTAIN = 0.75
-"""A probability nearer to 0 or 1, in units of the last decimal, is written as 0 or 1. A quarter of those that
-plain rounding leaves between 0 and 1 lie there; files are 4 % smaller without, and no less accurate."""
+"""A probability that is nearer to 0 or 1 than this, in units of the last decimal, is written as 0 or 1. These
+are a quarter of those that plain rounding leaves between 0 and 1. Files become 4 % smaller, and no less
+accurate."""
 
 
 @kernel()
@@ -47,13 +47,7 @@ def _round_units(probability_X, one, certain, units_X):  # type: ignore[no-untyp
 
 @dataclass(frozen=True)
 class NumberCodes:
-    """Small integers for the numbers of samples: 0 to 2 in units of the last decimal, and two more.
-
-    Attributes
-    ----------
-    decimals : int
-        How many are written.
-    """
+    """Small integers for numbers of samples: 0 to 2 in units of the last decimal, "missing", and "absent"."""
 
     decimals: int
 
@@ -64,31 +58,23 @@ class NumberCodes:
 
     @property
     def missing(self) -> int:
-        """Code of a missing number ("."); the codes below it are the numbers 0 to 2."""
+        """Code of a missing number ("."); lower codes are the numbers 0 to 2."""
         return 2 * self.one + 1
 
     @property
     def absent(self) -> int:
-        """Code of a number that a sample does not have, such as the second haplotype of a haploid one."""
+        """Code of a number that a sample lacks, such as that of a haploid sample's second haplotype."""
         return 2 * self.one + 2
 
     @property
     def count(self) -> int:
-        """How many codes there are."""
+        """Number of codes."""
         return 2 * self.one + 3
 
     def units(self, probability: np.ndarray) -> np.ndarray:
-        """Probabilities in units of the last decimal, rounded; those that are `CERTAIN` are 0 or 1.
+        """Round float32 probabilities to units of the last decimal; near 0 and 1 see `CERTAIN`.
 
-        Parameters
-        ----------
-        probability : float32
-            Of any shape with an axis or more; clipped to 0 to 1. NaN stays.
-
-        Returns
-        -------
-        float32
-            Whole numbers.
+        Probabilities are clipped to 0 to 1, NaN stays, and the array has at least one axis.
         """
         probability = np.ascontiguousarray(probability)
         units = np.empty_like(probability)
@@ -98,25 +84,21 @@ class NumberCodes:
         return units
 
     def numbers(self) -> np.ndarray:
-        """The numbers from 0 to 2 by code; float64 (missing,)."""
+        """The numbers 0 to 2 by code; float64 (missing,)."""
         return np.arange(self.missing) / self.one
 
 
 def numbers_per_sample(key: str, ploidy: int) -> int:
-    """How many values FORMAT/`key` has for a sample of the given ploidy."""
+    """Number of values of a FORMAT field for a sample of this ploidy."""
     return {"GT": ploidy, "DS": 1, "HDS": ploidy, "GP": ploidy + 1}[key]
 
 
 @dataclass(frozen=True)
 class InfoValues:
-    """The INFO fields of r records.
+    """INFO fields of r records.
 
-    Attributes
-    ----------
-    columns : dict of str to list
-        Key -> the value of each record as text, "" for a flag, None where the record lacks the field.
-    typed : list of bool
-        The TYPED flag of each record.
+    `columns` maps each key to the text of each record: "" for a flag, None where the record lacks the field.
+    `typed` is the TYPED flag of each record.
     """
 
     columns: dict[str, list[str | None]]
@@ -126,27 +108,10 @@ class InfoValues:
     def from_arrays(
         cls, header: OutputHeader, arrays: Mapping[str, np.ndarray | None], typed: np.ndarray
     ) -> "InfoValues":
-        """Format the arrays in the order of the header.
+        """Format numbers (not finite: absent), or booleans of flags, in the order of the header.
 
-        Parameters
-        ----------
-        header : OutputHeader
-            It defines the keys.
-        arrays : mapping
-            INFO key -> numbers (r,), of which those that are not finite are not written, or bool (r,) for a
-            flag, or None.
-        typed : bool (r,)
-            The TYPED flag (IMPUTED where it is false).
-
-        Returns
-        -------
-        InfoValues
-            As texts.
-
-        Raises
-        ------
-        ValueError
-            A key is not in the header, is neither number nor flag there, or has another length.
+        Records that are not typed have the flag IMPUTED. Raises ValueError for a key that the header does not
+        define as numbers or a flag, and for wrong shapes.
         """
         unknown = [key for key in arrays if header.info_types.get(key) not in _INFO_TYPES]
         if unknown:
@@ -164,7 +129,7 @@ class InfoValues:
             columns[key] = _info_texts(key, info_type, np.asarray(values, np.float64))
         return cls(columns, typed.tolist())
 
-    def part(self, records: slice) -> "InfoValues":
+    def take(self, records: slice) -> "InfoValues":
         """The values of some of the records."""
         return InfoValues({key: values[records] for key, values in self.columns.items()}, self.typed[records])
 
@@ -180,7 +145,7 @@ class InfoValues:
 
 
 def _info_texts(key: str, info_type: str, values: np.ndarray) -> list[str | None]:
-    """Whole, or three decimals; of frequencies four digits, which rare alleles have too."""
+    """Whole numbers, or three decimals; four digits for frequencies, because alleles may be rare."""
     if info_type == "Integer":
         return [str(int(value)) if math.isfinite(value) else None for value in values.tolist()]
     if key in _FREQUENCIES:
@@ -193,16 +158,11 @@ def _info_texts(key: str, info_type: str, values: np.ndarray) -> list[str | None
 
 @dataclass(frozen=True)
 class SampleFields:
-    """The sample columns of r records.
+    """Sample columns of r records.
 
-    Attributes
-    ----------
-    alleles : int8 (r, n, p)
-        0, 1, ALLELE_MISSING or ALLELE_ABSENT.
-    unphased : bool (r, n) or None
-        Calls whose order means nothing; None if there is none.
-    numbers : dict of str to list of int (r, n)
-        FORMAT key (not GT) -> codes of its 1st, 2nd, ... value.
+    `alleles`, int8 (r, n, p), are 0, 1, ALLELE_MISSING or ALLELE_ABSENT. `unphased`, bool (r, n), marks calls
+    without phase; None if there are none. `numbers` maps each FORMAT key but GT to the codes, int (r, n), of
+    its first, second, ... value.
     """
 
     alleles: np.ndarray
@@ -211,17 +171,7 @@ class SampleFields:
 
 
 class SampleLayout:
-    """Assigns haplotype columns to samples and turns dosages into fields.
-
-    Parameters
-    ----------
-    ploidy : int (n,)
-        1 or 2.
-    formats : sequence of str
-        Keys in order of output.
-    codes : NumberCodes
-        What numbers are rounded to.
-    """
+    """Assigns haplotype columns to samples of ploidy 1 or 2, and turns dosages into fields."""
 
     def __init__(self, ploidy: np.ndarray, formats: Sequence[str], codes: NumberCodes) -> None:
         self.codes = codes
@@ -231,27 +181,15 @@ class SampleLayout:
         self.n_haplotypes = int(ploidy.sum())
         self.uniform = bool((ploidy == self.max_ploidy).all())
         self._haploid = ploidy == 1
-        # Column of each haplotype in a table with max_ploidy columns for every sample.
+        # column of each haplotype in a table with max_ploidy columns for every sample
         self._columns = np.flatnonzero(np.arange(self.max_ploidy)[None, :] < ploidy[:, None])
 
     def fields(
         self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None, unphased: np.ndarray | None = None
     ) -> SampleFields:
-        """Round, clip and combine.
+        """Round P(ALT), float32 (r, n_haplotypes) with NaN for missing, and compute the fields.
 
-        Parameters
-        ----------
-        hap_dosage : float32 (r, n_haplotypes)
-            P(ALT); NaN is missing.
-        haplotypes : int8 (r, n_haplotypes) or None
-            0, 1 or -1; None calls ALT from 0.5 on.
-        unphased : bool (r, n) or None
-            Kept as it is.
-
-        Returns
-        -------
-        SampleFields
-            In the layout of the samples.
+        `haplotypes`, int8 (r, n_haplotypes), are calls 0, 1 or -1; None calls ALT from 0.5 on.
         """
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)
@@ -273,7 +211,7 @@ class SampleLayout:
         return values.reshape(n_records, self.n_samples, self.max_ploidy)
 
     def _numbers(self, key: str, units: np.ndarray) -> list[np.ndarray]:
-        """Codes of the values of a field; units: P(ALT) in units of the last decimal, float32 (r, n, p)."""
+        """Codes of a field's values, from P(ALT) in units of the last decimal, float32 (r, n, p)."""
         one, missing, absent = self.codes.one, self.codes.missing, self.codes.absent
         haplotypes = [units[:, :, haplotype] for haplotype in range(self.max_ploidy)]
         if key == "DS":
@@ -294,7 +232,7 @@ class SampleLayout:
         return values
 
     def _codes(self, units: np.ndarray) -> np.ndarray:
-        """Whole numbers as int32; NaN becomes the code of a missing number."""
+        """Convert whole numbers to int32, and NaN to the code of a missing number."""
         unknown = np.isnan(units)
         known = np.where(unknown, np.float32(self.codes.missing), units) if unknown.any() else units
         return known.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Writes imputed genotypes to VCF, VCF.gz or BCF, with the index beside it."""
+"""Writes imputed genotypes to VCF, VCF.gz or BCF, with an index."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from spinimpute.vcf.bcf_encoder import BcfEncoder
 from spinimpute.vcf.header import DEFAULT_DECIMALS, FORMAT_LINES, make_header
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
 from spinimpute.vcf.record_fields import MOST_DECIMALS, InfoValues, NumberCodes, SampleLayout
-from spinimpute.vcf.text import VcfTextEncoder
+from spinimpute.vcf.text_encoder import VcfTextEncoder
 
-_ENCODED_BYTES = 4 * 2**20  # how much of a block is encoded at once; bounds the memory
+_ENCODED_BYTES = 4 * 2**20  # encoded at once; bounds the memory
 
 
 class GenotypeWriter(IndexedFile):
@@ -21,35 +21,14 @@ class GenotypeWriter(IndexedFile):
 
     The bytes of the file depend neither on `threads` nor on how the records are cut into blocks.
 
-    Parameters
-    ----------
-    path : path
-        Of the output; an existing file is replaced when the writer is closed.
-    samples : sequence of str (n_samples,)
-        Names.
-    ploidy : int (n_samples,)
-        1 or 2.
-    contig_lines : sequence of str
-        "##contig=<ID=...>" lines, one for each contig of the output.
-    header_lines : sequence of str
-        Further header lines, such as "##source=...".
-    formats : sequence of str
-        Which of GT, DS, HDS and GP to write, in this order; GT, if any, comes first.
-    output_type : str or None
-        "z" (VCF.gz), "b" (BCF) or "v" (VCF); None goes by the suffix of the path.
-    threads : int
-        Threads that compress.
-    extra_info_lines : sequence of str
-        "##INFO=<...>" lines of numeric fields and flags beyond AF, MAF, AVG_CS, R2, TYPED and IMPUTED.
-    decimals : int
-        Of DS, HDS and GP, 1 to MOST_DECIMALS.
+    `ploidy` is 1 or 2 for each sample. `contig_lines` are "##contig=<ID=...>" lines, one for each contig of
+    the output; `header_lines` are further lines. `formats` are those of GT, DS, HDS and GP to write, in this
+    order and GT first. `output_type` is "z" (VCF.gz), "b" (BCF), "v" (VCF) or None (by the suffix of the
+    path). `extra_info_lines` define numeric INFO fields and flags beyond the usual ones. DS, HDS and GP have
+    `decimals` decimals, 1 to MOST_DECIMALS.
 
-    Raises
-    ------
-    InputError
-        The suffix is unknown, the path cannot be written, or a sample name is unusable.
-    ValueError
-        The arguments contradict each other.
+    Raises InputError for an unknown suffix, a path that cannot be written, and unusable names of samples;
+    ValueError if the arguments contradict each other.
     """
 
     def __init__(
@@ -68,15 +47,15 @@ class GenotypeWriter(IndexedFile):
         """Check everything that can be checked and write the header."""
         ploidy = np.asarray(ploidy)
         if ploidy.shape != (len(samples),) or not np.isin(ploidy, (1, 2)).all():
-            raise ValueError(f"ploidy must be 1 or 2 for each of {len(samples)} samples, however: {ploidy!r}")
+            raise ValueError(f"ploidy must be 1 or 2 for each of {len(samples)} samples, got {ploidy!r}")
         if not formats or len(set(formats)) < len(formats) or not FORMAT_LINES.keys() >= set(formats):
             raise ValueError(
-                f"formats must be distinct names out of {', '.join(FORMAT_LINES)}, however: {formats!r}"
+                f"formats must be distinct names out of {', '.join(FORMAT_LINES)}, got {formats!r}"
             )
         if "GT" in formats[1:]:
-            raise ValueError(f"GT must be the first of the formats, however: {formats!r}")
+            raise ValueError(f"GT must be the first of the formats, got {formats!r}")
         if not 1 <= decimals <= MOST_DECIMALS:
-            raise ValueError(f"decimals must be 1 to {MOST_DECIMALS}, however: {decimals!r}")
+            raise ValueError(f"decimals must be 1 to {MOST_DECIMALS}, got {decimals!r}")
         output_type = choose_output_type(Path(path), output_type)
         self._encodes_bcf = output_type == "b"
         self._header = make_header(samples, contig_lines, header_lines, formats, extra_info_lines, decimals)
@@ -87,7 +66,7 @@ class GenotypeWriter(IndexedFile):
         super().__init__(path, output_type, self._encoder.file_start, self._header.contigs, threads)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
-        """The ploidy of the blocks that follow: chromosome X has parts in which it differs."""
+        """Set the ploidy of the following blocks: the parts of chromosome X differ in it."""
         self._layout = SampleLayout(np.asarray(ploidy), self._formats, self._codes)
         encoder = BcfEncoder if self._encodes_bcf else VcfTextEncoder
         self._encoder: BcfEncoder | VcfTextEncoder = encoder(self._header, self._layout)
@@ -104,30 +83,14 @@ class GenotypeWriter(IndexedFile):
     ) -> None:
         """Append r records, which follow those written before.
 
-        Parameters
-        ----------
-        chrom : str
-            Contig, one of the header.
-        sites : Sites (r,)
-            By position; their own `chrom` is not used.
-        hap_dosage : float32 (r, n_haplotypes)
-            P(ALT) of each haplotype, clipped to 0..1; NaN is missing.
-        info : mapping
-            INFO key -> numbers (r,), of which those that are not finite are not written, or bool (r,) for a
-            flag, or None.
-        haplotypes : int8 (r, n_haplotypes) or None
-            Hard calls: 0, 1, or -1 (missing); None calls ALT from 0.5 on.
-        typed : bool (r,)
-            Whether the target has the site.
-        unphased : bool (r, n_samples) or None
-            Calls to be written with "/"; None if all have their phase.
+        `hap_dosage`, float32 (r, n_haplotypes), is P(ALT), clipped to 0 to 1; NaN is missing. `info` maps
+        keys to numbers (r,), not written where they are not finite, to bool (r,) for a flag, or to None.
+        `haplotypes`, int8 (r, n_haplotypes), are calls 0, 1 or -1 (missing); None calls ALT from 0.5 on.
+        `typed`, bool (r,), marks sites of the target, and `unphased`, bool (r, n_samples), calls to write
+        with "/". `sites.chrom` is not used.
 
-        Raises
-        ------
-        InputError
-            The file cannot be written (any longer), such as on a full disk.
-        ValueError
-            Shapes disagree, the contig is unknown, or the records are not sorted.
+        Raises InputError if the file cannot be written, for example because the disk is full, and ValueError
+        if shapes disagree, the contig is unknown, or the records are not sorted.
         """
         hap_dosage = np.asarray(hap_dosage, dtype=np.float32)
         typed = np.asarray(typed, dtype=bool)
@@ -137,14 +100,14 @@ class GenotypeWriter(IndexedFile):
             return
         step = max(1, _ENCODED_BYTES // self._encoder.bytes_per_record)
         for start in range(0, len(sites), step):
-            part = slice(start, start + step)
+            records = slice(start, start + step)
             self._write_records(
                 chrom,
-                sites.take(part),
-                hap_dosage[part],
-                values.part(part),
-                None if haplotypes is None else haplotypes[part],
-                None if unphased is None else unphased[part],
+                sites.take(records),
+                hap_dosage[records],
+                values.take(records),
+                None if haplotypes is None else haplotypes[records],
+                None if unphased is None else unphased[records],
             )
         self._last_position = int(sites.position[-1])
 
@@ -164,16 +127,16 @@ class GenotypeWriter(IndexedFile):
             )
         shape = (len(sites), self._layout.n_haplotypes)
         if hap_dosage.shape != shape:
-            raise ValueError(f"hap_dosage must have shape {shape}, however: {hap_dosage.shape}")
+            raise ValueError(f"hap_dosage must have shape {shape}, got {hap_dosage.shape}")
         if haplotypes is not None and haplotypes.shape != shape:
-            raise ValueError(f"haplotypes must have shape {shape}, however: {haplotypes.shape}")
+            raise ValueError(f"haplotypes must have shape {shape}, got {haplotypes.shape}")
         if haplotypes is not None and haplotypes.size and (haplotypes.min() < -1 or haplotypes.max() > 1):
             raise ValueError("haplotypes must be 0, 1 or -1")
         if typed.shape != shape[:1]:
-            raise ValueError(f"typed must have shape {shape[:1]}, however: {typed.shape}")
+            raise ValueError(f"typed must have shape {shape[:1]}, got {typed.shape}")
         previous = 0
-        if chrom in self._places.names:
-            if chrom != self._places.names[-1]:
+        if chrom in self._record_places.names:
+            if chrom != self._record_places.names[-1]:
                 raise ValueError(f"the records of {chrom} are not all together")
             previous = self._last_position
         if (np.diff(sites.position, prepend=previous) < 0).any():
@@ -188,8 +151,8 @@ class GenotypeWriter(IndexedFile):
         haplotypes: np.ndarray | None,
         unphased: np.ndarray | None,
     ) -> None:
-        pieces, lengths = self._encoder.encode(
+        encoded, lengths = self._encoder.encode(
             sites, chrom, info, self._layout.fields(hap_dosage, haplotypes, unphased)
         )
         ref_length = np.array([len(ref) for ref in sites.ref])
-        self.append(chrom, sites.position, ref_length, lengths, b"".join(pieces))
+        self.append(chrom, sites.position, ref_length, lengths, b"".join(encoded))

@@ -102,17 +102,17 @@ def one_column_more(head: list[str], rows: list[list[str]]) -> None:
 CHANGES: dict[str, tuple[Change, str]] = {
     "no GT": (no_genotypes, "no genotypes (GT) at 20:3537"),
     "no samples": (no_samples, "sites without samples"),
-    "repeated sample": (repeated_sample, "two samples are named target_AFR_01; rename one"),
+    "repeated sample": (repeated_sample, "two samples are named target_AFR_01. Rename one"),
     "three alleles": (set_call(4, "0|1|0"), "a call of 3 alleles at 20:"),
-    "beyond ALT": (set_call(4, "0|3"), "names an ALT allele which the record does not have"),
+    "beyond ALT": (set_call(4, "0|3"), "a genotype with an ALT allele that the record lacks"),
     "haploid among diploid": (set_call(4, "0"), "is haploid at 20:"),
     "unsorted": (unsorted, "the positions go backwards at record"),
     "another region": (elsewhere, "another region than the panel"),
-    "another chromosome": (another_chromosome, "no record in 20; the file holds chromosome 7"),
+    "another chromosome": (another_chromosome, "no record in 20. The file has chromosome 7"),
     "no calls": (no_calls, "every call is missing at the sites that the panel has"),
-    "empty line": (empty_line, "is empty; remove it"),
-    "no chromosome": (no_chromosome, ": the chromosome (CHROM) is empty; mend the line"),
-    "more columns": (one_column_more, "it has 30 columns, the line #CHROM names 29; name the sample"),
+    "empty line": (empty_line, "malformed at record 6, after 20:"),
+    "no chromosome": (no_chromosome, "malformed at record 7, after 20:"),
+    "more columns": (one_column_more, "has 30 columns, the header 29. Name the missing samples"),
 }
 
 
@@ -150,7 +150,7 @@ def test_targets(refused, text: str, kind: str, tmp_path: Path) -> None:  # type
     [
         (b"", "the file is empty"),
         (b"hello world\n", "no VCF or BCF file"),
-        (b"PK\x03\x04 broken", "a zip archive; unpack it"),
+        (b"PK\x03\x04 broken", "a zip archive. Unpack it"),
         (gzip.compress(b"something else", mtime=0), "not of a VCF"),
         (b"\x89PNG\r\n\x1a\n" + bytes(200), "no VCF or BCF file"),
         (b"##fileformat=VCFv4.2\n", "target"),
@@ -205,7 +205,7 @@ def test_regions_maps_samples(run, refused, example: Path, tmp_path: Path) -> No
     out = tmp_path / "p.spin"
     done = run("panel", "build", "--vcf", example / "panel.vcf.gz", "--samples-file", names, "--out", out)
     assert done.code == 2
-    assert "1 of the samples asked for are not in the file: nobody" in done.err
+    assert "1 of the requested samples are not in the file: nobody" in done.err
     assert not out.exists()
 
 

@@ -127,7 +127,7 @@ def test_some_regions_and_samples(run: Run, files: dict[str, Path], tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--samples", "nobody"], "truth {truth}: 1 of the samples asked for are not in the file: nobody"),
+        (["--samples", "nobody"], "truth {truth}: 1 of the requested samples are not in the file: nobody"),
         (["--samples", ","], "--samples ',': one of the names is empty"),
         (["--samples", "a", "--samples-file", "b"], "samples are named by --samples or --samples-file: give"),
         (["--samples-file", "absent"], "samples file absent: cannot be read"),

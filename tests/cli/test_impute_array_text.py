@@ -91,7 +91,7 @@ def test_never_phasing_refuses_it(run: Run, panel: Path, tmp_path: Path) -> None
     out = tmp_path / "o.vcf"
     done = run("impute", "--vcf", path, "--panel", panel, "--out", out, "--phasing", "never")
     assert done.code == 2
-    assert "20:1, an unphased heterozygote; phase the file first" in done.err
+    assert "20:1, an unphased heterozygote. Phase the file first" in done.err
     done = run("impute", "--vcf", path, "--panel", panel, "--out", out)
     assert done.code == 2
     assert "no target site is in the panel" in done.err

@@ -139,7 +139,7 @@ def test_a_lifted_text_and_check(run, example: Path, panel: Path, chain: Path, t
         (gzip.compress(CHAINS.encode() * 50, mtime=0)[:60] + b"x" * 40, "cannot be read"),
         (
             CHAINS.replace("chr20", "chr5").encode(),
-            "no chain of chromosome 20, but of chr5; give the one from",
+            "no chain of chromosome 20, but of chr5. Give the chain file from",
         ),
         (CHAINS.encode()[:90], "chain file"),
     ],
@@ -159,7 +159,7 @@ def test_unusable_chains(content: bytes, what: str, tmp_path: Path) -> None:
 def test_damaged_chains_are_named_on_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.chain"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"bad\.chain: it is no chain file, or is damaged") as error:
+    with pytest.raises(InputError, match=r"bad\.chain: it is not a chain file, or is damaged") as error:
         Lift(path, "20")
     assert str(error.value).isprintable()
 

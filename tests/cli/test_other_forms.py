@@ -291,7 +291,7 @@ def test_a_missing_file_is_named(
     [
         ("b.fam", "#FID SEX\nx 1\n", "line 1: no column IID"),
         ("b.bim", "20 a 0 5\n", "line 1: 4 columns"),
-        ("b.bim", "20 a 0 5.5 A C\n", "line 1: the position '5.5' is no number"),
+        ("b.bim", "20 a 0 5.5 A C\n", "line 1: the position '5.5' is not a number"),
     ],
 )
 def test_damaged_files_of_plink(
@@ -385,7 +385,7 @@ def test_a_sample_twice_in_a_report(
     report = final_report(tmp_path / "r.txt", [samples[0], samples[0]], sites[:30])
     with (
         spinimpute.Panel.open(panel) as opened,
-        pytest.raises(InputError, match=f"in sample {samples[0]} is there twice"),
+        pytest.raises(InputError, match=f"in sample {samples[0]} is repeated"),
     ):
         read_target(report, [opened])
 

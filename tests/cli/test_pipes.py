@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spinimpute.targets.standard_input import NAME
+from spinimpute.targets.formats import NAME
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONSOLE_SCRIPT = [sys.executable, "-c", "from spinimpute.__main__ import main; main()"]
@@ -196,7 +196,7 @@ def test_outputs_are_refused_before_standard_input_is_read(
         ((*common, "--out", tmp_path / "o.vcf"), "o.vcf already exists; use --force"),
         ((*common, "--out", "-", "--report", tmp_path / "page.html"), "page.html already exists"),
         ((*common, "--out", "-", "--loo", tmp_path / "loo"), "loo.sites.tsv already exists"),
-        ((*common, "--out", tmp_path / "o.txt"), "cannot tell the format"),
+        ((*common, "--out", tmp_path / "o.txt"), "has no known format"),
         (("phase", *common[1:], "--out", tmp_path / "no"), "no: it is a folder"),
         (("convert", *common[1:], "--out", tmp_path / "o.vcf"), "o.vcf already exists"),
         (("evaluate", *files, "--report", tmp_path / "page.html"), "page.html already exists"),
@@ -212,7 +212,7 @@ def test_outputs_are_refused_before_standard_input_is_read(
             assert said in process.stderr.read().decode()
 
 
-@pytest.mark.parametrize(("form", "called"), [("b", "BCF"), ("z", "a compressed VCF")])
+@pytest.mark.parametrize(("form", "called"), [("b", "BCF"), ("z", "compressed VCF")])
 @pytest.mark.parametrize("command", ["impute", "phase"])
 def test_nothing_packed_goes_to_a_terminal(
     example: Path, panel: Path, form: str, called: str, command: str
@@ -225,7 +225,7 @@ def test_nothing_packed_goes_to_a_terminal(
     )
     os.close(terminal)
     assert done.returncode == 2
-    assert f"{called} is not for a terminal: redirect" in done.stderr.decode()
+    assert f"{called} cannot be written to a terminal. Redirect" in done.stderr.decode()
     assert "or write text with --output-type v" in done.stderr.decode()
     with suppress(OSError):  # so Linux says that a terminal's other end is closed
         assert os.read(ours, 1) == b""

@@ -423,5 +423,5 @@ def test_alleles_with_invalid_utf8(small, number):
     rows = [("20", 100, "A", "C", "GT", ["0|0", "0|1"]), ("20", 200, "A", "CTT", "GT", ["0|0", "0|1"])]
     files = small(rows, rows)
     files[number].write_bytes(files[number].read_bytes().replace(b"CTT", b"C\xff\xfeT"))
-    with pytest.raises(InputError, match=f"^{files[number].stem} .*20:200 holds bytes that are no text"):
+    with pytest.raises(InputError, match=f"^{files[number].stem} .*20:200 is not valid UTF-8"):
         evaluate(*files)

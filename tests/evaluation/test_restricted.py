@@ -113,11 +113,11 @@ def test_samples_equal_files_with_only_these_samples(problem):
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (["s1", "s99", "nobody"], r"truth .*: 2 of the samples asked for are not in the file: nobody, s99"),
-        (["s1", "s2"], r"imputed .*: 1 of the samples asked for are not in the file: s2"),
-        (["s1", "s1"], r"the sample s1 is asked for more than once"),
+        (["s1", "s99", "nobody"], r"truth .*: 2 of the requested samples are not in the file: nobody, s99"),
+        (["s1", "s2"], r"imputed .*: 1 of the requested samples are not in the file: s2"),
+        (["s1", "s1"], r"the sample s1 is requested more than once"),
         ([], r"the list of samples .*is empty"),
-        ("s1", r"samples must be a list of names: got the text 's1'"),
+        ("s1", r"samples must be a list of names, got the text 's1'"),
     ],
 )
 def test_invalid_samples(problem, samples, message):

@@ -12,7 +12,7 @@ import pytest
 
 import spinimpute
 from spinimpute.genotypes.sites import Sites
-from spinimpute.outputs.opening import choose_form
+from spinimpute.outputs.opening import choose_format
 from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.pipeline.settings import RegionSettings, TargetSettings
 from spinimpute.pipeline.typed_file import convert
@@ -203,7 +203,7 @@ def test_sexes_that_are_given(example: Path, example_panel: spinimpute.Panel, tm
 
 def test_a_type_that_contradicts_the_name() -> None:
     with pytest.raises(InputError, match=r"'b' contradicts the name o\.pgen, which means pgen"):
-        choose_form(Path("o.pgen"), "b")
+        choose_format(Path("o.pgen"), "b")
 
 
 def test_a_full_disk(

@@ -24,7 +24,7 @@ from spinimpute.panels.panel import Panel
 from spinimpute.panels.vcf_reading import BatchReader, ParallelBatchReader
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import index_reader
-from spinimpute.vcf.index_reader import index_intervals
+from spinimpute.vcf.index_reader import split_by_size
 
 WriteVcf = Callable[..., Path]
 LIMIT = 300  # seconds for a process to do what it should
@@ -71,19 +71,19 @@ def indexed(request: pytest.FixtureRequest, write_vcf: WriteVcf, index: Callable
 @pytest.mark.parametrize("region", [None, Region("chr20", 40_001, 160_002)])
 def test_regions_follow_one_another(indexed: Path, small_regions: None, region: Region | None) -> None:
     vcf = indexed
-    found = index_intervals(vcf, contigs(vcf), region)
+    found = split_by_size(vcf, contigs(vcf), region)
     assert len(found) >= 4
     assert {region.chrom for region in found} == {"20"}
     assert all(one.start <= one.end == other.start - 1 for one, other in pairwise(found))
     assert (found[0].start, found[-1].end) == (
         (1, LAST_POSITION) if region is None else (region.start, region.end)
     )
-    assert index_intervals(vcf, contigs(vcf), Region("21")) == []
-    assert index_intervals(vcf, contigs(vcf), Region("20", 1, 900)) == []
-    assert index_intervals(vcf, [*contigs(vcf), "chr20"], region) == []
+    assert split_by_size(vcf, contigs(vcf), Region("21")) == []
+    assert split_by_size(vcf, contigs(vcf), Region("20", 1, 900)) == []
+    assert split_by_size(vcf, [*contigs(vcf), "chr20"], region) == []
     for kind in (".csi", ".tbi"):
         vcf.with_name(vcf.name + kind).unlink(missing_ok=True)
-    assert index_intervals(vcf, contigs(vcf), region) == []
+    assert split_by_size(vcf, contigs(vcf), region) == []
 
 
 @pytest.mark.parametrize("damage", ["old", "cut", "garbage", "other"])
@@ -91,20 +91,20 @@ def test_an_index_of_no_use(write_vcf: WriteVcf, index: Callable, small_regions:
     vcf = write_vcf(records(), NAMES, name="t.bcf")
     index(vcf)
     csi = vcf.with_name("t.bcf.csi")
-    assert index_intervals(vcf, contigs(vcf), None)
+    assert split_by_size(vcf, contigs(vcf), None)
     names = contigs(vcf)
     if damage == "old":
         os.utime(csi, (0, 0))
     else:
         contents = {"cut": csi.read_bytes()[:60], "garbage": b"garbage", "other": gzip.compress(b"other")}
         csi.write_bytes(contents[damage])
-    assert index_intervals(vcf, names, None) == []
+    assert split_by_size(vcf, names, None) == []
 
 
 @pytest.mark.parametrize("part", [{}, {"region": Region("chr20", 40_002, 160_003), "samples": ["s9", "s7"]}])
 def test_same_bytes(indexed: Path, small_regions: None, tmp_path: Path, part: dict) -> None:
     vcf = indexed
-    assert len(index_intervals(vcf, contigs(vcf), part.get("region"))) >= 4
+    assert len(split_by_size(vcf, contigs(vcf), part.get("region"))) >= 4
     one = compile_panel(vcf, tmp_path / "1.spin", MAP, **part)
     assert set(one.provenance["skipped"]) == {"duplicate of an earlier record", "symbolic ALT"}
     compile_panel(vcf, tmp_path / "2.spin", MAP, threads=2, **part).close()
@@ -119,7 +119,7 @@ def test_regions_without_records(
     index(vcf)
     ends = [500, 1_000, 9_999, 10_000, 20_000, 2_000_000, LAST_POSITION]
     cut = [Region("20", start + 1, end) for start, end in pairwise([0, *ends])]
-    monkeypatch.setattr("spinimpute.panels.build.index_intervals", lambda *_: cut)
+    monkeypatch.setattr("spinimpute.panels.build.split_by_size", lambda *_: cut)
     for threads in (1, 2):
         compile_panel(vcf, tmp_path / f"{threads}.spin", MAP, threads=threads).close()
     assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
@@ -149,7 +149,7 @@ def test_errors_are_the_same(
             calls[sample] = call
     vcf = write_vcf(changed, NAMES, name="t.bcf")
     index(vcf)
-    assert 196_609 in [region.start for region in index_intervals(vcf, contigs(vcf), None)]
+    assert 196_609 in [region.start for region in split_by_size(vcf, contigs(vcf), None)]
     before = sorted(tmp_path.iterdir())
     messages = []
     for threads in (1, 2):
@@ -168,7 +168,7 @@ def test_only_the_processes_hold_the_file(
     closed: list[BatchReader] = []
     close = BatchReader.close
     monkeypatch.setattr(BatchReader, "close", lambda self: (closed.append(self), close(self)))
-    regions = index_intervals(vcf, contigs(vcf), None)
+    regions = split_by_size(vcf, contigs(vcf), None)
     reader = ParallelBatchReader(vcf, None, None, regions, 2)
     assert len(closed) == 1
     assert reader.samples == NAMES
@@ -281,8 +281,8 @@ def test_several_chromosomes(
     source.close()
     index(vcf)
     region = Region.parse("21:30000-220000")
-    assert len(index_intervals(vcf, contigs(vcf), region)) >= 3
-    assert index_intervals(vcf, contigs(vcf), None) == []
+    assert len(split_by_size(vcf, contigs(vcf), region)) >= 3
+    assert split_by_size(vcf, contigs(vcf), None) == []
     for threads in (1, 2):
         compile_panel(vcf, tmp_path / f"{threads}.spin", MAP, region, threads=threads).close()
     assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()

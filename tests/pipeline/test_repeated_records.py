@@ -9,7 +9,7 @@ import pytest
 
 import spinimpute
 from spinimpute.quality.summary import ImputationSummary
-from spinimpute.targets.duplicates import CONTRADICTORY
+from spinimpute.targets.repair import CONTRADICTORY
 
 WriteVcf = Callable[..., Path]
 Impute = Callable[..., tuple[list[str], ImputationSummary]]

@@ -255,7 +255,7 @@ class TestRefusedBeforeMerging:
 
     def test_samples_that_are_not_there(self, files: Files, tmp_path: Path) -> None:
         settings = spinimpute.TargetSettings(samples=["nobody"])
-        with pytest.raises(InputError, match="1 of the samples asked for are not in the file: nobody"):
+        with pytest.raises(InputError, match="1 of the requested samples are not in the file: nobody"):
             imputed(files, tmp_path / "o.vcf", files.both, target=settings)
 
     @pytest.mark.parametrize("cut", [0, 300, -40])

@@ -132,7 +132,7 @@ def test_haploid_calls_and_deletions(tmp_path: Path) -> None:
 
 def test_another_build_is_told(tmp_path: Path) -> None:
     path = write(tmp_path, "# reference human assembly build 36\n" + FORMS["headless"])
-    with pytest.warns(UserWarning, match="GRCh36, the panel is of GRCh37"):
+    with pytest.warns(UserWarning, match="GRCh36, the panel is on GRCh37"):
         haplotypes(path, build="GRCh37")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -144,11 +144,11 @@ def test_another_build_is_told(tmp_path: Path) -> None:
     [
         ("rs5\t20\t500", r"line 3: 3 columns"),
         ("rs5\t20\t500\tA\tC\tG", r"line 3: 6 columns"),
-        ("rs5\t20\tfive\tAC", r"line 3: the position 'five' is no number"),
+        ("rs5\t20\tfive\tAC", r"line 3: the position 'five' is not a number"),
         ("rs5\t20\t-5\tAC", r"line 3: the position '-5'"),
         ("rs5\t20\t99999999999\tAC", r"line 3: the position"),
-        ("rs5\t20\t500\tXZ", r"line 3: 'XZ' is no genotype"),
-        ("rs5\t20\t500\tACG", r"line 3: 'ACG' is no genotype"),
+        ("rs5\t20\t500\tXZ", r"line 3: 'XZ' is not a genotype"),
+        ("rs5\t20\t500\tACG", r"line 3: 'ACG' is not a genotype"),
     ],
 )
 def test_bad_lines_are_named(line: str, message: str, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_more_calls_than_an_array_has(tmp_path: Path, monkeypatch: pytest.Monkey
     path = write(tmp_path, FORMS["23andMe"])
     assert len(read_array_text(path).calls) == 4
     monkeypatch.setattr(array_text, "MOST_CALLS", 3)
-    with pytest.raises(InputError, match="it has more than 3 calls, the most that are read from such a file"):
+    with pytest.raises(InputError, match="it has more than 3 calls, the limit for such a file"):
         read_array_text(path)
 
 
@@ -180,7 +180,7 @@ def test_lines_without_a_place_are_counted(tmp_path: Path) -> None:
 
 def test_another_chromosome(tmp_path: Path) -> None:
     path = write(tmp_path, "rs1\t7\t100\tAC\nrs1\t8\t100\tAC\n")
-    with pytest.raises(InputError, match="no call on chromosome 20; the file has 7, 8"):
+    with pytest.raises(InputError, match=r"no call on chromosome 20\. The file has 7, 8"):
         haplotypes(path)
 
 

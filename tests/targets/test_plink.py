@@ -52,11 +52,11 @@ def test_parts_of_x_have_names_of_their_own(tmp_path: Path, names: tuple[str, st
 @pytest.mark.parametrize("alleles", ["1 2", "I D", "0 1"])
 def test_alleles_that_are_no_bases(tmp_path: Path, alleles: str) -> None:
     path = write_bed(tmp_path, f"19 rs0 0 50 A C\n20 rs1 0 100 {alleles}\n")
-    said = rf"t\.bim, variant 2: its alleles are {'/'.join(alleles.split()[::-1])}, .* recode them"
+    said = rf"t\.bim, variant 2: its alleles are {'/'.join(alleles.split()[::-1])}, .* Recode them"
     with pytest.raises(InputError, match=said):
         read(path)
 
 
 def test_no_variant_on_the_chromosome(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no usable variant on chromosome 20; the file holds chromosome 19"):
+    with pytest.raises(InputError, match=r"no usable variant on chromosome 20. The file has chromosome 19"):
         read(write_bed(tmp_path, "19 rs0 0 50 A C\n"))

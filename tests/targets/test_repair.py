@@ -16,7 +16,7 @@ from spinimpute.targets.repair import (
     STRAND_BY_FREQUENCY,
     STRAND_UNKNOWN,
     SWAPPED,
-    Repaired,
+    RepairedTarget,
     repair_and_match,
 )
 
@@ -50,7 +50,7 @@ def repair(
     alleles: np.ndarray | None = None,
     frequency: float | list[float] = 0.2,
     ambiguous: str = "frequency",
-) -> Repaired:
+) -> RepairedTarget:
     alleles = np.tile([0, 1], (len(target), 1)) if alleles is None else alleles
     frequencies = np.broadcast_to(np.asarray(frequency, float), len(panel))
     return repair_and_match(sites(panel), frequencies, target_of(target, alleles), ambiguous)
@@ -205,7 +205,7 @@ def test_even_frequencies_decide_nothing() -> None:
 
 
 def test_unknown_treatment() -> None:
-    with pytest.raises(InputError, match=r"'guess': frequency, keep, drop"):
+    with pytest.raises(InputError, match=r"one of frequency, keep, drop, got 'guess'"):
         repair(PLAIN, PLAIN, ambiguous="guess")
 
 

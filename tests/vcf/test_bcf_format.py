@@ -47,7 +47,7 @@ def test_descriptors_and_texts(count: int) -> None:
 
 
 def test_a_length_that_is_no_integer() -> None:
-    with pytest.raises(BadRecord, match="no integer"):
+    with pytest.raises(BadRecord, match="not an integer"):
         read_descriptor(bytes([0xF0 | CHAR, 0x10 | FLOAT, 0, 0, 0, 0]), 0)
 
 

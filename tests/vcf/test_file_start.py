@@ -8,7 +8,7 @@ import pytest
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import header
 from spinimpute.vcf.bcf_format import file_start
-from spinimpute.vcf.bgzf import BgzfWriter, DamagedFile, unpacked
+from spinimpute.vcf.bgzf import BgzfWriter, DamagedFile, open_decompressed
 from spinimpute.vcf.header import FileStart, read_start
 from spinimpute.vcf.variant_file import check_variant_file
 
@@ -30,7 +30,7 @@ def test_the_start_of_each_form(packed: bool, tmp_path: Path) -> None:
                 writer.finish()
             else:
                 file.write(content)
-        with unpacked(path) as stream:
+        with open_decompressed(path) as stream:
             assert read_start(stream) == expected
             assert stream.read(100) + expected.rest == content[expected.n_bytes :]
 
@@ -42,7 +42,7 @@ def test_a_header_that_is_cut(whole: bytes) -> None:
         assert read_start(io.BytesIO(whole[:size])) is None
 
 
-def test_a_header_that_begins_in_one_piece_and_ends_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_that_is_read_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in range(1, len(HEADER) + 2):
         monkeypatch.setattr(header, "PIECE_BYTES", size)
         found = read_start(io.BytesIO(HEADER + b"20\t7\n"))
@@ -73,5 +73,5 @@ def test_a_number_that_needs_gigabytes(bcf: bool, number: int, sound: bool, tmp_
     if sound:
         check_variant_file(path, "target")
     else:
-        with pytest.raises(InputError, match=rf"numbers a line {number} \(IDX\), which is too large"):
+        with pytest.raises(InputError, match=f"the number of a header line, IDX={number}, is too large"):
             check_variant_file(path, "target")

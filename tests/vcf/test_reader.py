@@ -186,9 +186,9 @@ def test_samples_come_in_the_order_asked_for(write_vcf: WriteVcf, name: str) -> 
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (["a", "x", "y"], r"2 of the samples asked for are not in the file: x, y"),
+        (["a", "x", "y"], r"2 of the requested samples are not in the file: x, y"),
         ([f"x{i:02}" for i in range(12)], r"x09 and 2 more"),
-        (["a", "a"], "sample a is asked for more than once"),
+        (["a", "a"], "sample a is requested more than once"),
         ([], "list of samples to read is empty"),
     ],
 )
@@ -312,7 +312,7 @@ def test_one_chromosome_of_several(
         read_haplotypes(path)
     with pytest.raises(InputError, match="no record in X"):
         read_haplotypes(path, chrom="X")
-    with pytest.raises(InputError, match="give one of the two"):
+    with pytest.raises(InputError, match="Give one of the two"):
         read_haplotypes(path, Region.parse("20"), chrom="21")
 
 
@@ -336,9 +336,9 @@ def test_an_index_older_than_the_file_is_not_used(
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([(5, "A", "C", ["0|0", "0/1"])], r"sample b has, at 20:5, an unphased heterozygote; phase the file"),
+        ([(5, "A", "C", ["0|0", "0/1"])], r"sample b has, at 20:5, an unphased heterozygote. Phase the file"),
         ([(5, "A", "C,G", ["1/2", "0|1"])], r"sample a has, at 20:5, an unphased"),
-        ([(5, "A", "C", ["0|2", "0|1"])], r"sample a has, at 20:5, a genotype that names an ALT"),
+        ([(5, "A", "C", ["0|2", "0|1"])], r"sample a has, at 20:5, a genotype with an ALT"),
         ([(5, "A", "C", ["0|0|1", "0|1"])], r"sample a has a call of 3 alleles at 20:5"),
         (
             [(5, "A", "C", ["0|0", "0|1"]), (6, "A", "C", ["0|0", "1"])],
@@ -348,7 +348,7 @@ def test_an_index_older_than_the_file_is_not_used(
             [(5, "A", "C", ["0", "1"]), (6, "A", "C", ["0|0", "1"])],
             r"a is diploid at 20:6 but haploid before",
         ),
-        ([(5, "A", "C", ["0|0"]), (4, "A", "C", ["0|0"])], r"backwards at record 2, 20:4 after 20:5; sort"),
+        ([(5, "A", "C", ["0|0"]), (4, "A", "C", ["0|0"])], r"backwards at record 2, 20:4 after 20:5. Sort"),
         ([(5, "A", "<DEL>", ["0|0"])], r"no usable record \(symbolic ALT: 1\)"),
     ],
 )
@@ -383,34 +383,17 @@ def edit(path: Path, change: Callable[[str], str]) -> Path:
         ),
         (lambda text: re.sub(r"\tFORMAT.*|\tGT\t.*", "", text), "sites without samples"),
         (lambda text: re.sub(r"(?m)^20.*\n", "", text), "the file has no records"),
-        (lambda text: text.replace("\ta\tb\n", "\ta\ta\n"), "two samples are named a; rename one"),
+        (lambda text: text.replace("\ta\tb\n", "\ta\ta\n"), "two samples are named a. Rename one"),
         (lambda text: text[: text.index("#CHROM")], "header cannot be read"),
         (lambda text: re.sub("FORMAT\t.*", "FORMAT", text), "sites without samples"),
-        (lambda text: text.replace("\t", " "), "line 6, #CHROM, has spaces between its columns; put tabs"),
-        (
-            lambda text: text.replace("20\t2\t", "20\ttwo\t"),
-            "line 8, record 20:two: the position 'two' is no",
-        ),
-        (
-            lambda text: text.replace("20\t2\t", "20\t3e3\t"),
-            "line 8, record 20:3e3: the position '3e3' is no",
-        ),
-        (
-            lambda text: text.replace("0|1", "A/T", 2),
-            "line 7, record 20:1: GT of sample a is 'A/T'; genotypes",
-        ),
-        (lambda text: re.sub(r"1\|1\n", "0|-1\n", text), r"record 20:1: GT of sample b is '0\|-1'"),
-        (lambda text: re.sub(r"1\|1\n", "\n", text), "record 20:1: GT of sample b is ''"),
-        (
-            lambda text: text.replace("0|1\t", "", 2),
-            "record 20:1: it has 10 columns, the line #CHROM names 11",
-        ),
-        (
-            lambda text: text.replace("Type=String", "Type=Integer"),
-            "line 5 defines GT as Type=Integer; it is",
-        ),
-        (lambda text: text.replace("20\t2\t", "\n20\t2\t"), "line 8 is empty; remove it"),
-        (lambda text: text[:-3], "truncated: its last line has no end"),
+        (lambda text: text.replace("\t", " "), "#CHROM has spaces between its columns. Use tabs"),
+        (lambda text: text.replace("20\t2\t", "20\ttwo\t"), r"malformed at record 2.*\(line 8: '20\\ttwo"),
+        (lambda text: text.replace("0|1", "A/T", 2), r"malformed at record 1, .*\(line 7: "),
+        (lambda text: re.sub(r"1\|1\n", "0|-1\n", text), "malformed at record 1"),
+        (lambda text: text.replace("0|1\t", "", 2), "malformed at record 1"),
+        (lambda text: text.replace("Type=String", "Type=Integer"), "malformed at record 1"),
+        (lambda text: text.replace("20\t2\t", "\n20\t2\t"), r"malformed at record 2, after 20:1 \(line 8: "),
+        (lambda text: text[:-3], "truncated: its last line has no newline"),
         (lambda text: text[: text.rindex("\t")] + "\n", r"truncated or malformed at record 3, after 20:2"),
         (lambda text: "", "the file is empty"),
         (lambda text: "rs123 20 1 AC\n" * 20, "no VCF or BCF file: it starts with"),

@@ -286,7 +286,7 @@ def test_header_and_info(tmp_path):
 
 @pytest.mark.parametrize("name", ["", " ", "\x0b", "a\tb", "a\nb", "a\0"])
 def test_names_that_no_header_can_hold(tmp_path, name):
-    with pytest.raises(InputError, match="a name must not be blank or contain tabs or line breaks"):
+    with pytest.raises(InputError, match="A name must not be blank or contain tabs or line breaks"):
         write(tmp_path / "x.vcf", [2], make_dosage(3, 2), samples=[name])
 
 
@@ -446,8 +446,8 @@ def test_contradictory_arguments(tmp_path):
         ({"formats": ("DS", "GT")}, "GT must be the first"),
         ({"formats": ("GT", "GL")}, "distinct names out of GT, DS, HDS, GP"),
         ({"formats": ()}, "distinct names"),
-        ({"decimals": 0}, "decimals must be 1 to 5, however: 0"),
-        ({"decimals": 6}, "decimals must be 1 to 5, however: 6"),
+        ({"decimals": 0}, "decimals must be 1 to 5, got 0"),
+        ({"decimals": 6}, "decimals must be 1 to 5, got 6"),
         ({"header_lines": ["source=x"]}, "not a line of a VCF header"),
         (
             {"extra_info_lines": ['##INFO=<ID=R2,Number=1,Type=Float,Description="x">']},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
-from spinimpute.outputs.opening import choose_form
+from spinimpute.outputs.opening import choose_format
 from spinimpute.panels.opening import PanelArgument, get_panel_path
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.stretches import in_stretches, threads_within
@@ -96,7 +96,7 @@ def impute_sequenced(
     inputs = [*map(get_panel_path, panels), genetic_map, *sequencing.paths, region.regions_file]
     reports = output.report_files.to_check(plan.paths)
     check_outputs([*plan.paths, *reports], force, inputs, streamed=plan.paths[0])
-    choose_form(plan.paths[0], output.output_type)
+    choose_format(plan.paths[0], output.output_type)
     run = _RunConfig(sequencing, genetic_map, regions, buffer_cM, output, resources, force, summary)
     with OutputFiles(plan, summary) as outputs:
         for step in outputs.steps(progress):

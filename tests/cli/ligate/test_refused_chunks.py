@@ -14,7 +14,7 @@ from spinimpute.vcf.bgzf import EOF_BLOCK
 
 Run = Callable[..., Any]
 
-NO_VALUE = "a value of a sample is no genotype, or no number"
+NO_VALUE = "a value of a sample is not a genotype or a number"
 WRONG_VALUES = (
     b"\t0|\x80:0.", b"\t0|0:x.", b"\t0|0:.0.", b"\t00|0:0.", b"\t100000000000|0:0.", b"\t|:0.", b"\t0|0:,0.",
     b"\t0|0:-0.", b"\t:0.", b"\t0|0|0:0.",
@@ -80,7 +80,7 @@ def test_a_changed_line(refused: Any, made: Path, tmp_path: Path, rewritten: Any
     for old, new, said in (
         (b"\n20\t", b"\n21\t", "it is on 21"),
         (b"\tGT:DS", b"\tGT:XX", "its FORMAT is GT:XX"),
-        (b"\t0|0:", b"\t0|0\t:", "columns in place of"),
+        (b"\t0|0:", b"\t0|0\t:", "columns instead of"),
         (b"\n20\t", b"\n20\tx", "its position is"),
         (b"\n20\t", b"\n20\t" + b"9" * 25, "its position is b'9999"),
         (b"\n20\t", b"\n20\t" + b"9" * 5000, "its position is b'9999"),
@@ -91,9 +91,9 @@ def test_a_changed_line(refused: Any, made: Path, tmp_path: Path, rewritten: Any
         (b"\n20\t", b"\n20\t9", "the positions go backwards at record 2"),
         (b"-712345 ", b"-700000 ", "does not lie in the region"),
         *((b"\t0|0:0.", new, NO_VALUE) for new in WRONG_VALUES),
-        (b"\tPASS\t", b"\tPA\x07S\t", "columns ID to INFO are not what impute writes"),
-        (b";R2=0.", b";R2=0,,", "columns ID to INFO are not what impute writes"),
-        (b"##INFO=<ID=R2,", b"##INFO=<ID=R3,", "columns ID to INFO are not what impute writes"),
+        (b"\tPASS\t", b"\tPA\x07S\t", "columns ID to INFO are not those of impute"),
+        (b";R2=0.", b";R2=0,,", "columns ID to INFO are not those of impute"),
+        (b"##INFO=<ID=R2,", b"##INFO=<ID=R3,", "columns ID to INFO are not those of impute"),
     ):
         changed = rewritten(
             made / "a1.vcf", tmp_path / "changed.vcf", lambda d, o=old, n=new: d.replace(o, n, 1)
@@ -106,11 +106,11 @@ def test_a_record_of_bcf_whose_fields_do_not_fit(
 ) -> None:
     """The fields that all samples share: PASS behind the alleles, then AF and R2."""
     for old, new, said in (
-        (b"\x11\x00\x11", b"\x11\x7f\x11", "the header gives no field the number 127"),
+        (b"\x11\x00\x11", b"\x11\x7f\x11", "the header has no field with the number 127"),
         (b"\x11\x00\x11", b"\x21\x00\x11", "cannot be used"),
-        (b"\x17A\x17", b"\x17\x07\x17", "its name or an allele is no text"),
-        (b"\x17A\x17", b"\x17 \x17", "its name or an allele is no text"),
-        (b"\x17A\x17", b"\x17\xc3\x17", "its name or an allele is no text"),
+        (b"\x17A\x17", b"\x17\x07\x17", "its name or an allele is not text"),
+        (b"\x17A\x17", b"\x17 \x17", "its name or an allele is not text"),
+        (b"\x17A\x17", b"\x17\xc3\x17", "its name or an allele is not text"),
     ):
         changed = rewritten(
             made / "a1.bcf", tmp_path / "changed.bcf", lambda d, o=old, n=new: d.replace(o, n, 1)
@@ -126,7 +126,7 @@ def test_a_long_number_is_refused_at_once(refused: Any, made: Path, tmp_path: Pa
             made / "a1.vcf", tmp_path / "changed.vcf", lambda d, o=old, n=new: d.replace(o, n, 1)
         )
         started = time.process_time()  # other programs do not count
-        assert "columns ID to INFO are not what impute writes" in refused(changed, suffix=".vcf")
+        assert "columns ID to INFO are not those of impute" in refused(changed, suffix=".vcf")
         assert time.process_time() - started < 20
 
 

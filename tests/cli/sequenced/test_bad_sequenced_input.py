@@ -179,7 +179,7 @@ CHANGES: dict[str, tuple[Callable[[Rows], None], str]] = {
     "negative": (set_field("-1,3,30:1"), "s0"),
     "no number": (set_field("0,x,30:1"), ""),
     "another region": (elsewhere, ""),
-    "another chromosome": (another_chromosome, "the file holds chromosome 7"),
+    "another chromosome": (another_chromosome, "The file has chromosome 7"),
     "no samples": (no_samples, "sites without samples"),
     "backwards": (backwards, "backwards"),
 }

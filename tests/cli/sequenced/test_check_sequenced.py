@@ -68,7 +68,7 @@ def test_what_impute_refuses(
     elsewhere = write_gl(tmp_path / "other.vcf", [["7", *row[1:]] for row in rows], "7")
     done = run("check", "--gl", elsewhere, "--panel", small_panel)
     assert done.code == 2
-    assert "the file holds chromosome 7" in done.err
+    assert "The file has chromosome 7" in done.err
 
 
 def test_check_takes_the_likelihoods_of_one_chromosome(run: Run, gl: Path, small_panel: Path) -> None:

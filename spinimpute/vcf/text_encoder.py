@@ -1,4 +1,4 @@
-"""Records as the text of a VCF, all samples of a block at once: every value is a short text in a table."""
+"""Encodes records as lines of VCF, all samples of a block at once: every value is a short text in a table."""
 
 import numpy as np
 
@@ -25,16 +25,15 @@ def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _number_texts(separator: bytes, codes: NumberCodes) -> list[bytes]:
-    """The text of every number code, behind a separator; nothing for what a sample does not have."""
+    """Text of every number code after a separator; empty for a number that a sample lacks."""
     texts = [f"{number:.{codes.decimals}f}".rstrip("0").rstrip(".") for number in codes.numbers().tolist()]
     return [*(separator + text.encode() for text in texts), separator + b".", b""]
 
 
 def _genotype_texts(max_ploidy: int) -> list[bytes]:
-    """The text of every genotype behind a tab.
+    """Text of every genotype after a tab.
 
-    Index: 4 (first + 1) + second + 2 if diploid, and 12 more if the order of its alleles means nothing;
-    first + 1 if haploid.
+    Index: first + 1 if haploid; 4 (first + 1) + second + 2 if diploid, and 12 more without phase.
     """
     text = {0: b"0", 1: b"1", ALLELE_MISSING: b"."}
     if max_ploidy == 1:
@@ -48,7 +47,7 @@ def _genotype_texts(max_ploidy: int) -> list[bytes]:
 
 
 def _genotype_index(fields: SampleFields) -> np.ndarray:
-    """Index into the genotype texts; int8 (r, n)."""
+    """Index of each call in `_genotype_texts`; int8 (r, n)."""
     index_RN = np.empty(fields.alleles.shape[:2], np.int8)
     unphased_RN = np.empty((0, 0), bool) if fields.unphased is None else fields.unphased
     _fill_genotype_index(fields.alleles, unphased_RN, index_RN)
@@ -57,7 +56,7 @@ def _genotype_index(fields: SampleFields) -> np.ndarray:
 
 @kernel()
 def _fill_genotype_index(alleles_RNP, unphased_RN, index_RN):  # type: ignore[no-untyped-def]
-    """unphased_RN: of no records if all calls are phased."""
+    """Fill index_RN; unphased_RN has no records if all calls are phased."""
     n_records, n_samples, ploidy = alleles_RNP.shape
     for r in range(n_records):
         for n in range(n_samples):
@@ -73,10 +72,10 @@ def _fill_genotype_index(alleles_RNP, unphased_RN, index_RN):  # type: ignore[no
 def _write_columns(  # type: ignore[no-untyped-def]
     genotype_RN, genotype_CB, genotype_length_C, code_KRN, number_KCB, number_length_KC, out, stop_R
 ):
-    """Write genotype and numbers of all samples, and a line feed behind each record.
+    """Write genotype and numbers of all samples, and a line feed after each record.
 
-    genotype_RN: which text, of no samples if there are no genotypes; code_KRN: of each of K numbers of a
-    sample; out: _LONGEST bytes longer than what is written; stop_R: filled, where each record stops in `out`.
+    genotype_RN are indexes of texts, without samples if there are no genotypes. code_KRN are the codes of the
+    K numbers of a sample. `out` is _LONGEST bytes longer than needed. stop_R gets the end of each record.
     """
     n_numbers, n_records, n_samples = code_KRN.shape
     has_genotypes = genotype_RN.shape[1] > 0
@@ -86,7 +85,7 @@ def _write_columns(  # type: ignore[no-untyped-def]
         for n in range(n_samples):
             if has_genotypes:
                 index = genotype_RN[r, n]
-                for byte in range(_LONGEST):  # always all of them: one move of eight bytes
+                for byte in range(_LONGEST):  # always all, as one move of eight bytes
                     out[place + byte] = genotype_CB[index, byte]
                 place += genotype_length_C[index]
             for k in range(n_numbers):
@@ -100,26 +99,13 @@ def _write_columns(  # type: ignore[no-untyped-def]
 
 
 class VcfTextEncoder:
-    """Encodes blocks of records as VCF lines.
-
-    Parameters
-    ----------
-    header : OutputHeader
-        Of the file.
-    layout : SampleLayout
-        The samples and their FORMAT fields.
-
-    Attributes
-    ----------
-    file_start : bytes
-        What the file begins with.
-    """
+    """Encodes blocks of records as lines of VCF; `file_start` is the start of the file."""
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
         self._layout = layout
         self._format_column = ":".join(layout.formats)
         has_genotypes = layout.formats[0] == "GT"
-        self._numbers = [  # FORMAT key, which value
+        self._numbers = [  # FORMAT key, rank of the value
             (key, value)
             for key in layout.formats
             if key != "GT"
@@ -142,32 +128,13 @@ class VcfTextEncoder:
 
     @property
     def bytes_per_record(self) -> int:
-        """About how long a record is."""
+        """Approximate length of a record."""
         return self._layout.n_samples * self._width + 100
 
     def encode(
         self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
-        """Encode r records.
-
-        Parameters
-        ----------
-        sites : Sites (r,)
-            By position; their own `chrom` is not used.
-        chrom : str
-            Contig, one of the header.
-        info : InfoValues
-            Of these records.
-        fields : SampleFields
-            The samples' columns of these records.
-
-        Returns
-        -------
-        pieces : list of bytes
-            The bytes of all lines, in order.
-        lengths : int64 (r,)
-            Length of each line in bytes.
-        """
+        """Encode r sites on contig `chrom`: the bytes of all lines, and the length of each, int64 (r,)."""
         fixed = [
             f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{self._format_column}".encode()
             for position, name, ref, alt, record_info in zip(
@@ -175,17 +142,17 @@ class VcfTextEncoder:
             )
         ]
         columns, stops = self._sample_columns(fields)
-        pieces: list[bytes | memoryview] = []
+        encoded: list[bytes | memoryview] = []
         start = 0
         for record, stop in zip(fixed, stops.tolist(), strict=True):
-            pieces.append(record)
-            pieces.append(columns[start:stop])
+            encoded.append(record)
+            encoded.append(columns[start:stop])
             start = stop
         lengths = np.array([len(record) for record in fixed], dtype=np.int64)
-        return pieces, lengths + np.diff(stops, prepend=0)
+        return encoded, lengths + np.diff(stops, prepend=0)
 
     def _sample_columns(self, fields: SampleFields) -> tuple[memoryview, np.ndarray]:
-        """The text from the tab after FORMAT to the newline of all records, and where each record stops."""
+        """Text of all records from the tab after FORMAT to the newline, and the end of each record."""
         n_records, n_samples = fields.alleles.shape[:2]
         genotype_RN = (
             _genotype_index(fields)
