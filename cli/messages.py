@@ -58,7 +58,8 @@ def to_log(text: str) -> None:
 COMMANDS = {
     "build_panel": "'spinimpute panel build'",
     "build_inducing_panel": "'spinimpute panel build --inducing H --array FILE'",
-    "convert": "'spinimpute convert --vcf TRUTH --panel PANEL'",
+    "convert": "'spinimpute convert --vcf FILE --panel PANEL'",
+    "phase": "'spinimpute phase'",
 }
 OPTIONS = {"buffer_cM": "buffer", "genetic_map": "map", "leave_one_out": "loo"}  # others have the same name
 
