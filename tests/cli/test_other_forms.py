@@ -342,7 +342,7 @@ def test_a_cut_report(panel: Path, people: tuple[list[str], list[Site]], cut: in
     text = report.read_text()
     with spinimpute.Panel.open(panel) as opened:
         report.write_text(text[:-cut])
-        with pytest.raises(InputError, match="the last line has no end"):
+        with pytest.raises(InputError, match="its last line has no newline"):
             read_target(report, [opened])
         report.write_text(text.rstrip("\n").rsplit("\t", 2)[0] + "\n")
         with pytest.raises(InputError, match=r"line 65: no name, sample, chromosome or position"):
@@ -356,7 +356,7 @@ def test_a_report_whose_head_has_other_line_ends(
     report.write_bytes(report.read_bytes().replace(b"[Header]\n", b"[Header]\n\rx\n", 1))
     with (
         spinimpute.Panel.open(panel) as opened,
-        pytest.raises(InputError, match=r"not the one that names the columns"),
+        pytest.raises(InputError, match=r"does not name the columns"),
     ):
         read_target(report, [opened])
 
