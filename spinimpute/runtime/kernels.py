@@ -72,7 +72,7 @@ def cache_folder() -> Path | None:
 def folder_of(module: str) -> Path | None:
     """Return the folder for the kernels of a module of these sources, or None if nothing can be kept."""
     top = cache_folder()
-    if top is None:
+    if top is None or not os.path.isfile(_source_of(module)):  # such as a module of tests
         return None
     folder = top / _version_of(module)
     if not folder.is_dir():

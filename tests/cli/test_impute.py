@@ -440,7 +440,7 @@ def test_stretches_without_typed_sites_are_told(
     out.unlink()
     refused = run(*common, "--min-typed-ratio", 0.05)
     assert refused.code == 2
-    assert "of 20:" in refused.err
-    assert "--min-typed-ratio asks for 5.0000%" in refused.err
+    assert "in 20:" in refused.err
+    assert "--min-typed-ratio requires 5.0000%" in refused.err
     assert not out.exists()
     assert run(*common, "--min-typed-ratio", 0.005).code == 0

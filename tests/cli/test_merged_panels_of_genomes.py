@@ -136,5 +136,5 @@ def test_what_cannot_be_told_of_regions_with_a_buffer(
         "--region", "20:1-9", "--buffer", "0.1", "--out", tmp_path / "o.vcf", option, tmp_path / "a_mqc.json",
     )  # fmt: skip
     assert done.code == 2
-    assert "with --loo, --report, --report-figures or --multiqc: leave --buffer out" in done.err
+    assert "in --loo, --report, --report-figures or --multiqc. Leave it out" in done.err
     assert list(tmp_path.iterdir()) == []

@@ -47,7 +47,9 @@ def test_how_many_processes_read(run: Run, tmp_path: Path, given: list[object], 
     """On a large machine; each of them takes memory."""
     with (
         mock.patch("spinimpute.runtime.devices.default_threads", return_value=64),
-        mock.patch("spinimpute.pipeline.maps.build.build_panels", side_effect=InputError) as library,
+        mock.patch(
+            "spinimpute.pipeline.maps.build.build_panels", side_effect=InputError("content", "stop")
+        ) as library,
     ):
         run("panel", "build", "--vcf", "p.bcf", "--out", tmp_path / "o.spin", *given)
     assert library.call_args.args[-2:] == (processes, False)

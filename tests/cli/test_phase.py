@@ -185,7 +185,7 @@ def test_unphased_sites_that_the_panel_lacks_are_not_kept(
     ("options", "message"),
     [
         (["--vcf", "absent.vcf"], "there is no such file"),
-        (["--out", "o.txt"], "it must end with .vcf.gz, .bcf, .vcf, .pgen, .bgen, or give"),
+        (["--out", "o.txt"], "It must end with .vcf.gz, .bcf, .vcf, .pgen, .bgen, or give"),
         (["--panel", str(EXAMPLE / "genetic.map")], "not a spinimpute panel"),
     ],
 )

@@ -73,7 +73,7 @@ def test_words_in_braces_are_refused_before_anything_is_read(
     try:
         assert process.wait(300) == 2
         assert process.stderr is not None
-        assert b"{chr} would be part of the name as it is" in process.stderr.read()
+        assert b"unknown placeholder {chr}" in process.stderr.read()
     finally:
         process.kill()
         process.communicate()
@@ -152,7 +152,7 @@ def test_what_an_error_ends_does_not_look_whole(
     def fails(*_: object) -> None:
         raise InputError("content", "the report fails")
 
-    monkeypatch.setattr(impute, "_write_report", fails)
+    monkeypatch.setattr(impute, "_reports", fails)
     words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "-o", "-", "-O", form]
     with pytest.raises(SystemExit) as ended:
         run_command([*map(str, words), "--report", str(example / "no.html")])

@@ -28,11 +28,11 @@ def crash(*_):
 VariantFile.{method} = crash
 """
 SLOW = """
-from spinimpute.pipeline import impute, impute_part
+from spinimpute.pipeline import impute_target
 
-part, window = impute.impute_part, impute_part._window_counts
-impute.impute_part = lambda *given: (part(*given), time.sleep(1000))
-impute_part._window_counts = lambda *given: (print("window", flush=True), window(*given))[1]
+impute, counts = impute_target.TargetImputer.impute, impute_target.WindowCounts
+impute_target.TargetImputer.impute = lambda *given: (impute(*given), time.sleep(1000))
+impute_target.WindowCounts = lambda *given: (print("window", flush=True), counts(*given))[1]
 """
 COMMAND = """
 from spinimpute.cli import main

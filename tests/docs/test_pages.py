@@ -22,6 +22,8 @@ BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.M | re.S)
 CODE = re.compile(r"^ *```([^\n]*)\n(.*?)^ *```", re.M | re.S)
 WIDEST_CODE = 105  # characters that fit beside the navigation
 
+HELP = ["-h", "--help"]  # click keeps the help option that it makes first
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -113,7 +115,7 @@ def commands_of(text: str) -> list[list[str]]:
 def unknown_options(words: list[str]) -> list[str]:
     """Return the options of a command line that the command does not have."""
     command: click.Command = cli
-    context = click.Context(cli)
+    context = click.Context(cli, help_option_names=HELP)
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         found = command.get_command(context, words[0])
         if found is None:
@@ -194,7 +196,7 @@ def test_the_reference_of_commands_has_all_options(site: Path) -> None:
     commands = all_commands(cli, "spinimpute")
     assert set(text_of) == set(commands)
     for path, command in commands.items():
-        for parameter in command.get_params(click.Context(command)):
+        for parameter in command.get_params(click.Context(command, help_option_names=HELP)):
             if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert parameter.opts[-1] in text_of[path], f"{path} {parameter.opts[-1]}"
 

@@ -55,8 +55,8 @@ def rows(target: Path) -> list[Row]:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("region", "20:1-300000", r"region must be RegionSettings\(...\), however: '20:1-300000'"),
-        ("predictor", "spin", r"predictor must be PredictorSettings\(...\), however: 'spin'"),
+        ("region", "20:1-300000", r"region must be RegionSettings\(...\), got '20:1-300000'"),
+        ("predictor", "spin", r"predictor must be PredictorSettings\(...\), got 'spin'"),
         ("target", None, "target must be TargetSettings"),
         ("output", "z", "output must be OutputSettings"),
         ("resources", 4, "resources must be Resources"),

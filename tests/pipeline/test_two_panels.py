@@ -288,7 +288,9 @@ class TestRefusedBeforeMerging:
         for run in (spinimpute.impute, spinimpute.phase):
             with pytest.raises(InputError, match="another genome build"):
                 run(target, tmp_path / "o.vcf", panels)
-        with pytest.raises(InputError, match="The file is on GRCh38 by its header, the panel on GRCh37"):
+        with pytest.raises(
+            InputError, match="The file is on GRCh38 according to its header, the panel on GRCh37"
+        ):
             spinimpute.impute_sequenced(tmp_path / "o.vcf", panels, spinimpute.SequencingSettings(target))
 
     def test_too_little_memory(self, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

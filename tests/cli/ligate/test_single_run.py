@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.pipeline import window_records
+from spinimpute.pipeline import impute_target
 from spinimpute.pipeline.chunk_checks import check_headers
 from spinimpute.pipeline.chunk_file import read_chunk
 from spinimpute.runtime.errors import InputError
@@ -43,8 +43,8 @@ def test_no_bit_depends_on_the_region(
 ) -> None:
     """Of what is computed, before it is rounded: regions that begin and end anywhere."""
     computed: list[np.ndarray] = []
-    quality = window_records.site_quality
-    monkeypatch.setattr(window_records, "site_quality", lambda p: (computed.append(p.copy()), quality(p))[1])
+    quality = impute_target.site_quality
+    monkeypatch.setattr(impute_target, "site_quality", lambda p: (computed.append(p.copy()), quality(p))[1])
     impute(example / "target.vcf.gz", tmp_path / "whole.bcf", opened)
     whole = np.concatenate(computed)
     for first, stop in ((1, 700), (777, 3001), (3001, 3004), (3004, 4453)):

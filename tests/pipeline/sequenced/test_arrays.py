@@ -83,7 +83,7 @@ def changed(to: Any, where: tuple[int, ...] = (2, 1, 0)) -> np.ndarray:
 @pytest.mark.parametrize(
     ("likelihoods", "said"),
     [
-        (np.ones((3, 2)), r"numbers of shape \(sites, samples, 3\), however: shape \(3, 2\) of float64"),
+        (np.ones((3, 2)), r"numbers of shape \(sites, samples, 3\), got shape \(3, 2\) of float64"),
         (np.ones((3, 3, 2)), r"shape \(3, 3, 2\)"),
         (np.full((3, 2, 3), "a"), r"of <U1"),
         (changed(np.nan), r"row 2, sample 1 has \[nan, 1.0, 1.0\]"),
@@ -104,8 +104,8 @@ def test_other_unusable_arguments(world: World) -> None:
             (index[:2], None, "sites must name each of 3 rows"),
             (index[::-1], None, "sites must be increasing"),
             (index * 1_000, None, "sites must lie in 0..399"),
-            (index, [True], r"haploid must be 2 booleans, however: shape \(1,\)"),
-            (index, [1, 2], "haploid must be 2 booleans, however: .*int64"),
+            (index, [True], r"haploid must be 2 booleans, got shape \(1,\)"),
+            (index, [1, 2], "haploid must be 2 booleans, got .*int64"),
         ):
             with pytest.raises(ValueError, match=said):
                 spinimpute.impute_likelihoods(panel, good, sites, haploid=haploid)
