@@ -77,7 +77,13 @@ def folder_of(module: str) -> Path | None:
     folder = top / _version_of(module)
     if not folder.is_dir():
         _announce_compilation()
-    return folder if _is_usable(folder) else None
+    if not _is_usable(folder):
+        return None
+    with suppress(OSError):  # another process removes it
+        if time.time() - folder.stat().st_mtime > _DAY:
+            os.utime(folder)
+            _remove_unused(top)
+    return folder
 
 
 @cache
@@ -97,9 +103,6 @@ def _is_usable(folder: Path) -> bool:
             return False
         if not os.access(folder, os.W_OK | os.X_OK) or shutil.disk_usage(folder).free < LEAST_ROOM:
             return False
-        if time.time() - status.st_mtime > _DAY:
-            os.utime(folder)
-            _remove_unused(folder.parent)
     except OSError:
         return False
     return True

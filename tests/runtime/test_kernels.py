@@ -121,6 +121,18 @@ def test_folders_of_unused_versions_are_removed(run: Callable[..., str], tmp_pat
     assert set(kept.iterdir()) == {folder, kept / "new"}
 
 
+def test_only_folders_of_kernels_are_removed(run: Callable[..., str], tmp_path: Path) -> None:
+    """SPINIMPUTE_CACHE may name a folder that holds other things."""
+    other = tmp_path / "cache" / "other"
+    other.mkdir(parents=True)
+    run()
+    then = time.time() - 2 * kernels.MOST_DAYS * 24 * 3600
+    for path in (other, tmp_path / "cache" / "kernels", *(tmp_path / "cache" / "kernels").iterdir()):
+        os.utime(path, (then, then))
+    run()
+    assert other.is_dir()
+
+
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
