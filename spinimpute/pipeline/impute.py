@@ -277,16 +277,14 @@ def _impute_chromosome(run: _RunConfig, step: Step) -> None:
         run.check_leave_one_out(panels)
         predictor, options = run.load_predictor(panels)
         begin_stage(progress, "reading the target")
-        with (
-            summary.stage("read target"),
-            within_budget(run.resources.max_memory, "reading the target"),
-        ):
+        with summary.stage("read target"):
             targets = read_regions(
                 step.chromosome.vcf,
                 panels,
                 predictor,
                 run.selection_for(step, panels),
                 allow_unphased=run.allow_unphased(panels),
+                max_memory=run.resources.max_memory,
                 force=run.force,
             )
         targets.count(summary)

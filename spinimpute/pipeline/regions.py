@@ -24,6 +24,7 @@ from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.typed_tiles import starts_in_header
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.memory import within_budget
 from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
@@ -194,6 +195,7 @@ def read_regions(
     selection: RegionSelection,
     *,
     allow_unphased: bool,
+    max_memory: int | None,
     force: bool,
 ) -> RegionTargets:
     """Read as much of a target as regions and their buffers need, and choose the typed sites that are used.
@@ -209,9 +211,10 @@ def read_regions(
             vcf, panels[0], predictor, intervals[panels[0].checksum], buffer_cM, least is not None
         )
     only = None if part is None else part.region
-    read = read_matched(
-        panels, vcf, selection.settings, allow_unphased=allow_unphased, only=only, force=force
-    )
+    with within_budget(max_memory, "reading the target"):
+        read = read_matched(
+            panels, vcf, selection.settings, allow_unphased=allow_unphased, only=only, force=force
+        )
     if part is None:  # otherwise it was checked when the file was written
         for one in read.matched:
             one.panel.check_typed(one.match.panel_index)

@@ -94,7 +94,8 @@ class RunPlan:
     def shares_target(self) -> bool:
         """Whether several chromosomes are read from the same target file."""
         chromosomes = self.chromosomes
-        return len(chromosomes) > 1 and len({str(one.vcf) for one in chromosomes}) == 1
+        files = {str(one.vcf) for one in chromosomes}
+        return len(chromosomes) > 1 and len(files) == 1 and files != {""}
 
 
 def plan_run(
