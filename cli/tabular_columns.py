@@ -245,7 +245,7 @@ def _weight(column: pd.Series, table: str) -> np.ndarray:
         raise InputError(
             "content",
             f"table {table}: row {column.index[wrong[0]] + 1}, column {column.name!r}: a weight must be 0 or "
-            f"more, however: {shown(column.iloc[wrong[0]])}",
+            f"more, got {shown(column.iloc[wrong[0]])}",
         )
     if not weight.any():
         raise InputError("content", f"table {table}: every weight in column {column.name!r} is 0")

@@ -59,7 +59,7 @@ def shared_windows(rows: Iterable[Row], methods: Sequence[str]) -> list[Place]:
 
 
 def best_settings(rows: Iterable[Row]) -> list[Row]:
-    """Of runs that differ by dropout or learning rate alone, the one with the lowest validation loss."""
+    """Select the lowest validation loss among runs that differ only in dropout or learning rate."""
     return _least_loss(rows, lambda row: (row["method"], place_of(row), row["seed"], steps_of(row)))
 
 

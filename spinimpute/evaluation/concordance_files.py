@@ -1,7 +1,7 @@
 """The files of GLIMPSE2_concordance, which MultiQC and other scripts read.
 
-File names, columns (with their spelling) and numbers of digits are those of GLIMPSE2 2.0 for diploid samples.
-Comment lines begin with "#". Columns are separated by single blanks.
+File names, column names (with their spelling) and decimals follow GLIMPSE2 2.0 for diploid samples. Comment
+lines begin with "#". A single space separates columns.
 """
 
 import gzip

@@ -34,10 +34,9 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """Distribution of tasks; the defaults are those of the SPIN paper.
+    """Distribution of tasks. The defaults follow the SPIN paper and its code.
 
-    Ranges are pairs (from, to), both included. Rastogi et al., ICLR 2023, section 4.2, and the code released
-    with it.
+    Rastogi et al., ICLR 2023, section 4.2. Ranges are pairs (from, to), both included.
     """
 
     kernel: str = "rbf"

@@ -179,7 +179,7 @@ def require_open_panel(panel: object) -> None:
     """Raise InputError for a path where an open panel is needed."""
     if isinstance(panel, str | Path):
         raise InputError(
-            "content", f"panel must be an open one, such as Panel.open({str(panel)!r}), however: a path"
+            "argument", f"panel must be an open one, such as Panel.open({str(panel)!r}), got a path"
         )
 
 

@@ -85,8 +85,8 @@ def all_processes(device: torch.device) -> Iterator[Processes]:
     except (ValueError, RuntimeError) as error:
         raise InputError(
             "mismatch",
-            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, however the other processes cannot be joined "
-            f"({error}); start them with torchrun",
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but the other processes cannot be joined ({error}). "
+            "Start them with torchrun",
         ) from error
     try:
         yield Processes(rank, count)

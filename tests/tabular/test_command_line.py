@@ -194,7 +194,7 @@ def test_bad_files(run: Run, fit: Run, tmp_path: Path) -> None:
         (["--ignore", "z"], "no column 'z' of --ignore"),
         (["--weights", "c"], "row 1, column 'c': 'a' is not a number"),
         (["--weights", "zero"], "every weight in column 'zero' is 0"),
-        (["--weights", "minus"], "row 1, column 'minus': a weight must be 0 or more, however: '-1'"),
+        (["--weights", "minus"], "row 1, column 'minus': a weight must be 0 or more, got '-1'"),
         (["--set", "colour=1"], "no parameter 'colour'; it has batch_size, "),
         (["--set", "width"], "NAME=VALUE"),
         (["--set", "batch_size=2.5"], "batch_size must be a whole number"),
