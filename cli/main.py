@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import signal
 import sys
 import warnings
 from contextlib import suppress
@@ -17,7 +18,7 @@ from spinimpute.runtime.errors import InputError, words
 from spinimpute.runtime.progress import announcements
 
 from .messages import command, discard, end_log, option, say, to_log, warn
-from .watcher import BAD_INPUT, notify, start_watched
+from .watcher import BAD_INPUT, FORWARDED, notify, start_watched
 
 DEFECT, INTERRUPTED = 1, 130
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -112,21 +113,30 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command in a watched process, and exit with its status.
 
     The status is 0, 2 for bad input, and 130 or 143 after an interrupt. By default the arguments are those of
-    the process.
+    the process. After the command's end the process ignores signals: buffered output is still to be written.
     """
     start_watched()
-    run_command(arguments)
+    status = DEFECT
+    try:
+        status = _run_with_log(arguments)
+    finally:
+        for number in FORWARDED:
+            signal.signal(number, signal.SIG_IGN)
+        notify("opened", "exit", str(status))
+    sys.exit(status)
 
 
 def run_command(arguments: list[str] | None = None) -> NoReturn:
     """Run a command in this process, and exit with its status."""
-    status = DEFECT
+    sys.exit(_run_with_log(arguments))
+
+
+def _run_with_log(arguments: list[str] | None) -> int:
+    """Run a command in this process and close its log; return the exit status."""
     try:
-        status = _run(arguments)
+        return _run(arguments)
     finally:
         end_log()
-        notify("opened", "exit", str(status))
-    sys.exit(status)
 
 
 def _run(arguments: list[str] | None) -> int:

@@ -86,8 +86,8 @@ def check_one_file(out: str | Path) -> None:
     if words := words_in_braces(out):
         raise InputError(
             "write",
-            f"cannot write {out}: {words[0]} would be part of the name as it is; {PLACEHOLDER} has a meaning "
-            "for the output of 'impute' only: give a name without braces",
+            f"cannot write {out}: unknown placeholder {words[0]}. {PLACEHOLDER} is for the output of "
+            "'impute' only. Give a name without braces",
         )
 
 

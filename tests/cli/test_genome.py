@@ -98,7 +98,7 @@ def test_outputs_of_other_commands_have_no_words_in_braces(
     words = command.replace("{folder}", str(example)).split()
     done = run(*words, "--out", tmp_path / "o.{chrom}.x")
     assert done.code == 2
-    assert "{chrom} has a meaning for the output of 'impute' only: give a name without braces\n" in done.err
+    assert "{chrom} is for the output of 'impute' only. Give a name without braces\n" in done.err
     assert not list(tmp_path.iterdir())
 
 

@@ -119,7 +119,7 @@ def test_one_output_has_no_place_for_chromosomes(
     for command in ("phase", "convert"):
         failed = run(command, *words)
         assert failed.code == 2
-        assert "{chrom} has a meaning for the output of 'impute' only: give a name" in failed.err
+        assert "{chrom} is for the output of 'impute' only. Give a name" in failed.err
     assert not list(tmp_path.iterdir())
 
 
