@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -67,6 +68,28 @@ def test_a_refusal_speaks_of_arguments(target: Path, example_panel: spinimpute.P
     with pytest.raises(InputError, match="use force=True to overwrite") as refused:
         spinimpute.impute(target, out, example_panel)
     assert "--" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"vcf": "absent.vcf"}, "not-found"),
+        ({"out": "there.bcf"}, "exists"),
+        ({"out": "absent/o.bcf"}, "write"),
+        ({"resources": spinimpute.Resources(threads=0)}, "argument"),
+        ({"output": "GT"}, "argument"),
+        ({"region": spinimpute.RegionSettings("21:1-9")}, "mismatch"),
+    ],
+)
+def test_errors_have_codes(
+    target: Path, example_panel: spinimpute.Panel, tmp_path: Path, changed: dict[str, Any], code: str
+) -> None:
+    (tmp_path / "there.bcf").touch()
+    given = {"vcf": target, "out": "o.bcf", "panel": example_panel} | changed
+    given["out"] = tmp_path / given["out"]
+    with pytest.raises(InputError) as refused:
+        spinimpute.impute(**given)
+    assert refused.value.code == code
 
 
 ROOMS_OF_ARGUMENTS = (

@@ -391,7 +391,7 @@ def _rows(
     if index.ndim != 1 or index.dtype.kind not in "iu" or (index[1:] <= index[:-1]).any():
         raise ValueError(f"{name} must be increasing panel site indices (1-dimensional integers)")
     if len(index) == 0:
-        raise InputError("content", f"there is no site in {name}")
+        raise InputError("argument", f"there is no site in {name}")
     if index[0] < 0 or index[-1] >= n_sites:
         raise ValueError(f"{name} must lie in 0..{n_sites - 1}, got {index[0]}..{index[-1]}")
     return np.arange(len(index)), index.astype(np.int64)

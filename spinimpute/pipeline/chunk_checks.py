@@ -108,12 +108,13 @@ def check_regions(chunks: Sequence[Chunk]) -> None:
     for left, right in pairwise(chunks):
         if left.region == right.region:
             raise InputError(
-                "content", f"chunks {left.path} and {right.path} are both of {left.region}: give one of them"
+                "arguments",
+                f"chunks {left.path} and {right.path} are both of {left.region}: give one of them",
             )
         if right.region.end <= left.region.end or right.region.start == left.region.start:
             inner, outer = (right, left) if right.region.end <= left.region.end else (left, right)
             raise InputError(
-                "content",
+                "arguments",
                 f"chunk {inner.path} ({inner.region}) lies within chunk {outer.path} ({outer.region}): give "
                 "one of them",
             )
@@ -178,17 +179,17 @@ def check_panel(
         missing = rows[~np.isin(key[rows], found)]
         if len(missing):
             raise InputError(
-                "content", f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing[0])}"
+                "mismatch", f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing[0])}"
             )
         if len(found) != len(rows) or (found != key[rows]).any():
             raise InputError(
-                "content",
+                "mismatch",
                 f"chunk {chunk.path} ({chunk.region}) does not have each of the panel's sites once, in the "
                 "panel's order",
             )
         if chunk.sites != len(found):
             raise InputError(
-                "content",
+                "mismatch",
                 f"chunk {chunk.path} ({chunk.region}) has {chunk.sites} sites of a panel, but {len(found)} "
                 f"of them are in {path}",
             )
@@ -201,7 +202,7 @@ def check_panel(
             )
             if not allow_gaps:
                 raise InputError(
-                    "content", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
+                    "mismatch", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
                 )
             warnings.append(f"{what}: they are left out")
     before = int(np.searchsorted(sites.position, first.region.start))
@@ -210,7 +211,7 @@ def check_panel(
         what = f"the panel has {before} sites before the first chunk and {behind} behind the last"
         if not allow_gaps:
             raise InputError(
-                "content", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
+                "mismatch", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
             )
         warnings.append(f"{what}: they are left out")
 

@@ -159,7 +159,7 @@ def ligate(
     output_type = choose_output_type(out, output_type)
     threads = choose_threads(threads)
     if not chunks:
-        raise InputError("content", "there are no chunks to join")
+        raise InputError("arguments", "there are no chunks to join")
     summary = LigationSummary()
     half = None if progress is None else lambda fraction: progress(fraction / 2)
     read: list[Chunk] = []

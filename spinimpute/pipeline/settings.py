@@ -93,7 +93,7 @@ class RegionSettings:
             )
         if self.buffer_cM is not None and not self.buffer_cM >= 0:
             raise InputError(
-                "content", f"a buffer must have a length of at least 0 cM: got {self.buffer_cM} cM"
+                "argument", f"a buffer must have a length of at least 0 cM: got {self.buffer_cM} cM"
             )
         return regions, self.buffer_cM
 
@@ -194,4 +194,4 @@ def check_settings(**given: tuple[object, type]) -> None:
     """Raise InputError for settings of a wrong class, such as a region's text for RegionSettings."""
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
-            raise InputError("content", f"{name} must be {kind.__name__}(...), got {value!r}")
+            raise InputError("argument", f"{name} must be {kind.__name__}(...), got {value!r}")

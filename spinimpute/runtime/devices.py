@@ -19,7 +19,7 @@ def choose_threads(threads: int | None) -> int:
     if threads is None:
         return default_threads()
     if threads < 1:
-        raise InputError("content", f"the number of threads must be at least 1, found {threads}")
+        raise InputError("argument", f"the number of threads must be at least 1, found {threads}")
     return threads
 
 

@@ -98,7 +98,7 @@ def repeated(names: Iterable[str]) -> str | None:
 def refuse_pipe(path: Path, what: str) -> None:
     """Raise InputError for what is there but neither file nor folder, and would have to be read twice."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError("content", f"{what} {path}: {why_no_file(path)}")
+        raise InputError("read", f"{what} {path}: {why_no_file(path)}")
 
 
 def why_no_file(path: Path) -> str:

@@ -270,7 +270,7 @@ def temporary_folder() -> Iterator[Path]:
             folder = stack.enter_context(made)
         except OSError as error:
             raise InputError(
-                "content",
+                "write",
                 f"cannot make a folder for temporary files: {error}. Set TMPDIR to a folder with space",
             ) from error
         try:
@@ -313,7 +313,7 @@ def check_outputs(
             if name.resolve() in taken:
                 other = taken[name.resolve()]
                 raise InputError(
-                    "mismatch", f"{given} and {other} are to be written to the same file: give two names"
+                    "arguments", f"{given} and {other} are to be written to the same file: give two names"
                 )
         for name in names:
             taken[name.resolve()] = given

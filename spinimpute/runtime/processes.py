@@ -84,7 +84,7 @@ def all_processes(device: torch.device) -> Iterator[Processes]:
         )
     except (ValueError, RuntimeError) as error:
         raise InputError(
-            "mismatch",
+            "arguments",
             f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but the other processes cannot be joined ({error}). "
             "Start them with torchrun",
         ) from error

@@ -43,7 +43,7 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
     """Return the tensors and metadata of a file of `save_tensors`. Raises InputError if it is damaged."""
     path = Path(path)
     if not path.is_file():
-        raise InputError("content", f"{what} {path}: {why_no_file(path)}")
+        raise InputError("read", f"{what} {path}: {why_no_file(path)}")
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}

@@ -190,7 +190,7 @@ def _checked_indices(index: np.ndarray, n_sites: int) -> np.ndarray:
     if index.ndim != 1 or index.dtype.kind not in "iu" or (np.diff(index) <= 0).any():
         raise ValueError("array must be increasing indices of panel sites (1-dimensional integers)")
     if len(index) == 0:
-        raise InputError("content", "the array has no site")
+        raise InputError("argument", "the array has no site")
     if index[0] < 0 or index[-1] >= n_sites:
         raise ValueError(f"array must lie in 0..{n_sites - 1}, got {index[0]}..{index[-1]}")
     return index.astype(np.int64)
