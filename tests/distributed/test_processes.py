@@ -200,5 +200,5 @@ def test_a_lone_process_that_was_promised_others(monkeypatch: pytest.MonkeyPatch
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="start them with torchrun"), all_processes(torch.device("cpu")):
+    with pytest.raises(InputError, match="Start them with torchrun"), all_processes(torch.device("cpu")):
         pass
