@@ -9,6 +9,7 @@ import numpy as np
 
 import spinimpute
 from spinimpute.genotypes.sites import match_sites
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -37,5 +38,5 @@ def nearest_haplotypes(panel: spinimpute.Panel, target_path: Path, out: Path) ->
         p_XQ[start:stop] = alleles_XN[start:stop].astype(np.float32) @ weight_QN.T
     typed = np.zeros(panel.n_sites, dtype=bool)
     typed[match.panel_index] = True
-    with GenotypeWriter(out, target.samples, target.ploidy, [panel.contig_line]) as writer:
+    with GenotypeWriter(out, OutputLayout(target.samples, target.ploidy, [panel.contig_line])) as writer:
         writer.write_block(panel.chrom, panel.sites, p_XQ, {}, None, typed)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.genotypes.sites import Sites
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.writer import GenotypeWriter
 
 BLOCK = 2_000  # records per call of write_block
@@ -39,10 +40,12 @@ def time_writing(path: Path, dosage: np.ndarray, formats: list[str], threads: in
     start = time.perf_counter()
     with GenotypeWriter(
         path,
-        [f"sample{i}" for i in range(n_samples)],
-        np.full(n_samples, 2, dtype=np.uint8),
-        ["##contig=<ID=22,length=51304566>"],
-        formats=formats,
+        OutputLayout(
+            [f"sample{i}" for i in range(n_samples)],
+            np.full(n_samples, 2, dtype=np.uint8),
+            ["##contig=<ID=22,length=51304566>"],
+            formats=formats,
+        ),
         threads=threads,
     ) as writer:
         for first in range(0, n_sites, BLOCK):

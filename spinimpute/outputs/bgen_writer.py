@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +21,7 @@ from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.plink_writer import check_names
 from spinimpute.runtime.output_files import FilesTogether
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.record_fields import NumberCodes
 
 BITS = 16  # of a probability
@@ -43,27 +44,25 @@ class BgenWriter(FilesTogether):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        samples: Sequence[str],
-        ploidy: np.ndarray,
-        formats: Sequence[str],
-        sexes: Mapping[str, bool] | None,
-        decimals: int,
+        layout: OutputLayout,
+        sexes: Mapping[str, bool] | None = None,
     ) -> None:
         """Check the arguments, and open the files."""
-        check_names(samples)
-        self._samples, self._sexes, self._codes = list(samples), dict(sexes or {}), NumberCodes(decimals)
-        self._phased, self._of_calls = "HDS" in formats, tuple(formats) == ("GT",)
+        check_names(layout.samples)
+        self._samples, self._sexes = list(layout.samples), dict(sexes or {})
+        self._codes = NumberCodes(layout.decimals)
+        self._phased, self._of_calls = "HDS" in layout.formats, tuple(layout.formats) == ("GT",)
         self._file: BinaryIO | None = None
         self._n_records = 0
-        self.set_ploidy(ploidy)
+        self.set_ploidy(layout.ploidy)
         path = Path(path)
         super().__init__(path, [path, path.with_suffix(".sample")])
         with self.errors_named():
             self._file = self.partial(0).open("wb")
             names = b"".join(_short(name) for name in self._samples)
-            samples_block = struct.pack("<II", 8 + len(names), len(samples)) + names
+            samples_block = struct.pack("<II", 8 + len(names), len(self._samples)) + names
             flags = _ZLIB | _LAYOUT_2 | _HAS_SAMPLES
-            header = struct.pack("<III4sI", 20, 0, len(samples), b"bgen", flags)
+            header = struct.pack("<III4sI", 20, 0, len(self._samples), b"bgen", flags)
             self._file.write(struct.pack("<I", len(header) + len(samples_block)) + header + samples_block)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-import numpy as np
 
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.plink import load_pgenlib
-from spinimpute.vcf.header import DEFAULT_DECIMALS
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.indexed_file import choose_output_type
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -46,31 +44,22 @@ def choose_format(path: Path, output_type: str | None) -> str:
 def open_writer(
     path: Path,
     output_format: str,
-    samples: Sequence[str],
-    ploidy: np.ndarray,
-    contig_lines: Sequence[str],
-    header_lines: Sequence[str],
-    formats: Sequence[str],
+    layout: OutputLayout,
     n_records: int,
     threads: int,
-    *,
     sexes: Mapping[str, bool] | None = None,
-    extra_info_lines: Sequence[str] = (),
-    decimals: int = DEFAULT_DECIMALS,
 ) -> Iterator[RecordWriter]:
     """Open the writer for a format of `choose_format`; close it at the end, or abandon it after an exception.
 
     Other parameters and errors are those of the writers, which have the same methods. `n_records`, the number
     of records, and `sexes`, which samples are male, are for PLINK and BGEN.
     """
-    common = (path, samples, ploidy, contig_lines, header_lines, formats)
     if output_format == PGEN:
-        with PlinkWriter(*common, n_records, sexes, extra_info_lines, decimals) as plink:
+        with PlinkWriter(path, layout, n_records, sexes) as plink:
             yield plink
-        return
-    if output_format == BGEN:
-        with BgenWriter(path, samples, ploidy, formats, sexes, decimals) as bgen:
+    elif output_format == BGEN:
+        with BgenWriter(path, layout, sexes) as bgen:
             yield bgen
-        return
-    with GenotypeWriter(*common, output_format, threads, extra_info_lines, decimals) as writer:
-        yield writer
+    else:
+        with GenotypeWriter(path, layout, output_format, threads) as writer:
+            yield writer

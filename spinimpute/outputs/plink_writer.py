@@ -19,7 +19,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import FilesTogether
 from spinimpute.targets.plink import load_pgenlib
-from spinimpute.vcf.header import DEFAULT_DECIMALS, make_header
+from spinimpute.vcf.header import OutputLayout, make_header
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, InfoValues, NumberCodes, SampleLayout
 
 MISSING = -9  # in pgenlib
@@ -30,35 +30,29 @@ _BLOCK_CALLS = 2**20  # written at once; bounds the memory
 class PlinkWriter(FilesTogether):
     """Writes blocks of records; a context manager that leaves nothing after an exception.
 
-    Dosages are rounded as in VCF, and those of males on X count two copies, as in PLINK. `formats` with GT
-    alone writes phased calls, else dosages. `n_records` is the number of records, `sexes` says which samples
-    are male, and other parameters are those of `GenotypeWriter`. Raises InputError if pgenlib is not
+    Dosages are rounded as in VCF, and those of males on X count two copies, as in PLINK. With GT alone,
+    phased calls are written, else dosages. `n_records` is the number of records, and `sexes` says which
+    samples are male. Raises InputError if pgenlib is not
     installed, a path cannot be written, or PLINK cannot read a sample's name.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        samples: Sequence[str],
-        ploidy: np.ndarray,
-        contig_lines: Sequence[str],
-        header_lines: Sequence[str],
-        formats: Sequence[str],
+        layout: OutputLayout,
         n_records: int,
         sexes: Mapping[str, bool] | None = None,
-        extra_info_lines: Sequence[str] = (),
-        decimals: int = DEFAULT_DECIMALS,
     ) -> None:
         """Check the arguments, and open the files."""
         pgenlib = load_pgenlib()
-        self._header = make_header(samples, contig_lines, header_lines, (), extra_info_lines, decimals)
-        check_names(samples)
-        self._samples = list(samples)
-        self._builds = {name: _build(contig_lines, name) for name in self._header.contigs}
+        self._header = make_header(layout._replace(formats=()))
+        check_names(layout.samples)
+        self._samples = list(layout.samples)
+        self._builds = {name: _build(layout.contig_lines, name) for name in self._header.contigs}
         self._sexes = dict(sexes or {})
-        self._codes = NumberCodes(decimals)
-        self._has_dosages = any(name != "GT" for name in formats)
-        self.set_ploidy(ploidy)
+        self._codes = NumberCodes(layout.decimals)
+        self._has_dosages = any(name != "GT" for name in layout.formats)
+        self.set_ploidy(layout.ploidy)
         self._pgen: Any = None
         self._pvar: TextIO | None = None
         path = Path(path)
@@ -69,7 +63,7 @@ class PlinkWriter(FilesTogether):
             self._pvar.write("".join(lines) + "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")
             self._pgen = pgenlib.PgenWriter(
                 os.fsencode(self.partial(0)),
-                len(samples),
+                len(self._samples),
                 n_records,
                 nonref_flags=False,
                 hardcall_phase_present=not self._has_dosages,

@@ -22,6 +22,7 @@ from spinimpute.quality.summary import RunSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import peak_memory_mb
 from spinimpute.runtime.progress import Progress, Shares
+from spinimpute.vcf.header import OutputLayout
 
 
 class OutputFiles:
@@ -165,20 +166,17 @@ class Step:
             *output.header_lines,
             *region_lines,
         ]
+        layout = OutputLayout(
+            samples, ploidy, contig_lines, header_lines, output.formats, info_lines, output.decimals
+        )
         return self.files.writer(
             lambda: open_writer(
                 self.path,
                 choose_format(self.path, output.output_type),
-                samples,
-                ploidy,
-                contig_lines,
-                header_lines,
-                output.formats,
+                layout,
                 n_sites,
                 threads,
-                sexes=sexes,
-                extra_info_lines=info_lines,
-                decimals=output.decimals,
+                sexes,
             )
         )
 

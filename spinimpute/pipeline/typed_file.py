@@ -28,6 +28,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import peak_memory_mb
 from spinimpute.runtime.output_files import check_outputs
 from spinimpute.runtime.progress import Progress, Shares, begin_stage
+from spinimpute.vcf.header import OutputLayout
 
 
 def phase(
@@ -181,14 +182,16 @@ class _Job:
             with open_writer(
                 out,
                 output_format,
-                matched[0].target.samples,
-                matched[0].target.ploidy,
-                [panels[0].contig_line],
-                [*_header_lines(matched), *self.output.header_lines],
-                ("GT",),
+                OutputLayout(
+                    matched[0].target.samples,
+                    matched[0].target.ploidy,
+                    [panels[0].contig_line],
+                    [*_header_lines(matched), *self.output.header_lines],
+                    ("GT",),
+                ),
                 sum(len(one.match.panel_index) for one in matched),
                 self.threads,
-                sexes=self.target.sexes,
+                self.target.sexes,
             ) as writer:
                 yield matched, writer, summary
                 writer.close()

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from spinimpute.genotypes.builds import contig_length
 from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.runtime.unpacking import GZIP_MAGIC, LONGEST_RECORD
@@ -119,31 +121,40 @@ class OutputHeader:
     numbers: HeaderNumbers
 
 
-def make_header(
-    samples: Sequence[str],
-    contig_lines: Sequence[str],
-    header_lines: Sequence[str],
-    formats: Sequence[str],
-    extra_info_lines: Sequence[str] = (),
-    decimals: int = DEFAULT_DECIMALS,
-) -> OutputHeader:
-    """Compose the header of an output file.
+class OutputLayout(NamedTuple):
+    """Samples, header and fields of an output file.
 
-    `contig_lines` are "##contig=<ID=...>" lines, whose order numbers the contigs; `header_lines` come last;
-    `formats` are keys of FORMAT_LINES; `extra_info_lines` define INFO fields beyond the usual ones.
+    `ploidy` is 1 or 2 for each sample. `contig_lines` are "##contig=<ID=...>" lines, one for each contig of
+    the output; their order numbers the contigs. `header_lines` are further lines, put last. `formats` are
+    those of GT, DS, HDS and GP to write, in this order and GT first. `extra_info_lines` define numeric INFO
+    fields and flags beyond the usual ones. DS, HDS and GP have `decimals` decimals.
+    """
+
+    samples: Sequence[str]
+    ploidy: np.ndarray
+    contig_lines: Sequence[str]
+    header_lines: Sequence[str] = ()
+    formats: Sequence[str] = ("GT", "DS")
+    extra_info_lines: Sequence[str] = ()
+    decimals: int = DEFAULT_DECIMALS
+
+
+def make_header(layout: OutputLayout) -> OutputHeader:
+    """Compose the header of an output file.
 
     Raises InputError for unusable names of samples, and ValueError for wrong or repeated lines.
     """
-    _check_samples(samples)
+    _check_samples(layout.samples)
+    step = f"{10**-layout.decimals:.{layout.decimals}f}"
     lines = [
         "##fileformat=VCFv4.2",
         '##FILTER=<ID=PASS,Description="All filters passed">',
         # a number from the header of a BCF would contradict the order here
-        *map(without_number, contig_lines),
+        *map(without_number, layout.contig_lines),
         *_INFO_LINES,
-        *extra_info_lines,
-        *(FORMAT_LINES[key].format(step=f"{10**-decimals:.{decimals}f}") for key in formats),
-        *header_lines,
+        *layout.extra_info_lines,
+        *(FORMAT_LINES[key].format(step=step) for key in layout.formats),
+        *layout.header_lines,
     ]
     contigs: dict[str, int | None] = {}
     info_types: dict[str, str] = {}
@@ -163,7 +174,7 @@ def make_header(
             if name in info_types:
                 raise ValueError(f"INFO/{name} is defined twice")
             info_types[name] = info_type(line)
-    columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples]
+    columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *layout.samples]
     text = "\n".join([*lines, "\t".join(columns)]) + "\n"
     return OutputHeader(text, contigs, info_types, header_numbers(lines))
 

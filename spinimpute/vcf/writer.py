@@ -1,14 +1,14 @@
 """Writes imputed genotypes to VCF, VCF.gz or BCF, with an index."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.bcf_encoder import BcfEncoder
-from spinimpute.vcf.header import DEFAULT_DECIMALS, FORMAT_LINES, make_header
+from spinimpute.vcf.header import FORMAT_LINES, OutputLayout, make_header
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
 from spinimpute.vcf.record_fields import MOST_DECIMALS, InfoValues, NumberCodes, SampleLayout
 from spinimpute.vcf.text_encoder import VcfTextEncoder
@@ -21,31 +21,21 @@ class GenotypeWriter(IndexedFile):
 
     The bytes of the file depend neither on `threads` nor on how the records are cut into blocks.
 
-    `ploidy` is 1 or 2 for each sample. `contig_lines` are "##contig=<ID=...>" lines, one for each contig of
-    the output; `header_lines` are further lines. `formats` are those of GT, DS, HDS and GP to write, in this
-    order and GT first. `output_type` is "z" (VCF.gz), "b" (BCF), "v" (VCF) or None (by the suffix of the
-    path). `extra_info_lines` define numeric INFO fields and flags beyond the usual ones. DS, HDS and GP have
-    `decimals` decimals, 1 to MOST_DECIMALS.
-
-    Raises InputError for an unknown suffix, a path that cannot be written, and unusable names of samples;
-    ValueError if the arguments contradict each other.
+    `output_type` is "z" (VCF.gz), "b" (BCF), "v" (VCF) or None (by the suffix of the path). Raises InputError
+    for an unknown suffix, a path that cannot be written, and unusable names of samples, and ValueError if the
+    layout contradicts itself.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        samples: Sequence[str],
-        ploidy: np.ndarray,
-        contig_lines: Sequence[str],
-        header_lines: Sequence[str] = (),
-        formats: Sequence[str] = ("GT", "DS"),
+        layout: OutputLayout,
         output_type: str | None = None,
         threads: int = 2,
-        extra_info_lines: Sequence[str] = (),
-        decimals: int = DEFAULT_DECIMALS,
     ) -> None:
-        """Check everything that can be checked and write the header."""
-        ploidy = np.asarray(ploidy)
+        """Check the arguments, open the file and write the header."""
+        samples, formats, decimals = layout.samples, layout.formats, layout.decimals
+        ploidy = np.asarray(layout.ploidy)
         if ploidy.shape != (len(samples),) or not np.isin(ploidy, (1, 2)).all():
             raise ValueError(f"ploidy must be 1 or 2 for each of {len(samples)} samples, got {ploidy!r}")
         if not formats or len(set(formats)) < len(formats) or not FORMAT_LINES.keys() >= set(formats):
@@ -58,7 +48,7 @@ class GenotypeWriter(IndexedFile):
             raise ValueError(f"decimals must be 1 to {MOST_DECIMALS}, got {decimals!r}")
         output_type = choose_output_type(Path(path), output_type)
         self._encodes_bcf = output_type == "b"
-        self._header = make_header(samples, contig_lines, header_lines, formats, extra_info_lines, decimals)
+        self._header = make_header(layout)
         self._codes = NumberCodes(decimals)
         self._formats = tuple(formats)
         self.set_ploidy(ploidy)

@@ -14,6 +14,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.runtime.errors import InputError
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.writer import GenotypeWriter
 
 bgen = pytest.importorskip("bgen")
@@ -30,13 +31,12 @@ def test_halves_and_what_is_nearly_certain_are_rounded_as_in_vcf(tmp_path: Path,
     n = len(p)
     sites = Sites("20", np.arange(1, n + 1), ["A"] * n, ["C"] * n, ["."] * n)
     dosage = np.repeat(p, 2, axis=1)
-    common = (["a"], np.array([2], np.uint8))
-    with BgenWriter(tmp_path / "o.bgen", *common, ("GT", "DS", "HDS"), None, decimals) as writer:
+    layout = OutputLayout(
+        ["a"], np.array([2], np.uint8), ["##contig=<ID=20>"], formats=("GT", "HDS"), decimals=decimals
+    )
+    with BgenWriter(tmp_path / "o.bgen", layout) as writer:
         writer.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
-    lines = ["##contig=<ID=20>"]
-    with GenotypeWriter(
-        tmp_path / "o.vcf", *common, lines, formats=("GT", "HDS"), decimals=decimals
-    ) as plain:
+    with GenotypeWriter(tmp_path / "o.vcf", layout) as plain:
         plain.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
     rows = [line for line in (tmp_path / "o.vcf").read_text().splitlines() if line[0] != "#"]
     expected = [float(row.split(":")[-1].split(",")[0]) for row in rows]
@@ -86,7 +86,8 @@ def test_dosages_are_those_of_the_vcf(
 def test_a_man_on_x(tmp_path: Path, formats: Sequence[str]) -> None:
     sites = Sites("X", np.array([3_000_000, 3_000_001]), ["A", "C"], ["G", "T"], ["rs1", "."])
     p = np.array([[0.25, 0.125, 1.0], [0.5, np.nan, np.nan]], np.float32)
-    with BgenWriter(tmp_path / "x.bgen", ["man", "woman"], np.array([1, 2]), formats, None, 3) as writer:
+    layout = OutputLayout(["man", "woman"], np.array([1, 2]), ["##contig=<ID=X>"], (), formats)
+    with BgenWriter(tmp_path / "x.bgen", layout) as writer:
         writer.write_block("X", sites, p, {}, None, np.zeros(2, bool))
     with bgen.BgenReader(tmp_path / "x.bgen") as reader:
         first, second = list(reader)

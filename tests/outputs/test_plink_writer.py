@@ -17,6 +17,7 @@ from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.pipeline.settings import RegionSettings, TargetSettings
 from spinimpute.pipeline.typed_file import convert
 from spinimpute.runtime.errors import InputError
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.writer import GenotypeWriter
 
 pgenlib = pytest.importorskip("pgenlib")
@@ -120,9 +121,8 @@ def test_what_is_missing_or_without_phase(tmp_path: Path) -> None:
     dosage = np.where(alleles < 0, np.nan, alleles).astype(np.float32)
     for name, formats in (("calls", ("GT",)), ("dosages", ("GT", "DS"))):
         path = tmp_path / f"{name}.pgen"
-        with PlinkWriter(
-            path, ["a", "b", "c"], np.array([2, 1, 2]), ["##contig=<ID=1>"], (), formats, 2
-        ) as writer:
+        layout = OutputLayout(["a", "b", "c"], np.array([2, 1, 2]), ["##contig=<ID=1>"], (), formats)
+        with PlinkWriter(path, layout, 2) as writer:
             for row in ([0], [1]):
                 these, typed = sites.take(np.array(row)), np.ones(1, bool)
                 writer.write_block("1", these, dosage[row], {}, alleles[row], typed, unphased[row])
@@ -144,10 +144,10 @@ def test_chromosome_x(tmp_path: Path, part: str) -> None:
     ploidy = np.array([2, 2] if part == "PAR1" else [1, 2])
     dosage = np.array([[0.25, 0.125, 1.0, 0.5][: ploidy.sum()]], np.float32)
     contig = ["##contig=<ID=X,length=155270560>"]
-    given = (["man", "woman"], ploidy, contig, (), ("GT", "DS"))
-    with PlinkWriter(tmp_path / "x.pgen", *given, 1) as writer:
+    layout = OutputLayout(["man", "woman"], ploidy, contig)
+    with PlinkWriter(tmp_path / "x.pgen", layout, 1) as writer:
         writer.write_block("X", sites, dosage, {}, None, np.zeros(1, bool))
-    with GenotypeWriter(tmp_path / "x.vcf", *given) as other:
+    with GenotypeWriter(tmp_path / "x.vcf", layout) as other:
         other.write_block("X", sites, dosage, {}, None, np.zeros(1, bool))
     assert lines_of(tmp_path / "x.pvar")[1][:2] == [part, str(position)]
     sexes = ["1", "2"] if part == "X" else ["NA", "NA"]
@@ -178,19 +178,19 @@ def test_existing_files(example: Path, example_panel: spinimpute.Panel, tmp_path
 
 
 def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
-    given = (["a"], np.array([2]), ["##contig=<ID=1>"], (), ("GT",), 2)
-    with pytest.raises(ZeroDivisionError), PlinkWriter(tmp_path / "o.pgen", *given):
+    layout = OutputLayout(["a"], np.array([2]), ["##contig=<ID=1>"], (), ("GT",))
+    with pytest.raises(ZeroDivisionError), PlinkWriter(tmp_path / "o.pgen", layout, 2):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match=r"cannot write .*o\.pgen: pgenlib failed \(.*unequal"):
-        PlinkWriter(tmp_path / "o.pgen", *given).close()
+        PlinkWriter(tmp_path / "o.pgen", layout, 2).close()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["a b", "0", "#a"])
 def test_names_that_plink_cannot_read(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="which PLINK cannot read"):
-        PlinkWriter(tmp_path / "o.pgen", [name], np.array([2]), ["##contig=<ID=1>"], (), ("GT",), 1)
+        PlinkWriter(tmp_path / "o.pgen", OutputLayout([name], np.array([2]), ["##contig=<ID=1>"]), 1)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -38,6 +38,7 @@ from spinimpute.predictors.results import FileResults, MemoryResults
 from spinimpute.predictors.typed_tiles import TILE_GAPS, flank_reach, with_flanks
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import parse_size, resident_bytes, within_budget
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -62,7 +63,8 @@ def many(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     alleles = few.alleles[:, rng.integers(0, few.alleles.shape[1], 2 * PEOPLE)]
     path = tmp_path_factory.mktemp("many") / "many.bcf"
     names = [f"p{number}" for number in range(PEOPLE)]
-    with GenotypeWriter(path, names, np.full(PEOPLE, 2), [few.contig_line], (), ("GT",)) as writer:
+    layout = OutputLayout(names, np.full(PEOPLE, 2), [few.contig_line], (), ("GT",))
+    with GenotypeWriter(path, layout) as writer:
         writer.write_block(
             "20", few.sites, alleles.astype(np.float32), {}, alleles, np.ones(len(alleles), bool)
         )

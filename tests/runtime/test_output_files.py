@@ -18,6 +18,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, temporary_folder
 from spinimpute.vcf import indexed_file
 from spinimpute.vcf import writer as vcf_writer
+from spinimpute.vcf.header import OutputLayout
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"
 
@@ -84,11 +85,12 @@ def test_existing_files_need_force(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_while_the_writer_starts_leaves_nothing(tmp_path: Path) -> None:
+    layout = OutputLayout(["a"], np.array([2], np.uint8), ["##contig=<ID=1>"])
     with (
         mock.patch.object(indexed_file, "BgzfWriter", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        vcf_writer.GenotypeWriter(tmp_path / "o.bcf", ["a"], np.array([2], np.uint8), ["##contig=<ID=1>"])
+        vcf_writer.GenotypeWriter(tmp_path / "o.bcf", layout)
     assert list(tmp_path.iterdir()) == []
 
 

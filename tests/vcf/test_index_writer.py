@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.sites import Sites
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.index_reader import check_index
 from spinimpute.vcf.index_writer import ContigRecords, RecordPlaces, csi_depth, csi_index, tbi_index
 from spinimpute.vcf.writer import GenotypeWriter
@@ -189,7 +190,7 @@ def indexed(request, tmp_path_factory):
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("indexed") / f"x.{request.param}"
     truth = []
-    with GenotypeWriter(path, ["a", "b"], np.array([2, 2], np.uint8), CONTIGS) as writer:
+    with GenotypeWriter(path, OutputLayout(["a", "b"], np.array([2, 2], np.uint8), CONTIGS)) as writer:
         for chrom, n, longest in (("chr1", 3000, 2_900_000), ("2", 1500, 5_000_000)):
             sites = random_sites(chrom, n, longest, rng)
             dosage = rng.random((n, 4), dtype=np.float32)
@@ -241,7 +242,7 @@ def test_bcftools_finds_the_records_of_any_region_and_counts_them(indexed):
 def test_tabix_lists_the_contigs_of_a_vcf(tmp_path):
     path = tmp_path / "x.vcf.gz"
     rng = np.random.default_rng(0)
-    with GenotypeWriter(path, ["a"], np.array([1], np.uint8), CONTIGS) as writer:
+    with GenotypeWriter(path, OutputLayout(["a"], np.array([1], np.uint8), CONTIGS)) as writer:
         for chrom in ("2", "chr1"):
             writer.write_block(
                 chrom,
@@ -260,7 +261,7 @@ def test_a_vcf_of_a_contig_too_long_for_tbi_gets_a_csi_index(tmp_path, line):
     path = tmp_path / "x.vcf.gz"
     position = np.array([5, 2**29 - 1, 2**29, 2**29 + 1, 690_000_000])
     sites = Sites("1", position, ["A"] * 5, ["T"] * 5, [str(i) for i in range(5)])
-    with GenotypeWriter(path, ["a"], np.array([2], np.uint8), [line]) as writer:
+    with GenotypeWriter(path, OutputLayout(["a"], np.array([2], np.uint8), [line])) as writer:
         writer.write_block("1", sites, np.zeros((5, 2)), {}, None, np.zeros(5, dtype=bool))
     assert {file.name for file in tmp_path.iterdir()} == {"x.vcf.gz", "x.vcf.gz.csi"}
     reader = cyvcf2.VCF(str(path))
@@ -275,7 +276,7 @@ def test_a_contig_longer_than_any(tmp_path, suffix, length):
     """A length in the header of a panel that no position can reach counts for none."""
     path, line = tmp_path / f"x.{suffix}", f"##contig=<ID=20,length={length}>"
     sites = Sites("20", np.arange(60_000, 60_008), ["A"] * 8, ["C"] * 8, ["."] * 8)
-    with GenotypeWriter(path, ["a"], np.array([2], np.uint8), [line]) as writer:
+    with GenotypeWriter(path, OutputLayout(["a"], np.array([2], np.uint8), [line])) as writer:
         writer.write_block("20", sites, np.zeros((8, 2), np.float32), {}, None, np.zeros(8, dtype=bool))
     check_index(path)
     reader = cyvcf2.VCF(str(path))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from spinimpute.genotypes.sites import Sites
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.writer import GenotypeWriter
 
 
@@ -29,7 +30,9 @@ def test_real_genotypes_come_back(tmp_path: Path, shared_genotypes: Path) -> Non
     chrom = contig.split("ID=")[1].split(",")[0].rstrip(">")
     for suffix in ("vcf.gz", "bcf"):
         path = tmp_path / f"x.{suffix}"
-        with GenotypeWriter(path, samples, np.full(len(samples), 2, np.uint8), [contig]) as writer:
+        with GenotypeWriter(
+            path, OutputLayout(samples, np.full(len(samples), 2, np.uint8), [contig])
+        ) as writer:
             sites = Sites(chrom, np.array(position), ref, alt, name)
             writer.write_block(
                 chrom, sites, alleles.astype(np.float32), {}, alleles, np.ones(len(position), bool)

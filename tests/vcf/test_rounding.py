@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from spinimpute.genotypes.sites import Sites
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.record_fields import _info_texts
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -37,9 +38,8 @@ def write(path: Path, dosage: np.ndarray, decimals: int) -> Path:
     n = len(dosage)
     sites = Sites("20", np.arange(1, n + 1), ["A"] * n, ["C"] * n, ["."] * n)
     formats = ("GT", "DS", "HDS", "GP")
-    with GenotypeWriter(
-        path, ["a", "b", "c"], PLOIDY, ["##contig=<ID=20>"], formats=formats, decimals=decimals
-    ) as writer:
+    layout = OutputLayout(["a", "b", "c"], PLOIDY, ["##contig=<ID=20>"], (), formats, (), decimals)
+    with GenotypeWriter(path, layout) as writer:
         writer.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
     return path
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
+from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.writer import GenotypeWriter
 
 needs_bcftools = pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
@@ -56,7 +57,7 @@ def write(
     n = len(dosage)
     options.setdefault("contig_lines", CONTIGS)
     samples = options.pop("samples", [f"s{i}" for i in range(len(ploidy))])
-    with GenotypeWriter(path, samples, np.array(ploidy, np.uint8), **options) as writer:
+    with GenotypeWriter(path, OutputLayout(samples, np.array(ploidy, np.uint8), **options)) as writer:
         writer.write_block(
             "20",
             make_sites(n) if sites is None else sites,
@@ -233,7 +234,8 @@ def test_bytes_depend_neither_on_threads_nor_on_blocks(tmp_path, cuts, threads, 
     files = []
     for name, bounds, n_threads in (("whole", [0, n], 1), ("cut", [0, *sorted(cuts), n], threads)):
         path = tmp_path / f"{name}.{suffix}"
-        with GenotypeWriter(path, samples, ploidy, CONTIGS, threads=n_threads, formats=ALL_FORMATS) as writer:
+        layout = OutputLayout(samples, ploidy, CONTIGS, formats=ALL_FORMATS)
+        with GenotypeWriter(path, layout, threads=n_threads) as writer:
             for start, stop in itertools.pairwise(bounds):
                 part = slice(start, stop)
                 info = {"AF": dosage[part, 0]}
@@ -326,7 +328,7 @@ def test_more_names_than_one_byte_can_number(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", ["vcf", "vcf.gz", "bcf"])
 def test_a_file_without_records_is_valid(tmp_path, suffix):
     path = tmp_path / f"x.{suffix}"
-    with GenotypeWriter(path, ["a"], np.array([2], np.uint8), CONTIGS):
+    with GenotypeWriter(path, OutputLayout(["a"], np.array([2], np.uint8), CONTIGS)):
         pass
     reader = cyvcf2.VCF(str(path))
     assert reader.samples == ["a"]
@@ -340,7 +342,7 @@ def test_a_file_without_records_is_valid(tmp_path, suffix):
 def test_contigs_of_a_bcf_are_numbered_in_order_of_the_header(tmp_path):
     path = tmp_path / "x.bcf"
     lines = [f"##contig=<ID={name}>" for name in ("chr2", "20", "chr1")]
-    with GenotypeWriter(path, ["a"], np.array([1], np.uint8), lines) as writer:
+    with GenotypeWriter(path, OutputLayout(["a"], np.array([1], np.uint8), lines)) as writer:
         for chrom in ("chr1", "chr2"):
             writer.write_block(chrom, make_sites(3), np.zeros((3, 1)), {}, None, np.zeros(3, dtype=bool))
     reader = cyvcf2.VCF(str(path))
@@ -353,8 +355,9 @@ def test_contigs_of_a_bcf_are_numbered_in_order_of_the_header(tmp_path):
 # --- what goes wrong -------------------------------------------------------------------------------------
 
 
-def start(path, **options) -> GenotypeWriter:
-    return GenotypeWriter(path, ["a", "b"], np.array([2, 1], np.uint8), CONTIGS, **options)
+def start(path, output_type=None, **options) -> GenotypeWriter:
+    layout = OutputLayout(["a", "b"], np.array([2, 1], np.uint8), **{"contig_lines": CONTIGS} | options)
+    return GenotypeWriter(path, layout, output_type)
 
 
 def test_a_failed_run_leaves_the_folder_as_it_was(tmp_path):
@@ -436,7 +439,7 @@ def test_the_format_goes_by_the_suffix_or_is_given(tmp_path):
 )
 def test_unusable_sample_names(tmp_path, names, message):
     with pytest.raises(InputError, match=message):
-        GenotypeWriter(tmp_path / "x.bcf", names, np.array([2, 2], np.uint8), CONTIGS)
+        GenotypeWriter(tmp_path / "x.bcf", OutputLayout(names, np.array([2, 2], np.uint8), CONTIGS))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -457,15 +460,13 @@ def test_contradictory_arguments(tmp_path):
         with pytest.raises(ValueError, match=message):
             start(path, **options)
     with pytest.raises(ValueError, match="ploidy must be 1 or 2"):
-        GenotypeWriter(path, ["a"], np.array([3], np.uint8), CONTIGS)
+        GenotypeWriter(path, OutputLayout(["a"], np.array([3], np.uint8), CONTIGS))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_blocks_that_do_not_fit(tmp_path):
     sites, dosage, typed = make_sites(4), np.zeros((4, 3), np.float32), np.zeros(4, dtype=bool)
-    writer = GenotypeWriter(
-        tmp_path / "x.bcf", ["a", "b"], np.array([2, 1], np.uint8), [*CONTIGS, "##contig=<ID=21>"]
-    )
+    writer = start(tmp_path / "x.bcf", contig_lines=[*CONTIGS, "##contig=<ID=21>"])
     for arguments, message in (
         (("22", sites, dosage, {}, None, typed), "no contig line was given for 22"),
         (("20", sites, dosage[:, :2], {}, None, typed), "hap_dosage must have shape"),
