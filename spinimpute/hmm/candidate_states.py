@@ -1,110 +1,158 @@
 """Posteriors of copying where a query's own candidates, of all blocks, are the states.
 
 With a hundred thousand haplotypes nearly all of the probability lies on the few thousand that match a query
-somewhere in the chunk, and going through all of them takes most of the time. A query still leaves a haplotype
-for any of the panel: those that are no states explain none of its calls. Each query has states of its own, so
-that no result depends on which queries are imputed together.
+somewhere in the chunk, and using all of them as states takes most of the time. A query still leaves a
+haplotype for any of the panel: haplotypes that are no states explain none of its calls. Each query has
+states of its own, so that no result depends on which queries are imputed together.
 
-A query's candidates in a block are those whose matches are longest there. After a wrong call at a typed site
-these may be other haplotypes than the one that it copied before and copies on. Where little of a query's
+A query's candidates in a block are those whose matches are longest there. After a wrong call at a typed
+site these may be other haplotypes than the one that it copied before and copies on. If little of a query's
 probability lies on a block's candidates, its likeliest states join them.
 
 Forward and backward values are kept at the ends of each block. Between them they are computed again for the
-few states that may have a posterior worth keeping: how large it can be at most, if the state agrees with all
-that is known between, follows from the values at both ends.
+few states whose posterior may be large enough. An upper bound follows from the values at both ends: it
+holds for a state that agrees with every observed allele in between.
 
 Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, B blocks of gaps, I
-spans, C candidates, X states that may be likely in a block, P places of a block, W 64-bit words, 2 alleles of
-a state.
+spans, C candidates, X states that may be likely in a block, P places of a block, W 64-bit words, 2 alleles
+of a state.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple, Self
+
 import numpy as np
 
 from spinimpute.hmm import parameters
-from spinimpute.hmm.candidates import Candidates, in_blocks
 from spinimpute.hmm.parameters import LANES, ROUNDING
+from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.steps import step_list
 from spinimpute.runtime.kernels import kernel
 
 
-def posteriors_of_own_states(
-    panel_NW: np.ndarray,
-    emission_QS2: np.ndarray,
-    jump_S: np.ndarray,
-    candidates: Candidates,
-    block_first_B: np.ndarray,
-    block_last_B: np.ndarray,
-    n_slots: int,
-    least: np.float32,
-) -> tuple[np.ndarray, Candidates]:
-    """As `copying_posteriors`, at the places that there are.
+class BlockPlaces(NamedTuple):
+    """First and last place around the gaps of blocks, int64; -1 and S for those outside of the chunk."""
 
-    Parameters
+    first_B: np.ndarray
+    last_B: np.ndarray
+
+
+class KeptCandidates(NamedTuple):
+    """Candidates whose posteriors are kept, query by query, and block by block in any order.
+
+    Attributes
     ----------
-    panel_NW, emission_QS2, jump_S, candidates
-        As there.
-    block_first_B, block_last_B : int64
-        The places around the gaps of blocks, before the first place and behind the last one, too. Blocks
-        ascend.
-    n_slots : int
-        Places of the largest block.
-    least : float32
-        Candidates with less at all places of a block are dropped, if they also have less than LEAST_OF_ALIKE
-        of what a state has where all are alike.
-
-    Returns
-    -------
-    float32 (C, n_slots)
-        Posteriors of the candidates that stay, 0 where there is no place.
-    Candidates
-        Those that stay, and likely states where they are unlikely; at most as many as there were.
+    haplotype_C : int32
+        Haplotypes, ascending for each block and query.
+    posterior_CP : float32
+        Posteriors at the block's places, 0 in slots without a place.
+    start_QB, count_QB : int64
+        Index of the first candidate of a query and block, and their number.
     """
-    n_queries, n_blocks = len(emission_QS2), len(block_first_B)
-    begin_B, end_B = np.maximum(block_first_B, 0), np.minimum(block_last_B + 1, len(jump_S))
-    found_C = np.empty(len(candidates.haplotype_C), np.int32)
-    found_CP = np.empty((len(found_C), n_slots), np.float32)
-    start_QB, count_QB = np.zeros((2, n_queries, n_blocks), np.int64)
-    _fill_posteriors(
-        panel_NW, emission_QS2, jump_S, begin_B, end_B, begin_B - block_first_B, *candidates, least,
-        np.float32(parameters.LEAST_OF_ALIKE), np.float32(parameters.LEAST_MASS), found_C, found_CP, start_QB,
-        count_QB,
-    )  # fmt: skip
-    return in_blocks(found_C, found_CP, start_QB, count_QB)
+
+    haplotype_C: np.ndarray
+    posterior_CP: np.ndarray
+    start_QB: np.ndarray
+    count_QB: np.ndarray
+
+    @classmethod
+    def allocate(cls, most: int, n_slots: int, n_queries: int, n_blocks: int) -> Self:
+        """Return memory for up to `most` candidates."""
+        start_QB, count_QB = np.zeros((2, n_queries, n_blocks), np.int64)
+        return cls(np.empty(most, np.int32), np.empty((most, n_slots), np.float32), start_QB, count_QB)
+
+
+def order_by_block(kept: KeptCandidates) -> tuple[np.ndarray, Candidates]:
+    """Return the posteriors, float32 (C, P), and the candidates block by block."""
+    n_queries, n_blocks = kept.count_QB.shape
+    first_BQ1 = np.zeros((n_blocks, n_queries + 1), np.int64)
+    np.cumsum(kept.count_QB.T, axis=1, out=first_BQ1[:, 1:])
+    first_BQ1[1:] += np.cumsum(first_BQ1[:-1, -1])[:, None]
+    haplotype_C = np.empty(first_BQ1[-1, -1], np.int32)
+    posterior_CP = np.empty((len(haplotype_C), kept.posterior_CP.shape[1]), np.float32)
+    _copy_by_block(kept, first_BQ1, haplotype_C, posterior_CP)
+    return posterior_CP, Candidates(haplotype_C, first_BQ1)
 
 
 @kernel()
-def _fill_posteriors(  # type: ignore[no-untyped-def]
-    panel_NW, emission_QS2, jump_S, begin_B, end_B, slot_B, candidate_C, first_BQ1, least_of_all,
-    least_of_alike, least_mass, found_C, found_CP, start_QB, count_QB,
-):  # fmt: skip
-    """Of each query and block: how many candidates stay, and from start_QB on who, and their posteriors.
+def _copy_by_block(kept, first_BQ1, haplotype_C, posterior_CP):  # type: ignore[no-untyped-def]
+    for b in range(len(first_BQ1)):
+        for q in range(len(kept.start_QB)):
+            at = kept.start_QB[q, b]
+            for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
+                haplotype_C[c] = kept.haplotype_C[at]
+                posterior_CP[c] = kept.posterior_CP[at]
+                at += 1
 
-    begin_B, end_B: a block's places; slot_B: where the first one goes.
+
+class _Thresholds(NamedTuple):
+    """See `copying_posteriors` and the reasons in `parameters`."""
+
+    least: np.float32
+    least_of_alike: np.float32
+    least_mass: np.float32
+
+
+class _QuerySteps(NamedTuple):
+    """One query's steps, float32.
+
+    Attributes
+    ----------
+    emission_S2, jump_S, share
+        Emissions, jump probabilities, and 1 / N.
+    total_S
+        Sum of all forward values at each place.
+    keep_S, arrive_S
+        What takes the backward values, which hold a place's emissions, to left of it: value * keep + arrive.
+    joint_S
+        One over the sum of forward times backward values.
     """
-    n_places, n_blocks, n_haplotypes = len(jump_S), len(begin_B), len(panel_NW)
+
+    emission_S2: np.ndarray
+    jump_S: np.ndarray
+    share: np.float32
+    total_S: np.ndarray
+    keep_S: np.ndarray
+    arrive_S: np.ndarray
+    joint_S: np.ndarray
+
+
+def fill_posteriors_of_own_states(
+    panel_NW: np.ndarray,
+    emission_QS2: np.ndarray,
+    jump_S: np.ndarray,
+    blocks: BlockPlaces,
+    candidates: Candidates,
+    least: np.float32,
+    kept: KeptCandidates,
+) -> None:
+    """Fill `KeptCandidates`, see `copying_posteriors`: as many as there were candidates, at most."""
+    thresholds = _Thresholds(least, np.float32(parameters.LEAST_OF_ALIKE), np.float32(parameters.LEAST_MASS))
+    _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresholds, kept)
+
+
+@kernel()
+def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresholds, kept):  # type: ignore[no-untyped-def]
+    haplotype_C, first_BQ1 = candidates
+    n_places, n_blocks, n_haplotypes = len(jump_S), len(first_BQ1), len(panel_NW)
     share, one = np.float32(1) / np.float32(n_haplotypes), np.float32(1)
     number_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
-    total_S = np.empty(n_places, np.float32)
-    keep_S, arrive_S, joint_S = (
-        np.empty(n_places, np.float32),
-        np.empty(n_places, np.float32),
-        np.empty(n_places, np.float32),
-    )
-    most = 1  # states of a query, at most
+    total_S, keep_S = np.empty(n_places, np.float32), np.empty(n_places, np.float32)
+    arrive_S, joint_S = np.empty(n_places, np.float32), np.empty(n_places, np.float32)
+    most = 1  # states of a query
     for q in range(len(emission_QS2)):
         most = max(most, (first_BQ1[:, q + 1] - first_BQ1[:, q]).sum())
     most = min(most, n_haplotypes)
-    # once for all queries: memory of this size would be new each time
+    # allocated once for all queries: the system would clear memory of this size each time
     forward_BK, backward_BK = np.empty((n_blocks, most), np.float32), np.empty((n_blocks, most), np.float32)
-    n_found = 0
+    n_kept = 0
     for q in range(len(emission_QS2)):
         emission_S2 = emission_QS2[q]
-        n, at_C = _states(candidate_C, first_BQ1, q, number_N, state_N)
+        n, at_C = _list_states(haplotype_C, first_BQ1, q, number_N, state_N)
         if n == 0:
             continue
-        least = min(least_of_all, least_of_alike / np.float32(n))
+        least = min(thresholds.least, thresholds.least_of_alike / np.float32(n))
         bits_IK = _bits_by_span(panel_NW, state_N[:n])
         value_K = np.empty(bits_IK.shape[1], np.float32)
         value_K[:n] = share
@@ -114,75 +162,78 @@ def _fill_posteriors(  # type: ignore[no-untyped-def]
             keep = (one - jump_S[p]) * (one / total)
             total = step_list(bits_IK, p, n, emission_S2[p], keep, jump_S[p] * share, value_K)
             total_S[p] = total
-            while b < n_blocks and begin_B[b] == p:
+            while b < n_blocks and max(blocks.first_B[b], 0) == p:
                 forward_BK[b, :n] = value_K[:n]
                 b += 1
         value_K[:n] = 1
         keep, arrive, joint = one, np.float32(0), one / total
         b = n_blocks - 1
-        for p in range(n_places - 1, begin_B[0] - 1, -1):
+        for p in range(n_places - 1, max(blocks.first_B[0], 0) - 1, -1):
             keep_S[p], arrive_S[p], joint_S[p] = keep, arrive, joint
-            while b >= 0 and end_B[b] - 1 == p:
+            while b >= 0 and min(blocks.last_B[b], n_places - 1) == p:
                 backward_BK[b, :n] = value_K[:n]
                 b -= 1
             divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
             keep, arrive = (one - jump_S[p]) / divisor, jump_S[p]
             if p > 0:  # forward times backward values have the same sum, but for their scales
                 joint *= divisor / total_S[p - 1]
+        steps = _QuerySteps(emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S)
         i = len(at_C)
         for b in range(n_blocks - 1, -1, -1):
-            begin, end = begin_B[b], end_B[b]
+            begin, end = max(blocks.first_B[b], 0), min(blocks.last_B[b] + 1, n_places)
             own_K = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
             i -= len(own_K)
-            bound_4 = _bound(emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, begin, end)
-            # X counts likely states: likely_X says which ones these are, chosen_X which of them stay
-            likely_X = _likely(bound_4, forward_BK[b, :n], backward_BK[b, :n], least)
+            bound_4 = _bound(steps, begin, end)
+            # X counts the likely states: likely_X lists them, chosen_X numbers those of them that are kept
+            likely_X = _find_likely(bound_4, forward_BK[b, :n], backward_BK[b, :n], least)
             posterior_PX, most_X = _posteriors_between(
-                bits_IK, likely_X, emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S,
-                forward_BK[b], backward_BK[b], begin, end,
-            )  # fmt: skip
+                bits_IK, likely_X, steps, forward_BK[b], backward_BK[b], begin, end
+            )
             for x in range(len(likely_X)):
-                number_N[likely_X[x]] = x  # of states, which are no more than haplotypes
-            chosen_X = _choose(own_K, number_N, posterior_PX, most_X, state_N[likely_X], least, least_mass)
+                number_N[likely_X[x]] = x  # by state; there are no more states than haplotypes
+            chosen_X = _choose(
+                own_K, number_N, posterior_PX, most_X, state_N[likely_X], least, thresholds.least_mass
+            )
             for k in likely_X:
                 number_N[k] = -1
-            start_QB[q, b], count_QB[q, b] = n_found, len(chosen_X)
+            kept.start_QB[q, b], kept.count_QB[q, b] = n_kept, len(chosen_X)
+            first_slot = begin - blocks.first_B[b]
             for x in chosen_X:
-                found_C[n_found] = state_N[likely_X[x]]
-                found_CP[n_found] = 0
+                kept.haplotype_C[n_kept] = state_N[likely_X[x]]
+                kept.posterior_CP[n_kept] = 0
                 for slot in range(end - begin):
-                    found_CP[n_found, slot_B[b] + slot] = posterior_PX[slot, x]
-                n_found += 1
+                    kept.posterior_CP[n_kept, first_slot + slot] = posterior_PX[slot, x]
+                n_kept += 1
 
 
 @kernel()
-def _bound(  # type: ignore[no-untyped-def]
-    emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, begin, end
-):
-    """What bounds the sum of a state's posteriors at the places [begin, end).
+def _bound(steps, begin, end):  # type: ignore[no-untyped-def]
+    """Return four factors that bound the sum of a state's posteriors at the places [begin, end).
 
-    With f, its forward value at the first place, and v, its backward value at the last one, the bound is
-    bound[0] f v + bound[1] f + bound[2] v + bound[3]: the sum itself, if the state agrees with what is known
-    at each place between.
+    If f is its forward value at the first place and v its backward value at the last one, the bound is
+    bound[0] f v + bound[1] f + bound[2] v + bound[3]. This is the sum itself if the state agrees with every
+    observed allele in between.
     """
     n = end - begin
     forward_P2, backward_P2 = np.zeros((n, 2), np.float32), np.zeros((n, 2), np.float32)
     forward_P2[0, 0] = backward_P2[n - 1, 0] = 1
     one = np.float32(1)
     for p in range(begin + 1, end):
-        stay, come = _forward_step(jump_S, share, total_S, p)
-        best = max(emission_S2[p, 0], emission_S2[p, 1])
+        stay, come = _forward_step(steps, p)
+        best = max(steps.emission_S2[p, 0], steps.emission_S2[p, 1])
         forward_P2[p - begin, 0] = forward_P2[p - begin - 1, 0] * stay * best
         forward_P2[p - begin, 1] = (forward_P2[p - begin - 1, 1] * stay + come) * best
     for p in range(end - 1, begin, -1):
-        best = max(emission_S2[p, 0], emission_S2[p, 1])
-        backward_P2[p - begin - 1, 0] = backward_P2[p - begin, 0] * keep_S[p] * best
-        backward_P2[p - begin - 1, 1] = (backward_P2[p - begin, 1] * keep_S[p] + arrive_S[p]) * best
+        best = max(steps.emission_S2[p, 0], steps.emission_S2[p, 1])
+        backward_P2[p - begin - 1, 0] = backward_P2[p - begin, 0] * steps.keep_S[p] * best
+        backward_P2[p - begin - 1, 1] = (
+            backward_P2[p - begin, 1] * steps.keep_S[p] + steps.arrive_S[p]
+        ) * best
     bound_4 = np.zeros(4, np.float32)
     for p in range(begin, end):
-        of_f, alone = forward_P2[p - begin] * joint_S[p]
-        of_v = backward_P2[p - begin, 0] * keep_S[p]
-        rest = backward_P2[p - begin, 1] * keep_S[p] + arrive_S[p]
+        of_f, alone = forward_P2[p - begin] * steps.joint_S[p]
+        of_v = backward_P2[p - begin, 0] * steps.keep_S[p]
+        rest = backward_P2[p - begin, 1] * steps.keep_S[p] + steps.arrive_S[p]
         bound_4[0] += of_f * of_v
         bound_4[1] += of_f * rest
         bound_4[2] += alone * of_v
@@ -191,10 +242,10 @@ def _bound(  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _likely(bound_4, forward_K, backward_K, least):  # type: ignore[no-untyped-def]
-    """The states that may have `least` by their values at both ends.
+def _find_likely(bound_4, forward_K, backward_K, least):  # type: ignore[no-untyped-def]
+    """Return the states that may have `least`, by their values at both ends.
 
-    Of a query that is like none of its states the bound may be infinite, or no number.
+    The bound may be infinite or NaN for a query that is unlike all of its states.
     """
     likely_X, n = np.empty(len(forward_K), np.int32), 0
     of_both, of_forward, of_backward, alone = bound_4
@@ -206,18 +257,15 @@ def _likely(bound_4, forward_K, backward_K, least):  # type: ignore[no-untyped-d
 
 
 @kernel(inline=True)
-def _forward_step(jump_S, share, total_S, place):  # type: ignore[no-untyped-def]
-    """What brings forward values from the place before to this one, without its emissions."""
-    one = np.float32(1)
-    return (one - jump_S[place]) * (one / total_S[place - 1]), jump_S[place] * share
+def _forward_step(steps, place):  # type: ignore[no-untyped-def]
+    """Return factor and summand that take forward values from the place before to this one."""
+    one, jump = np.float32(1), steps.jump_S[place]
+    return (one - jump) * (one / steps.total_S[place - 1]), jump * steps.share
 
 
 @kernel()
-def _posteriors_between(  # type: ignore[no-untyped-def]
-    bits_IK, likely_X, emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S, forward_K, backward_K,
-    begin, end,
-):  # fmt: skip
-    """Posteriors of some states at the places [begin, end), from their values at both ends; their largest."""
+def _posteriors_between(bits_IK, likely_X, steps, forward_K, backward_K, begin, end):  # type: ignore[no-untyped-def]
+    """Return the posteriors of some states at the places [begin, end), and the largest posterior of each."""
     n, first = len(likely_X), begin >> 4
     width = -(-n // LANES) * LANES
     bits_IX = np.zeros((((end - 1) >> 4) + 1 - first, width), np.uint16)
@@ -232,18 +280,19 @@ def _posteriors_between(  # type: ignore[no-untyped-def]
     for p in range(begin + 1, end):
         forward_X = posterior_PX[p - begin]
         forward_X[:] = posterior_PX[p - begin - 1]
-        stay, come = _forward_step(jump_S, share, total_S, p)
-        step_list(bits_IX, p - 16 * first, n, emission_S2[p], stay, come, forward_X)
+        stay, come = _forward_step(steps, p)
+        step_list(bits_IX, p - 16 * first, n, steps.emission_S2[p], stay, come, forward_X)
     for p in range(end - 1, begin - 1, -1):
-        _multiply(posterior_PX[p - begin], backward_X, keep_S[p], arrive_S[p], joint_S[p], most_X)
+        keep, arrive = steps.keep_S[p], steps.arrive_S[p]
+        _multiply(posterior_PX[p - begin], backward_X, keep, arrive, steps.joint_S[p], most_X)
         if p > begin:
-            step_list(bits_IX, p - 16 * first, n, emission_S2[p], keep_S[p], arrive_S[p], backward_X)
+            step_list(bits_IX, p - 16 * first, n, steps.emission_S2[p], keep, arrive, backward_X)
     return posterior_PX, most_X
 
 
 @kernel(fast=True)
 def _multiply(forward_X, backward_X, keep, arrive, joint, most_X):  # type: ignore[no-untyped-def]
-    """Posteriors in the place of forward values; most_X: the largest ones so far."""
+    """Replace forward values by posteriors, and update the largest posterior of each state, most_X."""
     for x in range(len(forward_X)):
         posterior = forward_X[x] * (backward_X[x] * keep + arrive) * joint
         forward_X[x] = posterior
@@ -252,13 +301,11 @@ def _multiply(forward_X, backward_X, keep, arrive, joint, most_X):  # type: igno
 
 @kernel()
 def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, least_mass):  # type: ignore[no-untyped-def]
-    """Of likely states: those of a block's candidates that have `least`, at any place.
+    """Choose the likely states that are candidates of the block and have `least` at any place.
 
-    Where they have less than least_mass at one, the likeliest others join them, until they are as many as the
-    candidates were.
-
-    own_K: the block's candidates, as states, in order of haplotypes. number_K: where a state is among the
-    likely ones, -1 if nowhere.
+    If they have less than least_mass at a place, the likeliest other states join them, up to the number of
+    candidates. own_K: the block's candidates, as states, in order of haplotypes. number_K: index of a state
+    among the likely ones, or -1.
     """
     stay_X, n = np.empty(len(own_K), np.int64), 0
     for k in own_K:
@@ -285,10 +332,10 @@ def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, least_mass): 
 
 
 @kernel()
-def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-untyped-def]
-    """List a query's candidates once each in state_N; returns their number, and where each candidate is.
+def _list_states(haplotype_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-untyped-def]
+    """List a query's candidates once each in state_N; returns their number, and the state of each candidate.
 
-    number_N: -1, also afterwards.
+    number_N holds -1, before and after.
     """
     n_candidates = 0
     for b in range(len(first_BQ1)):
@@ -297,7 +344,7 @@ def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-un
     n_states = 0
     for b in range(len(first_BQ1)):
         for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
-            h = candidate_C[c]
+            h = haplotype_C[c]
             if number_N[h] < 0:
                 number_N[h] = n_states
                 state_N[n_states] = h
@@ -311,7 +358,7 @@ def _states(candidate_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-un
 
 @kernel()
 def _bits_by_span(panel_NW, state_K):  # type: ignore[no-untyped-def]
-    """Typed alleles of states, uint16 (I, K), of 16 places each; K is a multiple of LANES."""
+    """Return the states' typed alleles in words of 16 places, uint16 (I, K), with K a multiple of LANES."""
     n_words = panel_NW.shape[1]
     bits_IK = np.zeros((4 * n_words, -(-len(state_K) // LANES) * LANES), np.uint16)
     for k in range(len(state_K)):

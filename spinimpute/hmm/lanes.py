@@ -1,9 +1,9 @@
-"""LANES float32 numbers side by side, for numba's loops: those of as many queries, or of as many states.
+"""Vectors of LANES float32 numbers in numba kernels: one number per query or per state.
 
-Whether the compiler turns a loop over lanes into wide instructions depends on its estimates, a small loop
-rather not; here they are spelled out, for whatever width the processor has. `+`, `*` and `/` work, also with
-one float32 for all lanes. Multiplications and additions may be fused (`kernels.FAST`); the order of sums
-stays.
+Whether the compiler vectorises a loop depends on its estimates, and it rarely does so for short loops.
+These intrinsics spell the wide instructions out, for any register width. `+`, `*` and `/` work on two
+vectors, and on a vector and one float32. Multiplications and additions may be fused (`kernels.FAST`), but
+the order of sums is fixed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from spinimpute.hmm.parameters import LANES, SMALLEST
@@ -29,15 +30,15 @@ def _constant(value: float) -> ir.Constant:
 
 
 def _all_lanes(builder: Any, number: Any) -> Any:
-    """One number in all lanes."""
+    """Broadcast one number to all lanes."""
     undefined = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
     first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(first, undefined, zeros)
 
 
-def _by_lane(instruction: str) -> FunctionType:
-    """What generates the code of an operator, for lanes with lanes, and with one number for all."""
+def _lanewise(instruction: str) -> FunctionType:
+    """Return the code generator of an operator on two vectors, or on a vector and one number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         x, y = (
@@ -50,15 +51,15 @@ def _by_lane(instruction: str) -> FunctionType:
 
 
 OPERATORS = {
-    operator.add: _by_lane("fadd"),
-    operator.iadd: _by_lane("fadd"),
-    operator.mul: _by_lane("fmul"),
-    operator.truediv: _by_lane("fdiv"),
+    operator.add: _lanewise("fadd"),
+    operator.iadd: _lanewise("fadd"),
+    operator.mul: _lanewise("fmul"),
+    operator.truediv: _lanewise("fdiv"),
 }
 
 
 class LanesType(types.Type):
-    """Numba's type of LANES numbers."""
+    """Numba's type of a vector of LANES numbers."""
 
     def __init__(self) -> None:
         super().__init__(name=f"Lanes({LANES})")
@@ -74,7 +75,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _define(operation: Callable[[Any, Any], Any], generate: FunctionType) -> None:
-    """Make numba use it wherever lanes are operands."""
+    """Register the code generator of an operator with numba."""
 
     @type_callable(operation)
     def type_operation(context: Any) -> Any:
@@ -93,55 +94,70 @@ for _operation, _generate in OPERATORS.items():
     _define(_operation, _generate)
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any, item: Any) -> Any:
-    """The address of the numbers that `load` reads, for a vector of this type."""
-    data = context.make_array(array_type)(context, builder, array).data
-    if array_type.ndim == 2:
-        index = builder.mul(index, ir.Constant(index.type, LANES))
-    return builder.bitcast(builder.gep(data, [index]), item.as_pointer())
-
-
-def _holds(array_type: Any, dtype: Any) -> bool:
-    return (
-        isinstance(array_type, types.Array)
-        and array_type.layout == "C"
-        and array_type.ndim in (1, 2)
-        and array_type.dtype == dtype
+def _address(
+    context: Any, builder: Any, array_type: Any, array: Any, index_type: Any, index: Any, item: Any
+) -> Any:
+    """Return the address of the numbers at an index, as a pointer to a vector type."""
+    view = context.make_array(array_type)(context, builder, array)
+    first, *others = (
+        cgutils.unpack_tuple(builder, index) if isinstance(index_type, types.BaseTuple) else [index]
     )
+    shape = cgutils.unpack_tuple(builder, view.shape, array_type.ndim)
+    offset = first
+    for number, length in zip(others, shape[1:], strict=False):
+        offset = builder.add(builder.mul(offset, length), number)
+    if array_type.ndim > 1:
+        offset = builder.mul(offset, ir.Constant(offset.type, LANES))
+    return builder.bitcast(builder.gep(view.data, [offset]), item.as_pointer())
+
+
+def _index_type(array_type: Any, index_type: Any, dtype: Any = types.float32) -> Any:
+    """Return the type of an index of vectors: an integer, or a tuple; None if the array does not fit."""
+    if not isinstance(array_type, types.Array) or array_type.layout != "C" or array_type.dtype != dtype:
+        return None
+    n_indices = max(1, array_type.ndim - 1)
+    given = len(index_type) if isinstance(index_type, types.BaseTuple) else 1
+    if given != n_indices:
+        return None
+    return types.intp if n_indices == 1 else types.UniTuple(types.intp, n_indices)
 
 
 @intrinsic
 def load(typing_context, array, index):  # type: ignore[no-untyped-def]
-    """Row `index` of float32 (X, LANES), or the numbers from `index` on of float32 (X,)."""
-    if not _holds(array, types.float32):
+    """Load a vector from a C-contiguous float32 array.
+
+    A one-dimensional array is read from the element `index` on. In an array (..., LANES) the index, an
+    integer or a tuple of integers, is that of all axes but the last.
+    """
+    if (index_type := _index_type(array, index)) is None:
         return None
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         source, at = arguments
-        address = _address(context, builder, signature.args[0], source, at, VECTOR)
+        address = _address(context, builder, signature.args[0], source, signature.args[1], at, VECTOR)
         return builder.load(address, align=4, typ=VECTOR)
 
-    return LANES_TYPE(array, types.intp), generate
+    return LANES_TYPE(array, index_type), generate
 
 
 @intrinsic
 def store(typing_context, array, index, lanes):  # type: ignore[no-untyped-def]
-    """Write where `load` would read."""
-    if not _holds(array, types.float32) or lanes != LANES_TYPE:
+    """Store a vector where `load` would read it."""
+    if (index_type := _index_type(array, index)) is None or lanes != LANES_TYPE:
         return None
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         target, at, value = arguments
-        address = _address(context, builder, signature.args[0], target, at, VECTOR)
+        address = _address(context, builder, signature.args[0], target, signature.args[1], at, VECTOR)
         builder.store(value, address, align=4)
         return context.get_dummy_value()
 
-    return types.none(array, types.intp, LANES_TYPE), generate
+    return types.none(array, index_type, LANES_TYPE), generate
 
 
 @intrinsic
 def all_lanes(typing_context, number):  # type: ignore[no-untyped-def]
-    """One float32 in all lanes."""
+    """Broadcast one float32 to all lanes."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return _all_lanes(builder, arguments[0])
@@ -150,15 +166,15 @@ def all_lanes(typing_context, number):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def by_allele(typing_context, alleles, index, emission_0, emission_1):  # type: ignore[no-untyped-def]
-    """emission_1 where the alleles from `index` on, uint8 (X,), are 1; emission_0 where they are 0."""
-    if not _holds(alleles, types.uint8) or alleles.ndim != 1:
+def select_by_allele(typing_context, alleles, index, emission_0, emission_1):  # type: ignore[no-untyped-def]
+    """Return emission_1 where the alleles from `index` on, uint8 (X,), are 1, and emission_0 elsewhere."""
+    if _index_type(alleles, index, types.uint8) != types.intp or alleles.ndim != 1:
         return None
     bytes_type = ir.VectorType(ir.IntType(8), LANES)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         array, at, *pair = arguments
-        address = _address(context, builder, signature.args[0], array, at, bytes_type)
+        address = _address(context, builder, signature.args[0], array, types.intp, at, bytes_type)
         allele = builder.load(address, align=1, typ=bytes_type)
         is_1 = builder.icmp_unsigned("!=", allele, ir.Constant(bytes_type, [0] * LANES))
         zero, one = (_all_lanes(builder, number) for number in pair)
@@ -168,18 +184,18 @@ def by_allele(typing_context, alleles, index, emission_0, emission_1):  # type: 
 
 
 @intrinsic
-def by_bit(typing_context, words, index, bit, emission_0, emission_1):  # type: ignore[no-untyped-def]
-    """emission_1 where this bit of the words from `index` on, uint16 (X,), is set; emission_0 elsewhere."""
-    if not _holds(words, types.uint16) or words.ndim != 1:
+def select_by_bit(typing_context, words, index, bit, emission_0, emission_1):  # type: ignore[no-untyped-def]
+    """Return emission_1 where a bit of the words from `index` on, uint16 (X,), is set, else emission_0."""
+    if _index_type(words, index, types.uint16) != types.intp or words.ndim != 1:
         return None
     words_type = ir.VectorType(ir.IntType(16), LANES)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         array, at, number, *pair = arguments
-        address = _address(context, builder, signature.args[0], array, at, words_type)
+        address = _address(context, builder, signature.args[0], array, types.intp, at, words_type)
         word = builder.load(address, align=2, typ=words_type)
-        asked = builder.shl(ir.Constant(ir.IntType(16), 1), builder.trunc(number, ir.IntType(16)))
-        chosen = builder.and_(word, _all_lanes(builder, asked))
+        mask = builder.shl(ir.Constant(ir.IntType(16), 1), builder.trunc(number, ir.IntType(16)))
+        chosen = builder.and_(word, _all_lanes(builder, mask))
         is_1 = builder.icmp_unsigned("!=", chosen, ir.Constant(words_type, [0] * LANES))
         zero, one = (_all_lanes(builder, number) for number in pair)
         return builder.select(is_1, one, zero)
@@ -188,8 +204,22 @@ def by_bit(typing_context, words, index, bit, emission_0, emission_1):  # type: 
 
 
 @intrinsic
+def multiply_add(typing_context, x, y, z):  # type: ignore[no-untyped-def]
+    """Return x * y + z, fused if possible: in a sum of two products the compiler would fuse either one."""
+    if {x, y, z} != {LANES_TYPE}:
+        return None
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        function_type = ir.FunctionType(VECTOR, [VECTOR] * 3)
+        name = f"llvm.fmuladd.v{LANES}f32"
+        return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), arguments)
+
+    return LANES_TYPE(x, y, z), generate
+
+
+@intrinsic
 def first_lanes(typing_context, lanes, n):  # type: ignore[no-untyped-def]
-    """0 from lane n on."""
+    """Set lanes from the n-th on to 0."""
     order = ir.Constant(ir.VectorType(ir.IntType(64), LANES), list(range(LANES)))
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -201,7 +231,7 @@ def first_lanes(typing_context, lanes, n):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def without_tiny(typing_context, lanes):  # type: ignore[no-untyped-def]
-    """0 for numbers that are not above SMALLEST."""
+    """Set numbers that are not above SMALLEST to 0."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         is_large = builder.fcmp_ordered(">", arguments[0], _constant(float(SMALLEST)))
@@ -212,7 +242,7 @@ def without_tiny(typing_context, lanes):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def where_positive(typing_context, condition, lanes):  # type: ignore[no-untyped-def]
-    """0 where the condition's number is not above 0."""
+    """Set lanes whose number in `condition` is not above 0 to 0."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         is_positive = builder.fcmp_ordered(">", arguments[0], _constant(0.0))
@@ -222,8 +252,8 @@ def where_positive(typing_context, condition, lanes):  # type: ignore[no-untyped
 
 
 @intrinsic
-def halves_exchanged(typing_context, lanes):  # type: ignore[no-untyped-def]
-    """The numbers of the other half of the lanes."""
+def exchange_halves(typing_context, lanes):  # type: ignore[no-untyped-def]
+    """Exchange the two halves of the lanes."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         order = [(lane + LANES // 2) % LANES for lane in range(LANES)]
@@ -235,7 +265,7 @@ def halves_exchanged(typing_context, lanes):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def lane(typing_context, lanes, index):  # type: ignore[no-untyped-def]
-    """The number of one lane."""
+    """Return the number of one lane."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.extract_element(*arguments)
@@ -245,7 +275,7 @@ def lane(typing_context, lanes, index):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def sum_lanes(typing_context, lanes):  # type: ignore[no-untyped-def]
-    """The sum, from the first lane to the last."""
+    """Add all lanes, from the first to the last."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         lane = [builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), l)) for l in range(LANES)]

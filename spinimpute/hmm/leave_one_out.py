@@ -1,11 +1,11 @@
-"""Leave-one-out prediction of typed calls: accuracy without a truth.
+"""Leave-one-out prediction of typed calls: accuracy without known genotypes.
 
-Each typed call is predicted from all others of its haplotype, by the model of Li and Stephens over all
-haplotypes of the panel. This is only a proxy for the accuracy at imputed sites: it lacks the network, but
-typed sites have closer typed neighbours than most imputed sites.
+Each typed call is predicted from all other calls of its haplotype, by the model of Li and Stephens over all
+haplotypes of the panel. This approximates the accuracy at imputed sites: it lacks the network, but typed
+sites have closer typed neighbours than most imputed sites.
 
-Axes: T typed sites, S those of a window, Q haplotypes of targets, N panel haplotypes, I spans, P places of a
-span, D patterns, L lanes (haplotypes computed side by side), 2 alleles of a state.
+Axes: T typed sites, S those of a window, Q haplotypes of targets, N panel haplotypes, L lanes (haplotypes
+computed side by side), 2 alleles of a state.
 """
 
 from __future__ import annotations
@@ -15,22 +15,26 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from spinimpute.hmm.backward_values import backward_values
-from spinimpute.hmm.emissions import allele_emissions, side_by_side
 from spinimpute.hmm.parameters import LANES, MISMATCH, SPAN
-from spinimpute.hmm.patterns import most_patterns, span_patterns
+from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.hmm.steps import (
+    allele_emissions,
     emit,
-    end_span,
+    enter_span,
     go_through,
     go_through_to_meet,
     join,
+    jump_probabilities,
     leave,
-    sum_both,
+    leave_span,
+    side_by_side,
+    span_sums,
+    span_values,
+    sum_around,
     sum_patterns,
 )
-from spinimpute.hmm.transitions import jump_probabilities
-from spinimpute.hmm.windows import PassWindow, windows_of
+from spinimpute.hmm.windows import PassWindow, cut_pass_windows
 from spinimpute.panels.panel import Panel
 from spinimpute.runtime.kernels import kernel
 from spinimpute.runtime.progress import Progress
@@ -44,46 +48,25 @@ def leave_one_out_probabilities(
     progress: Progress | None = None,
     jumps_per_cM: float | None = None,
 ) -> np.ndarray:
-    """Predict each call from the other calls of its haplotype.
+    """Predict each call from the other calls of its haplotype: P(ALT), float32 (T, Q).
 
-    Parameters
-    ----------
-    panel : Panel
-        Phased haplotypes.
-    typed_index : int64 (T,)
-        The panel sites that are typed, increasing.
-    alleles_TQ : int8 (T, Q)
-        0, 1, or -1 (missing), haplotypes with their phase.
-    threads : int
-        Results do not depend on it.
-    progress : callable or None
-        Called with the fraction that is done.
-    jumps_per_cM : float or None
-        The recombination scale; None for the one that is estimated at the typed sites.
-
-    Returns
-    -------
-    float32 (T, Q)
-        P(ALT).
-
-    References
-    ----------
-    Li & Stephens 2003, Genetics 165:2213.
+    typed_index: the typed panel sites, increasing. alleles_TQ: int8, 0, 1 or -1 (missing), phased. None for
+    jumps_per_cM estimates the recombination scale at the typed sites. The result does not depend on threads.
     """
     n_typed, n_queries = alleles_TQ.shape
     probability_TQ = np.empty((n_typed, n_queries), np.float32)
-    windows = windows_of(panel, typed_index)
+    windows = cut_pass_windows(panel, typed_index)
     scale = recombination_scale(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
     tasks = [(window, first) for window in windows for first in range(0, n_queries, LANES)]
 
     def run(task: tuple[PassWindow, int]) -> None:
         window, first = task
         columns = slice(first, min(first + LANES, n_queries))
-        decided = slice(window.first_decided, window.stop_decided)
-        rows = slice(window.first + decided.start, window.first + decided.stop)
-        alleles_SQ = alleles_TQ[window.first : window.stop, columns]
-        probability_SL = _probabilities_of_window(window, alleles_SQ, scale)
-        probability_TQ[rows, columns] = probability_SL[decided, : alleles_SQ.shape[1]]
+        alleles_SQ = alleles_TQ[window.sites.slice, columns]
+        probability_SL = _predict_window(window, alleles_SQ, scale)
+        probability_TQ[window.decided_sites.slice, columns] = probability_SL[
+            window.decided.slice, : alleles_SQ.shape[1]
+        ]
 
     with ThreadPoolExecutor(threads, "leave one out") as pool:
         for number, _ in enumerate(pool.map(run, tasks), start=1):
@@ -92,60 +75,40 @@ def leave_one_out_probabilities(
     return probability_TQ
 
 
-def _probabilities_of_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: float) -> np.ndarray:
-    """float32 (S, L) of up to LANES haplotypes, at the places that the window decides on."""
+def _predict_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: float) -> np.ndarray:
+    """Return P(ALT) of up to LANES haplotypes at the places that the window decides, float32 (S, L)."""
     patterns = span_patterns(window.panel_NW, len(alleles_SQ))
     jump_S = jump_probabilities(window.cM_S, len(window.panel_NW), jumps_per_cM)
     emission_S2L = side_by_side(allele_emissions(alleles_SQ.T, MISMATCH))[0]
-    right = backward_values(patterns, emission_S2L, jump_S, window.first_decided, window.stop_decided)
+    right = backward_values(patterns, emission_S2L, jump_S, window.decided)
     probability_SL = np.zeros((len(alleles_SQ), LANES), np.float32)
-    _predict(
-        *patterns, emission_S2L, jump_S, *right, window.first_decided, window.stop_decided, probability_SL
-    )
+    _predict(patterns, emission_S2L, jump_S, right, window.decided, probability_SL)
     return probability_SL
 
 
 @kernel(fast=True)
-def _predict(  # type: ignore[no-untyped-def]
-    pattern_IN, first_I1, bits_D, count_D, emission_S2L, jump_S, behind_INL, right_stay_PDL, right_come_PDL,
-    first_decided, stop_decided, probability_SL,
-):  # fmt: skip
-    """P(ALT) by what is left and right of the places [first_decided, stop_decided)."""
-    n = pattern_IN.shape[1]
-    most = most_patterns(first_I1)
-    left_DL, right_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
-    product_DL = np.empty((most, LANES), np.float32)
-    stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
-    scale_L, joined_2L = np.empty(LANES, np.float32), np.empty((2, LANES), np.float32)
+def _predict(patterns, emission_S2L, jump_S, right, decided, probability_SL):  # type: ignore[no-untyped-def]
+    """Fill P(ALT) at the decided places from what is left and right of each."""
+    n = patterns.pattern_IN.shape[1]
+    values, sums, joined_2L = span_values(patterns), span_sums(patterns), np.empty((2, LANES), np.float32)
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
-    first_span, n_spans = first_decided // SPAN, (stop_decided - 1) // SPAN + 1
+    first_span, stop_span = decided.start // SPAN, (decided.stop - 1) // SPAN + 1
     if first_span == 0:
-        sum_both(pattern_IN[0], left_NL, behind_INL[0], left_DL, right_DL, product_DL)
+        sum_around(patterns, 0, left_NL, right.behind_INL[0], sums)
     else:
-        sum_patterns(pattern_IN[0], left_NL, left_DL)
-    for i in range(n_spans):
-        first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
-        here = slice(first, first + d)
-        stay_DL[:d] = 1
-        come_DL[:d] = 0
-        scale_L[:] = 1
-        for place in range(i * SPAN, min(i * SPAN + SPAN, stop_decided)):
-            at = place - i * SPAN
-            leave(count_D[here], jump_S[place], n, scale_L, stay_DL, come_DL)
-            if place >= first_decided:
-                join(
-                    bits_D[here], count_D[here], at, stay_DL, come_DL, left_DL, right_stay_PDL[at, here],
-                    right_come_PDL[at, here], right_DL, product_DL, joined_2L,
-                )  # fmt: skip
+        sum_patterns(patterns, 0, left_NL, sums.left_DL)
+    for i in range(stop_span):
+        enter_span(patterns, i, values)
+        for place in range(i * SPAN, min(i * SPAN + SPAN, decided.stop)):
+            leave(patterns, place, jump_S[place], values)
+            if place >= decided.start:
+                join(patterns, place, values, sums, right, joined_2L)
                 for l in range(LANES):
                     probability_SL[place, l] = joined_2L[1, l] / (joined_2L[0, l] + joined_2L[1, l])
-            emit(bits_D[here], at, emission_S2L[place], left_DL, scale_L, stay_DL, come_DL)
-        if i + 1 < n_spans:
-            end_span(count_D[here], scale_L, stay_DL, come_DL)
+            emit(patterns, place, emission_S2L, sums.left_DL, values)
+        if i + 1 < stop_span:
+            leave_span(patterns, i, values)
             if i + 1 < first_span:
-                go_through(pattern_IN[i], stay_DL, come_DL, left_NL, left_NL, pattern_IN[i + 1], left_DL)
+                go_through(patterns, i, i + 1, values, left_NL, left_NL, sums.left_DL)
             else:
-                go_through_to_meet(
-                    pattern_IN[i], stay_DL, come_DL, left_NL, pattern_IN[i + 1],
-                    behind_INL[i + 1 - first_span], left_DL, right_DL, product_DL,
-                )  # fmt: skip
+                go_through_to_meet(patterns, i, values, left_NL, right.behind_INL[i + 1 - first_span], sums)

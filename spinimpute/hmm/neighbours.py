@@ -1,23 +1,46 @@
-"""Neighbours of a query in the order of reversed prefixes: whose matches are longest, and lists of them.
+"""Neighbours of a query in the order of reversed prefixes: the haplotypes whose matches are longest.
 
-Axes: N panel haplotypes, A blocks that a place counts for, M haplotypes noted for a block, C those of all
-blocks and queries, W 64-bit words of marks, V of which words have some.
+Axes: N panel haplotypes, Q queries, A blocks that are open at a place, M haplotypes listed for a block, C
+those of all blocks and queries, W 64-bit words of marks, V 64-bit words that tell which words have marks.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.runtime.kernels import kernel
 
-SEEN = 2_048  # equal matches on each side of the query of which some are taken
-COMPARED = 32  # matches at once
+SEEN = 2_048  # equally long matches that are looked at on each side of the query
+COMPARED = 32  # matches compared at once
+
+
+class NotedHaplotypes(NamedTuple):
+    """Haplotypes noted for open blocks: block b is at index b modulo A.
+
+    Attributes
+    ----------
+    marked_QAW : uint64
+        In small panels, a bit for each noted haplotype.
+    list_QAM, n_listed_QA : int32
+        In large panels, the noted haplotypes and their number.
+    before_Q6 : int32
+        About the place before: where the longest matches start, their number (-1 if more than are looked at
+        may be as long), the first and the last of these haplotypes, and the blocks. If all of these matches
+        continue and no others are taken, the same haplotypes need not be noted again.
+    """
+
+    marked_QAW: np.ndarray
+    list_QAM: np.ndarray
+    n_listed_QA: np.ndarray
+    before_Q6: np.ndarray
 
 
 @kernel()
 def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
-    """Whether one of COMPARED matches from `first` on starts behind `start`."""
+    """Return whether any of COMPARED matches from `first` on starts behind `start`."""
     latest = np.int32(0)
     for match_start in start_N[first : first + COMPARED]:
         latest = max(latest, match_start)
@@ -26,7 +49,7 @@ def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
-    """The last of the places first + 1 ... last whose match starts behind `start`; else `first`."""
+    """Return the last position in first + 1 ... last whose match starts behind `start`, or `first`."""
     while last - first >= COMPARED and not _any_later(start_N, last - COMPARED + 1, start):
         last -= COMPARED
     while last > first and start_N[last] <= start:
@@ -36,7 +59,7 @@ def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
-    """The first of the places first ... end - 1 whose match starts behind `start`; else `end`."""
+    """Return the first position in first ... end - 1 whose match starts behind `start`, or `end`."""
     while end - first >= COMPARED and not _any_later(start_N, first, start):
         first += COMPARED
     while first < end and start_N[first] <= start:
@@ -45,35 +68,19 @@ def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def note_neighbours(  # type: ignore[no-untyped-def]
-    order_N, start_N, position_Q, start_Q2, place, nearest, most, first_block, last_block, before_Q6,
-    marked_QAW, list_QAM, n_listed_QA,
-):  # fmt: skip
-    """Note the haplotypes whose matches with queries that end at `place` are longest, for some blocks.
+def note_neighbours(order_N, start_N, position, start_2, place, settings, blocks, noted, q):  # type: ignore[no-untyped-def]
+    """Note the haplotypes whose matches with query q that end at `place` are longest, for some blocks.
 
-    position_Q: where a query is in the order; start_Q2: where the matches with those above and below start.
-    before_Q6: of the place before, where the longest matches started, how many they were (-1 if more than
-    are looked at may match as long), the first and the last of them, and the blocks. If they all go on, and
-    no others are taken, the same haplotypes would be noted again. marked_QAW, or list_QAM and n_listed_QA:
-    where they are noted, see `_walk`.
+    position: the query's position in the order. start_2: starts of the matches with the haplotypes above
+    and below. settings: `CandidateSettings`. blocks: first one and end.
     """
-    for q in range(len(position_Q)):
-        _note_neighbours(
-            order_N, start_N, position_Q[q], start_Q2[q, 0], start_Q2[q, 1], place, nearest, most,
-            first_block, last_block, before_Q6[q], marked_QAW[q], list_QAM[q], n_listed_QA[q],
-        )  # fmt: skip
-
-
-@kernel()
-def _note_neighbours(  # type: ignore[no-untyped-def]
-    order_N, start_N, position, start_above, start_below, place, nearest, most, first_block, last_block,
-    before_6, marked_AW, list_AM, n_listed_A,
-):  # fmt: skip
-    """`note_neighbours` of one query."""
+    nearest, most, before_6 = settings.nearest, settings.most, noted.before_Q6[q]
+    (first_block, last_block), start_above, start_below = blocks, start_2[0], start_2[1]
+    n_open, in_lists = noted.n_listed_QA.shape[1], noted.list_QAM.shape[2] > 0
     n = len(order_N)
     above, below = position - 1, position
     none = place + 1
-    taken, in_lists = 0, list_AM.shape[1] > 0
+    taken = 0
     while taken < nearest:
         start = min(start_above, start_below)
         if start == none:
@@ -100,33 +107,34 @@ def _note_neighbours(  # type: ignore[no-untyped-def]
             before_6[0], before_6[1] = start, here if all_seen else -1
             before_6[2], before_6[3] = one, other
             before_6[4], before_6[5] = first_block, last_block
-        asked = min(here, most - taken)
-        step, step_rest = here // asked, here % asked
+        wanted = min(here, most - taken)
+        step, step_rest = here // wanted, here % wanted
         for block in range(first_block, last_block):
             if done_first <= block < done_last:
                 continue
-            slot = block % len(n_listed_A)
-            marked_W, list_M, listed = marked_AW[slot], list_AM[slot], n_listed_A[slot]
-            at, rest = 0, 0  # number * here // asked, without a division
-            for _ in range(asked):
+            slot = block % n_open
+            listed = noted.n_listed_QA[q, slot]
+            at, rest = 0, 0  # number * here // wanted, without a division
+            for _ in range(wanted):
                 haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
                 if in_lists:
-                    list_M[listed] = haplotype
+                    noted.list_QAM[q, slot, listed] = haplotype
                     listed += 1
                 else:
-                    marked_W[haplotype >> 6] |= np.uint64(1) << np.uint64(haplotype & 63)
+                    bit = np.uint64(1) << np.uint64(haplotype & 63)
+                    noted.marked_QAW[q, slot, haplotype >> 6] |= bit
                 at, rest = at + step, rest + step_rest
-                if rest >= asked:
-                    at, rest = at + 1, rest - asked
-            n_listed_A[slot] = listed
-        taken += asked
-        if asked < here:
+                if rest >= wanted:
+                    at, rest = at + 1, rest - wanted
+            noted.n_listed_QA[q, slot] = listed
+        taken += wanted
+        if wanted < here:
             break
 
 
 @kernel()
 def take_marked(marked_W, word, found_C, n):  # type: ignore[no-untyped-def]
-    """List whose bits are set in a word from the n-th place on, and unset them; returns the list's end."""
+    """Append the haplotypes of a word's set bits to n listed ones, and clear it; returns their number."""
     bits = marked_W[word]
     marked_W[word] = 0
     while bits != np.uint64(0):
@@ -138,10 +146,10 @@ def take_marked(marked_W, word, found_C, n):  # type: ignore[no-untyped-def]
 
 @kernel()
 def sort_once(list_M, marked_W, touched_V, found_C, n):  # type: ignore[no-untyped-def]
-    """List haplotypes once each, ascending, from the n-th place on; returns where the list ends.
+    """Append haplotypes, once each and ascending, to n listed ones; returns their number.
 
-    marked_W: a bit for each haplotype, touched_V: one for each word of marked_W. None is set, and none is
-    afterwards.
+    marked_W has a bit for each haplotype, touched_V one for each word of marked_W; all are clear before and
+    after.
     """
     for haplotype in list_M:
         word = haplotype >> 6

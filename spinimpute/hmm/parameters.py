@@ -1,73 +1,73 @@
-"""The parameters of the model of Li and Stephens and of its computation, each with its reason.
+"""Parameters of the model of Li and Stephens and of its computation, each with its reason.
 
-They were chosen on samples that were taken out of the real panels, and on simulated panels, never by the
-targets: benchmarks/tried.md and benchmarks/phasing/README.md have the numbers.
+They were chosen on samples left out of the real panels and on simulated panels, never on the targets. The
+numbers are in benchmarks/tried.md and benchmarks/phasing/README.md.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# Mismatch: the probability that a haplotype's typed allele is not that of the haplotype which it copies, by a
-# mutation since or by a wrong call.
-MISMATCH = 3e-3  # of posteriors, leave-one-out, recombination scale and map tuning; 1e-2 is worse
-PHASING_MISMATCH = 3e-4  # with 1e-3 there are as many switch errors
-# The shipped weights were trained with this one and JUMPS_PER_CM. Trained with the estimated scale they were
-# worse: where posteriors are as good as at work, the network does not learn to look for itself.
+# Mismatch: probability that a typed allele differs from that of the copied haplotype, because of a mutation
+# or a wrong call.
+MISMATCH = 3e-3  # posteriors, leave-one-out, recombination scale, map tuning; 1e-2 is worse
+PHASING_MISMATCH = 3e-4  # 1e-3 gives as many switch errors
+# The shipped weights were trained with this value and JUMPS_PER_CM. Training with the estimated scale was
+# worse: where posteriors are as good as at inference, the network does not learn to compare by itself.
 TRAINING_MISMATCH = 1e-3
 
-# Recombination scale, in jumps per cM; it is divided by the number of haplotypes (`jump_probabilities`).
-# Where none is estimated: 4 x 10,000 effective samples, a Morgan is 100 cM. For all panels 400 is better than
-# 100 and 4,000.
+# Recombination scale in jumps per cM; `jump_probabilities` divides it by the number of haplotypes.
+# Default without an estimate: 4 x 10,000 effective samples, 100 cM per Morgan. 400 is better than 100 and
+# 4,000 for all panels.
 JUMPS_PER_CM = 400.0
-SCALES = tuple(100.0 * 2**i for i in range(10))  # a factor of two to either side of the best imputes as well
-FIRST_SCALE = 4  # of SCALES, where the search begins: 1,600, that of one of the real panels
-SCALE_QUERIES = 16  # haplotypes taken out
+SCALES = tuple(100.0 * 2**i for i in range(10))  # scales that differ by a factor of two impute equally well
+FIRST_SCALE = 4  # index in SCALES where the search starts: 1,600, the scale of one of the real panels
+SCALE_QUERIES = 16  # haplotypes left out
 SCALE_SITES = 512  # around the middle of the panel
-LEAST_SITES = 20  # typed sites that a scale or a map can be estimated from
-MOST_HAPLOTYPES = 20_000  # that are copied when a scale or a map is estimated: a bound on time
+LEAST_SITES = 20  # typed sites needed to estimate a scale or a map
+MOST_HAPLOTYPES = 20_000  # copied haplotypes in estimates of scales and maps; limits the time
 
-# Map tuning. With 400 queries and one iteration half as much is gained.
-TUNING_QUERIES = 1_000  # haplotypes taken out, one at a time
+# Map tuning. 400 queries and one iteration gain half as much.
+TUNING_QUERIES = 1_000  # haplotypes left out, one at a time
 TUNING_ITERATIONS = 4
-PRIOR_CHANGES = 1.0  # changes as the map has them, added to those that are found; 5 and 20 are worse
-MOST_JUMP_PROBABILITY = 0.99  # from it on all haplotypes are left anyway, and nothing can be learned
-LEAST_MAP_RATE = 0.02  # of the mean cM per base between first and last typed site: no gap is without length
+PRIOR_CHANGES = 1.0  # pseudo-count of changes at the rate of the map; 5 and 20 are worse
+MOST_JUMP_PROBABILITY = 0.99  # above it all haplotypes are left, and nothing can be learned
+LEAST_MAP_RATE = 0.02  # share of the mean cM per base between the outer typed sites that each gap has
 LEAST_HAPLOTYPES = 4
 
-# The map that `panel build` estimates from the panel alone (benchmarks/tried.md): between common sites, one
-# of every 2,000 base pairs. With one of 4,000 a little less is gained, with more haplotypes no more.
+# The map that `panel build` estimates from the panel alone (benchmarks/tried.md) uses one common site per
+# 2,000 base pairs. 4,000 base pairs gain a little less, and more haplotypes gain nothing.
 MAP_STEP, COMMON = 2_000, 0.05
 MOST_ESTIMATED_FROM = 5_000  # haplotypes
-MOST_LEFT_OUT, LEAST_LEFT_OUT = 200, 10  # haplotypes that judge it, at most a fifth
-JUDGED_STRETCHES, JUDGED_SITES = 8, 256  # sites of each stretch that they are compared at
-# In place of exact maps of simulated panels those left out gained -.005 to .002 of their log-likelihood, in
-# place of published ones .009 to .022, of a constant rate .033 and .057.
+MOST_LEFT_OUT, LEAST_LEFT_OUT = 200, 10  # haplotypes that judge the map, at most a fifth of the panel
+JUDGED_INTERVALS, JUDGED_SITES = 8, 256  # intervals in which the maps are compared, and their sites
+# Gain in log-likelihood of the haplotypes left out: -.005 to .002 against exact maps of simulated panels,
+# .009 to .022 against published maps, .033 and .057 against a constant rate.
 LEAST_GAIN = 0.005
 
-# Windows of typed sites, of phasing, leave-one-out and map tuning. For phasing a single window is worse, and
-# cores of 128 sites are as good in a third more time.
-CORE = 256  # typed sites that a window decides on
-FLANK = 128  # that it sees on either side: of what lies further away next to nothing matters
+# Windows of phasing, leave-one-out and map tuning. For phasing a single window is worse, and cores of 128
+# sites are as good but take a third longer.
+CORE = 256  # typed sites that a window decides
+FLANK = 128  # typed sites seen on either side; sites further away have next to no effect
 
-# Of larger panels a query's own candidates are the states: with 100,000 haplotypes this takes a sixth of the
-# time, and is as accurate.
+# In larger panels the states are a query's own candidates: with 100,000 haplotypes this is as accurate and
+# takes a sixth of the time.
 MOST_STATES = 8_000
-# Where less of a query's probability lies on the candidates of a block, at any of its places, its likeliest
-# states join them: behind a wrong call others match longer. 14 of 2,400 blocks and queries of a simulated
-# panel of 42,000 haplotypes had less, and 2.5 % of all errors; 0.1 to 0.8 are as good.
+# A query's likeliest states join the candidates of a block if these have less posterior at any place: after a
+# wrong call other haplotypes match longer. In a simulated panel of 42,000 haplotypes this happens in 14 of
+# 2,400 blocks and queries, which have 2.5 % of all errors. 0.1 to 0.8 are equally good.
 LEAST_MASS = 0.5
-# No candidate needs more than so many times what a state has if all are alike: where typed sites are sparse a
-# query may have more states than a candidate's least probability allows for, and all would go.
+# No candidate needs a posterior above this share of that of equally likely states: where typed sites are
+# sparse, a query may have so many states that none would reach the usual threshold.
 LEAST_OF_ALIKE = 0.5
 
-# Chains of sequenced samples copy all haplotypes of panels with up to so many, of larger ones the likeliest.
-# Of 20,000 haplotypes these take two fifths of the time that all take, and are a little more accurate.
+# Chains of sequenced samples copy all haplotypes of panels up to this size, and the likeliest haplotypes of
+# larger panels. At 20,000 haplotypes these take two fifths of the time and are a little more accurate.
 MOST_COPIED = 12_000
-MOST_SEARCHED = 20_000  # haplotypes among which chains search the likeliest; of more, evenly chosen ones
+MOST_SEARCHED = 20_000  # haplotypes, evenly spread over the panel, among which the likeliest are searched
 
 # Computation.
-SPAN = 16  # typed places that haplotypes of one pattern go through together; divides 64: it lies in one word
-LANES = 16  # float32 numbers of the widest registers; as many as a span has places, see `posteriors`
-ROUNDING = np.float32(1e-4)  # sums of posteriors are off by less, relatively
-SMALLEST = np.float32(1e-30)  # smaller products are 0: denormal numbers are slow
+SPAN = 16  # typed places that haplotypes of one pattern share; divides 64, so that a span lies in one word
+LANES = 16  # float32 numbers of the widest registers; equal to SPAN, see `posteriors`
+ROUNDING = np.float32(1e-4)  # bound on the relative rounding error of sums of posteriors
+SMALLEST = np.float32(1e-30)  # smaller products become 0: denormal numbers are slow

@@ -1,8 +1,8 @@
 """Patterns of a panel in spans of typed places: haplotypes with the same alleles share their steps there.
 
-As in Minimac (Das et al. 2016, Nat. Genet. 48:1284).
+This follows Minimac (Das et al. 2016, Nat. Genet. 48:1284).
 
-Axes: N panel haplotypes, M further ones, S typed places, I spans of SPAN places, D patterns of the spans, W
+Axes: N panel haplotypes, M added ones, S typed places, I spans of SPAN places, D patterns of all spans, W
 64-bit words.
 """
 
@@ -21,13 +21,13 @@ class SpanPatterns(NamedTuple):
 
     Attributes
     ----------
-    pattern_IN : int32 (I, N)
+    pattern_IN : int32
         The pattern of each haplotype, numbered within its span.
-    first_I1 : int64 (I + 1,)
-        Where a span's patterns begin in bits_D and count_D.
-    bits_D : uint64 (D,)
+    first_I1 : int64
+        Index in bits_D and count_D of a span's first pattern.
+    bits_D : uint64
         Alleles of a pattern; the span's first place is the lowest bit.
-    count_D : float32 (D,)
+    count_D : float32
         Number of haplotypes with the pattern.
     """
 
@@ -38,73 +38,43 @@ class SpanPatterns(NamedTuple):
 
 
 def span_patterns(panel_NW: np.ndarray, n_places: int) -> SpanPatterns:
-    """Patterns of the panel, numbered in the order of the haplotypes that first have them.
-
-    Parameters
-    ----------
-    panel_NW : uint64 (N, W)
-        Typed alleles of the panel, see `pack_rows`.
-    n_places : int
-        S.
-
-    Returns
-    -------
-    SpanPatterns
-        Patterns of all spans.
-    """
+    """Find the patterns of a panel's rows (`pack_rows`), numbered in the order in which they first occur."""
     pattern_IN = np.empty((-(-n_places // SPAN), len(panel_NW)), np.int32)
-    return SpanPatterns(pattern_IN, *_span_patterns(panel_NW, pattern_IN))
+    return SpanPatterns(pattern_IN, *_number_patterns(panel_NW, pattern_IN))
 
 
 class PatternsWithRows:
-    """Patterns of the panel with further haplotypes, others each time.
-
-    Parameters
-    ----------
-    patterns : SpanPatterns
-        Of the panel.
-    """
+    """Patterns of the panel together with further haplotypes, different ones in each call."""
 
     def __init__(self, patterns: SpanPatterns) -> None:
         self._panel = patterns
         self._pattern_IN = patterns.pattern_IN
 
-    def of(self, rows_MW: np.ndarray) -> SpanPatterns:
-        """As `span_patterns` of the panel's N haplotypes and then these would number them.
-
-        Parameters
-        ----------
-        rows_MW : uint64 (M, W)
-            Typed alleles of the further haplotypes, see `pack_rows`.
-
-        Returns
-        -------
-        SpanPatterns
-            Of all N + M; the next call overwrites them.
-        """
+    def add(self, rows_MW: np.ndarray) -> SpanPatterns:
+        """Return what `span_patterns` returns for the panel and these rows; the next call overwrites it."""
         n_spans, n = self._panel.pattern_IN.shape
         if self._pattern_IN.shape[1] != n + len(rows_MW):
             self._pattern_IN = np.empty((n_spans, n + len(rows_MW)), np.int32)
             self._pattern_IN[:, :n] = self._panel.pattern_IN
-        return SpanPatterns(self._pattern_IN, *_add_rows(*self._panel, rows_MW, self._pattern_IN))
+        return SpanPatterns(self._pattern_IN, *_add_rows(self._panel, rows_MW, self._pattern_IN))
 
 
 @kernel()
-def _add_rows(panel_pattern_IN, panel_first_I1, panel_bits_D, panel_count_D, rows_MW, pattern_IN):  # type: ignore[no-untyped-def]
-    """Fill pattern_IN from the panel's haplotypes on; returns the rest of `SpanPatterns`."""
-    n_spans, n = panel_pattern_IN.shape
+def _add_rows(panel, rows_MW, pattern_IN):  # type: ignore[no-untyped-def]
+    """Fill pattern_IN of the added haplotypes; returns the other fields of `SpanPatterns`."""
+    n_spans, n = panel.pattern_IN.shape
     n_rows = len(rows_MW)
     number_K = np.full(1 << SPAN, np.int32(-1))
     first_I1 = np.zeros(n_spans + 1, np.int64)
-    most = len(panel_bits_D) + n_spans * n_rows
+    most = len(panel.bits_D) + n_spans * n_rows
     bits_D, count_D = np.empty(most, np.uint64), np.zeros(most, np.float32)
     low = np.uint64((1 << SPAN) - 1)
     total = 0
     for i in range(n_spans):
         first_I1[i] = first = total
-        for d in range(panel_first_I1[i], panel_first_I1[i + 1]):
-            number_K[panel_bits_D[d]] = total - first
-            bits_D[total], count_D[total] = panel_bits_D[d], panel_count_D[d]
+        for d in range(panel.first_I1[i], panel.first_I1[i + 1]):
+            number_K[panel.bits_D[d]] = total - first
+            bits_D[total], count_D[total] = panel.bits_D[d], panel.count_D[d]
             total += 1
         word, shift = (i * SPAN) >> 6, np.uint64((i * SPAN) & 63)
         for m in range(n_rows):
@@ -122,14 +92,13 @@ def _add_rows(panel_pattern_IN, panel_first_I1, panel_bits_D, panel_count_D, row
 
 
 @kernel()
-def _span_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
+def _number_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
+    """Fill pattern_IN; returns the other fields of `SpanPatterns`."""
     n_spans, n = pattern_IN.shape
     number_K = np.empty(1 << SPAN, np.int32)
     first_I1 = np.zeros(n_spans + 1, np.int64)
-    bits_D, count_D = (
-        np.empty(n_spans * min(n, 1 << SPAN), np.uint64),
-        np.zeros(n_spans * min(n, 1 << SPAN), np.float32),
-    )
+    most = n_spans * min(n, 1 << SPAN)
+    bits_D, count_D = np.empty(most, np.uint64), np.zeros(most, np.float32)
     low = np.uint64((1 << SPAN) - 1)
     total = 0
     for i in range(n_spans):
@@ -152,7 +121,7 @@ def _span_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
 
 @kernel()
 def most_patterns(first_I1):  # type: ignore[no-untyped-def]
-    """The largest number of patterns of a span."""
+    """Return the largest number of patterns of a span."""
     most = 1
     for i in range(len(first_I1) - 1):
         most = max(most, first_I1[i + 1] - first_I1[i])

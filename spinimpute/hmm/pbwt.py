@@ -1,49 +1,76 @@
 """Candidates: the panel haplotypes that match a query longest around a gap, by the positional BWT.
 
 The PBWT (Durbin 2014, Bioinformatics 30:1266) keeps haplotypes sorted by their reversed prefixes while it
-walks along the sites, so that those with the longest matches ending here are neighbours. A query is never
-inserted: only the two haplotypes between which it would lie are known. A second walk from the other end finds
-the longest matches that begin here.
+walks along the sites, so that those with the longest matches that end here are neighbours. A query is never
+inserted: the walk tracks only between which two haplotypes it would lie. A second walk from the other end
+finds the longest matches that start here.
 
-A block of gaps takes the neighbours at every typed site in and around it. So a haplotype whose match is
-interrupted by an error at one typed site is found at the sites behind it: mismatches do not cost a candidate.
+A block of gaps takes the neighbours at every typed site in and around it. A haplotype whose match is
+interrupted by an error at one typed site is found at the next sites, so that mismatches do not cost a
+candidate.
 
 Up to the first block the haplotypes are sorted by eight sites at a time (a radix sort), which takes a tenth
-of the time of single steps. A missing call is then that of a neighbour, of eight sites at once.
+of the time of single steps. A missing call is then replaced by that of a neighbour, for eight sites at
+once.
 
-Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the chunk, A blocks that a place
-counts for, C candidates, W 64-bit words, P bytes of packed bits.
+Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the chunk, A blocks that are
+open at a place, C candidates, M listed haplotypes, W 64-bit words, P bytes of packed bits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import ALL_ONES, advance, allele_of, mismatch_at_or_before
 from spinimpute.hmm import parameters
-from spinimpute.hmm.candidates import Candidates
-from spinimpute.hmm.neighbours import note_neighbours, sort_once, take_marked
+from spinimpute.hmm.neighbours import NotedHaplotypes, note_neighbours, sort_once, take_marked
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.runtime.kernels import kernel
 
-COUNTED = 512  # haplotypes between counts of those before them
+COUNTED = 512  # haplotypes between two counts of keys
 
 
-@dataclass(frozen=True)
-class CandidateSettings:
-    """How many candidates are taken.
+class Candidates(NamedTuple):
+    """Panel haplotypes that queries may copy: lists for each block, query by query.
+
+    Attributes
+    ----------
+    haplotype_C : int32
+        Ascending for each block and query.
+    first_BQ1 : int64
+        Index of a list's first haplotype; the last column is the end of a block's lists.
+    """
+
+    haplotype_C: np.ndarray
+    first_BQ1: np.ndarray
+
+    @classmethod
+    def of(cls, chosen_BQN: np.ndarray) -> Candidates:
+        """Return the haplotypes where a boolean array is true."""
+        count_BQ = chosen_BQN.sum(axis=2)
+        last_BQ = np.cumsum(count_BQ.ravel()).reshape(count_BQ.shape)
+        first_BQ1 = np.concatenate([(last_BQ - count_BQ)[:, :1], last_BQ], axis=1)
+        return cls(np.nonzero(chosen_BQN)[2].astype(np.int32), first_BQ1.astype(np.int64))
+
+    def take(self, block: int, query: int) -> np.ndarray:
+        """Return the haplotypes of a query in a block."""
+        first, last = self.first_BQ1[block, query : query + 2]
+        return self.haplotype_C[first:last]
+
+
+class CandidateSettings(NamedTuple):
+    """Number of candidates.
 
     Attributes
     ----------
     nearest : int
         Haplotypes taken at each typed site and side, with all that match as long as the last of them.
     most : int
-        Largest number taken there; of more equal matches (`neighbours.SEEN` on each side count) every
-        second, third, ... in the order. Those next to the query resemble one another where they differ from
-        it.
+        Largest number taken there. If more match equally long (up to `neighbours.SEEN` on each side are
+        looked at), they are taken at even distances in the order: those next to the query resemble one
+        another where they differ from it.
     margin : int
         Typed sites beyond a block's ends whose neighbours count, too.
     """
@@ -53,28 +80,43 @@ class CandidateSettings:
     margin: int = 8
 
 
+class _Queries(NamedTuple):
+    """`TypedAlleles` as a tuple."""
+
+    alleles_SQ: np.ndarray
+    bits_QW: np.ndarray
+    known_QW: np.ndarray
+
+
+class _Anchors(NamedTuple):
+    """Blocks [first, last) for which each place counts, int32."""
+
+    first_S: np.ndarray
+    last_S: np.ndarray
+
+
 @kernel()
 def _byte(bits_W, step):  # type: ignore[no-untyped-def]
-    """The places 8 step ... 8 step + 7 of a row, the first one in the lowest bit."""
+    """Return the places 8 step ... 8 step + 7 of a row, the first one in the lowest bit."""
     return np.int64((bits_W[step >> 3] >> np.uint64(8 * (step & 7))) & np.uint64(255))
 
 
 @kernel()
-def _sort_before(place, panel_NW, query_QW, known_QW, order_N, start_N, position_Q):  # type: ignore[no-untyped-def]
-    """The walk's state before `place`: order, match starts, and between which haplotypes queries lie.
+def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # type: ignore[no-untyped-def]
+    """Fill the walk's state before `place`: order, match starts, and the queries' positions in the order.
 
-    A missing call is as that of the haplotype that the query follows or comes before.
+    A missing call counts as that of the haplotype that the query follows or comes before.
     """
     n = len(order_N)
     next_order_N = np.empty_like(order_N)
     key_N = np.empty(n, np.uint8)
     next_K = np.empty(256, np.int64)
-    before_CK = np.empty((n // COUNTED + 1, 256), np.int32)  # places that were given to keys before
+    before_CK = np.empty((n // COUNTED + 1, 256), np.int32)  # how often each key came before
     for step in range((place + 7) >> 3):
-        asked = (1 << min(8, place - 8 * step)) - 1
+        mask = (1 << min(8, place - 8 * step)) - 1
         next_K[:] = 0
         for i in range(n):
-            key = _byte(panel_NW[i], step) & asked
+            key = _byte(panel_NW[i], step) & mask
             key_N[i] = key
             next_K[key] += 1
         total = 0
@@ -91,9 +133,9 @@ def _sort_before(place, panel_NW, query_QW, known_QW, order_N, start_N, position
             next_K[key] += 1
         for q in range(len(position_Q)):
             position = position_Q[q]
-            known = _byte(known_QW[q], step)
+            known = _byte(queries.known_QW[q], step)
             neighbour = key_N[order_N[position if position < n else position - 1]]
-            key = asked & ((_byte(query_QW[q], step) & known) | (neighbour & ~known))
+            key = mask & ((_byte(queries.bits_QW[q], step) & known) | (neighbour & ~known))
             if position == n:
                 position_Q[q] = next_K[key]
                 continue
@@ -110,10 +152,10 @@ def _sort_before(place, panel_NW, query_QW, known_QW, order_N, start_N, position
 
 
 @kernel()
-def _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, start_Q2):  # type: ignore[no-untyped-def]
-    """Where the matches of queries with both neighbours start that end at `place`; place + 1 without one.
+def _find_match_starts(order_N, panel_NW, queries, position_Q, place, start_Q2):  # type: ignore[no-untyped-def]
+    """Find where the matches with both neighbours that end at `place` start; place + 1 without a match.
 
-    For all queries at once, as a processor can wait for several rows of the panel at the same time.
+    All queries are done in one loop, as a processor can wait for several rows of the panel at the same time.
     """
     n = len(order_N)
     for q in range(len(position_Q)):
@@ -122,12 +164,13 @@ def _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, star
             start_Q2[q, side] = place + 1
             if 0 <= neighbour < n:
                 row_W = panel_NW[order_N[neighbour]]
-                start_Q2[q, side] = mismatch_at_or_before(row_W, query_QW[q], known_QW[q], place) + 1
+                bits_W, known_W = queries.bits_QW[q], queries.known_QW[q]
+                start_Q2[q, side] = mismatch_at_or_before(row_W, bits_W, known_W, place) + 1
 
 
 @kernel()
-def _longer(list_C, n):  # type: ignore[no-untyped-def]
-    """A list with room for n."""
+def _lengthened(list_C, n):  # type: ignore[no-untyped-def]
+    """Return the list, or a copy of it if it is too short for n."""
     if n <= len(list_C):
         return list_C
     longer = np.empty(2 * n, np.int32)
@@ -136,40 +179,40 @@ def _longer(list_C, n):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _walk(  # type: ignore[no-untyped-def]
-    panel_SP, panel_NW, query_SQ, query_QW, known_QW, first_S, last_S, nearest, most, n_open, most_listed,
-    start_BQ, stop_BQ,
-):  # fmt: skip
-    """Walk along the places; at each, note the neighbours of every query for blocks [first_S, last_S).
+def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, start_BQ, stop_BQ):  # type: ignore[no-untyped-def]
+    """Walk along the places, and note the neighbours of every query for the blocks that a place counts for.
 
-    The walk begins at the first place that counts for a block and ends at the last one. Returns a list of the
-    haplotypes that were found; start_BQ, stop_BQ: where those of a block and query lie in it. n_open: in how
-    many blocks a place is, at most.
+    The walk starts at the first place that counts for a block and stops at the last one. Returns the noted
+    haplotypes; start_BQ, stop_BQ: bounds of each block's and query's list among them. n_open: largest
+    number of blocks for which one place counts.
 
-    Of small panels who is noted for a block has its bit set. In large ones these bits would lie in memory
-    that is far away each time: there they are listed, and made bits when the block ends. most_listed: so many
-    at most, or 0 in small panels.
+    In small panels a haplotype that is noted for a block has its bit set. In large panels these bits would
+    be far apart in memory, so haplotypes are listed, and the lists sorted by bits when a block ends.
+    most_listed: the longest list, or 0 in small panels.
     """
     n_places, n = len(panel_SP), len(panel_NW)
-    n_queries = query_SQ.shape[1]
+    n_queries = queries.alleles_SQ.shape[1]
+    first_S, last_S = anchors
     order_N, start_N = np.arange(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
     ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
     zeros_N1 = np.zeros(n + 1, dtype=np.int32)
     position_Q, start_Q2 = np.zeros(n_queries, np.int32), np.empty((n_queries, 2), np.int32)
     n_words = (n + 63) >> 6
-    marked_QAW = np.zeros((n_queries, n_open, 0 if most_listed else n_words), np.uint64)
-    list_QAM = np.empty((n_queries, n_open, most_listed), np.int32)
-    n_listed_QA = np.zeros((n_queries, n_open), np.int32)
+    noted = NotedHaplotypes(
+        np.zeros((n_queries, n_open, 0 if most_listed else n_words), np.uint64),
+        np.empty((n_queries, n_open, most_listed), np.int32),
+        np.zeros((n_queries, n_open), np.int32),
+        np.full((n_queries, 6), -1, np.int32),
+    )
     shared_W, touched_V = np.zeros(n_words, np.uint64), np.zeros((n_words + 63) >> 6, np.uint64)
-    before_Q6 = np.full((n_queries, 6), -1, np.int32)
     found_C, n_found = np.empty(4_096, np.int32), 0
     begin, end = 0, n_places
     while begin < end and first_S[begin] >= last_S[begin]:
         begin += 1
     while begin < end and first_S[end - 1] >= last_S[end - 1]:
         end -= 1
-    _sort_before(begin, panel_NW, query_QW, known_QW, order_N, start_N, position_Q)
+    _sort_before(begin, panel_NW, queries, order_N, start_N, position_Q)
     for place in range(begin, end):
         advance(
             panel_SP[place], order_N, start_N, place, zeros_N1, ones_N, one_start_N,
@@ -177,8 +220,8 @@ def _walk(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         zeros = zeros_N1[n]
         for q in range(n_queries):
-            position, allele = position_Q[q], query_SQ[place, q]
-            if allele == MISSING:  # as the haplotype that it follows or comes before
+            position, allele = position_Q[q], queries.alleles_SQ[place, q]
+            if allele == MISSING:  # that of the haplotype that it follows or comes before
                 allele = allele_of(panel_SP[place], order_N[position if position < n else position - 1])
             before = zeros_N1[position]
             position_Q[q] = before if allele == 0 else zeros + position - before
@@ -187,11 +230,11 @@ def _walk(  # type: ignore[no-untyped-def]
         first, last = first_S[place], last_S[place]
         if first >= last:
             continue
-        _match_starts(order_N, panel_NW, query_QW, known_QW, position_Q, place, start_Q2)
-        note_neighbours(
-            order_N, start_N, position_Q, start_Q2, place, nearest, most, first, last, before_Q6, marked_QAW,
-            list_QAM, n_listed_QA,
-        )  # fmt: skip
+        _find_match_starts(order_N, panel_NW, queries, position_Q, place, start_Q2)
+        for q in range(n_queries):
+            note_neighbours(
+                order_N, start_N, position_Q[q], start_Q2[q], place, settings, (first, last), noted, q
+            )
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
                 continue
@@ -199,13 +242,13 @@ def _walk(  # type: ignore[no-untyped-def]
                 start_BQ[block, q] = n_found
                 slot = block % n_open
                 if most_listed:
-                    list_M = list_QAM[q, slot, : n_listed_QA[q, slot]]
-                    n_listed_QA[q, slot] = 0
-                    found_C = _longer(found_C, n_found + len(list_M))
+                    list_M = noted.list_QAM[q, slot, : noted.n_listed_QA[q, slot]]
+                    noted.n_listed_QA[q, slot] = 0
+                    found_C = _lengthened(found_C, n_found + len(list_M))
                     n_found = sort_once(list_M, shared_W, touched_V, found_C, n_found)
                 else:
-                    found_C = _longer(found_C, n_found + 64 * n_words)
-                    marked_W = marked_QAW[q, slot]
+                    found_C = _lengthened(found_C, n_found + 64 * n_words)
+                    marked_W = noted.marked_QAW[q, slot]
                     for word in range(n_words):
                         if marked_W[word]:
                             n_found = take_marked(marked_W, word, found_C, n_found)
@@ -214,18 +257,19 @@ def _walk(  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _unite(one_C, one_start_BQ, one_stop_BQ, other_C, other_start_BQ, other_stop_BQ, first_BQ1):  # type: ignore[no-untyped-def]
-    """What is in either list, and in first_BQ1 where it lies."""
-    n_blocks, n_queries = one_start_BQ.shape
-    most = (one_stop_BQ - one_start_BQ).sum() + (other_stop_BQ - other_start_BQ).sum()
-    out_C, n = np.empty(most, np.int32), 0
+def _merge_lists(one, other, first_BQ1):  # type: ignore[no-untyped-def]
+    """Return the haplotypes that are in either list of `Matches`, and fill the index of each list's first."""
+    n_blocks, n_queries = one.start_BQ.shape
+    most = (one.stop_BQ - one.start_BQ).sum() + (other.stop_BQ - other.start_BQ).sum()
+    one_C, other_C, out_C, n = one.haplotype_C, other.haplotype_C, np.empty(most, np.int32), 0
     for b in range(n_blocks):
         for q in range(n_queries):
             first_BQ1[b, q] = n
-            i, j = one_start_BQ[b, q], other_start_BQ[b, q]
-            while i < one_stop_BQ[b, q] or j < other_stop_BQ[b, q]:
-                if j == other_stop_BQ[b, q] or (i < one_stop_BQ[b, q] and one_C[i] <= other_C[j]):
-                    if j < other_stop_BQ[b, q] and one_C[i] == other_C[j]:
+            i, i_stop = one.start_BQ[b, q], one.stop_BQ[b, q]
+            j, j_stop = other.start_BQ[b, q], other.stop_BQ[b, q]
+            while i < i_stop or j < j_stop:
+                if j == j_stop or (i < i_stop and one_C[i] <= other_C[j]):
+                    if j < j_stop and one_C[i] == other_C[j]:
                         j += 1
                     out_C[n] = one_C[i]
                     i += 1
@@ -237,28 +281,18 @@ def _unite(one_C, one_start_BQ, one_stop_BQ, other_C, other_start_BQ, other_stop
     return out_C[:n].copy()
 
 
-def anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The blocks [first, last) for which each place counts, int32 (S,) each.
+def _find_anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> _Anchors:
+    """Find the blocks for which each place counts.
 
-    Parameters
-    ----------
-    n_places : int
-        S.
-    first_P, last_P : int64
-        Each block's first and last place; both increase with the block, or both decrease.
-
-    Returns
-    -------
-    first_S, last_S : int32
-        Blocks.
+    first_P, last_P: int64, each block's first and last place; both increase with the block, or both decrease.
     """
     if first_P[0] > first_P[-1]:
-        first_S, last_S = anchors(n_places, first_P[::-1], last_P[::-1])
-        return len(first_P) - last_S, len(first_P) - first_S
+        first_S, last_S = _find_anchors(n_places, first_P[::-1], last_P[::-1])
+        return _Anchors(len(first_P) - last_S, len(first_P) - first_S)
     places = np.arange(n_places)
     first_S = np.searchsorted(last_P, places, side="left")
     last_S = np.searchsorted(first_P, places, side="right")
-    return first_S.astype(np.int32), last_S.astype(np.int32)
+    return _Anchors(first_S.astype(np.int32), last_S.astype(np.int32))
 
 
 class Matches(NamedTuple):
@@ -268,8 +302,8 @@ class Matches(NamedTuple):
     ----------
     haplotype_C : int32
         Lists, ascending.
-    start_BQ, stop_BQ : int64 (B, Q)
-        Where that of a block and query lies.
+    start_BQ, stop_BQ : int64
+        Bounds of the list of a block and query.
     """
 
     haplotype_C: np.ndarray
@@ -277,7 +311,7 @@ class Matches(NamedTuple):
     stop_BQ: np.ndarray
 
     def part(self, first: int, last: int) -> Matches:
-        """Those of the queries [first, last)."""
+        """Return the matches of the queries [first, last)."""
         start_BQ, stop_BQ = (np.ascontiguousarray(x[:, first:last]) for x in (self.start_BQ, self.stop_BQ))
         return Matches(self.haplotype_C, start_BQ, stop_BQ)
 
@@ -289,20 +323,7 @@ def matches_on_left(
     n_gaps_B: np.ndarray,
     settings: CandidateSettings,
 ) -> Matches:
-    """The longest matches that end on the left of a block's gaps, or near it.
-
-    Parameters
-    ----------
-    panel : PanelAlleles
-        In order of places.
-    queries, first_B, n_gaps_B, settings
-        As of `find_candidates`.
-
-    Returns
-    -------
-    Matches
-        Of each block and query.
-    """
+    """Find the longest matches that end left of a block's gaps, or near them. See `find_candidates`."""
     return _longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings)
 
 
@@ -313,29 +334,16 @@ def matches_on_right(
     n_gaps_B: np.ndarray,
     settings: CandidateSettings,
 ) -> Matches:
-    """The longest matches that begin on the right of a block's gaps; as `matches_on_left`.
-
-    Parameters
-    ----------
-    panel_backwards : PanelAlleles
-        In reverse order of places.
-    queries, first_B, n_gaps_B, settings
-        As of `find_candidates`.
-
-    Returns
-    -------
-    Matches
-        Of each block and query.
-    """
+    """Find the longest matches that start right of a block's gaps, or near them. See `find_candidates`."""
     last_B = len(panel_backwards.packed_SP) - 1 - first_B  # counted from the other end
     return _longest_matches(panel_backwards, queries.backwards(), last_B - n_gaps_B + 1, last_B, settings)
 
 
 def unite(left: Matches, right: Matches) -> Candidates:
-    """Candidates: the haplotypes that match on either side, of the same blocks and queries."""
+    """Return the haplotypes that match on either side, for the same blocks and queries."""
     n_blocks, n_queries = left.start_BQ.shape
     first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
-    return Candidates(_unite(*left, *right, first_BQ1), first_BQ1)
+    return Candidates(_merge_lists(left, right, first_BQ1), first_BQ1)
 
 
 def _longest_matches(
@@ -345,22 +353,22 @@ def _longest_matches(
     right_B: np.ndarray,
     settings: CandidateSettings,
 ) -> Matches:
-    """The haplotypes with the longest matches that end at the places [left, right] of a block, or near it.
+    """Find the longest matches that end at the places [left, right] of each block, or near them.
 
-    left_B and right_B both increase or both decrease. Of equally long matches those count that are next to
-    the query in the order of reversed prefixes, in which equal haplotypes keep the panel's order and the
-    query comes first.
+    left_B and right_B both increase or both decrease. Of equally long matches those next to the query in
+    the order of reversed prefixes count, in which equal haplotypes keep the panel's order and the query
+    comes first.
     """
-    first_S, last_S = anchors(len(panel.packed_SP), left_B - settings.margin, right_B + settings.margin)
+    anchors = _find_anchors(len(panel.packed_SP), left_B - settings.margin, right_B + settings.margin)
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
     most_listed = 0
     if len(panel.bits_NW) > parameters.MOST_STATES:
         most_listed = settings.most * int((right_B - left_B).max() + 1 + 2 * settings.margin)
+    n_open = max(1, int((anchors.last_S - anchors.first_S).max()))
+    walked = _Queries(queries.alleles_SX, queries.bits_XW, queries.known_XW)
     haplotype_C = _walk(
-        panel.packed_SP, panel.bits_NW, queries.alleles_SX, queries.bits_XW, queries.known_XW, first_S,
-        last_S, settings.nearest, settings.most, max(1, int((last_S - first_S).max())), most_listed, start_BQ,
-        stop_BQ,
-    )  # fmt: skip
+        panel.packed_SP, panel.bits_NW, walked, anchors, settings, n_open, most_listed, start_BQ, stop_BQ
+    )
     return Matches(haplotype_C, start_BQ, stop_BQ)
 
 
@@ -372,29 +380,10 @@ def find_candidates(
     n_gaps_B: np.ndarray,
     settings: CandidateSettings,
 ) -> Candidates:
-    """Candidates of blocks of gaps.
+    """Find the candidates of blocks of gaps.
 
-    Parameters
-    ----------
-    panel, panel_backwards : PanelAlleles
-        Of the panel, in order of places and in reverse order.
-    queries : TypedAlleles
-        In order of places.
-    first_B : int64
-        The place on the right of a block's first gap.
-    n_gaps_B : int64
-        Number of gaps of a block.
-    settings : CandidateSettings
-        How many are taken.
-
-    Returns
-    -------
-    Candidates
-        Of each block and query.
-
-    References
-    ----------
-    Durbin 2014, Bioinformatics 30:1266.
+    first_B, n_gaps_B: int64, the place right of a block's first gap, and the number of its gaps.
+    panel_backwards: the panel in reverse order of places.
     """
     blocks = first_B, n_gaps_B, settings
     return unite(

@@ -1,25 +1,24 @@
-"""The recombination scale: how often haplotypes change whom they copy, estimated from the panel itself.
+"""The recombination scale: how often haplotypes switch to another one, estimated from the panel itself.
 
-By the model of Li and Stephens changes get rarer with the number of haplotypes. Apart from that, their
+In the model of Li and Stephens changes get rarer with the number of haplotypes. Apart from that, their
 frequency depends on the panel's history, its phasing errors and the array: it differs tenfold between real
-panels. Some of the panel's haplotypes are taken out, one at a time, and the scale is chosen that
-makes their typed alleles most likely. The targets take no part: what is imputed for one of them does not
-depend on the others.
+panels. Some of the panel's haplotypes are left out, one at a time, and the scale is chosen that makes their
+typed alleles most likely. The targets are not used, so that the result for one does not depend on the
+others.
 
-Axes: T typed sites, N panel haplotypes, Q of them that are taken out, 2 alleles of a state.
+Axes: T typed sites, N panel haplotypes, Q haplotypes left out, 2 alleles of a state.
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 
 import numpy as np
 
 from spinimpute.hmm import parameters
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import JUMPS_PER_CM, LEAST_SITES, MISMATCH, MOST_HAPLOTYPES
-from spinimpute.hmm.steps import step_forward_states, whole_lanes
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes, step_forward_states
 from spinimpute.hmm.windows import PhasedSites
 from spinimpute.panels.panel import Panel
 from spinimpute.runtime.kernels import kernel
@@ -28,23 +27,9 @@ SCALE_LINE = "##spinimpute_copying_rate="  # then jumps per cM, and a checksum o
 
 
 def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
-    """Estimate the recombination scale at typed sites.
+    """Estimate the recombination scale at typed sites (increasing), in jumps per cM.
 
-    Parameters
-    ----------
-    panel : PhasedSites
-        The result does not depend on the order of its haplotypes.
-    typed_index : int64 (T,)
-        The panel sites that are typed, increasing.
-
-    Returns
-    -------
-    float
-        Jumps per cM.
-
-    References
-    ----------
-    Li & Stephens 2003, Genetics 165:2213.
+    The result does not depend on the order of the panel's haplotypes.
     """
     extra = max(0, len(typed_index) - parameters.SCALE_SITES)
     rows = typed_index[extra // 2 : len(typed_index) - (extra + 1) // 2]
@@ -56,40 +41,15 @@ def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
 
 
 def scale_line(panel: Panel, jumps_per_cM: float) -> str:
-    """A header line for a file whose typed sites give this scale.
+    """Return a header line with the scale and a checksum of the panel's genetic map, without a line end.
 
-    A reader of a part of the file takes the scale of all its sites from there.
-
-    Parameters
-    ----------
-    panel : Panel
-        The panel whose genetic map the scale belongs to.
-    jumps_per_cM : float
-        The recombination scale.
-
-    Returns
-    -------
-    str
-        The line, with a checksum of the genetic map, without a line end.
+    Whoever reads only some of the file's typed sites takes the scale of all sites from there.
     """
     return f"{SCALE_LINE}{jumps_per_cM:g} {_map_checksum(panel)}"
 
 
 def scale_in_header(header: str, panel: Panel) -> float | None:
-    """Read the scale that `scale_line` wrote.
-
-    Parameters
-    ----------
-    header : str
-        Header of a VCF or BCF file.
-    panel : Panel
-        The panel; a line for another genetic map does not count.
-
-    Returns
-    -------
-    float or None
-        Jumps per cM; None if there is no such line.
-    """
+    """Read the scale that `scale_line` wrote for this genetic map from the header of a VCF or BCF file."""
     for line in header.splitlines():
         scale, _, checksum = line.removeprefix(SCALE_LINE).partition(" ")
         if line.startswith(SCALE_LINE) and checksum == _map_checksum(panel):
@@ -105,19 +65,9 @@ def _map_checksum(panel: Panel) -> str:
 
 
 def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
-    """The one of SCALES under which haplotypes that copy the others are most likely.
+    """Return the scale of SCALES under which haplotypes that copy the others are most likely.
 
-    Parameters
-    ----------
-    alleles_TN : uint8 (T, N)
-        0 or 1, phased.
-    cM_T : float64 (T,)
-        Genetic positions.
-
-    Returns
-    -------
-    float
-        Jumps per cM; JUMPS_PER_CM if there are too few sites or haplotypes.
+    Returns JUMPS_PER_CM if there are too few sites or haplotypes.
     """
     if len(alleles_TN) < LEAST_SITES or alleles_TN.shape[1] < 4:
         return JUMPS_PER_CM
@@ -128,14 +78,12 @@ def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
     chosen_Q = order_N[: parameters.SCALE_QUERIES]
     n = len(order_N)
     emission_QT2 = allele_emissions(alleles_TN[:, chosen_Q].T, MISMATCH)
-    alleles_TN = whole_lanes(alleles_TN)
-    known: dict[int, float] = {}
+    alleles_TN = pad_to_lanes(alleles_TN)
 
+    @cache
     def likelihood(number: int) -> float:
-        if number not in known:
-            jump_T = jump_probabilities(cM_T, n - 1, parameters.SCALES[number])
-            known[number] = _log_likelihood(alleles_TN, n, chosen_Q, emission_QT2, jump_T)
-        return known[number]
+        jump_T = jump_probabilities(cM_T, n - 1, parameters.SCALES[number])
+        return float(_log_likelihood(alleles_TN, n, chosen_Q, emission_QT2, jump_T))
 
     best = parameters.FIRST_SCALE  # the likelihood has one maximum
     while True:
@@ -147,41 +95,15 @@ def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
 
 
 def copying_log_likelihood(alleles_TN: np.ndarray, cM_T: np.ndarray, chosen_Q: np.ndarray) -> float:
-    """How likely haplotypes are to copy all others by a genetic map, at the scale that fits the map.
-
-    Parameters
-    ----------
-    alleles_TN : uint8 (T, N)
-        0 or 1, phased.
-    cM_T : float64 (T,)
-        Genetic positions.
-    chosen_Q : int64 (Q,)
-        The haplotypes.
-
-    Returns
-    -------
-    float
-        The sum of their log-likelihoods.
-    """
+    """Return the log-likelihood of haplotypes that copy all others, at the scale that fits the map."""
     n = alleles_TN.shape[1]
     jump_T = jump_probabilities(cM_T, n - 1, most_likely_scale(alleles_TN, cM_T))
     emission_QT2 = allele_emissions(alleles_TN[:, chosen_Q].T, MISMATCH)
-    return float(_log_likelihood(whole_lanes(alleles_TN), n, chosen_Q, emission_QT2, jump_T))
+    return float(_log_likelihood(pad_to_lanes(alleles_TN), n, chosen_Q, emission_QT2, jump_T))
 
 
 def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
-    """Hash each haplotype's alleles, to choose haplotypes whatever their order in the file.
-
-    Parameters
-    ----------
-    alleles_TN : uint8 (T, N)
-        0 or 1.
-
-    Returns
-    -------
-    uint64 (N,)
-        Haplotypes with the same alleles have the same hash.
-    """
+    """Hash each haplotype's alleles, uint64 (N,), to choose haplotypes whatever their order in the file."""
     weight_T = np.random.default_rng(0).integers(1, 2**63, len(alleles_TN), dtype=np.uint64)
     hash_N = np.zeros(alleles_TN.shape[1], np.uint64)
     for weight, alleles_N in zip(weight_T, alleles_TN, strict=True):
@@ -191,7 +113,7 @@ def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
 
 @kernel(fast=True)
 def _log_likelihood(alleles_TN, n, chosen_Q, emission_QT2, jump_T):  # type: ignore[no-untyped-def]
-    """The log-likelihood of the chosen ones of n haplotypes, each copying all others."""
+    """Return the log-likelihood of chosen ones of n haplotypes, each copying all others; N: whole lanes."""
     log_likelihood = 0.0
     share_N, value_N = np.zeros(alleles_TN.shape[1], np.float32), np.empty(alleles_TN.shape[1], np.float32)
     for q in range(len(chosen_Q)):

@@ -1,17 +1,20 @@
-"""All steps of forward and backward values of the model of Li and Stephens.
+"""Steps of forward and backward values of the model of Li and Stephens, and its probabilities.
 
-A query copies one haplotype of the panel, leaves it before a place with a probability that grows with genetic
-length, for one that is drawn from all, and what is known of the query at a place has a probability for either
-allele of what it copies (`emissions`).
+A query copies one haplotype of the panel. Before each place it leaves this haplotype, with a probability
+that grows with genetic length (`jump_probabilities`), for one drawn from all. Emissions
+(`allele_emissions`) are the probabilities of the observed allele given either allele of the copied
+haplotype.
 
-The states are one of two things. All haplotypes, for LANES queries side by side: haplotypes of one pattern
-share their steps within a span, where the forward value of haplotype n in pattern d is stay_d g_n + come_d /
-count_d; g_n is its value before the span, stay_d belongs to those that never left it and come_d to those that
-came since. The backward value is stay_d g_n + come_d, with g_n behind the span. Or a list of haplotypes for a
-single query, with the share of each among those that it may change to.
+There are two kinds of states.
 
-Axes: N panel haplotypes, S places, D patterns of a span, L queries side by side, K states of a query, a
-multiple of LANES, 2 alleles of a state.
+1. All haplotypes, for LANES queries side by side. Haplotypes of one pattern share their steps within a span
+   (Das et al. 2016). The forward value of haplotype n in pattern d is stay_d g_n + come_d / count_d, where
+   g_n is its value before the span, stay_d belongs to queries that never left it and come_d to those that
+   came since. The backward value is stay_d g_n + come_d, with g_n behind the span.
+2. A list of haplotypes for a single query, each with its share among those that the query may switch to.
+
+Axes: N panel haplotypes, S places, D patterns, L queries side by side, Q queries, G groups of LANES
+queries, K states of a query (a multiple of LANES), 2 alleles of a state.
 
 References
 ----------
@@ -20,47 +23,153 @@ Li & Stephens 2003, Genetics 165:2213. Das et al. 2016, Nat. Genet. 48:1284 (pat
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from spinimpute.hmm.lanes import (
     all_lanes,
-    by_allele,
-    by_bit,
     first_lanes,
     load,
+    multiply_add,
+    select_by_allele,
+    select_by_bit,
     store,
     sum_lanes,
     where_positive,
     without_tiny,
 )
-from spinimpute.hmm.parameters import LANES
+from spinimpute.hmm.parameters import JUMPS_PER_CM, LANES, SPAN
+from spinimpute.hmm.patterns import most_patterns
 from spinimpute.runtime.kernels import kernel
+
+LEAST_JUMP = 1e-7  # also where the map has no length
+
+
+def jump_probabilities(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float = JUMPS_PER_CM) -> np.ndarray:
+    """Return the probability that a query leaves its haplotype before each place, float32 (S,).
+
+    It is 1 before the first place. The more haplotypes there are, the closer is the nearest relative, and the
+    rarer are changes.
+    """
+    probability_S = -np.expm1(-np.diff(cM_S, prepend=cM_S[:1]) * jumps_per_cM / n_haplotypes)
+    probability_S = probability_S.clip(LEAST_JUMP)
+    probability_S[0] = 1
+    return probability_S.astype(np.float32)
+
+
+def allele_emissions(alleles: np.ndarray, mismatch: float | np.ndarray) -> np.ndarray:
+    """Return P(allele | state has REF) and P(allele | state has ALT), float32 (..., 2).
+
+    Alleles other than 0 and 1 are missing and fit either state. `mismatch` broadcasts with them. The model
+    sees nothing else of a query, so likelihoods of alleles may take the place of these emissions: a factor
+    common to both alleles changes no posterior.
+    """
+    wrong = np.asarray(mismatch, np.float32)
+    right = np.float32(1) - wrong
+    ref, alt = np.where(alleles == 1, wrong, right), np.where(alleles == 0, wrong, right)
+    return np.ascontiguousarray(np.stack([ref, alt], axis=-1))
+
+
+def side_by_side(emission_QS2: np.ndarray) -> np.ndarray:
+    """Arrange emissions in groups of LANES queries, float32 (G, S, 2, L), filled up with the last query."""
+    n_queries = len(emission_QS2)
+    lane_GL = np.arange(-(-n_queries // LANES) * LANES).reshape(-1, LANES).clip(max=n_queries - 1)
+    return np.ascontiguousarray(emission_QS2[lane_GL].transpose(0, 2, 3, 1))
+
 
 # all haplotypes, LANES queries
 
 
-@kernel(fast=True)
-def leave(count_D, jump, n, scale_L, stay_DL, come_DL):  # type: ignore[no-untyped-def]
-    """Forward values from the place before to this one, without its emissions.
+class SpanValues(NamedTuple):
+    """Values of the patterns at a place of a span, float32.
 
-    scale_L: one over the sum of all values before.
+    Attributes
+    ----------
+    stay_DL, come_DL
+        See the module's docstring.
+    scale_L
+        Forwards one over the sum of all values, backwards the last divisor.
     """
-    keep, arrive = np.float32(1) - jump, jump / np.float32(n)
+
+    stay_DL: np.ndarray
+    come_DL: np.ndarray
+    scale_L: np.ndarray
+
+
+class SpanSums(NamedTuple):
+    """Sums over each pattern's haplotypes of their values around a span, float32 (D, L).
+
+    Attributes
+    ----------
+    left_DL, right_DL
+        Of forward values before the span, and of backward values behind it.
+    product_DL
+        Of the products of both.
+    """
+
+    left_DL: np.ndarray
+    right_DL: np.ndarray
+    product_DL: np.ndarray
+
+
+@kernel()
+def span_values(patterns):  # type: ignore[no-untyped-def]
+    """Allocate `SpanValues` for any of the spans."""
+    most = most_patterns(patterns.first_I1)
+    return SpanValues(
+        np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32), np.empty(LANES, np.float32)
+    )
+
+
+@kernel()
+def span_sums(patterns):  # type: ignore[no-untyped-def]
+    """Allocate `SpanSums` for any of the spans."""
+    most = most_patterns(patterns.first_I1)
+    return SpanSums(
+        np.empty((most, LANES), np.float32),
+        np.empty((most, LANES), np.float32),
+        np.empty((most, LANES), np.float32),
+    )
+
+
+@kernel(inline=True)
+def n_patterns(patterns, span):  # type: ignore[no-untyped-def]
+    """Return the number of patterns of a span."""
+    return patterns.first_I1[span + 1] - patterns.first_I1[span]
+
+
+@kernel()
+def enter_span(patterns, span, values):  # type: ignore[no-untyped-def]
+    """Start a span: no query has left its haplotype yet."""
+    d = n_patterns(patterns, span)
+    values.stay_DL[:d] = 1
+    values.come_DL[:d] = 0
+    values.scale_L[:] = 1
+
+
+@kernel(fast=True)
+def leave(patterns, place, jump, values):  # type: ignore[no-untyped-def]
+    """Take forward values from the place before to this one, without its emissions."""
+    stay_DL, come_DL, scale_L = values
+    span, count_D = place // SPAN, patterns.count_D
+    first = patterns.first_I1[span]
+    keep, arrive = np.float32(1) - jump, jump / np.float32(patterns.pattern_IN.shape[1])
     scale = load(scale_L, 0)
-    for d in range(len(count_D)):
+    for d in range(n_patterns(patterns, span)):
         store(stay_DL, d, without_tiny(load(stay_DL, d) * scale * keep))
-        store(come_DL, d, load(come_DL, d) * scale * keep + arrive * count_D[d])
+        store(come_DL, d, load(come_DL, d) * scale * keep + arrive * count_D[first + d])
 
 
 @kernel(fast=True)
-def emit(bits_D, at, emission_2L, left_DL, scale_L, stay_DL, come_DL):  # type: ignore[no-untyped-def]
-    """Forward values with the emissions of place `at` of the span.
-
-    left_DL: sums of values before the span. scale_L becomes one over the sum of all values.
-    """
+def emit(patterns, place, emission_S2L, left_DL, values):  # type: ignore[no-untyped-def]
+    """Multiply forward values by the emissions of a place. left_DL: see `SpanSums`."""
+    stay_DL, come_DL, scale_L = values
+    span, bits_D = place // SPAN, patterns.bits_D
+    first, at = patterns.first_I1[span], place % SPAN
     total = all_lanes(np.float32(0))
-    for d in range(len(bits_D)):
-        emission = load(emission_2L, allele_at(bits_D[d], at))
+    for d in range(n_patterns(patterns, span)):
+        emission = load(emission_S2L, (place, allele_at(bits_D[first + d], at)))
         stay, come = load(stay_DL, d) * emission, load(come_DL, d) * emission
         store(stay_DL, d, stay)
         store(come_DL, d, come)
@@ -69,82 +178,81 @@ def emit(bits_D, at, emission_2L, left_DL, scale_L, stay_DL, come_DL):  # type: 
 
 
 @kernel(fast=True)
-def step_back(  # type: ignore[no-untyped-def]
-    bits_D, count_D, at, emission_2L, jump, n, right_DL, stay_DL, come_DL, divisor_L
-):
-    """Backward values from right of place `at` of the span to left of it, scaled to a mean of about 1.
+def step_back(patterns, place, emission_S2L, jump, right_DL, values):  # type: ignore[no-untyped-def]
+    """Take backward values from right of a place to left of it, divided by their mean, which scale_L keeps.
 
-    right_DL: sums of values behind the span. divisor_L becomes what values are divided by.
+    right_DL: see `SpanSums`.
     """
+    stay_DL, come_DL, divisor_L = values
+    span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
+    first, at, n = patterns.first_I1[span], place % SPAN, patterns.pattern_IN.shape[1]
     total = all_lanes(np.float32(0))
-    for d in range(len(bits_D)):
-        emission = load(emission_2L, allele_at(bits_D[d], at))
-        total += emission * (load(stay_DL, d) * load(right_DL, d) + load(come_DL, d) * count_D[d])
+    for d in range(n_patterns(patterns, span)):
+        emission = load(emission_S2L, (place, allele_at(bits_D[first + d], at)))
+        total += emission * (load(stay_DL, d) * load(right_DL, d) + load(come_DL, d) * count_D[first + d])
     keep = (np.float32(1) - jump) * (np.float32(n) / total)
     store(divisor_L, 0, total * (np.float32(1) / np.float32(n)))
-    for d in range(len(bits_D)):
-        kept = load(emission_2L, allele_at(bits_D[d], at)) * keep
+    for d in range(n_patterns(patterns, span)):
+        kept = load(emission_S2L, (place, allele_at(bits_D[first + d], at))) * keep
         store(stay_DL, d, without_tiny(kept * load(stay_DL, d)))
         store(come_DL, d, kept * load(come_DL, d) + jump)
 
 
 @kernel(inline=True)
 def allele_at(bits, at):  # type: ignore[no-untyped-def]
-    """The allele of a pattern at a place of its span."""
+    """Return the allele of a pattern at a place of its span."""
     return (bits >> np.uint64(at)) & np.uint64(1)
 
 
 @kernel(fast=True, inline=True)
 def meet(stay, come, left, right_stay, right_come, right, product, share):  # type: ignore[no-untyped-def]
-    """Sums of forward times backward values at a place, over a pattern's haplotypes.
+    """Sum forward times backward values over the haplotypes of a pattern, at a place.
 
-    The first sum is of queries that have not left their haplotype since the span's start, the second of those
-    that came to it since.
-
-    left, right, product: sums of values before the span, of those behind it, and of their products. share:
-    one over the haplotypes. All but it are lanes.
+    Returns the sum over queries that have stayed on their haplotype since the span's start, and two factors
+    of the sum over those that have come since. left, right, product: see `SpanSums`. share: one over the
+    number of haplotypes.
     """
-    stayed = stay * (right_stay * product + right_come * left)
-    came = come * (share * right_stay * right + right_come)
-    return stayed, came
+    stayed = stay * multiply_add(right_come, left, right_stay * product)
+    return stayed, come, share * right_stay * right + right_come
 
 
 @kernel(fast=True)
-def join(  # type: ignore[no-untyped-def]
-    bits_D, count_D, at, stay_DL, come_DL, left_DL, right_stay_DL, right_come_DL, right_DL, product_DL,
-    joined_2L,
-):  # fmt: skip
-    """Probabilities of what is known on both sides of place `at` of the span, by the allele copied there.
+def join(patterns, place, values, sums, right, joined_2L):  # type: ignore[no-untyped-def]
+    """Fill joined_2L with the probability of all other places, by the allele copied at this one.
 
-    What is known at the place itself does not enter. right_stay_DL, right_come_DL: backward values right of
-    the place; left_DL, right_DL, product_DL: as by `sum_both`.
+    The emissions of the place itself do not enter. right: `BackwardValues`.
     """
+    stay_DL, come_DL, _ = values
+    left_DL, right_DL, product_DL = sums
+    span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
+    first, at = patterns.first_I1[span], place % SPAN
     joined_2L[:] = 0
-    for d in range(len(bits_D)):
-        allele = allele_at(bits_D[d], at)
-        product = load(product_DL, d)  # first: of two products summed the compiler fuses by order of loading
-        stayed, came = meet(
-            load(stay_DL, d), load(come_DL, d), load(left_DL, d), load(right_stay_DL, d),
-            load(right_come_DL, d), load(right_DL, d), product, np.float32(1) / count_D[d],
+    for d in range(n_patterns(patterns, span)):
+        allele = allele_at(bits_D[first + d], at)
+        stayed, come, factor = meet(
+            load(stay_DL, d), load(come_DL, d), load(left_DL, d), load(right.stay_PDL, (at, first + d)),
+            load(right.come_PDL, (at, first + d)), load(right_DL, d),
+            load(product_DL, d), np.float32(1) / count_D[first + d],
         )  # fmt: skip
-        store(joined_2L, allele, load(joined_2L, allele) + (came + stayed))
+        store(joined_2L, allele, load(joined_2L, allele) + multiply_add(come, factor, stayed))
 
 
 @kernel(fast=True)
-def sum_patterns(pattern_N, x_NL, sum_DL):  # type: ignore[no-untyped-def]
-    """Sums of values in each pattern."""
-    sum_DL[:] = 0
+def sum_patterns(patterns, span, x_NL, sum_DL):  # type: ignore[no-untyped-def]
+    """Sum values over the haplotypes of each pattern of a span."""
+    sum_DL[: n_patterns(patterns, span)] = 0
+    pattern_N = patterns.pattern_IN[span]
     for h in range(len(pattern_N)):
         d = pattern_N[h]
         store(sum_DL, d, load(sum_DL, d) + load(x_NL, h))
 
 
 @kernel(fast=True)
-def sum_both(pattern_N, x_NL, y_NL, x_DL, y_DL, product_DL):  # type: ignore[no-untyped-def]
-    """Sums of values before a span, of those behind it, and of their products, in each pattern."""
-    x_DL[:] = 0
-    y_DL[:] = 0
-    product_DL[:] = 0
+def sum_around(patterns, span, x_NL, y_NL, sums):  # type: ignore[no-untyped-def]
+    """Fill `SpanSums` from values before and behind a span."""
+    x_DL, y_DL, product_DL = sums
+    clear_sums(patterns, span, sums)
+    pattern_N = patterns.pattern_IN[span]
     for h in range(len(pattern_N)):
         d = pattern_N[h]
         x, y = load(x_NL, h), load(y_NL, h)
@@ -153,31 +261,46 @@ def sum_both(pattern_N, x_NL, y_NL, x_DL, y_DL, product_DL):  # type: ignore[no-
         store(product_DL, d, load(product_DL, d) + x * y)
 
 
+@kernel()
+def clear_sums(patterns, span, sums):  # type: ignore[no-untyped-def]
+    """Set `SpanSums` to 0."""
+    d = n_patterns(patterns, span)
+    sums.left_DL[:d] = 0
+    sums.right_DL[:d] = 0
+    sums.product_DL[:d] = 0
+
+
 @kernel(fast=True)
-def end_span(count_D, scale_L, stay_DL, come_DL):  # type: ignore[no-untyped-def]
-    """Forward values at a span's end, scaled, with come_DL of each haplotype, as `go_through` needs them."""
+def leave_span(patterns, span, values):  # type: ignore[no-untyped-def]
+    """Scale forward values at a span's end, with come_DL per haplotype, as `go_through` needs them."""
+    stay_DL, come_DL, scale_L = values
+    first, count_D = patterns.first_I1[span], patterns.count_D
     scale = load(scale_L, 0)
-    for d in range(len(count_D)):
+    for d in range(n_patterns(patterns, span)):
         store(stay_DL, d, load(stay_DL, d) * scale)
-        store(come_DL, d, load(come_DL, d) * (scale / count_D[d]))
+        store(come_DL, d, load(come_DL, d) * (scale / count_D[first + d]))
 
 
 @kernel(fast=True)
-def go_through_alone(pattern_N, stay_DL, come_DL, x_NL):  # type: ignore[no-untyped-def]
-    """Values of haplotypes on the far side of a span from those on the near side, in place."""
+def go_through_alone(patterns, span, values, x_NL):  # type: ignore[no-untyped-def]
+    """Take the haplotypes' values from the near side of a span to the far side, in place."""
+    stay_DL, come_DL, _ = values
+    pattern_N = patterns.pattern_IN[span]
     for h in range(len(pattern_N)):
         d = pattern_N[h]
         store(x_NL, h, load(stay_DL, d) * load(x_NL, h) + load(come_DL, d))
 
 
 @kernel(fast=True)
-def go_through(pattern_N, stay_DL, come_DL, x_NL, out_NL, next_pattern_N, sum_DL):  # type: ignore[no-untyped-def]
-    """Values of haplotypes on the far side of a span, and their sums in the next span's patterns.
+def go_through(patterns, span, next_span, values, x_NL, out_NL, sum_DL):  # type: ignore[no-untyped-def]
+    """Take the haplotypes' values through a span, and sum them over the patterns of the next one.
 
-    x_NL: values on the near side; out_NL may be the same array. All in one pass, as memory access takes most
-    of the time.
+    x_NL: values on the near side; out_NL may be the same array. One pass does both, as memory access takes
+    most of the time.
     """
-    sum_DL[:] = 0
+    stay_DL, come_DL, _ = values
+    sum_DL[: n_patterns(patterns, next_span)] = 0
+    pattern_N, next_pattern_N = patterns.pattern_IN[span], patterns.pattern_IN[next_span]
     for h in range(len(pattern_N)):
         d, e = pattern_N[h], next_pattern_N[h]
         x = load(stay_DL, d) * load(x_NL, h) + load(come_DL, d)
@@ -186,13 +309,12 @@ def go_through(pattern_N, stay_DL, come_DL, x_NL, out_NL, next_pattern_N, sum_DL
 
 
 @kernel(fast=True)
-def go_through_to_meet(  # type: ignore[no-untyped-def]
-    pattern_N, stay_DL, come_DL, x_NL, next_pattern_N, y_NL, x_DL, y_DL, product_DL
-):
-    """`go_through`, in place, with the next span's sums as by `sum_both`."""
-    x_DL[:] = 0
-    y_DL[:] = 0
-    product_DL[:] = 0
+def go_through_to_meet(patterns, span, values, x_NL, y_NL, sums):  # type: ignore[no-untyped-def]
+    """Take forward values through a span, in place, and fill `SpanSums` of the next one; y_NL: behind it."""
+    stay_DL, come_DL, _ = values
+    x_DL, y_DL, product_DL = sums
+    clear_sums(patterns, span + 1, sums)
+    pattern_N, next_pattern_N = patterns.pattern_IN[span], patterns.pattern_IN[span + 1]
     for h in range(len(pattern_N)):
         d, e = pattern_N[h], next_pattern_N[h]
         x, y = load(stay_DL, d) * load(x_NL, h) + load(come_DL, d), load(y_NL, h)
@@ -205,19 +327,8 @@ def go_through_to_meet(  # type: ignore[no-untyped-def]
 # a list of haplotypes, one query
 
 
-def whole_lanes(alleles_SN: np.ndarray) -> np.ndarray:
-    """Pad the haplotypes to a multiple of LANES.
-
-    Parameters
-    ----------
-    alleles_SN : uint8 (S, N)
-        0 or 1.
-
-    Returns
-    -------
-    uint8 (S, K)
-        The alleles, then 0 for states that must get no share.
-    """
+def pad_to_lanes(alleles_SN: np.ndarray) -> np.ndarray:
+    """Pad alleles, uint8, with 0 to a multiple of LANES haplotypes, (S, K); the added states get no share."""
     n_places, n = alleles_SN.shape
     alleles_SK = np.zeros((n_places, -(-n // LANES) * LANES), np.uint8)
     alleles_SK[:, :n] = alleles_SN
@@ -228,17 +339,17 @@ def whole_lanes(alleles_SN: np.ndarray) -> np.ndarray:
 def step_forward_states(  # type: ignore[no-untyped-def]
     allele_K, share_K, emission_2, jump, before_K, before_total, forward_K
 ):
-    """Forward values from the place before to this one; returns their sum, by which they are not divided.
+    """Take forward values from the place before to this one; returns their sum, and does not divide by it.
 
-    allele_K: uint8, of the states at this place. share_K: of each state among all haplotypes that the query
-    may change to, 0 of what it may not copy. before_K: at the place before, or share_K; forward_K may be the
-    same. before_total: their sum.
+    allele_K: uint8, the states' alleles at this place. share_K: each state's share of the haplotypes that the
+    query may switch to, 0 for states that it may not copy. before_K, before_total: values at the place before
+    (share_K for the first) and their sum. forward_K may be the same array as before_K.
     """
     one = np.float32(1)
     keep = (one - jump) * (one / before_total)
     total = all_lanes(np.float32(0))
     for k in range(0, len(allele_K), LANES):
-        emission = by_allele(allele_K, k, emission_2[0], emission_2[1])
+        emission = select_by_allele(allele_K, k, emission_2[0], emission_2[1])
         value = (load(before_K, k) * keep + jump * load(share_K, k)) * emission
         store(forward_K, k, value)
         total += value
@@ -249,19 +360,18 @@ def step_forward_states(  # type: ignore[no-untyped-def]
 def step_back_states(  # type: ignore[no-untyped-def]
     allele_K, share_K, emission_2, jump, forward_K, forward_total, backward_K
 ):
-    """Backward values from right of this place to left of it.
+    """Take backward values from right of this place to left of it.
 
     Returns the probability that the query left its haplotype between the place before and this one.
-
-    forward_K, forward_total: of the place before, and their sum; share_K and 1 if nothing is known there. The
-    rest as in `step_forward_states`.
+    forward_K, forward_total: forward values at the place before, and their sum. The other arguments are
+    those of `step_forward_states`.
     """
     one = np.float32(1)
     all_come, all_stay = all_lanes(np.float32(0)), all_lanes(np.float32(0))
     for k in range(0, len(allele_K), LANES):
         share = load(share_K, k)
-        emission = by_allele(allele_K, k, emission_2[0], emission_2[1])
-        # what cannot be copied would grow without end
+        emission = select_by_allele(allele_K, k, emission_2[0], emission_2[1])
+        # values of states that cannot be copied would grow without bound
         value = where_positive(share, load(backward_K, k) * emission)
         store(backward_K, k, value)
         all_come += share * value
@@ -277,25 +387,23 @@ def step_back_states(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def step_list(bits_IK, place, n, emission_2, keep, arrive, value_K):  # type: ignore[no-untyped-def]
-    """Values of n states, times `keep`, plus `arrive`, times the emissions of a place; returns their sum.
+    """Replace the values of n states by (value * keep + arrive) * emission of a place; returns their sum.
 
-    All states have the same share. Forwards `keep` and `arrive` bring the values from the place before;
-    backwards they are those of the place behind, whose step is so completed with this one.
-
-    bits_IK: uint16, the states' alleles at 16 places side by side.
+    All states have the same share. Forwards, `keep` and `arrive` take the values from the place before to
+    this one. Backwards, they belong to the place behind, whose step is completed here. bits_IK: uint16, the
+    states' alleles at 16 places.
     """
     bits_K, bit = bits_IK[place >> 4], place & 15
     total = all_lanes(np.float32(0))
     whole = n // LANES * LANES
     for k in range(0, whole, LANES):
-        value = (load(value_K, k) * keep + arrive) * by_bit(bits_K, k, bit, emission_2[0], emission_2[1])
+        emission = select_by_bit(bits_K, k, bit, emission_2[0], emission_2[1])
+        value = (load(value_K, k) * keep + arrive) * emission
         store(value_K, k, value)
         total += value
     if whole < n:
-        value = (load(value_K, whole) * keep + arrive) * by_bit(
-            bits_K, whole, bit, emission_2[0], emission_2[1]
-        )
-        value = first_lanes(value, n - whole)
+        emission = select_by_bit(bits_K, whole, bit, emission_2[0], emission_2[1])
+        value = first_lanes((load(value_K, whole) * keep + arrive) * emission, n - whole)
         store(value_K, whole, value)
         total += value
     return sum_lanes(total)

@@ -1,4 +1,4 @@
-"""Alleles at the typed places of a chunk: of a panel, and of queries.
+"""Alleles of a panel and of queries at the typed places of a chunk.
 
 Axes: S typed places, N panel haplotypes, X queries, W 64-bit words, P bytes of packed bits.
 """
@@ -16,14 +16,14 @@ MISSING = 2
 
 @dataclass(frozen=True)
 class PanelAlleles:
-    """A panel's alleles at typed places, all of them known.
+    """A panel's alleles at typed places, none missing.
 
     Attributes
     ----------
     packed_SP : uint8
-        Packed bits (`numpy.packbits`) of each place.
+        Packed bits of each place (`numpy.packbits`).
     bits_NW : uint64
-        Bit s is set where allele 1 is (`pack_rows`).
+        Bit s is set if the allele at place s is 1 (`pack_rows`).
     """
 
     packed_SP: np.ndarray
@@ -31,16 +31,16 @@ class PanelAlleles:
 
     @classmethod
     def of(cls, alleles_SN: np.ndarray) -> PanelAlleles:
-        """From alleles, uint8, 0 or 1."""
+        """Pack alleles, uint8, 0 or 1."""
         return cls._of_packed(np.packbits(alleles_SN, axis=1), alleles_SN.shape[1])
 
     @classmethod
     def ordered(cls, packed_SP: np.ndarray, order_N: np.ndarray) -> PanelAlleles:
-        """From packed bits of haplotypes that are to be put into an order."""
+        """Put the haplotypes of packed bits into an order."""
         return cls._of_packed(order_packed(packed_SP, order_N), len(order_N))
 
     def backwards(self) -> PanelAlleles:
-        """The same in reverse order of places."""
+        """Return the alleles in reverse order of places."""
         return self._of_packed(np.ascontiguousarray(self.packed_SP[::-1]), len(self.bits_NW))
 
     @classmethod
@@ -50,16 +50,16 @@ class PanelAlleles:
 
 @dataclass(frozen=True)
 class TypedAlleles:
-    """Alleles of queries (X) at typed places.
+    """Alleles of queries at typed places.
 
     Attributes
     ----------
     alleles_SX : uint8
         0, 1 or MISSING.
     bits_XW : uint64
-        Bit s is set where allele 1 is (`pack_rows`).
+        Bit s is set if the allele at place s is 1 (`pack_rows`).
     known_XW : uint64
-        Bit s is set where there is a call.
+        Bit s is set if the call at place s is not missing.
     """
 
     alleles_SX: np.ndarray
@@ -68,7 +68,7 @@ class TypedAlleles:
 
     @classmethod
     def of(cls, alleles_SX: np.ndarray) -> TypedAlleles:
-        """From any integers; what is neither 0 nor 1 is missing."""
+        """Pack alleles of any integer type; all but 0 and 1 are missing."""
         known_SX = (alleles_SX == 0) | (alleles_SX == 1)
         return cls(
             np.ascontiguousarray(np.where(known_SX, alleles_SX, MISSING).astype(np.uint8)),
@@ -77,5 +77,5 @@ class TypedAlleles:
         )
 
     def backwards(self) -> TypedAlleles:
-        """The same in reverse order of places."""
+        """Return the alleles in reverse order of places."""
         return TypedAlleles.of(self.alleles_SX[::-1])

@@ -1,16 +1,17 @@
-"""Two chains a sample that copy haplotypes of a panel, from genotype likelihoods.
+"""Two chains per sample that copy haplotypes of a panel, from genotype likelihoods.
 
-Sweeps (`likelihood_passes`) repeat. The first one starts from frequencies, the others from what the last one
-found, each with its own recombination scale: common ancestors are recent for some haplotypes and old for
-others, and no single scale fits them all. Their genotype probabilities are averaged; the more is known of a
-sample, and the rarer an allele is, the more jumps are best. The average is too certain, which `calibration`
-takes back. Reads that span sites tell in every sweep which alleles are of one chain (`fragment_phase`).
+Sweeps (`likelihood_passes`) repeat. The first one starts from frequencies, the others from the result of
+the last one, each with its own recombination scale: some common ancestors are recent and others old, and no
+single scale fits them all. The genotype probabilities of the sweeps are averaged. The better a sample is
+covered, and the rarer an allele is, the more jumps are best. The average is too certain, which
+`calibration` corrects. Reads that span several sites tell in every sweep which alleles lie on one chain
+(`fragment_phase`).
 
-What a chain may copy is for subclasses to say: all haplotypes (`all_haplotypes`), or of large panels the
-likeliest (`large_panels`).
+Subclasses choose what a chain may copy: all haplotypes (`all_haplotypes`), or in large panels the likeliest
+ones (`large_panels`).
 
 Axes: S sites, H samples side by side, L = 2 H lanes: the first chains of all samples, then the second ones; N
-haplotypes that may be copied, W windows; 3: copies of ALT.
+haplotypes that may be copied, W windows, K sweeps; 3: copies of ALT.
 """
 
 from __future__ import annotations
@@ -18,22 +19,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import jump_probabilities
 from spinimpute.phasing.calibration import calibrated_pair
-from spinimpute.phasing.copying_windows import CopyingWindows
+from spinimpute.phasing.copied_panel import CopyingWindows
 from spinimpute.phasing.fragment_phase import SweptFragments
+from spinimpute.phasing.likelihood_passes import MISMATCH, SweptPlaces
 from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.sequencing.fragments import FragmentBases
 
-# Chosen on people taken out of the real panels, see benchmarks/tried.md.
+# Chosen on samples left out of the real panels, see benchmarks/tried.md.
 FIRST_SCALE = 6.0  # jumps per cM of a chain, whatever the number of haplotypes
-# Of the sweeps that count: from high to low, as low ones early on keep chains in what they have found first.
+# Scales of the other sweeps, from high to low, as early low scales keep chains in what they found first.
 SCALES = (100.0, 50.0, 18.0, 6.0, 3.0, 1.5)
-# Which of them count, for alleles up to each of these frequencies, of samples of whom something is known at
-# this share of the sites at least: with 2.3, 0.69, 0.29 and 0 reads a site.
+# Which of them count, for alleles up to each of these frequencies, by the least share of sites at which a
+# sample is observed: for 2.3, 0.69, 0.29 and 0 reads per site.
 FREQUENCIES = (0.0005, 0.01, 0.5)
 LADDERS = (
     (0.9, (slice(0, 3), slice(0, 4), slice(1, 6))),
@@ -41,28 +44,27 @@ LADDERS = (
     (0.25, (slice(0, 4), slice(1, 6), slice(2, 6))),
     (0.0, (slice(1, 6), slice(2, 6), slice(3, 6))),
 )
-MISMATCH = 1e-3
-_LIKELIHOOD = (10.0 ** (-np.arange(256) / 10)).astype(np.float32)  # of Phred-scaled ones
+_LIKELIHOOD = (10.0 ** (-np.arange(256) / 10)).astype(np.float32)  # by Phred-scaled likelihood
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known of samples side by side at some sites, and of a panel there.
+    """Observations of samples side by side at some sites, and the panel there.
 
     Attributes
     ----------
-    cM_S, frequency_S, trust_S : float (S,)
-        Of the panel.
-    phred_SH3 : uint8 (S, H, 3)
-        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal ones where nothing is known.
-    haploid_H : bool (H,)
+    cM_S, frequency_S, trust_S : float
+        See `CopiedPanel`.
+    phred_SH3 : uint8
+        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved genotypes.
+    haploid_H : bool
         Samples with one copy.
     linked_H : sequence of FragmentBases
-        Of each sample those of fragments with several of the sites; empty where nothing is known of them.
+        Bases of fragments with several of the sites, for each sample; empty without fragments.
     first : int
-        The number of the first site in linked_H.
-    share_H : float (H,) or None
-        Of the sites, those at which something is known of a sample; given where these are not all sites.
+        Number of the first site in linked_H.
+    share_H : float or None
+        Share of sites at which a sample is observed; given if these are not all sites.
     """
 
     cM_S: np.ndarray
@@ -75,24 +77,23 @@ class Evidence:
     share_H: np.ndarray | None = None
 
 
-class Chains(ABC):
-    """The chains of some samples; lane l is the first one of a sample, lane l + H its second one.
+class Sweep(NamedTuple):
+    """A sweep: jump probabilities, whether it is the first, and places behind which chains are exchanged."""
 
-    Parameters
-    ----------
-    evidence : Evidence
-        What is known.
-    n_haplotypes : int
-        N.
-    windows : CopyingWindows
-        Where it is counted what is copied.
-    pairs : LikelyPairs or None
-        Those that samples with few reads are imputed from, too.
+    jump_S: np.ndarray
+    starting: bool
+    exchanged_SH: np.ndarray
+
+
+class Chains(ABC):
+    """The chains of some samples; lane l is the first chain of a sample, lane l + H its second one.
+
+    windows: where copying is counted. pairs: for samples with few reads, or None.
 
     Attributes
     ----------
-    usage_WNH : float32 (W, N, H)
-        How much either chain copies each haplotype, over all sweeps.
+    usage_WNH : float32
+        How much both chains copy each haplotype, over all sweeps.
     """
 
     def __init__(
@@ -101,18 +102,18 @@ class Chains(ABC):
         self.pairs, self.windows, self.n_haplotypes = pairs, windows, n_haplotypes
         self.cM_S, self.frequency_S = evidence.cM_S, evidence.frequency_S.astype(np.float32)
         self.haploid_H, self.half = evidence.haploid_H, len(evidence.haploid_H)
-        self.stated_S3H = stated_likelihoods(evidence.phred_SH3).transpose(0, 2, 1)
-        # where alleles contradict the haplotypes around them, they say little of what is copied
+        self.observed_S3H = scaled_likelihoods(evidence.phred_SH3).transpose(0, 2, 1)
+        # alleles that contradict the haplotypes around them tell little about the copied haplotype
         self.trust_S1 = evidence.trust_S[:, None]
         trust_S11 = evidence.trust_S[:, None, None]
-        self.likelihood_S3H = np.ascontiguousarray(1 - trust_S11 + trust_S11 * self.stated_S3H)
+        self.likelihood_S3H = np.ascontiguousarray(1 - trust_S11 + trust_S11 * self.observed_S3H)
         none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
         known_SH = (none != one) | (none != two)
         self.share_H = known_SH.mean(axis=0) if evidence.share_H is None else evidence.share_H
         linked_H, first = evidence.linked_H, evidence.first
-        self.fragments = SweptFragments.of(linked_H, known_SH & ~self.haploid_H, first)
+        self.fragments = SweptFragments.from_bases(linked_H, known_SH & ~self.haploid_H, first)
         n_sites = len(self.cM_S)
-        # of a heterozygote's likelihood, if the first chain has its ALT, and if the second one has
+        # factors of a heterozygote's likelihood if the first chain has the ALT, and if the second one has it
         self.factor_S2H = np.ones((n_sites, 2, self.half), np.float32)
         self.emission_S2L = self._by_frequency(self.frequency_S)
         self.probability_SL = np.zeros((n_sites, 2 * self.half), np.float32)
@@ -125,16 +126,29 @@ class Chains(ABC):
         self.usage_WNH = np.zeros((len(windows.windows), n_haplotypes, self.half), np.float32)
 
     @abstractmethod
-    def _go(
-        self, jump_S: np.ndarray, starting: bool, exchanged_HS: np.ndarray, counted: bool
-    ) -> Iterator[np.ndarray | None]:
-        """Update emissions and probabilities from the first site to the last, and say where chains exchange.
+    def _go(self, sweep: Sweep, counted: bool) -> Iterator[np.ndarray | None]:
+        """Update all chains from the first site to the last.
 
-        Yields what is copied behind each group of sites, float32 (N, H) with a sum of 2, if it is counted.
+        Yields the copied shares behind each group of sites, float32 (N, H) with a sum of 2, or None if they
+        are not counted.
         """
 
+    def _swept_places(self, sweep: Sweep, here: slice) -> SweptPlaces:
+        """Return views of the arrays that a sweep reads and updates at consecutive sites."""
+        return SweptPlaces(
+            here.start,
+            sweep.jump_S[here],
+            self.likelihood_S3H[here],
+            self.haploid_H,
+            sweep.starting,
+            self.emission_S2L[here],
+            self.probability_SL[here],
+            self.factor_S2H[here],
+            sweep.exchanged_SH[here],
+        )
+
     def run(self) -> None:
-        """All sweeps."""
+        """Do all sweeps."""
         minor_S = np.minimum(self.frequency_S, 1 - self.frequency_S)
         weight_KSH = self._weights(np.searchsorted(FREQUENCIES[:-1], minor_S))
         n = self.n_haplotypes
@@ -145,7 +159,7 @@ class Chains(ABC):
             self._count_pairs(self.pairs)
 
     def _by_frequency(self, frequency_S: np.ndarray) -> np.ndarray:
-        """Emissions of a chain if the other one has ALT as often as the panel."""
+        """Return the emissions of a chain whose other chain has ALT as often as the panel."""
         none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
         f = frequency_S[:, None]
         ref, alt = (1 - f) * none + f * one, (1 - f) * one + f * two
@@ -159,7 +173,7 @@ class Chains(ABC):
         return emission_S2L
 
     def _weights(self, class_S: np.ndarray) -> np.ndarray:
-        """How much the sweep of each of SCALES counts, float32 (K, S, H); class_S: of FREQUENCIES."""
+        """Return the weights of the sweeps, float32 (K, S, H); class_S: index in FREQUENCIES."""
         weight_KSH = np.zeros((len(SCALES), len(class_S), self.half), np.float32)
         for h, share in enumerate(self.share_H):
             ladder = next(ladder for least, ladder in LADDERS if share >= least)
@@ -168,85 +182,84 @@ class Chains(ABC):
         return weight_KSH
 
     def _sweep(self, jump_S: np.ndarray, weight_SH: np.ndarray | None = None) -> None:
-        """Update all emissions, and count the genotype probabilities; None for the first sweep."""
-        starting = weight_SH is None
-        counted = self._counts_usage and not starting
-        exchanged_HS = np.zeros((self.half, len(jump_S)), np.uint8)
-        self.fragments.begin()
-        for group, copied_NH in enumerate(self._go(jump_S, starting, exchanged_HS, counted)):
+        """Update all emissions and add weighted genotype probabilities; the first sweep has no weights."""
+        sweep = Sweep(jump_S, weight_SH is None, np.zeros((len(jump_S), self.half), bool))
+        counted = self._counts_usage and not sweep.starting
+        self.fragments.rewind()
+        for group, copied_NH in enumerate(self._go(sweep, counted)):
             if copied_NH is not None:
                 for window in self.windows.counted_G[group]:
                     self.usage_WNH[window] += copied_NH
-        self._turn(exchanged_HS.T.astype(bool))
+        self._exchange_chains(sweep.exchanged_SH)
         if weight_SH is not None:
             self.genotype_S3H += weight_SH[:, None] * self._genotypes()
 
-    def _turn(self, exchanged_SH: np.ndarray) -> None:
-        """Exchange the chains behind each place where it was decided so."""
+    def _exchange_chains(self, exchanged_SH: np.ndarray) -> None:
+        """Exchange the chains behind each place where the sweep decided so."""
         behind_SH = np.zeros_like(exchanged_SH)
         behind_SH[1:] = np.logical_xor.accumulate(exchanged_SH, axis=0)[:-1]
         behind_SL = np.concatenate([behind_SH, behind_SH], axis=1)
         for x, behind in ((self.probability_SL, behind_SL), (self.emission_S2L, behind_SL[:, None])):
             x[...] = np.where(behind, np.roll(x, self.half, axis=-1), x)
         self.factor_S2H = np.where(behind_SH[:, None], self.factor_S2H[:, ::-1], self.factor_S2H)
-        self.fragments.turn(behind_SH)
+        self.fragments.exchange_chains(behind_SH)
 
     def _genotypes(self) -> np.ndarray:
-        """P(0, 1 and 2 copies of ALT), float32 (S, 3, H)."""
+        """Return P(0, 1 and 2 copies of ALT), float32 (S, 3, H)."""
         p, q = self._alleles()
         q = np.where(self.haploid_H, p, q)
         first, second = self._heterozygotes()
         between = np.where(self.haploid_H, 0, first + second)
         ref, alt = np.where(self.haploid_H, 1 - p, (1 - p) * (1 - q)), np.where(self.haploid_H, p, p * q)
-        joint_S3H = np.stack([ref, between, alt], axis=1) * self.stated_S3H
+        joint_S3H = np.stack([ref, between, alt], axis=1) * self.observed_S3H
         return (joint_S3H / joint_S3H.sum(axis=1, keepdims=True)).astype(np.float32)
 
     def _count_pairs(self, pairs: LikelyPairs) -> None:
-        """Mix genotype probabilities with those of pairs of haplotypes, of samples with few reads."""
+        """Mix the genotype probabilities of samples with few reads with those of pairs of haplotypes."""
         for h, (most, weight) in enumerate(self.plan_H):
             if not weight or self.haploid_H[h]:
                 continue
             likelihood_S3 = np.ascontiguousarray(self.likelihood_S3H[:, :, h])
             row_R, genotype_R3 = pairs.genotypes(self.usage_WNH[:, :, h], likelihood_S3, most, MISMATCH)
-            genotype_R3 = genotype_R3 * self.stated_S3H[row_R, :, h]
+            genotype_R3 = genotype_R3 * self.observed_S3H[row_R, :, h]
             genotype_R3 /= genotype_R3.sum(axis=1, keepdims=True)
             mixed_R3 = (1 - weight) * self.genotype_S3H[row_R, :, h] + weight * genotype_R3
             self.genotype_S3H[row_R, :, h] = mixed_R3
 
     def _heterozygotes(self) -> tuple[np.ndarray, np.ndarray]:
-        """P(heterozygote), on any level: the first chain has its ALT, or the second one; (S, H)."""
+        """Return P(heterozygote), up to a factor, if the first or the second chain has ALT, (S, H) each."""
         p, q = self._alleles()
         return p * (1 - q) * self.factor_S2H[:, 0], q * (1 - p) * self.factor_S2H[:, 1]
 
     def _alleles(self) -> tuple[np.ndarray, np.ndarray]:
-        """P(ALT) of both chains by what is around, as far as the panel's alleles follow it; (S, H)."""
+        """Return P(ALT) of both chains from all other places, (S, H); low trust draws it to the frequency."""
         p_SL = self.trust_S1 * self.probability_SL + (1 - self.trust_S1) * self.frequency_S[:, None]
         return p_SL[:, : self.half], p_SL[:, self.half :]
 
     def haplotype_probabilities(self) -> np.ndarray:
-        """P(ALT) of both haplotypes, float32 (S, 2, H); the likelier carrier is the chain that is."""
+        """Return P(ALT) of both haplotypes, float32 (S, 2, H), in the order of the chains."""
         pair = calibrated_pair(self.genotype_S3H, self.frequency_S, self.share_H, self.haploid_H)
-        return in_order_of_chains(*pair, self.second_carries())
+        return order_by_chain(*pair, self.second_carries())
 
     def second_carries(self) -> np.ndarray:
-        """Whether the second chain likelier has the ALT of a heterozygote, bool (S, H)."""
+        """Return whether the second chain likelier has the ALT of a heterozygote, bool (S, H)."""
         first_SH, second_SH = self._heterozygotes()
         return second_SH > first_SH
 
 
-def known_shares(phred_SX3: np.ndarray) -> np.ndarray:
-    """Of the sites, those at which something is known of a sample, float (X,)."""
+def observed_shares(phred_SX3: np.ndarray) -> np.ndarray:
+    """Return the share of sites at which each sample is observed, float (X,)."""
     return (phred_SX3 != phred_SX3[:, :, :1]).any(axis=2).mean(axis=0)
 
 
-def stated_likelihoods(phred: np.ndarray) -> np.ndarray:
-    """Likelihoods of 0, 1 and 2 copies of ALT (..., 3), float32, the largest one 1, of Phred-scaled ones."""
-    stated = _LIKELIHOOD[phred]
-    return stated / stated.max(axis=-1, keepdims=True)
+def scaled_likelihoods(phred: np.ndarray) -> np.ndarray:
+    """Return likelihoods of 0, 1 and 2 copies of ALT, float32 (..., 3), scaled to a largest one of 1."""
+    likelihood = _LIKELIHOOD[phred]
+    return likelihood / likelihood.max(axis=-1, keepdims=True)
 
 
-def in_order_of_chains(high_SH: np.ndarray, low_SH: np.ndarray, second_carries_SH: np.ndarray) -> np.ndarray:
-    """The higher and the lower P(ALT) of a sample's haplotypes, as its chains have them, (S, 2, H)."""
+def order_by_chain(high_SH: np.ndarray, low_SH: np.ndarray, second_carries_SH: np.ndarray) -> np.ndarray:
+    """Order the higher and the lower P(ALT) of a sample's haplotypes by its chains, (S, 2, H)."""
     return np.stack(
         [np.where(second_carries_SH, low_SH, high_SH), np.where(second_carries_SH, high_SH, low_SH)], axis=1
     )

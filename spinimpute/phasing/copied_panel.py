@@ -1,52 +1,46 @@
-"""What chains need to know of the haplotypes that they copy.
+"""Panels whose haplotypes chains copy, and windows in which it is counted how often they copy each haplotype.
 
-Axes: S sites, B bytes of the packed bits of a site's alleles.
+Axes: S sites, B bytes of the packed bits of a site's alleles, W windows, G places at which copying is
+counted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
+
 
 class CopiedPanel(Protocol):
-    """A `Panel`, or a part of one."""
+    """The attributes of a panel that chains need."""
 
     @property
     def n_haplotypes(self) -> int:
-        """Those that may be copied."""
+        """Number of haplotypes that may be copied."""
 
     @property
     def cM(self) -> np.ndarray:
-        """float64 (S,): genetic positions."""
+        """Genetic positions, float64 (S,)."""
 
     @property
     def frequency(self) -> np.ndarray:
-        """float64 (S,): of ALT, in the whole panel."""
+        """Frequency of ALT in the whole panel, float64 (S,)."""
 
     @property
     def trust(self) -> np.ndarray:
-        """float32 (S,): as of `ReferencePanel`."""
+        """See `ReferencePanel`, float32 (S,)."""
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        """Alleles of some sites, uint8 (n, B), as bits in the order of `numpy.packbits`."""
+        """Return the alleles of some sites as bits in the order of `numpy.packbits`, uint8 (n, B)."""
 
 
 @dataclass(frozen=True, eq=False)
-class PanelPart:
-    """Some sites and haplotypes of a panel.
-
-    Attributes
-    ----------
-    n_haplotypes : int
-        Those of the part.
-    cM, frequency, trust : float (S,)
-        As of `CopiedPanel`.
-    packed_SB : uint8
-        Alleles, as bits in the order of `numpy.packbits`.
-    """
+class PanelSubset:
+    """Some sites and haplotypes of a panel, as a `CopiedPanel`."""
 
     n_haplotypes: int
     cM: np.ndarray
@@ -55,11 +49,56 @@ class PanelPart:
     packed_SB: np.ndarray
 
     @classmethod
-    def of(cls, panel: CopiedPanel, sites: np.ndarray, packed_SB: np.ndarray, n_haplotypes: int) -> PanelPart:
-        """Some sites of a panel, with these alleles of these haplotypes."""
+    def select(cls, panel: CopiedPanel, sites: np.ndarray, packed_SB: np.ndarray, n_haplotypes: int) -> Self:
+        """Return some sites of a panel with the packed alleles of some haplotypes."""
         columns = panel.cM[sites], panel.frequency[sites], panel.trust[sites]
         return cls(n_haplotypes, *columns, packed_SB)
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        """As of `CopiedPanel`."""
+        """Return the packed alleles of some sites."""
         return self.packed_SB[index]
+
+
+class CopyingWindow(NamedTuple):
+    """A window of places, and the places that are seen for it: half a window more on either side."""
+
+    places: Interval
+    seen: Interval
+
+
+class CopyingWindows:
+    """Windows of equal genetic length in which copying is counted.
+
+    There are no more windows than counting places, `counted_at`.
+
+    Attributes
+    ----------
+    windows : list of CopyingWindow
+        In order.
+    counted_G : list of list of int
+        The windows for which each counting place counts.
+    """
+
+    def __init__(self, cM_S: np.ndarray, counted_at: Sequence[int], length_cM: float) -> None:
+        self.windows = _cut_windows(cM_S, len(counted_at), length_cM)
+        self.counted_G: list[list[int]] = [[] for _ in counted_at]
+        for w, window in enumerate(self.windows):
+            start, stop = window.seen
+            distance_G = [max(start - place, place - stop + 1, 0) for place in counted_at]
+            nearest = min(distance_G)
+            for g, distance in enumerate(distance_G):
+                if distance == nearest:  # 0 for all places seen, or that of the nearest place
+                    self.counted_G[g].append(w)
+
+
+def _cut_windows(cM_S: np.ndarray, most: int, length_cM: float) -> list[CopyingWindow]:
+    length = cM_S[-1] - cM_S[0]
+    n_windows = min(max(1, round(length / length_cM)), most)
+    flank = max(length_cM, length / n_windows) / 2
+    edge_W1 = np.linspace(cM_S[0], cM_S[-1], n_windows + 1)
+    bound_W1 = np.searchsorted(cM_S, edge_W1)
+    bound_W1[0], bound_W1[-1] = 0, len(cM_S)
+    first_W = np.searchsorted(cM_S, edge_W1[:-1] - flank)
+    last_W = np.searchsorted(cM_S, edge_W1[1:] + flank, side="right")
+    columns = np.stack([bound_W1[:-1], bound_W1[1:], first_W, last_W], axis=1)
+    return [CopyingWindow(Interval(*window[:2]), Interval(*window[2:])) for window in columns.tolist()]

@@ -1,17 +1,18 @@
-"""Fragments that show alleles at several sites: which of a sample's two chains they are of.
+"""Fragments with bases at several sites: which of a sample's two chains they come from.
 
-A fragment is of either haplotype with chance 1/2: its probability is the mean of two products over its sites,
-one for each chain, of the chance that the chain's allele shows as the base that was read. Here every site
-tells the fragment how much likelier its base is if the fragment is of the first chain (a message: the
-logarithm of that ratio, without what the fragment itself says there); their sum over the other sites weighs
-the two chains at a site. Messages left of the place where a sweep is are as of this sweep, those right of it
-as of the last one. What a base says of homozygotes does not depend on that weight.
+A fragment comes from either haplotype with probability 1/2. Its probability is the mean of two products
+over its sites, one for each chain, of the probability that the chain's allele is read as this base. Each
+site sends the fragment a message: the logarithm of how much likelier its base is if the fragment comes from
+the first chain, without what the fragment itself says there. The sum of the messages of the other sites
+weighs the two chains at a site. Messages left of the sweep's place are as of this sweep, those right of it
+as of the last one. For homozygotes a base means the same whatever that weight.
 
-Messages take it for certain which chain has the ALT of a heterozygote: the likelier one, and of equals the
-first. So nothing but the order of chains is decided where nothing tells them apart, as at the first one.
+Messages assume that the likelier chain has the ALT of a heterozygote, or the first of equally likely
+chains. So nothing but the order of the chains is decided where nothing tells them apart, as at the first
+heterozygote.
 
-Axes: S places of a window, H samples side by side, B bases of theirs, by sample, place and fragment, F
-fragments, O fragments that are open at the same time: with sites on both sides of a place.
+Axes: S places, H samples side by side, B bases by sample, place and fragment, F fragments, O open
+fragments, which have sites on both sides of a place.
 """
 
 from __future__ import annotations
@@ -24,33 +25,31 @@ import numpy as np
 from spinimpute.runtime.kernels import kernel
 from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
 
-TIE = np.float32(1e-3)  # what is better by less is as good
-_LEAST_ERROR = 1e-6  # of a base: nothing is impossible
-_LARGEST = 500.0  # logarithm of odds: its exponential is a number still
+TIE = np.float32(1e-3)  # alternatives that are better by less count as equal
+_LEAST_ERROR = 1e-6  # of a base, so that nothing is impossible
+_LARGEST = 500.0  # logarithm of odds whose exponential is still finite
 
 
 class SweptFragments(NamedTuple):
-    """Fragments of samples side by side, and where a sweep is among them.
+    """Fragments of samples side by side, and the state of a sweep.
 
     Attributes
     ----------
-    first_H1 : int64 (H + 1,)
-        Where a sample's bases begin.
-    place_B : int32 (B,)
-        In the window.
-    fragment_B : int32 (B,)
-        Of all samples.
-    ref_B : float32 (B,)
-        Chance that a haplotype with REF shows this base; with ALT it is one less that.
-    first_F, last_F : int32 (F,)
+    first_H1 : int64
+        Index of a sample's first base.
+    place_B, fragment_B : int32
+        Place of a base, and its fragment among those of all samples.
+    ref_B : float32
+        Probability that a haplotype with REF is read as this base; with ALT it is one less that.
+    first_F, last_F : int32
         A fragment's first and last base.
-    message_B : float32 (B,)
+    message_B : float32
         The logarithm of the odds for the first chain.
-    left_F, right_F : float64 (F,)
+    left_F, right_F : float64
         Sums of the messages on either side of the place.
-    next_H : int64 (H,)
+    next_H : int64
         The first base that is not passed.
-    open_HO, n_open_H : int32 (H, O), int64 (H,)
+    open_HO, n_open_H : int32, int64
         The open fragments.
     """
 
@@ -68,22 +67,11 @@ class SweptFragments(NamedTuple):
     n_open_H: np.ndarray
 
     @classmethod
-    def of(cls, bases_H: Sequence[FragmentBases], known_SH: np.ndarray, first: int) -> Self:
-        """Those of some samples.
+    def from_bases(cls, bases_H: Sequence[FragmentBases], known_SH: np.ndarray, first: int) -> Self:
+        """Return the fragments of some samples, without messages.
 
-        Parameters
-        ----------
-        bases_H : sequence of FragmentBases
-            Of each sample those that are used, `FragmentBases.linked`.
-        known_SH : bool (S, H)
-            Where something is known of a sample of two copies; bases elsewhere are left out.
-        first : int
-            The panel site of the first place.
-
-        Returns
-        -------
-        SweptFragments
-            Without messages.
+        bases_H: see `FragmentBases.linked`. known_SH: bool, where a diploid sample is observed; other bases
+        are left out. first: the panel site of the first place.
         """
         place, fragment, ref = ([np.empty(0, kind)] for kind in (np.int32, np.int32, np.float32))
         n_samples = known_SH.shape[1]
@@ -100,7 +88,7 @@ class SweptFragments(NamedTuple):
         fragment_B = np.concatenate(fragment)
         at_B = np.arange(len(fragment_B), dtype=np.int32)
         first_F, last_F = np.empty(n_fragments, np.int32), np.empty(n_fragments, np.int32)
-        last_F[fragment_B] = at_B  # of several the last one stays
+        last_F[fragment_B] = at_B  # the last assignment stays
         first_F[fragment_B[::-1]] = at_B[::-1]
         opened_B = np.bincount(first_F, minlength=len(at_B)) - np.bincount(last_F, minlength=len(at_B))
         most_open = int(np.cumsum(opened_B).max(initial=0)) + 1
@@ -119,21 +107,21 @@ class SweptFragments(NamedTuple):
             np.zeros(n_samples, np.int64),
         )
 
-    def begin(self) -> None:
-        """Go back to the first place."""
+    def rewind(self) -> None:
+        """Return to the first place."""
         self.next_H[:] = self.first_H1[:-1]
         self.n_open_H[:] = 0
         self.left_F[:] = 0
         self.right_F[:] = np.bincount(self.fragment_B, self.message_B, len(self.right_F))
 
-    def turn(self, behind_SH: np.ndarray) -> None:
-        """Exchange the chains at these places, bool (S, H)."""
+    def exchange_chains(self, behind_SH: np.ndarray) -> None:
+        """Exchange the chains at some places, bool."""
         sample_B = np.repeat(np.arange(len(self.next_H)), np.diff(self.first_H1))
         self.message_B[behind_SH[self.place_B, sample_B]] *= -1
 
 
 @kernel()
-def arrive(fragments, lane, place):  # type: ignore[no-untyped-def]
+def enter_place(fragments, lane, place):  # type: ignore[no-untyped-def]
     """Take a place's own messages out of the sums; returns the first base beyond it."""
     b = fragments.next_H[lane]
     while b < fragments.first_H1[lane + 1] and fragments.place_B[b] == place:
@@ -144,21 +132,21 @@ def arrive(fragments, lane, place):  # type: ignore[no-untyped-def]
 
 @kernel()
 def exchange_odds(fragments, lane):  # type: ignore[no-untyped-def]
-    """How much likelier the open fragments are if all behind the place changes chains."""
+    """Return how much likelier the open fragments are if everything behind the place is exchanged."""
     log_odds = 0.0
     for o in range(fragments.n_open_H[lane]):
         f = fragments.open_HO[lane, o]
-        as_it_is = abs(fragments.left_F[f] + fragments.right_F[f])
+        unchanged = abs(fragments.left_F[f] + fragments.right_F[f])
         crossed = abs(fragments.left_F[f] - fragments.right_F[f])
-        log_odds += (crossed - as_it_is) / 2 + np.log1p(np.exp(-crossed)) - np.log1p(np.exp(-as_it_is))
+        log_odds += (crossed - unchanged) / 2 + np.log1p(np.exp(-crossed)) - np.log1p(np.exp(-unchanged))
     return np.exp(min(max(log_odds, -_LARGEST), _LARGEST))
 
 
 @kernel()
 def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: ignore[no-untyped-def]
-    """What the bases up to `stop`, of a place, make of a heterozygote's likelihood.
+    """Fill the factors of a heterozygote's likelihood from a place's bases, which end at `stop`.
 
-    factor_2H: if the first chain has its ALT, and if the second one has. exchanged: all behind is.
+    factor_2H: if the first chain has the ALT, and if the second one has it. exchanged: everything behind is.
     """
     first = second = 1.0
     for b in range(fragments.next_H[lane], stop):
@@ -172,32 +160,33 @@ def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: 
 
 @kernel()
 def _share_of_first(fragments, f, exchanged):  # type: ignore[no-untyped-def]
-    """The chance that a fragment is of the first chain, by its other sites."""
+    """Return the probability that a fragment comes from the first chain, by its other sites."""
     right = -fragments.right_F[f] if exchanged else fragments.right_F[f]
     return 1 / (1 + np.exp(-min(max(fragments.left_F[f] + right, -_LARGEST), _LARGEST)))
 
 
 @kernel()
-def pass_on(fragments, lane, stop, exchanged, ref_ref, alt_ref, ref_alt, alt_alt):  # type: ignore[no-untyped-def]
-    """Send the messages of the bases up to `stop`, of a place, and leave it behind.
+def leave_place(fragments, lane, stop, exchanged, joint_4):  # type: ignore[no-untyped-def]
+    """Send the messages of a place's bases, which end at `stop`, and go to the next place.
 
-    ref_ref, alt_ref (the first chain has the ALT), ref_alt, alt_alt: probabilities of both chains' alleles,
-    on any level, with what is known at the place.
+    joint_4: probabilities, up to a factor, of both chains' alleles and the observations at the place: REF
+    and REF, ALT of the first chain, ALT of the second chain, ALT and ALT.
     """
-    # a heterozygote is taken for that of the likelier chain: where both are as likely nothing else would tell
-    # the other sites of its fragments that these have different alleles here
+    ref_ref, alt_ref, ref_alt, alt_alt = joint_4
+    # a heterozygote counts as that of the likelier chain: if both are equally likely, nothing else would tell
+    # the other sites of its fragments that the chains have different alleles here
     either = alt_ref + ref_alt
     alt_ref, ref_alt = (0.0, either) if ref_alt > alt_ref * (1 + TIE) else (either, 0.0)
     for b in range(fragments.next_H[lane], stop):
         f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
         alt = 1 - ref
         share = _share_of_first(fragments, f, exchanged)
-        # without what this base says
+        # without this base
         rr, aa = ref_ref / ref, alt_alt / alt
         ar, ra = alt_ref / (share * alt + (1 - share) * ref), ref_alt / (share * ref + (1 - share) * alt)
-        of_first = (rr + ra) * ref + (ar + aa) * alt
-        of_second = (rr + ar) * ref + (ra + aa) * alt
-        message = np.float32(np.log(of_first / of_second))
+        by_first = (rr + ra) * ref + (ar + aa) * alt
+        by_second = (rr + ar) * ref + (ra + aa) * alt
+        message = np.float32(np.log(by_first / by_second))
         fragments.message_B[b] = message
         fragments.left_F[f] += message
         if fragments.first_F[f] == b < fragments.last_F[f]:
@@ -220,7 +209,7 @@ def _close(fragments, lane, f):  # type: ignore[no-untyped-def]
 
 @kernel()
 def exchange_left(fragments, lane):  # type: ignore[no-untyped-def]
-    """Exchange the chains on the left side, as `passes.exchange` does."""
+    """Exchange the chains on the left side of the place."""
     for o in range(fragments.n_open_H[lane]):
         f = fragments.open_HO[lane, o]
         fragments.left_F[f] = -fragments.left_F[f]

@@ -1,13 +1,17 @@
-"""Genotypes of samples at all sites of a panel, from likelihoods: by chains that copy its haplotypes.
+"""Genotypes of samples at all sites of a panel, from likelihoods, by chains that copy the panel's haplotypes.
 
 Nothing is drawn at random, and no sample sees another one: a sample alone gives the same result.
+
+The memory of chains grows with the number of sites, so that long chromosomes are computed in windows. A
+window sees flanks on both sides. It is arbitrary which of a sample's chains is the first one: a window
+takes the order of the window before, by the sites that both have computed.
 
 Axes: S sites, X samples, H = HALF samples side by side, 2 haplotypes of a sample, 3: copies of ALT.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,12 +19,19 @@ import numpy as np
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.parameters import MOST_COPIED
 from spinimpute.panels.panel import Panel
-from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, last_places, side_by_side
+from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, groups_of_samples, last_places
 from spinimpute.phasing.chains import Evidence
 from spinimpute.phasing.large_panels.genotypes import genotypes_from_large_panel
+from spinimpute.phasing.large_panels.search import common_sites
 from spinimpute.phasing.likely_pairs import LikelyPairs
+from spinimpute.phasing.memory import ChainSizes, chain_threads
 from spinimpute.phasing.passes import HALF
+from spinimpute.runtime.progress import Progress
 from spinimpute.sequencing.fragments import FragmentBases
+
+WINDOW_SITES = 65_536
+FLANK_CM = 1.0
+MOST_FLANK = 32_768  # sites
 
 
 def genotypes_from_likelihoods(
@@ -29,59 +40,112 @@ def genotypes_from_likelihoods(
     phred_SX3: np.ndarray,
     haploid_X: np.ndarray,
     threads: int,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
     bases_X: Sequence[FragmentBases] = (),
 ) -> np.ndarray:
-    """Genotype probabilities of samples at consecutive sites of a panel.
+    """Return P(ALT) of two haplotypes per sample, float32 (S, 2, X), at the panel's sites from `first` on.
 
-    Parameters
-    ----------
-    panel : Panel
-        Phased haplotypes. Of more than MOST_COPIED only the likeliest are copied, see `large_panels`.
-    first : int
-        The panel site of the first row.
-    phred_SX3 : uint8 (S, X, 3)
-        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal ones where nothing is known.
-    haploid_X : bool (X,)
-        Samples with one copy.
-    threads : int
-        Results do not depend on it.
-    progress : callable or None
-        Called with the fraction that is done.
-    bases_X : sequence of FragmentBases
-        Of each sample; those of fragments with several of the sites say which alleles are of one haplotype.
-        Their likelihoods are among those of phred_SX3. Empty where nothing is known of fragments.
+    Their product is P(2 copies). They are equal in haploid samples. In panels above MOST_COPIED only the
+    likeliest haplotypes are copied, see `large_panels`.
 
-    Returns
-    -------
-    float32 (S, 2, X)
-        P(ALT) of two haplotypes, by which genotypes are as likely as the chains say: their product is
-        P(2 copies). Of a haploid sample both are the same.
+    phred_SX3: uint8, Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved genotypes.
+    haploid_X: bool. bases_X: bases of each sample's fragments, which tell which alleles lie on one
+    haplotype; their likelihoods are part of phred_SX3. Empty without fragments. The result does not depend
+    on threads.
 
     References
     ----------
     Li & Stephens 2003, Genetics 165:2213.
     """
     n_sites, n_samples = phred_SX3.shape[:2]
-    sites = slice(first, first + n_sites)
-    told = progress or (lambda share: None)
+    sites = Interval(first, first + n_sites)
+    report = progress or (lambda share: None)
     if panel.n_haplotypes > MOST_COPIED:
-        return genotypes_from_large_panel(panel, sites, phred_SX3, haploid_X, threads, told, bases_X)
+        return genotypes_from_large_panel(panel, sites, phred_SX3, haploid_X, threads, report, bases_X)
     patterns = group_patterns(panel, sites)
     pairs = LikelyPairs(panel, sites, last_places(patterns, n_sites))
-    of_panel = panel.cM[sites], panel.frequency[sites], panel.trust[sites]
+    columns = panel.cM[sites.slice], panel.frequency[sites.slice], panel.trust[sites.slice]
     out_S2X = np.empty((n_sites, 2, n_samples), np.float32)
 
     def run(chosen: np.ndarray) -> None:
-        linked_H = [bases_X[x].linked(Interval(sites.start, sites.stop)) for x in chosen] if bases_X else []
-        evidence = Evidence(*of_panel, phred_SX3[:, chosen], haploid_X[chosen], linked_H, first)
+        linked_H = [bases_X[x].linked(sites) for x in chosen] if bases_X else []
+        evidence = Evidence(*columns, phred_SX3[:, chosen], haploid_X[chosen], linked_H, first)
         chains = ChainsOverAll(patterns, evidence, pairs.windows, pairs)
         chains.run()
         out_S2X[:, :, chosen] = chains.haplotype_probabilities()
 
     done = 0
     with ThreadPoolExecutor(threads, "chains") as pool:
-        for _ in pool.map(run, side_by_side(n_samples)):
+        for _ in pool.map(run, groups_of_samples(n_samples)):
             done += HALF
-            told(min(done / n_samples, 1.0))
+            report(min(done / n_samples, 1.0))
     return out_S2X
+
+
+def genotypes_by_window(
+    panel: Panel,
+    first: int,
+    phred_SX3: np.ndarray,
+    haploid_X: np.ndarray,
+    threads: int,
+    progress: Progress | None = None,
+    bases_X: Sequence[FragmentBases] = (),
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the first site of a window and its `genotypes_from_likelihoods`, one window after the other."""
+    region = Interval(first, first + len(phred_SX3))
+    behind = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)  # of the last window, beyond its end
+    for window, seen in cut_chain_windows(panel.cM, region):
+
+        def report(share: float, window: Interval = window) -> None:
+            if progress is not None:
+                progress((window.start - first + share * window.n_sites) / region.n_sites)
+
+        phred_seen = phred_SX3[seen.start - first : seen.stop - first]
+        p_S2X = genotypes_from_likelihoods(
+            panel, seen.start, phred_seen, haploid_X, threads, report, bases_X
+        )[window.start - seen.start :]
+        both = min(len(behind), len(p_S2X))
+        agreement_SX = (behind[:both, 0] - behind[:both, 1]) * (p_S2X[:both, 0] - p_S2X[:both, 1])
+        p_S2X = np.where(agreement_SX.sum(axis=0) < 0, p_S2X[:, ::-1], p_S2X)
+        behind = p_S2X[window.n_sites :].copy()
+        yield window.start, p_S2X[: window.n_sites]
+
+
+def cut_chain_windows(cM: np.ndarray, region: Interval) -> list[tuple[Interval, Interval]]:
+    """Cut sites of a panel into windows; returns each window, and the window with its flanks."""
+    found = []
+    for start in range(region.start, region.stop, WINDOW_SITES):
+        stop = min(start + WINDOW_SITES, region.stop)
+        low = int(np.searchsorted(cM, cM[start] - FLANK_CM))
+        high = int(np.searchsorted(cM, cM[stop - 1] + FLANK_CM, side="right"))
+        seen = Interval(max(low, start - MOST_FLANK, region.start), min(high, stop + MOST_FLANK, region.stop))
+        found.append((Interval(start, stop), seen))
+    return found
+
+
+def threads_within(
+    budget: int | None,
+    panel: Panel,
+    region: Interval,
+    n_samples: int,
+    threads: int,
+    bases_X: Sequence[FragmentBases] = (),
+) -> int:
+    """Return how many threads can compute the windows of some sites within a memory budget, at least 1.
+
+    Raises InputError if one thread does not fit, see `chain_threads`.
+    """
+    windows = [seen for _, seen in cut_chain_windows(panel.cM, region)]
+    widest = max(seen.n_sites for seen in windows)
+    bases = max((one.n_at(seen) for one in bases_X for seen in windows), default=0)
+    n = panel.n_haplotypes
+    n_common = n_minor = 0
+    if n > MOST_COPIED:
+        for seen in windows:
+            is_common = common_sites(panel.frequency[seen.slice])
+            count = panel.allele_count[seen.slice][~is_common]
+            n_common = max(n_common, int(is_common.sum()))
+            n_minor = max(n_minor, int(np.minimum(count, n - count).sum()))
+    return chain_threads(
+        budget, ChainSizes(n, widest, n_samples, bases, n_common, n_minor), region.n_sites, threads
+    )

@@ -1,134 +1,145 @@
-"""One sweep over genotype likelihoods: two chains a sample, each given what the other is likely to have.
+"""One sweep over genotype likelihoods: two chains per sample, each given the likely alleles of the other.
 
-Either haplotype of a sample copies the panel by the model of Li and Stephens. A chain's emission of allele a
-is the sum over the other chain's alleles b of P(b) L(a + b); P(b) is by what is left and right of the place,
-so that a chain never hears its own evidence back. What lies on the left is as of this sweep, what lies on the
-right as of the last one (`backward_values`). At some places it is weighed whether everything behind is better
-exchanged between the two chains. Fragments with several sites say which of the two has an allele
-(`fragment_phase`): they change what is likely of heterozygotes, and of an exchange.
+Either haplotype of a sample copies the panel by the model of Li and Stephens. A chain's emission of allele
+a is the sum over the other chain's alleles b of P(b) L(a + b). P(b) depends on what is left and right of
+the place, so that a chain never sees its own evidence. The left side is as of this sweep, the right side as
+of the last one (`backward_values`). At some places the sweep weighs whether to exchange everything behind
+between the two chains. Fragments with several sites tell which chain has an allele (`fragment_phase`): they
+change the probabilities of heterozygotes and of exchanges.
 
-HALF samples go through side by side: lane l is the first chain of a sample, lane l + HALF its second one.
+HALF samples are computed side by side: lane l is the first chain of a sample, lane l + HALF its second one.
 
-Axes: S places of a window, I spans, N haplotypes that may be copied, D patterns of a span, P places of a
-span, L lanes, H = HALF samples, 2 alleles of a state, 3: copies of ALT.
+Axes: S places, N haplotypes that may be copied, L lanes, H = HALF samples, 2 alleles of a state, 3: copies
+of ALT.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from spinimpute.hmm.parameters import LANES, SPAN
-from spinimpute.hmm.patterns import most_patterns
-from spinimpute.hmm.steps import emit, end_span, go_through_alone, join, leave, sum_both
+from spinimpute.hmm.steps import (
+    emit,
+    enter_span,
+    go_through_alone,
+    join,
+    leave,
+    leave_span,
+    span_sums,
+    span_values,
+    sum_around,
+)
 from spinimpute.phasing.fragment_phase import (
     TIE,
-    arrive,
+    enter_place,
     exchange_left,
     exchange_odds,
     heterozygote_factors,
-    pass_on,
+    leave_place,
 )
-from spinimpute.phasing.passes import HALF, exchange, join_cross, sum_cross
+from spinimpute.phasing.passes import HALF, exchange_left_side, join_cross, sum_cross
 from spinimpute.runtime.kernels import kernel
 
-MUTATION = np.float32(1e-5)  # an allele that is not the one copied, of what is written
-EXCHANGE_EVERY = 8  # places; more often brings nothing
+MUTATION = np.float32(1e-5)  # probability that a sample's allele differs from the copied one
+MISMATCH = 1e-3  # the same, for the emissions of chains
+EXCHANGE_EVERY = 8  # places; smaller distances gain nothing
+
+
+class SweptPlaces(NamedTuple):
+    """Samples at consecutive places of a sweep.
+
+    Attributes
+    ----------
+    first_place : int
+        Number of the first place.
+    jump_S : float32
+        See `jump_probabilities`.
+    likelihood_S3H : float32
+        Likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved samples.
+    haploid_H : bool
+        Samples with one copy.
+    starting : bool
+        This is the first sweep. The two chains are still the same: each is given the likeliest allele of the
+        other, and nothing is exchanged.
+    emission_S2L : float32
+        The chains' emissions, updated by the sweep.
+    probability_SL : float32
+        P(ALT) of the chains from all other places; at the start only for observed samples.
+    factor_S2H : float32
+        Factors of a heterozygote's likelihood from fragments, see `heterozygote_factors`.
+    exchanged_SH : bool
+        Whether everything behind a place is exchanged between the chains.
+    """
+
+    first_place: int
+    jump_S: np.ndarray
+    likelihood_S3H: np.ndarray
+    haploid_H: np.ndarray
+    starting: bool
+    emission_S2L: np.ndarray
+    probability_SL: np.ndarray
+    factor_S2H: np.ndarray
+    exchanged_SH: np.ndarray
 
 
 @kernel(fast=True)
-def sweep_forward(  # type: ignore[no-untyped-def]
-    pattern_IN, first_I1, bits_D, count_D, likelihood_S3H, haploid_H, jump_S, behind_INL, right_stay_PDL,
-    right_come_PDL, left_NL, mismatch, starting, fragments, first_place, emission_S2L, exchanged_HS,
-    probability_SL, factor_S2H,
-):  # fmt: skip
-    """Update the emissions of some spans, and decide on exchanges.
+def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[no-untyped-def]
+    """Update `SweptPlaces` of some spans.
 
-    left_NL: forward values of all haplotypes before these spans, then behind them.
-    likelihood_S3H: of 0, 1 and 2 copies of ALT; equal where nothing is known. emission_S2L: as of the last
-    sweep, which behind_INL, right_stay_PDL and right_come_PDL (`backward_values`) have too. starting: the two
-    chains are still the same; each is given the likeliest allele of the other, and nothing is exchanged. Else
-    probability_SL, P(ALT) by what is around, is filled in at all places, those without likelihoods too, and
-    exchanged_HS says whether all behind a place changes chains.
-    fragments: `SweptFragments`, of places of which these spans' first one is first_place. factor_S2H: what
-    they make of what is known, `heterozygote_factors`.
+    right: `BackwardValues` of these spans, by the emissions of the last sweep. left_NL: forward values of all
+    haplotypes before the spans, replaced by those behind them. fragments: `SweptFragments`.
     """
-    n = pattern_IN.shape[1]
-    most = most_patterns(first_I1)
-    left_DL, right_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
-    own_DL, cross_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
-    stay_DL, come_DL = np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32)
-    scale_L = np.empty(LANES, np.float32)
+    values, sums, cross_DL = span_values(patterns), span_sums(patterns), span_sums(patterns).product_DL
     own_2L, cross_2L = np.empty((2, LANES), np.float32), np.empty((2, LANES), np.float32)
-    crossed_2H = np.empty((2, HALF), np.float32)
-    exchanged_H, known_H = np.zeros(HALF, np.uint8), np.zeros(HALF, np.bool_)
-    for i in range(len(pattern_IN)):
-        first, d = first_I1[i], first_I1[i + 1] - first_I1[i]
-        here = slice(first, first + d)
-        sum_both(pattern_IN[i], left_NL, behind_INL[i], left_DL[:d], right_DL[:d], own_DL[:d])
+    crossed_2H, known_H = np.empty((2, HALF), np.float32), np.zeros(HALF, np.bool_)
+    scale_L, starting = values.scale_L, swept.starting
+    for i in range(len(patterns.pattern_IN)):
+        sum_around(patterns, i, left_NL, right.behind_INL[i], sums)
         if not starting:
-            sum_cross(pattern_IN[i], left_NL, behind_INL[i], cross_DL[:d])
-        stay_DL[:d] = 1
-        come_DL[:d] = 0
-        scale_L[:] = 1
-        for place in range(i * SPAN, min(i * SPAN + SPAN, len(jump_S))):
-            at = place - i * SPAN
-            leave(count_D[here], jump_S[place], n, scale_L, stay_DL, come_DL)
-            known_here = find_known(likelihood_S3H[place], known_H)
-            exchanged_H[:] = 0
-            crossing = not starting and at % EXCHANGE_EVERY == 0
-            if known_here or not starting:
-                join(
-                    bits_D[here], count_D[here], at, stay_DL, come_DL, left_DL, right_stay_PDL[at, here],
-                    right_come_PDL[at, here], right_DL, own_DL, own_2L,
-                )  # fmt: skip
+            sum_cross(patterns, i, left_NL, right.behind_INL[i], cross_DL)
+        enter_span(patterns, i, values)
+        for place in range(i * SPAN, min(i * SPAN + SPAN, len(swept.jump_S))):
+            leave(patterns, place, swept.jump_S[place], values)
+            likelihood_3H, factor_2H = swept.likelihood_S3H[place], swept.factor_S2H[place]
+            exchanged_H, any_known = swept.exchanged_SH[place], find_known(likelihood_3H, known_H)
+            crossing = not starting and place % EXCHANGE_EVERY == 0
+            if any_known or not starting:
+                join(patterns, place, values, sums, right, own_2L)
                 if crossing:
-                    join_cross(
-                        bits_D[here], count_D[here], at, stay_DL, come_DL, left_DL, right_stay_PDL[at, here],
-                        right_come_PDL[at, here], right_DL, cross_DL, cross_2L,
-                    )  # fmt: skip
+                    join_cross(patterns, place, values, sums, cross_DL, right, cross_2L)
                 for l in range(HALF):
-                    stop = arrive(fragments, l, first_place + place)
-                    heterozygote_factors(fragments, l, stop, False, factor_S2H[place])
-                    if crossing and not haploid_H[l]:
-                        as_it_is = joint(own_2L, l, likelihood_S3H[place], factor_S2H[place])
+                    stop = enter_place(fragments, l, swept.first_place + place)
+                    heterozygote_factors(fragments, l, stop, False, factor_2H)
+                    if crossing and not swept.haploid_H[l]:
+                        unchanged = joint(own_2L, l, likelihood_3H, factor_2H)
                         heterozygote_factors(fragments, l, stop, True, crossed_2H)
-                        crossed = joint(cross_2L, l, likelihood_S3H[place], crossed_2H)
-                        if crossed * exchange_odds(fragments, l) > as_it_is * (1 + TIE):
-                            exchanged_H[l] = exchanged_HS[l, place] = 1
-                            factor_S2H[place, :, l] = crossed_2H[:, l]
+                        crossed = joint(cross_2L, l, likelihood_3H, crossed_2H)
+                        if crossed * exchange_odds(fragments, l) > unchanged * (1 + TIE):
+                            exchanged_H[l] = True
+                            factor_2H[:, l] = crossed_2H[:, l]
                             for a in range(2):
                                 own_2L[a, l], own_2L[a, l + HALF] = cross_2L[a, l], cross_2L[a, l + HALF]
-                    predict(own_2L, l, probability_SL[place])
+                    predict(own_2L, l, swept.probability_SL[place])
                     if known_H[l]:
-                        condition(
-                            likelihood_S3H[place], factor_S2H[place], l, haploid_H[l], mismatch, starting,
-                            fragments, stop, exchanged_H[l], emission_S2L[place], probability_SL[place],
-                        )  # fmt: skip
-            if known_here:
-                emit(bits_D[here], at, emission_S2L[place], left_DL, scale_L, stay_DL, come_DL)
+                        condition(swept, place, l, fragments, stop)
+            if any_known:
+                emit(patterns, place, swept.emission_S2L, sums.left_DL, values)
             for l in range(HALF):
-                if not known_H[l]:  # the sum stays 1, and no sample depends on those beside it
+                if not known_H[l]:  # the sum stays 1, so that no sample depends on those beside it
                     scale_L[l] = scale_L[l + HALF] = 1
             for l in range(HALF):
                 if exchanged_H[l]:
-                    # the right side keeps its lanes, what is left of it changes them
-                    exchange(stay_DL[:d], l)
-                    exchange(come_DL[:d], l)
-                    exchange(left_DL[:d], l)
-                    exchange(left_NL, l)
-                    m = l + HALF
-                    for x in range(d):
-                        own_DL[x, l], cross_DL[x, m] = cross_DL[x, m], own_DL[x, l]
-                        own_DL[x, m], cross_DL[x, l] = cross_DL[x, l], own_DL[x, m]
-                    scale_L[l], scale_L[m] = scale_L[m], scale_L[l]
+                    exchange_left_side(patterns, i, values, sums, cross_DL, left_NL, l)
                     exchange_left(fragments, l)
-        end_span(count_D[here], scale_L, stay_DL, come_DL)
-        go_through_alone(pattern_IN[i], stay_DL, come_DL, left_NL)
+        leave_span(patterns, i, values)
+        go_through_alone(patterns, i, values, left_NL)
 
 
 @kernel()
 def find_known(likelihood_3H, known_H):  # type: ignore[no-untyped-def]
-    """Find the samples of which something is known at a place; returns whether there is any."""
+    """Find the samples that are observed at a place; returns whether there is any."""
     found = False
     for l in range(len(known_H)):
         first = likelihood_3H[0, l]
@@ -139,14 +150,14 @@ def find_known(likelihood_3H, known_H):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _alt(joined_2L, lane):  # type: ignore[no-untyped-def]
-    """P(ALT) of a chain: of what it copies, or a mutation since."""
+    """Return P(ALT) of a chain, by the allele that it copies or a mutation since."""
     p = joined_2L[1, lane] / (joined_2L[0, lane] + joined_2L[1, lane])
     return p + MUTATION * (np.float32(1) - np.float32(2) * p)
 
 
 @kernel()
 def joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped-def]
-    """Probability of what is known at a place and around it, of both chains; factor_2H: of heterozygotes."""
+    """Return the probability of a sample's observations, up to a factor; factor_2H: of fragments."""
     other = lane + joined_2L.shape[1] // 2
     p, q = _alt(joined_2L, lane), _alt(joined_2L, other)
     around = (np.float64(joined_2L[0, lane]) + np.float64(joined_2L[1, lane])) * (
@@ -162,40 +173,37 @@ def joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped
 
 @kernel()
 def predict(joined_2L, lane, probability_L):  # type: ignore[no-untyped-def]
-    """P(ALT) of a sample's chains by what is around."""
+    """Fill P(ALT) of a sample's chains from all other places."""
     other = lane + len(probability_L) // 2
     probability_L[lane], probability_L[other] = _alt(joined_2L, lane), _alt(joined_2L, other)
 
 
 @kernel()
-def condition(  # type: ignore[no-untyped-def]
-    likelihood_3H, factor_2H, lane, haploid, mismatch, starting, fragments, stop, exchanged, emission_2L,
-    probability_L,
-):  # fmt: skip
-    """Emissions of a sample's chains at a place, each given the other, and messages of fragments."""
-    one = np.float32(1)
-    other = lane + len(probability_L) // 2
-    p, q = probability_L[lane], probability_L[other]
-    none, two = likelihood_3H[0, lane], likelihood_3H[2, lane]
-    if haploid:  # its other chain has nothing to say
-        _set_emission(emission_2L, lane, none, two, mismatch)
+def condition(swept, place, lane, fragments, stop):  # type: ignore[no-untyped-def]
+    """Fill the emissions of a sample's chains at a place, each given the other, and send its messages."""
+    one, likelihood_S3H = np.float32(1), swept.likelihood_S3H
+    emission_2L, factor_S2H = swept.emission_S2L[place], swept.factor_S2H
+    other = lane + emission_2L.shape[1] // 2
+    p, q = swept.probability_SL[place, lane], swept.probability_SL[place, other]
+    none, two = likelihood_S3H[place, 0, lane], likelihood_S3H[place, 2, lane]
+    if swept.haploid_H[lane]:  # the second chain has no effect
+        _set_emission(emission_2L, lane, none, two)
         emission_2L[:, other] = 1
         return
     # with the ALT of the first chain, and with that of the second one
-    first, second = likelihood_3H[1, lane] * factor_2H[0, lane], likelihood_3H[1, lane] * factor_2H[1, lane]
-    if starting:
+    first = likelihood_S3H[place, 1, lane] * factor_S2H[place, 0, lane]
+    second = likelihood_S3H[place, 1, lane] * factor_S2H[place, 1, lane]
+    if swept.starting:
         p, q = _likeliest_pair(p, q, none, first, second, two)
-    _set_emission(emission_2L, lane, (one - q) * none + q * second, (one - q) * first + q * two, mismatch)
-    _set_emission(emission_2L, other, (one - p) * none + p * first, (one - p) * second + p * two, mismatch)
-    pass_on(
-        fragments, lane, stop, exchanged, (one - p) * (one - q) * none, p * (one - q) * first,
-        (one - p) * q * second, p * q * two,
-    )  # fmt: skip
+    _set_emission(emission_2L, lane, (one - q) * none + q * second, (one - q) * first + q * two)
+    _set_emission(emission_2L, other, (one - p) * none + p * first, (one - p) * second + p * two)
+    joint_4 = (one - p) * (one - q) * none, p * (one - q) * first, (one - p) * q * second, p * q * two
+    leave_place(fragments, lane, stop, swept.exchanged_SH[place, lane], joint_4)
 
 
 @kernel()
 def _likeliest_pair(p, q, none, first, second, two):  # type: ignore[no-untyped-def]
-    """The likeliest alleles of both chains; of two heterozygotes that are as likely the first has ALT."""
+    """Return the likeliest alleles of both chains; of equal heterozygotes the first chain has ALT."""
     zero, one = np.float32(0), np.float32(1)
     best, pair = (one - p) * (one - q) * none, (zero, zero)
     alt_ref, ref_alt, both = p * (one - q) * first, q * (one - p) * second, p * q * two
@@ -209,7 +217,7 @@ def _likeliest_pair(p, q, none, first, second, two):  # type: ignore[no-untyped-
 
 
 @kernel()
-def _set_emission(emission_2L, lane, ref, alt, mismatch):  # type: ignore[no-untyped-def]
+def _set_emission(emission_2L, lane, ref, alt):  # type: ignore[no-untyped-def]
     share = alt / (ref + alt)
-    share = share + mismatch * (np.float32(1) - np.float32(2) * share)
+    share = share + np.float32(MISMATCH) * (np.float32(1) - np.float32(2) * share)
     emission_2L[0, lane], emission_2L[1, lane] = np.float32(1) - share, share

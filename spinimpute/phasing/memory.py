@@ -1,10 +1,12 @@
-"""How much memory phasing and the chains of sequenced samples need.
+"""Memory of phasing and of the chains of sequenced samples.
 
 The sizes of phasing were measured (`python -m benchmarks.imputation budgets`), those of chains follow from
 their arrays.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from spinimpute.hmm.parameters import LANES, MOST_COPIED, MOST_SEARCHED, SPAN
 from spinimpute.phasing.large_panels.genotypes import AT_ONCE, CHOSEN
@@ -19,45 +21,54 @@ from spinimpute.runtime.memory import COMPILED, fewer_samples, remedy, resident_
 SITE = 0.25  # bytes for each panel haplotype and typed site
 HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
 
-# of chains
-GROUP_SITE = 1_200  # bytes for each site, of HALF samples
+# chains
+GROUP_SITE = 1_200  # bytes for each site of HALF samples
 BASE = 70  # bytes for each base of fragments
-GENOTYPE = 18  # bytes for each site and sample: probabilities, and what is made of them
-PAIR = 4  # bytes for each pair of haplotypes and place that is kept: twice the root of a window's places
-STATED = 6  # bytes for each site of the region and sample: likelihoods at all sites
+GENOTYPE = 18  # bytes for each site and sample: probabilities, and the columns made from them
+PAIR = 4  # bytes for each pair of haplotypes and kept place: twice the root of a window's places
+LIKELIHOODS = 6  # bytes for each site of the region and sample
 PATTERNS = 40  # of a span; real panels have 20 on average
-COMPILED_CHAINS = 100e6  # compiled functions and buffers that come only with them
-ALLOWANCE = 1.1  # what the system adds
+COMPILED_CHAINS = 100e6  # compiled functions and buffers that only chains need
+ALLOWANCE = 1.1  # for what the system adds
 
-# of chains that copy the likeliest haplotypes of large panels
+# chains that copy the likeliest haplotypes of large panels
 LISTED = 36  # bytes for each minor allele at a rare site, while lists are sorted
-OF_MATCHES = 600  # bytes for each common site and sample whose matches are listed at the same time
-WIDEST = 0.25  # of the sites, where states of one window differ
+MATCH_SITE = 600  # bytes for each common site and sample whose matches are listed at the same time
+WIDEST = 0.25  # share of the sites at which the states of one window differ
+
+
+class ChainSizes(NamedTuple):
+    """Numbers on which the memory of chains depends.
+
+    Attributes
+    ----------
+    haplotypes : int
+        Haplotypes of the panel.
+    sites : int
+        Sites that are computed at once, flanks included.
+    samples : int
+        Samples.
+    bases : int
+        Largest number of bases of a sample's fragments at these sites.
+    common, minor_alleles : int
+        In large panels: common sites (`large_panels.search`), and minor alleles of all haplotypes at the
+        others.
+    """
+
+    haplotypes: int
+    sites: int
+    samples: int
+    bases: int = 0
+    common: int = 0
+    minor_alleles: int = 0
 
 
 def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, threads: int) -> None:
-    """Check that phasing fits into a budget of memory; it cannot be made to need less.
-
-    Parameters
-    ----------
-    budget : int or None
-        Bytes; None for no limit.
-    panel_haplotypes : int
-        Haplotypes of the panel.
-    typed_sites : int
-        Panel sites that are typed.
-    threads : int
-        Threads that phase.
-
-    Raises
-    ------
-    InputError
-        It does not fit.
-    """
+    """Raise InputError if phasing does not fit into a memory budget in bytes; None for no limit."""
     if budget is None:
         return
-    of_haplotype = SITE * typed_sites + HAPLOTYPE * threads
-    needed = resident_bytes() + COMPILED + panel_haplotypes * of_haplotype
+    per_haplotype = SITE * typed_sites + HAPLOTYPE * threads
+    needed = resident_bytes() + COMPILED + panel_haplotypes * per_haplotype
     if needed > budget:
         raise InputError(
             "memory",
@@ -67,145 +78,62 @@ def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, t
         )
 
 
-def chain_memory(panel_haplotypes: int, sites: int, samples: int, threads: int, bases: int = 0) -> float:
-    """What the chains of sequenced samples need.
-
-    Parameters
-    ----------
-    panel_haplotypes : int
-        Haplotypes of the panel.
-    sites : int
-        Those that are computed at once, flanks included.
-    samples : int
-        Samples.
-    threads : int
-        Threads that compute.
-    bases : int
-        At most, of fragments of a sample at these sites.
-
-    Returns
-    -------
-    float
-        Bytes.
-    """
+def chain_memory(sizes: ChainSizes, threads: int) -> float:
+    """Return the bytes that chains over all haplotypes need."""
+    n_haplotypes, sites = sizes.haplotypes, sizes.sites
     spans = -(-sites // SPAN)
     group = max(1, round(spans**0.5))  # spans, of about as many groups
     lanes = 4 * LANES
-    # values of haplotypes behind each group, of a group twice; of patterns at places of a group, twice
-    of_values = panel_haplotypes * (-(-spans // group) + 2 * group) + 2 * 2 * PATTERNS * SPAN * group
-    taken = min(panel_haplotypes, max(most for _, most, _ in PAIRS))
-    # those kept, alleles, and what is copied in at most as many windows as groups
-    of_pairs = (
-        2 * PAIR * taken**2 * sites**0.5 + taken * sites + lanes / 2 * panel_haplotypes * -(-spans // group)
-    )
-    of_thread = lanes * of_values + GROUP_SITE * sites + BASE * HALF * bases + of_pairs
-    # the patterns, alleles of a group, and packed ones for pairs
-    of_panel = panel_haplotypes * (4 * spans + 2 * SPAN * group + sites / 8)
-    return ALLOWANCE * (of_panel + threads * of_thread + GENOTYPE * sites * samples)
+    # values of haplotypes behind each group, and of a group twice; of patterns at places of a group, twice
+    values = n_haplotypes * (-(-spans // group) + 2 * group) + 2 * 2 * PATTERNS * SPAN * group
+    taken = min(n_haplotypes, max(most for _, most, _ in PAIRS))
+    # kept pairs, alleles, and copied shares in at most as many windows as groups
+    pairs = 2 * PAIR * taken**2 * sites**0.5 + taken * sites + lanes / 2 * n_haplotypes * -(-spans // group)
+    per_thread = lanes * values + GROUP_SITE * sites + BASE * HALF * sizes.bases + pairs
+    # the patterns, alleles of a group, and packed alleles for pairs
+    panel = n_haplotypes * (4 * spans + 2 * SPAN * group + sites / 8)
+    return ALLOWANCE * (panel + threads * per_thread + GENOTYPE * sites * sizes.samples)
 
 
-def large_panel_memory(
-    panel_haplotypes: int,
-    sites: int,
-    common: int,
-    minor_alleles: int,
-    samples: int,
-    threads: int,
-    bases: int = 0,
-) -> float:
-    """What the chains of sequenced samples need that copy the likeliest haplotypes of a large panel.
-
-    Parameters
-    ----------
-    panel_haplotypes, sites : int
-        As of `chain_memory`.
-    common : int
-        Sites of common alleles (`large_panels.search`).
-    minor_alleles : int
-        Of all haplotypes, at the other sites.
-    samples, threads, bases : int
-        As of `chain_memory`.
-
-    Returns
-    -------
-    float
-        Bytes.
-    """
-    searched = min(panel_haplotypes, MOST_SEARCHED)
-    of_search = chain_memory(searched, common, 0, threads) / ALLOWANCE
-    states = CHOSEN + OTHERS
+def large_panel_memory(sizes: ChainSizes, threads: int) -> float:
+    """Return the bytes that chains need that copy the likeliest haplotypes of a large panel."""
+    sites, common = sizes.sites, sizes.common
+    searched = min(sizes.haplotypes, MOST_SEARCHED)
+    search = chain_memory(ChainSizes(searched, common, 0), threads) / ALLOWANCE
+    n_states = CHOSEN + OTHERS
     # bits of states, twice; alleles of a window, twice; both chains' values at places and behind groups
-    of_states = sites * states * (2 / 8 + 2 * WIDEST) + 8 * states * (GROUP + sites / GROUP)
-    of_pairs = 2 * PAIR * max(most for _, most, _ in PAIRS) ** 2 * sites**0.5
-    of_thread = of_states + of_pairs + GROUP_SITE / 4 * sites + BASE * bases
+    states = sites * n_states * (2 / 8 + 2 * WIDEST) + 8 * n_states * (GROUP + sites / GROUP)
+    pairs = 2 * PAIR * max(most for _, most, _ in PAIRS) ** 2 * sites**0.5
+    per_thread = states + pairs + GROUP_SITE / 4 * sites + BASE * sizes.bases
     # bits by site and by haplotype, in both directions
-    of_panel = 4 * panel_haplotypes * common / 8 + LISTED * minor_alleles + 3 * BYTES_AT_ONCE
-    of_panel += searched * 4 * common / SPAN  # patterns that are searched
-    of_matches = OF_MATCHES * common * min(samples, AT_ONCE) if panel_haplotypes > MOST_SEARCHED else 0
-    at_work = max(of_search, threads * of_thread) + of_panel + of_matches
-    return ALLOWANCE * (at_work + GENOTYPE * sites * samples)
+    panel = 4 * sizes.haplotypes * common / 8 + LISTED * sizes.minor_alleles + 3 * BYTES_AT_ONCE
+    panel += searched * 4 * common / SPAN  # patterns that are searched
+    matches = 0
+    if sizes.haplotypes > MOST_SEARCHED:
+        matches = MATCH_SITE * common * min(sizes.samples, AT_ONCE)
+    at_work = max(search, threads * per_thread) + panel + matches
+    return ALLOWANCE * (at_work + GENOTYPE * sites * sizes.samples)
 
 
-def chain_threads(
-    budget: int | None,
-    panel_haplotypes: int,
-    at_once: int,
-    sites: int,
-    samples: int,
-    threads: int,
-    bases: int = 0,
-    common: int = 0,
-    minor_alleles: int = 0,
-) -> int:
-    """How many threads can compute the chains of sequenced samples within a budget of memory.
+def chain_threads(budget: int | None, sizes: ChainSizes, region_sites: int, threads: int) -> int:
+    """Return how many threads, 1 to `threads`, can compute chains within a memory budget in bytes.
 
-    Results do not depend on threads; stretches stay as they are, as results depend on them.
-
-    Parameters
-    ----------
-    budget : int or None
-        Bytes; None for no limit.
-    panel_haplotypes : int
-        Haplotypes of the panel.
-    at_once, sites : int
-        Sites that are computed at once, and all of the region.
-    samples : int
-        Samples.
-    threads : int
-        At most.
-    bases : int
-        As of `chain_memory`, at the sites that are computed at once.
-    common, minor_alleles : int
-        As of `large_panel_memory`, for large panels.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Raises
-    ------
-    InputError
-        One thread does not fit.
+    Windows stay as they are, as results depend on them but not on threads. Raises InputError if one thread
+    does not fit.
     """
     if budget is None:
         return threads
-    large = panel_haplotypes > MOST_COPIED
-    threads = max(1, min(threads, samples if large else -(-samples // HALF)))  # more would have nothing to do
-    held = resident_bytes() + COMPILED_CHAINS + STATED * sites * samples
+    large, samples = sizes.haplotypes > MOST_COPIED, sizes.samples
+    threads = max(1, min(threads, samples if large else -(-samples // HALF)))  # others would be idle
+    held = resident_bytes() + COMPILED_CHAINS + LIKELIHOODS * region_sites * samples
+    added = large_panel_memory if large else chain_memory
 
-    def needed(n_threads: int) -> float:
-        if large:
-            sizes = panel_haplotypes, at_once, common, minor_alleles
-            return held + large_panel_memory(*sizes, samples, n_threads, bases)
-        return held + chain_memory(panel_haplotypes, at_once, samples, n_threads, bases)
-
-    if needed(1) > budget:
-        enough = 1.03 * needed(1)  # what is held before differs a little from run to run
+    if (needed := held + added(sizes, 1)) > budget:
+        enough = 1.03 * needed  # the memory held before differs a little from run to run
         raise InputError(
             "memory",
-            f"{shown_size(budget)} of memory are too little to impute {samples} samples at {sites} sites "
-            f"from a panel of {panel_haplotypes} haplotypes: {shown_size(enough)} are needed with one "
+            f"{shown_size(budget)} of memory are too little to impute {samples} samples at {region_sites} "
+            f"sites from a panel of {sizes.haplotypes} haplotypes: {shown_size(enough)} are needed with one "
             f"thread. Give more, {fewer_samples()}",
         )
-    return max(n for n in range(1, threads + 1) if needed(n) <= budget)
+    return max(n for n in range(1, threads + 1) if held + added(sizes, n) <= budget)

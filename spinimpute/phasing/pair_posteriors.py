@@ -1,19 +1,16 @@
-"""Pairs of haplotypes: genotype probabilities of a sample from all pairs of the haplotypes it likely copies.
+"""Genotype probabilities of a sample from all pairs of the haplotypes that it likely copies.
 
-Two chains, each given what the other is likely to have (`likelihood_passes`), settle on one of the ways in
-which two haplotypes explain the reads. With few reads there are many. Over some hundred haplotypes they can
-all be summed: a state is a pair, and both haplotypes are left for others independently.
+Two chains, each given the likely alleles of the other (`likelihood_passes`), end with one of the
+explanations of the reads by two haplotypes. With few reads there are many. For some hundred haplotypes all
+can be summed: a state is a pair, and both haplotypes are left for others independently (Li & Stephens 2003,
+Genetics 165:2213).
 
-All states change in the same way at a place, so forward values need only the sums of rows, which are those of
-columns: a pair and its reverse are as likely. Forward values are kept at the first places of blocks, and
-computed again in a block when the backward pass comes to it.
+All states change alike at a place, so forward values need only the sums of rows, which equal those of
+columns: a pair and its reverse are equally likely. Forward values are kept at the first places of blocks,
+and computed again in a block when the backward pass comes to it.
 
-Axes: S places, K haplotypes, B blocks, T places of a block, 2 alleles of the other haplotype of a pair, 3:
-copies of ALT.
-
-References
-----------
-Li & Stephens 2003, Genetics 165:2213.
+Axes: S places, K haplotypes, B blocks of places, T places of a block, 2 alleles of the other haplotype of a
+pair, 3: copies of ALT.
 """
 
 from __future__ import annotations
@@ -26,62 +23,36 @@ from spinimpute.runtime.kernels import kernel
 def pair_posteriors(
     allele_SK: np.ndarray, likelihood_S3: np.ndarray, jump_S: np.ndarray, mismatch: float
 ) -> np.ndarray:
-    """Genotype probabilities of a sample by what is around each place.
+    """Return P(0, 1 and 2 copies of ALT are copied) from all other places, float32 (S, 3).
 
-    Parameters
-    ----------
-    allele_SK : uint8 (S, K)
-        Alleles of the haplotypes that may be copied, 0 or 1.
-    likelihood_S3 : float32 (S, 3)
-        Of 0, 1 and 2 copies of ALT; equal ones where nothing is known.
-    jump_S : float32 (S,)
-        The probability that a haplotype is left before a place.
-    mismatch : float
-        The probability that an allele is not the one that is copied.
-
-    Returns
-    -------
-    float32 (S, 3)
-        P(0, 1 and 2 copies are copied), without what is known at the place itself.
+    allele_SK: uint8, 0 or 1. likelihood_S3: of 0, 1 and 2 copies; equal for unobserved genotypes. mismatch:
+    probability that an allele differs from the copied one.
     """
     n_places, n = allele_SK.shape
     block = max(1, round(n_places**0.5))
     kept_BKK = np.empty((-(-n_places // block), n, n), np.float32)
     arrived_TKK = np.empty((block, n, n), np.float32)
     genotype_S3 = np.empty((n_places, 3), np.float32)
-    of_copied_S3 = likelihood_S3 @ written_given_copied(mismatch).T
-    of_copied_S3 /= of_copied_S3.max(axis=1, keepdims=True)
-    _sum_pairs(allele_SK, of_copied_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3)
+    by_copied_S3 = likelihood_S3 @ observed_given_copied(mismatch).T
+    by_copied_S3 /= by_copied_S3.max(axis=1, keepdims=True)
+    _sum_pairs(allele_SK, by_copied_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3)
     return genotype_S3
 
 
-def written_given_copied(changed: float) -> np.ndarray:
-    """P(copies of ALT that a sample has | those of the two haplotypes that it copies), by changes of alleles.
-
-    Parameters
-    ----------
-    changed : float
-        The probability that an allele is not the one that is copied.
-
-    Returns
-    -------
-    float32 (3, 3)
-        By copies of ALT that are copied, then by those that the sample has.
-    """
-    kept = 1 - changed
-    either = [kept * changed, kept**2 + changed**2, kept * changed]
-    return np.array(
-        [[kept**2, 2 * kept * changed, changed**2], either, [changed**2, 2 * kept * changed, kept**2]],
-        np.float32,
-    )
+def observed_given_copied(mismatch: float) -> np.ndarray:
+    """Return P(copies of ALT | copies of the two copied haplotypes), float32 (3, 3), the latter first."""
+    kept = 1 - mismatch
+    one, both = 2 * kept * mismatch, mismatch**2
+    heterozygote = [kept * mismatch, kept**2 + mismatch**2, kept * mismatch]
+    return np.array([[kept**2, one, both], heterozygote, [both, one, kept**2]], np.float32)
 
 
 @kernel(fast=True)
 def _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3):  # type: ignore[no-untyped-def]
-    """Go forward through all places, and back through one block of them after the other.
+    """Go forward through all places, and back through one block after the other.
 
-    kept_BKK: forward values behind the place before each block. arrived_TKK: those at each place of a block,
-    without what is known there.
+    kept_BKK: memory for forward values before each block. arrived_TKK: memory for forward values at each
+    place of a block, without its emissions.
     """
     n_places, n = allele_SK.shape
     block = len(arrived_TKK)
@@ -103,25 +74,19 @@ def _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype
             _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
             _forward(allele_SK[s], emission_2K, jump_S[s], sum_K, next_K, pair_KK, arrived_TKK[s - low])
         for s in range(high - 1, low - 1, -1):
-            # nothing is known behind the last place, as if everything were left there
+            # no observations follow the last place, as if all haplotypes were left there
             jump = jump_S[s + 1] if s + 1 < n_places else np.float32(1)
             _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
             _backward(
-                allele_SK[s],
-                emission_2K,
-                jump,
-                behind_sum_K,
-                next_K,
-                behind_KK,
-                arrived_TKK[s - low],
+                allele_SK[s], emission_2K, jump, behind_sum_K, next_K, behind_KK, arrived_TKK[s - low],
                 joined_2K,
-            )
+            )  # fmt: skip
             _genotypes(allele_SK[s], joined_2K, genotype_S3[s])
 
 
 @kernel(fast=True)
 def _emissions(allele_K, likelihood_3, emission_2K):  # type: ignore[no-untyped-def]
-    """What is known at a place, by the allele of one haplotype, for each one that may be the other."""
+    """Fill the likelihoods at a place, by the allele of one haplotype, for each haplotype as the other."""
     for a in range(2):
         for k in range(len(allele_K)):
             emission_2K[a, k] = likelihood_3[a + allele_K[k]]
@@ -129,7 +94,7 @@ def _emissions(allele_K, likelihood_3, emission_2K):  # type: ignore[no-untyped-
 
 @kernel(fast=True)
 def _shares(jump, sum_K):  # type: ignore[no-untyped-def]
-    """Factors of a pair and of the sums of either haplotype, to a sum of 1; and what is added."""
+    """Return the factors of a pair's value and of either haplotype's sum, and the summand; the total is 1."""
     n = np.float32(len(sum_K))
     total = np.float32(0)
     for k in range(len(sum_K)):
@@ -140,15 +105,15 @@ def _shares(jump, sum_K):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _forward(allele_K, emission_2K, jump, sum_K, next_K, pair_KK, arrived_KK):  # type: ignore[no-untyped-def]
-    """Forward values from behind the place before to behind this one; sum_K: of columns, before and after."""
+    """Take forward values from behind the place before to behind this one; sum_K: sums of columns."""
     both, one, none = _shares(jump, sum_K)
     next_K[:] = 0
     for i in range(len(sum_K)):
-        of_row = one * sum_K[i] + none
+        row = one * sum_K[i] + none
         emission_K = emission_2K[allele_K[i]]
         pair_K, arrived_K = pair_KK[i], arrived_KK[i]
         for k in range(len(sum_K)):
-            arrived = both * pair_K[k] + (one * sum_K[k] + of_row)
+            arrived = both * pair_K[k] + (one * sum_K[k] + row)
             arrived_K[k] = arrived
             value = arrived * emission_K[k]
             pair_K[k] = value
@@ -159,20 +124,20 @@ def _forward(allele_K, emission_2K, jump, sum_K, next_K, pair_KK, arrived_KK):  
 
 @kernel(fast=True)
 def _backward(allele_K, emission_2K, jump, sum_K, next_K, behind_KK, arrived_KK, joined_2K):  # type: ignore[no-untyped-def]
-    """Backward values from before the place behind to before this one.
+    """Take backward values from before the place behind to before this one.
 
-    jump: of the place behind. joined_2K: forward times backward values at this place, without what is known
-    there, by the allele of one haplotype, summed over it.
+    jump: of the place behind. joined_2K: filled with forward times backward values at this place, without its
+    emissions, summed over one haplotype by its allele.
     """
     both, one, none = _shares(jump, sum_K)
     next_K[:] = 0
     joined_2K[:] = 0
     for i in range(len(sum_K)):
-        of_row = one * sum_K[i] + none
+        row = one * sum_K[i] + none
         emission_K, joined_K = emission_2K[allele_K[i]], joined_2K[allele_K[i]]
         behind_K, arrived_K = behind_KK[i], arrived_KK[i]
         for k in range(len(sum_K)):
-            behind = both * behind_K[k] + (one * sum_K[k] + of_row)
+            behind = both * behind_K[k] + (one * sum_K[k] + row)
             joined_K[k] += arrived_K[k] * behind
             value = behind * emission_K[k]
             behind_K[k] = value

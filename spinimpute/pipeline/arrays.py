@@ -15,7 +15,7 @@ from spinimpute.genotypes.sites import Sites, match_sites
 from spinimpute.panels.opening import require_open_panel
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.phasing.stretches import in_stretches, threads_within
+from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
 from spinimpute.pipeline.sequenced.inputs import at_all_sites, haplotypes_of
 from spinimpute.pipeline.sequenced.records import in_columns
 from spinimpute.pipeline.settings import PredictorSettings, Resources, check_settings
@@ -345,10 +345,10 @@ def impute_likelihoods(
         len(likelihoods),
     )
     threads, n_samples = choose_threads(resources.threads), len(haploid_X)
-    threads = threads_within(resources.max_memory, panel, 0, panel.n_sites, n_samples, threads)
+    threads = threads_within(resources.max_memory, panel, Interval(0, panel.n_sites), n_samples, threads)
     phred_SX3 = at_all_sites(known, 0, panel.n_sites)
-    stretches = in_stretches(panel, 0, phred_SX3, haploid_X, threads)
-    return ImputedSamples(np.concatenate([in_columns(p_S2X, haploid_X) for _, p_S2X in stretches]), haploid_X)
+    windows = genotypes_by_window(panel, 0, phred_SX3, haploid_X, threads)
+    return ImputedSamples(np.concatenate([in_columns(p_S2X, haploid_X) for _, p_S2X in windows]), haploid_X)
 
 
 def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.bit_rows import pack_rows
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
-from spinimpute.hmm.backward_values import Room, backward_values
-from spinimpute.hmm.candidates import Candidates
-from spinimpute.hmm.emissions import MISSING, allele_emissions, side_by_side
+from spinimpute.hmm.backward_values import Workspace, backward_values
 from spinimpute.hmm.leave_one_out import _predict
 from spinimpute.hmm.parameters import LANES
 from spinimpute.hmm.patterns import span_patterns
+from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.recombination_scale import _log_likelihood
-from spinimpute.hmm.steps import whole_lanes
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes, side_by_side
+from spinimpute.hmm.typed_alleles import MISSING
 
 
 def test_alleles_are_likely_where_the_state_has_them() -> None:
@@ -117,11 +117,11 @@ def test_leaving_likelihoods_out_is_as_by_brute_force(seed: int, n_places: int, 
     patterns, emission_S2L = span_patterns(pack_rows(panel_SN), n_places), side_by_side(emission_QS2)[0]
     first = int(rng.integers(n_places))
     stop = int(rng.integers(first + 1, n_places + 1))
-    room = Room()
-    backward_values(patterns, emission_S2L[::-1].copy(), jump_S, room=room)  # its values must not show
-    right = backward_values(patterns, emission_S2L, jump_S, first, stop, room)
+    workspace, decided = Workspace(), Interval(first, stop)
+    backward_values(patterns, emission_S2L[::-1].copy(), jump_S, None, workspace)  # must have no effect
+    right = backward_values(patterns, emission_S2L, jump_S, decided, workspace)
     found_SL = np.zeros((n_places, LANES), np.float32)
-    _predict(*patterns, emission_S2L, jump_S, *right, first, stop, found_SL)
+    _predict(patterns, emission_S2L, jump_S, right, decided, found_SL)
     for q, place in enumerate(rng.integers(first, stop, 3)):
         others_S2 = emission_QS2[q].copy()
         others_S2[place] = 1
@@ -138,5 +138,5 @@ def test_log_likelihood_of_likelihoods_is_that_of_brute_force() -> None:
         brute_force(np.delete(panel_SN, chosen, axis=1), emission_QS2[q], jump_S, np.ones(20))[1]
         for q, chosen in enumerate(chosen_Q)
     )
-    found = _log_likelihood(whole_lanes(panel_SN), 21, chosen_Q, emission_QS2, jump_S)
+    found = _log_likelihood(pad_to_lanes(panel_SN), 21, chosen_Q, emission_QS2, jump_S)
     assert found == pytest.approx(expected, rel=1e-5)

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.bit_rows import pack_rows
-from spinimpute.hmm.backward_values import Room, backward_values
+from spinimpute.genotypes.intervals import Interval
+from spinimpute.hmm.backward_values import Workspace, backward_values
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import PatternsWithRows, span_patterns
 
@@ -23,21 +24,22 @@ def test_further_haplotypes_are_numbered_as_if_they_were_the_panels_last(
     patterns = PatternsWithRows(span_patterns(panel_NW, n_places))
     for n_rows in (3, 3, 5, 0):
         rows_MW = pack_rows((rng.random((n_places, n_rows)) < frequency_S1).astype(np.uint8))
-        found, expected = patterns.of(rows_MW), span_patterns(np.concatenate([panel_NW, rows_MW]), n_places)
+        found, expected = patterns.add(rows_MW), span_patterns(np.concatenate([panel_NW, rows_MW]), n_places)
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one, other)
 
 
 def test_backward_values_in_memory_that_is_used_again(rng: np.random.Generator) -> None:
     """Of more and of fewer patterns, haplotypes and spans than the last time."""
-    room = Room()
+    workspace = Workspace()
     for n_places, n, first, stop in ((40, 30, 0, 40), (70, 90, 10, 60), (20, 3, 0, 20), (70, 60, 40, 41)):
         panel_NW = pack_rows(rng.integers(0, 2, (n_places, n)).astype(np.uint8))
         patterns = span_patterns(panel_NW, n_places)
         emission_S2L = rng.uniform(0.01, 1, (n_places, 2, LANES)).astype(np.float32)
         jump_S = rng.uniform(0, 0.3, n_places).astype(np.float32)
-        expected = backward_values(patterns, emission_S2L, jump_S, first, stop)
-        found = backward_values(patterns, emission_S2L, jump_S, first, stop, room)
+        places = Interval(first, stop)
+        expected = backward_values(patterns, emission_S2L, jump_S, places)
+        found = backward_values(patterns, emission_S2L, jump_S, places, workspace)
         wanted = slice(*patterns.first_I1[[first // SPAN, -(-stop // SPAN)]])
         np.testing.assert_array_equal(found.behind_INL, expected.behind_INL)
         n_last = n_places - (len(patterns.pattern_IN) - 1) * SPAN  # places of the last span

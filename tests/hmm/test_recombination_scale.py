@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH, SCALE_QUERIES, SCALES
 from spinimpute.hmm.recombination_scale import _log_likelihood, most_likely_scale, recombination_scale
-from spinimpute.hmm.steps import whole_lanes
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes
 
 
 def mosaics(
@@ -58,7 +56,7 @@ def test_likelihood_equals_brute_force() -> None:
         for scale in (SCALES[0], SCALES[-1]):
             emission_QT2 = allele_emissions(alleles[:, chosen].T, MISMATCH)
             jump_T = jump_probabilities(cM, n - 1, scale)
-            found = _log_likelihood(whole_lanes(alleles), n, chosen, emission_QT2, jump_T)
+            found = _log_likelihood(pad_to_lanes(alleles), n, chosen, emission_QT2, jump_T)
             assert found == pytest.approx(brute_force(alleles, chosen, cM, scale), rel=1e-4)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spinimpute.phasing.calibration import OVERCONFIDENCE, calibrated_pair, pair_of
-from spinimpute.phasing.chains import in_order_of_chains
+from spinimpute.phasing.chains import order_by_chain
 from spinimpute.pipeline.sequenced.records import likeliest_alleles
 
 RARE, COMMON = 0.0001, 0.3
@@ -100,5 +100,5 @@ def test_phase_of_heterozygotes_that_no_two_haplotypes_have() -> None:
     pair = calibrated_pair(genotype_S3H, np.full(2, COMMON), np.ones(1), TWO)
     np.testing.assert_allclose(pair[0], pair[1], rtol=1e-6)
     for second_carries, alleles in ((False, [1, 0]), (True, [0, 1])):
-        p_S2H = in_order_of_chains(*pair, np.full((2, 1), second_carries))
+        p_S2H = order_by_chain(*pair, np.full((2, 1), second_carries))
         assert likeliest_alleles(p_S2H, TWO)[:, :, 0].tolist() == [alleles, [0, 0]]

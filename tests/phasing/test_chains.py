@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinimpute.phasing import likely_pairs, stretches
+from spinimpute.phasing import genotypes, likely_pairs
 from spinimpute.phasing.chains import (
     FREQUENCIES,
     LADDERS,
     MISMATCH,
     SCALES,
 )
-from spinimpute.phasing.genotypes import genotypes_from_likelihoods
+from spinimpute.phasing.genotypes import genotypes_by_window, genotypes_from_likelihoods
 from spinimpute.phasing.likelihood_passes import MUTATION
 
 LEAST_JUMP = 1e-7
@@ -398,13 +398,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Small:
     """small(sites, cM): stretches and flanks of this size."""
 
     def resize(sites: int, cM: float) -> None:
-        monkeypatch.setattr(stretches, "STRETCH", sites)
-        monkeypatch.setattr(stretches, "FLANK_CM", cM)
+        monkeypatch.setattr(genotypes, "WINDOW_SITES", sites)
+        monkeypatch.setattr(genotypes, "FLANK_CM", cM)
 
     return resize
 
 
-def test_stretches_make_up_the_whole(rng: np.random.Generator, small: Small) -> None:
+def test_windows_make_up_the_whole(rng: np.random.Generator, small: Small) -> None:
     """First site, border by border: dosages as of one stretch, and the same haplotype goes on."""
     n_sites, first = 640, 30
     panel = made_panel(rng, n_sites, 60, 1 / 150)
@@ -412,12 +412,12 @@ def test_stretches_make_up_the_whole(rng: np.random.Generator, small: Small) -> 
     genotype_SX = truth_SQ.reshape(len(truth_SQ), 9, 2).sum(axis=2).astype(int)
     phred_SX3 = phred_of_reads(rng, genotype_SX, 3.0)
     haploid_X = diploid(9)
-    ((start, whole),) = stretches.in_stretches(panel, first, phred_SX3, haploid_X, 1)
+    ((start, whole),) = genotypes_by_window(panel, first, phred_SX3, haploid_X, 1)
     assert start == first
     np.testing.assert_array_equal(whole, genotypes_from_likelihoods(panel, first, phred_SX3, haploid_X, 1))
     small(100, 1.0)
     told: list[float] = []
-    parts = list(stretches.in_stretches(panel, first, phred_SX3, haploid_X, 1, told.append))
+    parts = list(genotypes_by_window(panel, first, phred_SX3, haploid_X, 1, told.append))
     assert [start for start, _ in parts] == list(range(first, n_sites, 100))
     joined = np.concatenate([p for _, p in parts])
     assert joined.shape == whole.shape
@@ -432,15 +432,15 @@ def test_stretches_make_up_the_whole(rng: np.random.Generator, small: Small) -> 
     assert told[-1] == 1
 
 
-def test_phase_goes_on_where_stretches_alone_would_turn(rng: np.random.Generator, small: Small) -> None:
-    """Two panel haplotypes that differ everywhere: each stretch could begin with either."""
+def test_phase_continues_from_window_to_window(rng: np.random.Generator, small: Small) -> None:
+    """Two panel haplotypes that differ everywhere: each window could start with either."""
     n_sites = 300
     panel = made_panel(rng, n_sites, 40)
     panel.alleles_SN[:, 1] = 1 - panel.alleles_SN[:, 0]
     truth_S2X = np.stack([panel.alleles_SN[:, :2], panel.alleles_SN[:, 1::-1]], axis=2)
     phred_SX3 = certain(np.ones((n_sites, 2), int), np.arange(n_sites) % 3 == 0)
     small(50, 0.2)
-    joined = np.concatenate([p for _, p in stretches.in_stretches(panel, 0, phred_SX3, diploid(2), 1)])
+    joined = np.concatenate([p for _, p in genotypes_by_window(panel, 0, phred_SX3, diploid(2), 1)])
     for x in range(2):
         assert switches(joined[:, :, x], truth_S2X[:, :, x]) == 0
 
@@ -451,7 +451,7 @@ def test_flanks_stay_within_what_is_given(rng: np.random.Generator, small: Small
     phred_SX3 = random_phred(rng, 77, 2)
     for sites, cM in ((10, 5.0), (7, 0.0), (76, 0.01), (1, 0.02)):
         small(sites, cM)
-        parts = list(stretches.in_stretches(panel, 20, phred_SX3, np.array([False, True]), 1))
+        parts = list(genotypes_by_window(panel, 20, phred_SX3, np.array([False, True]), 1))
         assert [start for start, _ in parts] == list(range(20, 97, sites))
         joined = np.concatenate([p for _, p in parts])
         assert joined.shape == (77, 2, 2)

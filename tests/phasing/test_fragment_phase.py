@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from spinimpute.phasing import genotypes
 from spinimpute.phasing.fragment_phase import (
     SweptFragments,
-    arrive,
+    enter_place,
     exchange_left,
     exchange_odds,
     heterozygote_factors,
-    pass_on,
+    leave_place,
 )
 from spinimpute.phasing.genotypes import genotypes_from_likelihoods
 from spinimpute.phasing.large_panels import genotypes as large
@@ -98,14 +98,14 @@ def test_one_fragment_beside_all_haplotypes(shown: list[int], seed: int, data: o
     some_S, certain_S, first_S = rng.uniform(0.01, 0.99, n), rng.integers(0, 2, n), rng.random(n) < 0.5
     p_S, q_S = np.where(first_S, some_S, certain_S), np.where(first_S, certain_S, some_S)
     haplotypes = list(product((0, 1), repeat=n))
-    fragments = SweptFragments.of(
+    fragments = SweptFragments.from_bases(
         [bases_of([(0, s, a) for s, a in enumerate(shown)])], np.ones((n, 1), bool), 0
     )
     at = data.draw(st.integers(0, n - 1))
     for sweep in range(2):  # the second one knows what is on the right
-        fragments.begin()
+        fragments.rewind()
         for s, allele in enumerate(shown):
-            stop = arrive(fragments, 0, s)
+            stop = enter_place(fragments, 0, s)
             factor_2H = np.ones((2, HALF))
             heterozygote_factors(fragments, 0, stop, False, factor_2H)
             others = [t for t in range(n) if t != s]
@@ -133,24 +133,23 @@ def test_one_fragment_beside_all_haplotypes(shown: list[int], seed: int, data: o
                 )
                 assert exchange_odds(fragments, 0) == pytest.approx(crossed / as_it_is, rel=1e-3)
             none, two = (1 - ERROR, ERROR) if allele == 0 else (ERROR, 1 - ERROR)
-            pass_on(
-                fragments, 0, stop, False,
-                (1 - p_S[s]) * (1 - q_S[s]) * none, p_S[s] * (1 - q_S[s]) * factor_2H[0, 0] / 2,
-                (1 - p_S[s]) * q_S[s] * factor_2H[1, 0] / 2, p_S[s] * q_S[s] * two,
-            )  # fmt: skip
+            p, q = p_S[s], q_S[s]
+            factor, other_factor = factor_2H[:, 0] / 2
+            joint_4 = (1 - p) * (1 - q) * none, p * (1 - q) * factor, (1 - p) * q * other_factor, p * q * two
+            leave_place(fragments, 0, stop, False, joint_4)
     assert fragments.n_open_H[0] == 0
     before = fragments.message_B.copy()
-    fragments.turn(np.ones((n, HALF), bool))
+    fragments.exchange_chains(np.ones((n, HALF), bool))
     np.testing.assert_array_equal(fragments.message_B, -before)
 
 
 def test_exchange_turns_what_is_open() -> None:
-    fragments = SweptFragments.of(
+    fragments = SweptFragments.from_bases(
         [bases_of([(0, 0, 1), (1, 1, 1), (0, 2, 1), (1, 2, 0)])], np.ones((3, 1), bool), 0
     )
-    fragments.begin()
+    fragments.rewind()
     for s in range(2):
-        pass_on(fragments, 0, arrive(fragments, 0, s), False, 0.1, 0.7, 0.1, 0.1)
+        leave_place(fragments, 0, enter_place(fragments, 0, s), False, (0.1, 0.7, 0.1, 0.1))
     before = fragments.left_F.copy()
     assert (before > 0).all()
     exchange_left(fragments, 0)

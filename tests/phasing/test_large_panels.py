@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.phasing import genotypes, stretches
+from spinimpute.phasing import genotypes
 from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, last_places
 from spinimpute.phasing.chains import SCALES, Chains, Evidence
-from spinimpute.phasing.copying_windows import CopyingWindows
-from spinimpute.phasing.genotypes import genotypes_from_likelihoods
+from spinimpute.phasing.copied_panel import CopyingWindows
+from spinimpute.phasing.genotypes import genotypes_by_window, genotypes_from_likelihoods
 from spinimpute.phasing.large_panels import genotypes as large
 from spinimpute.phasing.large_panels import search, states
 from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
 from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_of_groups
-from spinimpute.phasing.large_panels.states import States, in_slots, stand_ins
+from spinimpute.phasing.large_panels.states import States, choose_others, fill_slots
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases
 from tests.phasing.test_chains import (
@@ -106,7 +106,7 @@ def test_all_haplotypes_as_states(rng: np.random.Generator, kind: str) -> None:
         made = haploid_phred if kind == "haploid" else random_phred
         phred_SH3 = made(rng, n_sites, 1).repeat(HALF, axis=1)
     haploid_H = np.full(HALF, kind == "haploid")
-    patterns = group_patterns(panel, slice(0, n_sites))
+    patterns = group_patterns(panel, Interval(0, n_sites))
     windows = CopyingWindows(panel.cM, last_places(patterns, n_sites), 1.0)
     expected = ChainsOverAll(patterns, evidence_of(panel, phred_SH3, haploid_H, bases_H), windows, None)
     expected.run()
@@ -140,15 +140,15 @@ def test_a_share_is_that_of_as_many_haplotypes(rng: np.random.Generator) -> None
 def test_alleles_of_haplotypes(seed: int, n_sites: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     panel = large_panel(rng, n_sites + 5, n)
-    sites = slice(3, 3 + n_sites)
-    alleles_SN = panel.alleles_SN[sites].copy()
+    sites = Interval(3, 3 + n_sites)
+    alleles_SN = panel.alleles_SN[sites.slice].copy()
     common_S = rng.random(n_sites) < 0.5
     common_D = np.flatnonzero(common_S)
     chosen_K = rng.permutation(n)[: rng.integers(1, n + 1)]
     low, high = np.sort(rng.integers(0, n_sites + 1, 2)).tolist()
-    alleles = HaplotypeAlleles.of(panel, sites, common_D, panel.packed_rows(3 + common_D))
+    alleles = HaplotypeAlleles.read(panel, sites, common_D, panel.packed_rows(3 + common_D))
     least_K = rng.integers(0, 3, len(chosen_K))
-    site_R, alleles_RK, same_S = alleles.of_states(chosen_K, least_K, low, high)
+    site_R, alleles_RK, same_S = alleles.take(chosen_K, least_K, Interval(low, high))
     count_S, is_minor_SK = alleles_SN.sum(axis=1), alleles_SN[:, chosen_K] == 1
     major_S = count_S > n // 2
     is_minor_SK ^= major_S[:, None]
@@ -166,7 +166,7 @@ def test_alleles_of_haplotypes(seed: int, n_sites: int, n: int) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=9, unique=True), min_size=1, max_size=5))
 def test_haplotypes_keep_their_slots(chosen_W: list[list[int]]) -> None:
-    slot_WC = in_slots([np.array(chosen) for chosen in chosen_W])
+    slot_WC = fill_slots([np.array(chosen) for chosen in chosen_W])
     assert slot_WC.shape == (len(chosen_W), max(map(len, chosen_W)))
     for slot_C, chosen in zip(slot_WC, chosen_W, strict=True):
         assert len(set(slot_C.tolist())) == len(slot_C)
@@ -178,21 +178,23 @@ def test_haplotypes_keep_their_slots(chosen_W: list[list[int]]) -> None:
 
 def test_others_stand_for_those_that_were_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "OTHERS", 4)
-    np.testing.assert_array_equal(stand_ins(np.array([], int), 16), [0, 4, 8, 12])
-    np.testing.assert_array_equal(stand_ins(np.array([12, 13, 14, 15, 4]), 16), [0, 5, 8, 1])
-    assert len(set(stand_ins(np.arange(5), 16).tolist())) == 4
-    np.testing.assert_array_equal(stand_ins(np.arange(1, 16), 16), [0])
-    assert len(stand_ins(np.arange(16), 16)) == 0
+    np.testing.assert_array_equal(choose_others(np.array([], int), 16), [0, 4, 8, 12])
+    np.testing.assert_array_equal(choose_others(np.array([12, 13, 14, 15, 4]), 16), [0, 5, 8, 1])
+    assert len(set(choose_others(np.arange(5), 16).tolist())) == 4
+    np.testing.assert_array_equal(choose_others(np.arange(1, 16), 16), [0])
+    assert len(choose_others(np.arange(16), 16)) == 0
 
 
 def test_shares_add_up_to_the_panel(rng: np.random.Generator, small_limits: None) -> None:
     panel = large_panel(rng, 50, 90)
     common_D = np.arange(0, 50, 3)
-    alleles = HaplotypeAlleles.of(panel, slice(0, 50), common_D, panel.packed_rows(common_D))
-    made = States.of(alleles, 90, [0, 20, 50], [np.array([4, 7]), np.array([7, 8, 9])])
-    assert len(made.share_K) == 3 + 12
-    assert made.share_K.sum() == pytest.approx(90)
-    np.testing.assert_array_equal(made.share_K[:3], 1)
+    alleles = HaplotypeAlleles.read(panel, Interval(0, 50), common_D, panel.packed_rows(common_D))
+    made = States.choose(
+        alleles, 90, [Interval(0, 20), Interval(20, 50)], [np.array([4, 7]), np.array([7, 8, 9])]
+    )
+    assert len(made.weight_K) == 3 + 12
+    assert made.weight_K.sum() == pytest.approx(90)
+    np.testing.assert_array_equal(made.weight_K[:3], 1)
 
 
 # the whole
@@ -280,7 +282,7 @@ def test_who_stands_for_many_lends_no_weight_to_rare_alleles(rng: np.random.Gene
     panel.alleles_SN[[30, 50]] = 0
     phred_SX3 = sequenced(rng, panel, 6, 1.0)[1]
     phred_SX3[[30, 50]] = 0
-    others = stand_ins(np.empty(0, int), 300)
+    others = choose_others(np.empty(0, int), 300)
     panel.alleles_SN[30, others[3]] = panel.alleles_SN[50, others[3] + 1] = 1
     dosage_SX = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(6), 1).sum(axis=1)
     # whoever likely copies it may have chosen it
@@ -296,13 +298,13 @@ def test_a_sample_without_reads_has_the_frequencies(rng: np.random.Generator) ->
 
 
 @pytest.mark.usefixtures("small_limits")
-def test_stretches(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is computed with flanks; only near their ends, if at all, is there a difference."""
     panel = large_panel(rng, 400, 90)
     genotype_SX, phred_SX3 = sequenced(rng, panel, 3, 4.0)
     whole = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(3), 1).sum(axis=1)
-    monkeypatch.setattr(stretches, "STRETCH", 150)
-    parts = [p_S2X for _, p_S2X in stretches.in_stretches(panel, 0, phred_SX3, diploid(3), 1)]
+    monkeypatch.setattr(genotypes, "WINDOW_SITES", 150)
+    parts = [p_S2X for _, p_S2X in genotypes_by_window(panel, 0, phred_SX3, diploid(3), 1)]
     assert list(map(len, parts)) == [150, 150, 100]
     joined = np.concatenate(parts).sum(axis=1)
     assert np.corrcoef(whole.ravel(), joined.ravel())[0, 1] > 0.99

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.phasing import likely_pairs
-from spinimpute.phasing.copying_windows import Window
+from spinimpute.phasing.copied_panel import CopyingWindow
 from spinimpute.phasing.genotypes import genotypes_from_likelihoods
 from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.phasing.pair_posteriors import pair_posteriors
@@ -64,24 +65,28 @@ def test_windows_follow_one_another_and_overlap(rng: np.random.Generator) -> Non
     """Each site is in one window, which sees half a window more on either side."""
     cM_S = np.sort(rng.uniform(3, 9.1, 500))
     panel = MadePanel(rng.integers(0, 2, (500, 8), np.uint8), cM_S)
-    windows = LikelyPairs(panel, slice(0, 500), range(9, 500, 10)).windows.windows
+    windows = LikelyPairs(panel, Interval(0, 500), range(9, 500, 10)).windows.windows
     assert len(windows) == 4
-    assert [one.low for one in windows] == [0, *(one.high for one in windows[:-1])]
-    assert windows[-1].high == 500
+    assert [one.places.start for one in windows] == [0, *(one.places.stop for one in windows[:-1])]
+    assert windows[-1].places.stop == 500
     for one in windows[1:]:
-        assert cM_S[one.low] - cM_S[one.first] == pytest.approx(likely_pairs.WINDOW_CM / 2, abs=0.1)
-    assert LikelyPairs(panel, slice(7, 8), [0]).windows.windows == [Window(0, 1, 0, 1)]
+        assert cM_S[one.places.start] - cM_S[one.seen.start] == pytest.approx(
+            likely_pairs.WINDOW_CM / 2, abs=0.1
+        )
+    assert LikelyPairs(panel, Interval(7, 8), [0]).windows.windows == [
+        CopyingWindow(Interval(0, 1), Interval(0, 1))
+    ]
 
 
 def test_every_window_hears_what_is_copied(rng: np.random.Generator) -> None:
     """Also where few sites are on many cM: of the nearest place, and no more windows than places."""
     cM_S = np.concatenate([np.linspace(0, 1, 90), np.linspace(20, 60, 10)])
     panel = MadePanel(rng.integers(0, 2, (100, 8), np.uint8), cM_S)
-    pairs = LikelyPairs(panel, slice(0, 100), [31, 63, 95, 99])
+    pairs = LikelyPairs(panel, Interval(0, 100), [31, 63, 95, 99])
     assert len(pairs.windows.windows) == 4
     assert {w for windows in pairs.windows.counted_G for w in windows} == {0, 1, 2, 3}
     for window in pairs.windows.windows:
-        assert window.first <= window.low <= window.high <= window.last
+        assert window.seen.start <= window.places.start <= window.places.stop <= window.seen.stop
 
 
 def test_no_genotype_is_impossible(rng: np.random.Generator) -> None:
@@ -92,7 +97,7 @@ def test_no_genotype_is_impossible(rng: np.random.Generator) -> None:
     usage_WN[0, 30:34] = 1
     likelihood_S3 = np.ones((90, 3), np.float32)
     likelihood_S3[50] = [1e-25, 1e-25, 1]
-    row_R, genotype_R3 = LikelyPairs(panel, slice(0, 90), [89]).genotypes(usage_WN, likelihood_S3, 4, 1e-3)
+    row_R, genotype_R3 = LikelyPairs(panel, Interval(0, 90), [89]).genotypes(usage_WN, likelihood_S3, 4, 1e-3)
     by_place_3 = genotype_R3[row_R == 50][0]
     assert by_place_3[0] > 0.99
     assert (by_place_3 * likelihood_S3[50]).argmax() == 2
@@ -102,7 +107,7 @@ def test_few_haplotypes_are_all_taken(rng: np.random.Generator) -> None:
     """Of a panel that is smaller than what is taken the sums are those over all of its pairs."""
     panel = made_panel(rng, 120, 9)
     panel.cM *= 0.3
-    pairs = LikelyPairs(panel, slice(0, 120), [119])
+    pairs = LikelyPairs(panel, Interval(0, 120), [119])
     likelihood_S3 = np.ones((120, 3), np.float32)
     likelihood_S3[::5] = rng.uniform(0.1, 1, (24, 3))
     usage_WN = rng.random((len(pairs.windows.windows), 9)).astype(np.float32)
@@ -118,7 +123,7 @@ def test_few_haplotypes_are_all_taken(rng: np.random.Generator) -> None:
 def test_the_haplotypes_copied_most_are_taken(rng: np.random.Generator) -> None:
     panel = made_panel(rng, 90, 40)
     panel.cM *= 0.3
-    pairs = LikelyPairs(panel, slice(0, 90), [89])
+    pairs = LikelyPairs(panel, Interval(0, 90), [89])
     likelihood_S3 = rng.uniform(0.1, 1, (90, 3)).astype(np.float32)
     usage_WN = np.zeros((1, 40), np.float32)
     usage_WN[0, [3, 17, 22, 39]] = [0.2, 0.5, 0.4, 0.1]
@@ -161,7 +166,7 @@ def test_long_fragments_know_more_than_pairs(
     """Three fragments, each with so many sites whose alleles are common and one that does not vary."""
     alleles_SN = np.ones((40, 300), np.uint8)
     alleles_SN[:30] = rng.integers(0, 2, (30, 300))
-    pairs = LikelyPairs(MadePanel(alleles_SN, np.linspace(0, 1, 40)), slice(0, 40), [39])
+    pairs = LikelyPairs(MadePanel(alleles_SN, np.linspace(0, 1, 40)), Interval(0, 40), [39])
     site_B = np.concatenate([[*range(10 * k, 10 * k + n_common), 30 + k] for k in range(3)]).astype(np.int32)
     fragment_B = np.repeat(np.arange(3, dtype=np.int32), n_common + 1)
     bases = FragmentBases(

@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.bit_rows import pack_rows
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.backward_values import backward_values
-from spinimpute.hmm.emissions import MISSING, allele_emissions, side_by_side
-from spinimpute.hmm.parameters import CORE, LANES
+from spinimpute.hmm.parameters import CORE
 from spinimpute.hmm.patterns import span_patterns
-from spinimpute.hmm.transitions import jump_probabilities
-from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF, pass_forward
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities, side_by_side
+from spinimpute.hmm.typed_alleles import MISSING
+from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF, LaneDecisions, pass_forward
 from spinimpute.phasing.phase import phase_haplotypes
+from spinimpute.phasing.targets import TargetLanes
 
 MISMATCH = 0.01
 
@@ -99,11 +101,11 @@ def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, sto
             values = seen * right_2SN[lane, place]
             right_2SN[lane, place - 1] = (1 - jump_S[place]) * values + jump_S[place] * values.mean()
     left_2N = np.full((2, n), 1 / n)
-    way_S, sure_S, clear_S = np.zeros(n_places, int), np.ones(n_places), np.ones(n_places, bool)
+    decision_S, posterior_S, clear_S = np.zeros(n_places, int), np.ones(n_places), np.ones(n_places, bool)
     linked = first == 0
     for place in range(stop):
         left_2N = (1 - jump_S[place]) * left_2N + jump_S[place] * left_2N.sum(axis=1, keepdims=True) / n
-        way = 0
+        decision = 0
         if open_S[place] and place >= first:
             probabilities = []
             crossing = not starting and not locked[0] <= place < locked[1]
@@ -114,19 +116,19 @@ def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, sto
                     right_N = right_2SN[lane ^ (candidate >> 1), place]
                     probability *= (left_2N[lane] * emission(allele, place, True) * right_N).sum()
                 probabilities.append(probability)
-            way = int(np.argmax(probabilities))
-            sure_S[place] = probabilities[way] / sum(probabilities)
-            clear_S[place] = sorted(probabilities)[-2] < 0.99 * probabilities[way]
-            if linked or way != 3:
-                way_S[place] = way
+            decision = int(np.argmax(probabilities))
+            posterior_S[place] = probabilities[decision] / sum(probabilities)
+            clear_S[place] = sorted(probabilities)[-2] < 0.99 * probabilities[decision]
+            if linked or decision != 3:
+                decision_S[place] = decision
             linked = True
-        if way & EXCHANGED:
+        if decision & EXCHANGED:
             pair_2S[:, place] = pair_2S[::-1, place]
         for lane in range(2):
             left_2N[lane] *= emission(pair_2S[lane, place], place, known_S[place])
-        if way & EXCHANGED_BEHIND:
+        if decision & EXCHANGED_BEHIND:
             left_2N = left_2N[::-1].copy()
-    return way_S, sure_S, clear_S
+    return decision_S, posterior_S, clear_S
 
 
 @settings(max_examples=40, deadline=None)
@@ -151,26 +153,25 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
         call_H2S = np.where(known_HS[:, None], pair_H2S, MISSING)
         return side_by_side(allele_emissions(np.concatenate([call_H2S[:, 0], call_H2S[:, 1]]), MISMATCH))[0]
 
-    right = backward_values(patterns, emissions(known_HS & ~doubtful_HS), jump_S, first, stop)
-    way_HS, sure_HS = np.zeros((HALF, n_places), np.uint8), np.ones((HALF, n_places), np.float32)
-    probability_SL = np.zeros((n_places, LANES), np.float32)
+    decided_places = Interval(first, stop)
+    right = backward_values(patterns, emissions(known_HS & ~doubtful_HS), jump_S, decided_places)
+    found = LaneDecisions.allocate(n_places)
     open_SH = open_HS.T.copy()
     open_SH[:, n_targets:] = False
-    pass_forward(
-        *patterns, emissions(known_HS), jump_S, *right, open_SH, ~known_HS[:n_targets].all(axis=0), first,
-        stop, starting, locked_H2, way_HS, sure_HS, probability_SL,
-    )  # fmt: skip
+    emission_S2L = emissions(known_HS)
+    lanes = TargetLanes(emission_S2L, emission_S2L, open_SH, ~known_HS[:n_targets].all(axis=0))
+    pass_forward(patterns, lanes, jump_S, right, decided_places, locked_H2, starting, found)
     for h in range(n_targets):
-        way_S, sure_S, clear_S = reference(
+        decision_S, posterior_S, clear_S = reference(
             panel_SN, pair_H2S[h], open_HS[h], known_HS[h], doubtful_HS[h], jump_S, first, stop, starting,
             locked_H2[h],
         )  # fmt: skip
         decided = open_HS[h] & (np.arange(n_places) >= first) & (np.arange(n_places) < stop)
-        # where two ways are equal rounding decides, and what follows may differ
+        # where two alternatives are equal rounding decides, and what follows may differ
         until = int(np.argmin(clear_S)) if not clear_S.all() else n_places
         compared = np.flatnonzero(decided[:until])
-        np.testing.assert_array_equal(way_HS[h, compared], way_S[compared])
-        np.testing.assert_allclose(sure_HS[h, compared], sure_S[compared], rtol=2e-3)
+        np.testing.assert_array_equal(found.decision_SH[compared, h], decision_S[compared])
+        np.testing.assert_allclose(found.posterior_SH[compared, h], posterior_S[compared], rtol=2e-3)
         if until < n_places:
             return
 

@@ -10,12 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spinimpute.hmm import parameters
-from spinimpute.hmm.candidates import Candidates
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.neighbours import SEEN
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.pbwt import (
+    Candidates,
     CandidateSettings,
     Matches,
     find_candidates,
@@ -24,7 +23,7 @@ from spinimpute.hmm.pbwt import (
     unite,
 )
 from spinimpute.hmm.posteriors import copying_posteriors
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     DEPTH,

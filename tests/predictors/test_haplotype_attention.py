@@ -15,11 +15,10 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH
 from spinimpute.hmm.pbwt import find_candidates, unite
 from spinimpute.hmm.posteriors import copying_posteriors
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.stored_rows import RowLayout, store_rows

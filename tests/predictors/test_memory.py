@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.pbwt import find_candidates
 from spinimpute.hmm.posteriors import copying_posteriors
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_tiles

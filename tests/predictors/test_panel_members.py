@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.hmm.candidates import Candidates
+from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention import panel_members as module
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, GapSites

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.workflow.runs import ENVIRONMENT, PATH, WORKFLOW, copy_example, snakemake
 from spinimpute.hmm.parameters import MOST_COPIED
-from spinimpute.phasing.memory import COMPILED_CHAINS, chain_memory, large_panel_memory
+from spinimpute.phasing.memory import COMPILED_CHAINS, ChainSizes, chain_memory, large_panel_memory
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("snakemake") is None,
@@ -217,10 +217,10 @@ def test_what_a_chunk_of_reads_asks_for_is_enough(
     held = 160e6 + COMPILED_CHAINS + 100 * sites * samples  # the program, and bases of four reads a site
     if haplotypes > MOST_COPIED:
         # one site in four is common; at the others a hundred haplotypes have the minor allele
-        sizes = haplotypes, sites, sites // 4, 100 * sites
-        needed = held + large_panel_memory(*sizes, samples, threads)
+        sizes = ChainSizes(haplotypes, sites, samples, 0, sites // 4, 100 * sites)
+        needed = held + large_panel_memory(sizes, threads)
     else:
-        needed = held + chain_memory(haplotypes, sites, samples, threads)
+        needed = held + chain_memory(ChainSizes(haplotypes, sites, samples), threads)
     assert needed < asked < 2 * needed
     # measured: 64 people, 32,781 sites, 4,508 haplotypes took 18 s
     assert 18 / 60 < names["reads_minutes"](32_781, 4_508, 64, 1) - 5 < 10 * 18 / 60

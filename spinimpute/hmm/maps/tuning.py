@@ -1,9 +1,10 @@
-"""A panel's genetic map, tuned to the panel itself and to an array.
+"""A panel's genetic map, tuned to the panel itself and to the typed sites of an array.
 
-A published map says where chromosomes recombine in some population; what imputation needs is where this
-panel's haplotypes change whom they copy, as seen from the typed sites. By the model of Li and Stephens
-(2003) each of many haplotypes is taken out and copied from all others; by expectation-maximization the
-length between two typed sites becomes the one that explains the changes found there.
+A published map gives the recombination rates of some population. Imputation needs the places where this
+panel's haplotypes switch to another one, as seen from the typed sites. By the model of Li and Stephens
+(2003, Genetics 165:2213) each of many haplotypes is left out and copied from all others. By
+expectation-maximization the length between two typed sites becomes the one that explains the changes found
+there.
 
 Axes: T typed sites, S typed sites of a window, N panel haplotypes, 2 alleles of a state.
 """
@@ -17,54 +18,41 @@ import numpy as np
 
 from spinimpute.genotypes.bit_rows import unpack_rows
 from spinimpute.hmm import parameters
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES, MISMATCH, MOST_JUMP_PROBABILITY
 from spinimpute.hmm.recombination_scale import content_hash, recombination_scale
-from spinimpute.hmm.steps import step_back_states, step_forward_states, whole_lanes
-from spinimpute.hmm.transitions import jump_probabilities
-from spinimpute.hmm.windows import PassWindow, PhasedSites, windows_of
+from spinimpute.hmm.steps import (
+    allele_emissions,
+    jump_probabilities,
+    pad_to_lanes,
+    step_back_states,
+    step_forward_states,
+)
+from spinimpute.hmm.windows import PassWindow, PhasedSites, cut_pass_windows
 from spinimpute.runtime.kernels import kernel
 from spinimpute.runtime.progress import Progress
 
 
 def can_tune(panel: PhasedSites, typed_index: np.ndarray) -> bool:
-    """Whether there are enough typed sites and haplotypes to tune the map."""
+    """Return whether there are enough typed sites and haplotypes to tune the map."""
     return len(typed_index) >= LEAST_SITES and panel.n_haplotypes >= LEAST_HAPLOTYPES
 
 
 def tuned_map(
     panel: PhasedSites, typed_index: np.ndarray, threads: int, progress: Progress | None = None
 ) -> np.ndarray:
-    """Genetic positions of the panel's sites, estimated from its own haplotypes.
+    """Estimate the genetic positions of the panel's sites from its own haplotypes, float64, in cM.
 
-    Parameters
-    ----------
-    panel : PhasedSites
-        Phased haplotypes with a genetic map to start from.
-    typed_index : int64 (T,)
-        The panel sites that are typed, increasing; if they are too few, the map stays as it is (`can_tune`).
-    threads : int
-        Results do not depend on it, nor on the order of the panel's haplotypes.
-    progress : callable or None
-        Called with the fraction that is done.
-
-    Returns
-    -------
-    float64 (n_sites,)
-        Positions in cM.
-
-    References
-    ----------
-    Li & Stephens 2003, Genetics 165:2213.
+    With too few typed sites or haplotypes (`can_tune`) the map stays as it is. The result depends neither on
+    threads nor on the order of the panel's haplotypes.
     """
     if not can_tune(panel, typed_index):
         return panel.cM
     typed_cM_T = panel.cM[typed_index]
     scale = recombination_scale(panel, typed_index)
-    windows = windows_of(panel, typed_index)
+    windows = cut_pass_windows(panel, typed_index)
     n = min(panel.n_haplotypes, parameters.MOST_HAPLOTYPES)
     start_T = np.diff(typed_cM_T, prepend=typed_cM_T[:1])
-    # a map says nothing where its own sites are too far apart: no gap is quite without length
+    # each gap has some length: a map knows nothing where its own sites are too far apart
     bp_T = np.diff(panel.position[typed_index], prepend=panel.position[typed_index[0]])
     start_T = np.maximum(start_T, parameters.LEAST_MAP_RATE * bp_T * start_T.sum() / max(1, bp_T.sum()))
     map_probability_T = -np.expm1(-start_T * scale / n)
@@ -74,28 +62,27 @@ def tuned_map(
         for iteration in range(iterations):
             changes_T, queries_T = np.zeros(len(typed_index)), np.zeros(len(typed_index))
             for number, window in enumerate(windows):
-                rows = slice(window.first + window.first_decided, window.first + window.stop_decided)
-                width_S = width_T[window.first : window.stop]
-                changes_T[rows], queries_T[rows] = _changes(window, width_S, scale, n, pool)
+                rows, width_S = window.decided_sites.slice, width_T[window.sites.slice]
+                changes_T[rows], queries_T[rows] = _count_changes(window, width_S, scale, n, pool)
                 if progress is not None:
                     progress((iteration + (number + 1) / len(windows)) / iterations)
             more_T = (changes_T + prior) / (queries_T * map_probability_T + prior)
             probability_T = (map_probability_T * more_T).clip(max=MOST_JUMP_PROBABILITY)
-            # where all haplotypes are left anyway, nothing can be learned
+            # where all haplotypes are left at any length, nothing can be learned
             width_T = np.where(
                 map_probability_T < MOST_JUMP_PROBABILITY, -np.log1p(-probability_T) * n / scale, start_T
             )
             width_T[0] = 0
-    return _between(panel.cM, panel.position, typed_index, width_T)
+    return _interpolate(panel.cM, panel.position, typed_index, width_T)
 
 
-def _between(
+def _interpolate(
     cM: np.ndarray, position: np.ndarray, typed_index: np.ndarray, width_T: np.ndarray
 ) -> np.ndarray:
-    """Genetic positions of all sites from the tuned lengths between typed sites.
+    """Return genetic positions of all sites from the tuned lengths between typed sites.
 
-    Between two typed sites a site divides their distance as in the map, or by base pairs where the map has
-    both at one place. Sites before the first typed one and after the last one are shifted.
+    A site divides the distance of the typed sites around it as in the map, or by base pairs where the map
+    gives both the same position. Sites outside of the typed sites are shifted.
     """
     tuned_T = cM[typed_index[0]] + np.cumsum(width_T)
     gap = np.searchsorted(typed_index, np.arange(len(cM)), side="right")
@@ -109,19 +96,19 @@ def _between(
     before = (gap - 1).clip(0)
     after = gap.clip(max=len(typed_index) - 1)
     tuned = tuned_T[before] + np.where(inside, share * (tuned_T[after] - tuned_T[before]), edge)
-    return np.maximum.accumulate(tuned)  # rounding may have put one before its neighbour
+    return np.maximum.accumulate(tuned)  # rounding may have exchanged neighbours
 
 
-def _changes(
+def _count_changes(
     window: PassWindow, width_S: np.ndarray, jumps_per_cM: float, n: int, pool: ThreadPoolExecutor
 ) -> tuple[np.ndarray, int]:
-    """Expected changes before each decided place, of all haplotypes taken out, and the number of these."""
-    alleles_NS = unpack_rows(window.panel_NW, window.stop - window.first)
+    """Return the expected changes before each decided place, over all queries, and the number of queries."""
+    alleles_NS = unpack_rows(window.panel_NW, window.sites.n_sites)
     order_N = fair_order([alleles_NS.T])[:n]
-    alleles_SN = whole_lanes(alleles_NS[order_N].T)
+    alleles_SN = pad_to_lanes(alleles_NS[order_N].T)
     jump_S = jump_probabilities(np.cumsum(width_S), n, jumps_per_cM)
 
-    def of_query(query: int) -> np.ndarray:
+    def count(query: int) -> np.ndarray:
         share_N = np.zeros(alleles_SN.shape[1], np.float32)
         share_N[:n] = 1 / (n - 1)
         share_N[query] = 0
@@ -130,75 +117,57 @@ def _changes(
         return changes_S
 
     n_queries = min(n, parameters.TUNING_QUERIES)
-    total_S = sum(pool.map(of_query, range(n_queries)), start=np.zeros(len(width_S)))
-    return total_S[window.first_decided : window.stop_decided], n_queries
+    total_S = sum(pool.map(count, range(n_queries)), start=np.zeros(len(width_S)))
+    return total_S[window.decided.slice], n_queries
 
 
-def fair_order(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """An order whose first haplotypes are a fair sample of all, whatever the order of the file.
+def fair_order(alleles: Iterable[np.ndarray]) -> np.ndarray:
+    """Order haplotypes, int64 (N,), so that the first ones are a fair sample, whatever the order of the file.
 
-    It is by a hash of a haplotype's alleles and of its number among those with the same alleles.
-
-    Parameters
-    ----------
-    parts : iterable of uint8 (S, N)
-        Alleles, 0 or 1, at some sites after the others.
-
-    Returns
-    -------
-    int64 (N,)
-        Haplotypes.
+    The order is that of a hash of a haplotype's alleles and of its number among those with the same alleles.
+    alleles: uint8 (S, N), a few sites at a time.
     """
     hash_N: np.ndarray | None = None
-    for alleles_SN in parts:
+    for alleles_SN in alleles:
         here_N = content_hash(alleles_SN)
-        hash_N = here_N if hash_N is None else _stirred(hash_N) + here_N
+        hash_N = here_N if hash_N is None else _mix_bits(hash_N) + here_N
     assert hash_N is not None, "there are sites"
-    return _scattered(hash_N)
+    return _order_by_hash(hash_N)
 
 
 def fair_samples(alleles_SN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
-    """An order whose first samples are a fair sample of all, whatever the order of the file.
+    """Order samples, int64 (X,), so that the first ones are a fair sample, whatever the order of the file.
 
-    Parameters
-    ----------
-    alleles_SN : uint8 (S, N)
-        Alleles, 0 or 1, at some sites.
-    sample_N : int64 (N,)
-        The sample of each haplotype.
-
-    Returns
-    -------
-    int64 (X,)
-        Samples. Those with the same haplotypes exchange places where the order of the file is another.
+    Samples with the same haplotypes exchange places if the order of the file changes. sample_N: int64, the
+    sample of each haplotype.
     """
     hash_X = np.zeros(int(sample_N.max()) + 1, np.uint64)
-    np.add.at(hash_X, sample_N, _stirred(content_hash(alleles_SN)))
-    return _scattered(hash_X)
+    np.add.at(hash_X, sample_N, _mix_bits(content_hash(alleles_SN)))
+    return _order_by_hash(hash_X)
 
 
-def _scattered(hash_N: np.ndarray) -> np.ndarray:
-    """An order by hashes, int64 (N,), in which those with equal hashes are no neighbours."""
+def _order_by_hash(hash_N: np.ndarray) -> np.ndarray:
+    """Return an order by hashes, int64 (N,), in which haplotypes with equal hashes are apart."""
     order_N = np.argsort(hash_N, kind="stable")
     sorted_N = hash_N[order_N]
     number_N = (np.arange(len(order_N)) - np.searchsorted(sorted_N, sorted_N)).astype(np.uint64)
-    return order_N[np.argsort(_stirred(sorted_N + _stirred(number_N)), kind="stable")]
+    return order_N[np.argsort(_mix_bits(sorted_N + _mix_bits(number_N)), kind="stable")]
 
 
-def _stirred(key_N: np.ndarray) -> np.ndarray:
-    """Near and small uint64 keys are neither any more: the finalizer of SplitMix64 (Steele et al. 2014)."""
+def _mix_bits(key_N: np.ndarray) -> np.ndarray:
+    """Mix the bits of uint64 keys by the finalizer of SplitMix64 (Steele et al. 2014)."""
     key_N = key_N + np.uint64(0x9E3779B97F4A7C15)
     key_N = (key_N ^ (key_N >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key_N = (key_N ^ (key_N >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    stirred: np.ndarray = key_N ^ (key_N >> np.uint64(31))
-    return stirred
+    mixed: np.ndarray = key_N ^ (key_N >> np.uint64(31))
+    return mixed
 
 
 @kernel(fast=True)
 def _expected_changes(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
-    """float64 (S,): the posterior probability that a query changes before each place.
+    """Return the posterior probability that a query changes before each place, float64 (S,).
 
-    share_N: of every haplotype among those that it may change to, N a multiple of LANES.
+    share_N: as in `step_forward_states`, with N a multiple of LANES.
     """
     n_places, n = alleles_SN.shape
     forward_SN, total_S = np.empty((n_places, n), np.float32), np.empty(n_places, np.float32)

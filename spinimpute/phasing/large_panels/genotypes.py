@@ -1,8 +1,8 @@
 """Genotypes of samples from a large panel: a search for the likeliest haplotypes, then chains that copy them.
 
-After the search (`search`) the time of a sample hardly depends on the panel. Of panels whose haplotypes are
-not all searched, chains go twice: the second time with the haplotypes that match longest what the first ones
-found at all sites.
+After the search (`search`) the time of a sample hardly depends on the panel. If not all haplotypes of the
+panel are searched, chains run twice: the second time with the haplotypes that match longest what the first
+ones found at all sites.
 
 Axes: S sites, R of them where states may differ, T common ones, X samples, W windows, 2 haplotypes of a
 sample, 3: copies of ALT.
@@ -10,7 +10,7 @@ sample, 3: copies of ALT.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -18,158 +18,137 @@ import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel import Panel
-from spinimpute.phasing.all_haplotypes import side_by_side
+from spinimpute.phasing.all_haplotypes import groups_of_samples
 from spinimpute.phasing.calibration import calibrated_pair
-from spinimpute.phasing.chains import Evidence, in_order_of_chains, known_shares, stated_likelihoods
-from spinimpute.phasing.copied_panel import PanelPart
+from spinimpute.phasing.chains import Evidence, observed_shares, order_by_chain, scaled_likelihoods
+from spinimpute.phasing.copied_panel import PanelSubset
 from spinimpute.phasing.large_panels.search import Search
 from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_of_groups
 from spinimpute.phasing.large_panels.states import States
 from spinimpute.phasing.likelihood_passes import MUTATION
 from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.phasing.passes import HALF
+from spinimpute.runtime.progress import Progress
 from spinimpute.sequencing.fragments import FragmentBases
 
-CHOSEN = 1_000  # of a window
-AT_ONCE = 8 * HALF  # samples, whose matches are listed at the same time
+CHOSEN = 1_000  # haplotypes of a window
+AT_ONCE = 8 * HALF  # samples whose matches are listed at the same time
 
 
 def genotypes_from_large_panel(
     panel: Panel,
-    sites: slice,
+    sites: Interval,
     phred_SX3: np.ndarray,
     haploid_X: np.ndarray,
     threads: int,
-    told: Callable[[float], None],
+    progress: Progress,
     bases_X: Sequence[FragmentBases],
 ) -> np.ndarray:
-    """As `genotypes_from_likelihoods`, of consecutive sites of a large panel.
-
-    Parameters
-    ----------
-    panel : Panel
-        Phased haplotypes.
-    sites : slice
-        Panel sites.
-    phred_SX3, haploid_X, threads
-        As of `genotypes_from_likelihoods`.
-    told : callable
-        Called with the fraction that is done.
-    bases_X
-        As of `genotypes_from_likelihoods`.
-
-    Returns
-    -------
-    float32 (S, 2, X)
-        As of `genotypes_from_likelihoods`.
-    """
+    """Return `genotypes_from_likelihoods` at consecutive sites of a large panel."""
     search = Search(panel, sites)
-    here = PanelPart.of(panel, np.arange(sites.start, sites.stop), np.empty((0, 0), np.uint8), 0)
+    here = PanelSubset.select(panel, np.arange(*sites), np.empty((0, 0), np.uint8), 0)
     n_samples = len(haploid_X)
     out_S2X = np.empty((len(phred_SX3), 2, n_samples), np.float32)
     rounds = 1 if search.sees_all else 2
     done = 0.0
 
-    def tell(samples: float) -> None:
+    def report(samples: float) -> None:
         nonlocal done
         done += samples / n_samples
-        told(min(done, 1.0))
+        progress(min(done, 1.0))
 
     def copy(x: int, chosen_W: list[np.ndarray]) -> None:
-        states = States.of(search.alleles, panel.n_haplotypes, search.bounds_W1, chosen_W)
+        states = States.choose(search.alleles, panel.n_haplotypes, search.windows, chosen_W)
         bases = bases_X[x] if bases_X else None
         out_S2X[:, :, x] = _copy(here, sites.start, states, phred_SX3[:, x], bool(haploid_X[x]), bases)
 
     with ThreadPoolExecutor(threads, "chains") as pool:
         for low in range(0, n_samples, AT_ONCE):
             batch = np.arange(low, min(low + AT_ONCE, n_samples))
-            linked_X = (
-                [linked_at(bases_X[x], sites.start, search.common_T) for x in batch.tolist()]
-                if bases_X
-                else []
-            )
-            evidence = phred_SX3[:, batch], haploid_X[batch], linked_X
-            copied_XW, p_T2X = _searched(search, *evidence, pool)
-            tell(len(batch) / 4)
+            bases = [bases_X[x] for x in batch.tolist()] if bases_X else []
+            linked_X = [linked_at(one, sites.start, search.common_T) for one in bases]
+            copied_XW, p_T2X = _search_batch(search, phred_SX3[:, batch], haploid_X[batch], linked_X, pool)
+            report(len(batch) / 4)
             for number in range(rounds):
                 if number:
                     p_T2X = out_S2X[search.common_T, :, low : low + len(batch)]
                 chosen_XW = copied_XW
                 if not search.sees_all:
                     near_XW = search.longest_matches(p_T2X, CHOSEN // 2, pool)
-                    chosen_XW = [
-                        list(map(np.union1d, *both)) for both in zip(copied_XW, near_XW, strict=True)
-                    ]
+                    both_XW = zip(copied_XW, near_XW, strict=True)
+                    chosen_XW = [list(map(np.union1d, copied_W, near_W)) for copied_W, near_W in both_XW]
                 for _ in pool.map(copy, batch.tolist(), chosen_XW):
-                    tell(0.75 / rounds)
+                    report(0.75 / rounds)
     return out_S2X
 
 
-def _searched(
+def _search_batch(
     search: Search,
     phred_SX3: np.ndarray,
     haploid_X: np.ndarray,
     linked_X: Sequence[FragmentBases],
     pool: ThreadPoolExecutor,
 ) -> tuple[list[list[np.ndarray]], np.ndarray]:
-    """The haplotypes that samples copy most, of each sample and window, and P(ALT) at the common sites."""
+    """Return the haplotypes that each sample copies most, by window, and P(ALT) at the common sites."""
     most = CHOSEN if search.sees_all else CHOSEN // 2
     n_samples = len(haploid_X)
 
     def run(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         linked_H = [linked_X[x] for x in chosen] if linked_X else []
         phred_SH3 = phred_SX3[:, chosen]
-        return search.most_copied(phred_SH3, haploid_X[chosen], linked_H, known_shares(phred_SH3), most)
+        return search.most_copied(phred_SH3, haploid_X[chosen], linked_H, observed_shares(phred_SH3), most)
 
-    found = list(pool.map(run, side_by_side(n_samples)))
+    found = list(pool.map(run, groups_of_samples(n_samples)))
     copied_XWC = np.concatenate([copied for copied, _ in found])[:n_samples]
     p_T2X = np.concatenate([p for _, p in found], axis=2)[:, :, :n_samples]
     return [list(copied_WC) for copied_WC in copied_XWC], p_T2X
 
 
 def _copy(
-    here: PanelPart,
+    here: PanelSubset,
     first: int,
     states: States,
     phred_S3: np.ndarray,
     haploid: bool,
     bases: FragmentBases | None,
 ) -> np.ndarray:
-    """P(ALT) of a sample's haplotypes at all sites, float32 (S, 2); first: the panel site of the first."""
+    """Return P(ALT) of a sample's haplotypes at all sites, float32 (S, 2); first: number of site 0."""
     haploid_H = np.array([haploid])
-    genotype_S3H = _of_same_alleles(here, states.same_S, phred_S3, haploid)
+    genotype_S3H = _genotypes_of_same_alleles(here, states.same_S, phred_S3, haploid)
     second_SH = np.zeros((len(phred_S3), 1), bool)
     n_places = len(states.site_R)
-    share_H = known_shares(phred_S3[:, None])
+    share_H = observed_shares(phred_S3[:, None])
     if n_places:
-        part = states.as_panel(here)
+        subset = states.as_panel(here)
         linked_H = [linked_at(bases, first, states.site_R)] if bases is not None else []
-        columns = part.cM, part.frequency, part.trust
+        columns = subset.cM, subset.frequency, subset.trust
         evidence = Evidence(*columns, phred_S3[states.site_R][:, None], haploid_H, linked_H, 0, share_H)
-        pairs = LikelyPairs(part, slice(0, n_places), last_of_groups(n_places))
-        chains = ChainsOverStates(states.packed_RB, states.share_K, evidence, pairs.windows, pairs)
+        pairs = LikelyPairs(subset, Interval(0, n_places), last_of_groups(n_places))
+        chains = ChainsOverStates(states.packed_RB, states.weight_K, evidence, pairs.windows, pairs)
         chains.run()
         genotype_S3H[states.site_R] = chains.genotype_S3H
         second_SH[states.site_R] = chains.second_carries()
     pair = calibrated_pair(genotype_S3H, here.frequency.astype(np.float32), share_H, haploid_H)
-    return in_order_of_chains(*pair, second_SH)[:, :, 0]
+    return order_by_chain(*pair, second_SH)[:, :, 0]
 
 
 def linked_at(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentBases:
-    """Bases of fragments with several of some sites, numbered by these; first: the panel site of site 0."""
+    """Return bases of fragments with several of some sites, numbered by these; first: number of site 0."""
     at_B = np.searchsorted(site_R, bases.panel_index - first)
     used_B = site_R[at_B.clip(max=len(site_R) - 1)] == bases.panel_index - first
     numbered = replace(bases, panel_index=at_B.astype(np.int32)).take(used_B)
     return numbered.linked(Interval(0, len(site_R)))
 
 
-def _of_same_alleles(here: PanelPart, same_S: np.ndarray, phred_S3: np.ndarray, haploid: bool) -> np.ndarray:
-    """Genotype probabilities where both haplotypes copy the same allele, float32 (S, 3, 1)."""
+def _genotypes_of_same_alleles(
+    here: PanelSubset, same_S: np.ndarray, phred_S3: np.ndarray, haploid: bool
+) -> np.ndarray:
+    """Return genotype probabilities for sites where all states have the same allele, float32 (S, 3, 1)."""
     copied_S = np.where(same_S == 1, 1 - MUTATION, MUTATION)
     p_S = here.trust * copied_S + (1 - here.trust) * here.frequency
     if haploid:
         prior_S3 = np.stack([1 - p_S, np.zeros_like(p_S), p_S], axis=1)
     else:
         prior_S3 = np.stack([(1 - p_S) ** 2, 2 * p_S * (1 - p_S), p_S**2], axis=1)
-    joint_S3 = prior_S3 * stated_likelihoods(phred_S3)
+    joint_S3 = prior_S3 * scaled_likelihoods(phred_S3)
     return (joint_S3 / joint_S3.sum(axis=1, keepdims=True)).astype(np.float32)[:, :, None]

@@ -1,7 +1,8 @@
-"""Alleles of some haplotypes of a large panel, without going through all of it.
+"""Alleles of some haplotypes of a large panel, without reading all of it.
 
-Of most sites of a large panel few haplotypes have the minor allele. Those sites are kept as lists, of each
-haplotype the sites where it has it; at the others all alleles are kept as bits, haplotype by haplotype.
+At most sites of a large panel few haplotypes have the minor allele. For these sites, each haplotype has a
+list of the sites where it has the minor allele. At the other sites all alleles are kept as bits, haplotype
+by haplotype.
 
 Axes: S sites, D of them with bits, B bytes of those, C minor alleles at the others, N haplotypes, K chosen
 ones, W words of bits, R sites where these differ.
@@ -10,10 +11,12 @@ ones, W words of bits, R sites where these differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import rows_of_packed, unpack_rows
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel import Panel
 
 BYTES_AT_ONCE = 2**24  # of packed alleles
@@ -30,13 +33,13 @@ class HaplotypeAlleles:
     bits_NW : uint64
         Their ALT alleles (`pack_rows`).
     site_C : int32
-        Where haplotypes have the minor allele of other sites: lists, increasing, haplotype by haplotype.
+        Other sites where haplotypes have the minor allele: lists, increasing, haplotype by haplotype.
     first_N1 : int64
-        Where the list of each haplotype begins, and where the last one ends.
+        Index of each haplotype's list, and the end of the last one.
     alt_is_major_S : bool
         Sites where more than half of the panel has ALT.
     minor_count_S : int64
-        Haplotypes with the minor allele.
+        Number of haplotypes with the minor allele.
     """
 
     common_D: np.ndarray
@@ -47,21 +50,9 @@ class HaplotypeAlleles:
     minor_count_S: np.ndarray
 
     @classmethod
-    def of(cls, panel: Panel, sites: slice, common_D: np.ndarray, packed_DB: np.ndarray) -> HaplotypeAlleles:
-        """Those of a panel.
-
-        Parameters
-        ----------
-        panel : Panel
-            Phased haplotypes.
-        sites : slice
-            Panel sites.
-        common_D : int64
-            Which of them, counted from the first one, are kept as bits.
-        packed_DB : uint8
-            Their alleles, `Panel.packed_rows`.
-        """
-        n, count_S = panel.n_haplotypes, panel.allele_count[sites]
+    def read(cls, panel: Panel, sites: Interval, common_D: np.ndarray, packed_DB: np.ndarray) -> Self:
+        """Read a panel's alleles; sites common_D, counted from the first one, have these packed alleles."""
+        n, count_S = panel.n_haplotypes, panel.allele_count[sites.slice]
         bits_NW = rows_of_packed(packed_DB, n)
         alt_is_major_S = count_S > n // 2
         minor_count_S = np.minimum(count_S, n - count_S)
@@ -72,10 +63,10 @@ class HaplotypeAlleles:
             rows_R = rare_R[low : low + step]
             packed_RB = panel.packed_rows(sites.start + rows_R)
             packed_RB[alt_is_major_S[rows_R]] ^= 255
-            row, byte = np.nonzero(packed_RB)  # of few bytes all bits are looked at
+            row, byte = np.nonzero(packed_RB)  # few bytes, whose bits are all unpacked
             of_byte, bit = np.nonzero(np.unpackbits(packed_RB[row, byte][:, None], axis=1))
             carrier = 8 * byte[of_byte] + bit
-            is_one = carrier < n  # not one of the bits that fill up a row
+            is_one = carrier < n  # not one of the bits that pad a row
             site.append(rows_R[row[of_byte[is_one]]].astype(np.int32))
             haplotype.append(carrier[is_one].astype(np.int32))
         haplotype_C = np.concatenate(haplotype)
@@ -84,27 +75,16 @@ class HaplotypeAlleles:
         site_C = np.concatenate(site)[order_C]
         return cls(common_D, bits_NW, site_C, first_N1, alt_is_major_S, minor_count_S)
 
-    def of_states(
-        self, chosen_K: np.ndarray, least_K: np.ndarray, low: int, high: int
+    def take(
+        self, chosen_K: np.ndarray, least_K: np.ndarray, sites: Interval
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Alleles of some haplotypes at the sites [low, high).
+        """Return the alleles of some haplotypes.
 
-        Parameters
-        ----------
-        chosen_K : int64
-            Haplotypes.
-        least_K : float
-            Of a rare allele that fewer haplotypes of the panel have, each of them is taken not to have it.
-        low, high : int
-            Of the sites.
-
-        Returns
-        -------
-        int64 (R,), uint8 (R, K)
-            The sites where they may differ, increasing, and their alleles.
-        uint8 (high - low,)
-            At all sites: what all of them have where they do not differ.
+        Returns the sites where they may differ, int64 (R,), their alleles there, uint8 (R, K), and for all
+        sites the allele of all of them where they do not differ, uint8. least_K: a haplotype is assumed not
+        to have a rare allele that fewer haplotypes of the panel have.
         """
+        low, high = sites
         first, last = np.searchsorted(self.common_D, [low, high])
         common_D = self.common_D[first:last]
         word = first >> 6
@@ -113,7 +93,7 @@ class HaplotypeAlleles:
         same_S = self.alt_is_major_S[low:high].astype(np.uint8)
         same_S[common_D - low] = common_KD[0]
         differs_D = (common_KD != common_KD[:1]).any(axis=0)
-        site_C, column_C = self._rare(chosen_K, least_K, low, high)
+        site_C, column_C = self._rare_alleles(chosen_K, least_K, low, high)
         site_R = np.union1d(site_C, common_D[differs_D])
         alleles_RK = np.zeros((len(site_R), len(chosen_K)), np.uint8)
         alleles_RK[np.searchsorted(site_R, site_C), column_C] = 1
@@ -121,13 +101,13 @@ class HaplotypeAlleles:
         alleles_RK[np.searchsorted(site_R, common_D[differs_D])] = common_KD[:, differs_D].T
         return site_R, alleles_RK, same_S
 
-    def _rare(
+    def _rare_alleles(
         self, chosen_K: np.ndarray, least_K: np.ndarray, low: int, high: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Minor alleles of rare sites that chosen haplotypes have: the sites, and which of the chosen."""
+        """Return the rare sites where chosen haplotypes have the minor allele, and which of the chosen."""
         length_K = self.first_N1[chosen_K + 1] - self.first_N1[chosen_K]
         column_C = np.repeat(np.arange(len(chosen_K)), length_K)
-        list_K = np.cumsum(length_K) - length_K  # where each one's list begins
+        list_K = np.cumsum(length_K) - length_K  # index of each list
         at_C = np.arange(len(column_C)) + np.repeat(self.first_N1[chosen_K] - list_K, length_K)
         site_C = self.site_C[at_C].astype(np.int64)
         here_C = (site_C >= low) & (site_C < high) & (self.minor_count_S[site_C] >= least_K[column_C])

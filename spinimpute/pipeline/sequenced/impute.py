@@ -13,7 +13,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.outputs.opening import choose_format
 from spinimpute.panels.opening import PanelArgument, get_panel_path
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.phasing.stretches import in_stretches, threads_within
+from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
 from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
 from spinimpute.pipeline.merged_panels import open_or_merge
 from spinimpute.pipeline.output_steps import OutputFiles, Step
@@ -159,7 +159,7 @@ def _impute_chromosome(run: _RunConfig, step: Step) -> None:
             _collect_report_data(run, found.intervals)
         threads_of_chains = min(
             threads_within(
-                run.resources.max_memory, one.panel, *one.sites, n_samples, threads, one.likelihoods.bases_X
+                run.resources.max_memory, one.panel, one.sites, n_samples, threads, one.likelihoods.bases_X
             )
             for one in found.intervals
         )
@@ -178,7 +178,7 @@ def _impute_chromosome(run: _RunConfig, step: Step) -> None:
         shares = Shares(progress, [one.sites.n_sites for one in found.intervals])
         for number, interval in enumerate(found.intervals):
             records = SequencedRecords(interval, writer, summary)
-            stretches = in_stretches(
+            windows = genotypes_by_window(
                 interval.panel,
                 interval.sites.start,
                 interval.phred_SX3(),
@@ -187,7 +187,7 @@ def _impute_chromosome(run: _RunConfig, step: Step) -> None:
                 shares.of(number),
                 interval.likelihoods.bases_X,
             )
-            records.write_all(stretches)
+            records.write_all(windows)
 
 
 def _collect_report_data(run: _RunConfig, intervals: Sequence[SequencedInterval]) -> None:

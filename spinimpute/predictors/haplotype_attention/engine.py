@@ -14,8 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.hmm.candidates import Candidates
-from spinimpute.hmm.pbwt import Matches, unite
+from spinimpute.hmm.pbwt import Candidates, Matches, unite
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.panels.panel import Panel

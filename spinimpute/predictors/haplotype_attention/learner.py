@@ -14,12 +14,11 @@ from torch import Tensor
 
 from spinimpute.genotypes.blocks import HaplotypeSource, flanking_distances, gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.pbwt import CandidateSettings, find_candidates
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.recombination_scale import most_likely_scale
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.predictors.haplotype_attention.ibs_classes import (

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import bits_set, count_bits, trailing_zeros
-from spinimpute.hmm.candidates import Candidates
+from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns, GapSites
 from spinimpute.runtime.kernels import kernel

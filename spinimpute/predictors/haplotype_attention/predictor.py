@@ -7,17 +7,20 @@ U sites of a block.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from spinimpute.hmm.candidates import Candidates
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.parameters import LEAST_MASS, LEAST_OF_ALIKE, MISMATCH
-from spinimpute.hmm.pbwt import CandidateSettings, Matches, matches_on_left, matches_on_right
+from spinimpute.hmm.pbwt import (
+    Candidates,
+    CandidateSettings,
+    Matches,
+    matches_on_left,
+    matches_on_right,
+)
 from spinimpute.hmm.posteriors import copying_posteriors
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.engine import ImputationJob
@@ -135,7 +138,7 @@ class HaplotypePredictor(Predictor):
         width_cM = float(np.ptp(tile.cM_S)) / len(tile.cM_S)
         times = min(max((width_cM / DENSE_CM) ** 2, 1.0), MOST_TIMES)
         few = self.candidates
-        return replace(few, nearest=round(times * few.nearest), most=round(times * few.most))
+        return few._replace(nearest=round(times * few.nearest), most=round(times * few.most))
 
     def most_classes(self, n_haplotypes: int, more_classes: float) -> int:
         """Largest number of classes of a `TileBlock` that needs `more_classes`."""

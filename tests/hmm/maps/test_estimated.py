@@ -135,7 +135,7 @@ def test_too_little_to_estimate_from(case: str, monkeypatch: pytest.MonkeyPatch)
 def test_more_haplotypes_and_sites_than_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parameters, "MOST_ESTIMATED_FROM", 100)
     monkeypatch.setattr(parameters, "MOST_LEFT_OUT", 20)
-    monkeypatch.setattr(parameters, "JUDGED_STRETCHES", 3)
+    monkeypatch.setattr(parameters, "JUDGED_INTERVALS", 3)
     monkeypatch.setattr(parameters, "JUDGED_SITES", 50)
     shown: list[tuple[int, ...]] = []
 

@@ -7,12 +7,10 @@ import pytest
 
 from spinimpute.genotypes.bit_rows import pack_rows, unpack_rows
 from spinimpute.hmm import parameters
-from spinimpute.hmm.emissions import allele_emissions
 from spinimpute.hmm.maps import tuning as map_tuning
 from spinimpute.hmm.maps.tuning import tuned_map
 from spinimpute.hmm.parameters import MISMATCH
-from spinimpute.hmm.steps import whole_lanes
-from spinimpute.hmm.transitions import jump_probabilities
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.writer import rewrite_panel
 
@@ -42,7 +40,7 @@ def test_expected_changes_equal_brute_force(n_places: int, n: int) -> None:
     rng = np.random.default_rng(n)
     alleles_SN = rng.integers(0, 2, (n_places, n)).astype(np.uint8)
     jump_S = jump_probabilities(np.cumsum(rng.exponential(0.02, n_places)), n, 100)
-    padded_SN = whole_lanes(alleles_SN)
+    padded_SN = pad_to_lanes(alleles_SN)
     for query in (0, n - 1):
         share_N = np.zeros(padded_SN.shape[1], np.float32)
         share_N[:n] = 1 / (n - 1)
@@ -140,7 +138,7 @@ def test_the_first_of_afair_order_are_a_fair_sample() -> None:
 def test_sites_between_are_stretched_and_ends_shifted() -> None:
     cM = np.array([0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 5.0])
     position = np.array([10, 20, 30, 40, 50, 60, 70])
-    found = map_tuning._between(cM, position, np.array([1, 3, 5]), np.array([0.0, 1.0, 0.5]))
+    found = map_tuning._interpolate(cM, position, np.array([1, 3, 5]), np.array([0.0, 1.0, 0.5]))
     np.testing.assert_allclose(found, [0.0, 1.0, 1.5, 2.0, 2.25, 2.5, 4.5])
 
 

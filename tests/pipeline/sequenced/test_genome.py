@@ -9,7 +9,7 @@ import pysam
 import pytest
 
 from spinimpute.panels.panel import Panel
-from spinimpute.phasing.stretches import in_stretches
+from spinimpute.phasing.genotypes import genotypes_by_window
 from spinimpute.pipeline import regions
 from spinimpute.pipeline.regions import PanelInterval
 from spinimpute.pipeline.sequenced import impute
@@ -163,9 +163,9 @@ def test_sites_of_overlapping_buffers_are_imputed_once(
 
     def watched(panel: Panel, first: int, phred_SX3: np.ndarray, *more: Any) -> Any:
         computed.append((first, first + len(phred_SX3)))
-        return in_stretches(panel, first, phred_SX3, *more)
+        return genotypes_by_window(panel, first, phred_SX3, *more)
 
-    monkeypatch.setattr(impute, "in_stretches", watched)
+    monkeypatch.setattr(impute, "genotypes_by_window", watched)
     regions = [f"20:{position[i]}-{position[i + 5]}" for i in (5, 40, 70, 300)]
     settings = RegionSettings(regions, buffer_cM=0.3)
     impute_sequenced(tmp_path / "some.vcf", world.panel, SequencingSettings(gl), region=settings)
@@ -275,13 +275,13 @@ def test_work_grows_with_the_number_of_regions_alone(
         return known_SX(likelihoods)
 
     def in_small_pieces(panel: Panel, first: int, phred_SX3: np.ndarray, *more: Any) -> Any:
-        for start, p_S2X in in_stretches(panel, first, phred_SX3, *more):
+        for start, p_S2X in genotypes_by_window(panel, first, phred_SX3, *more):
             for at in range(0, len(p_S2X), 4):
                 yield start + at, p_S2X[at : at + 4]
 
     monkeypatch.setattr(regions, "PanelInterval", CountedInterval)
     monkeypatch.setattr(GenotypeLikelihoods, "known_SX", property(counted))
-    monkeypatch.setattr(impute, "in_stretches", in_small_pieces)
+    monkeypatch.setattr(impute, "genotypes_by_window", in_small_pieces)
     work = []
     for n_places in (25, 100):
         looked_at[0] = computed[0] = 0

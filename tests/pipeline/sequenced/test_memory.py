@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from spinimpute.phasing import memory
-from spinimpute.phasing.memory import COMPILED_CHAINS, STATED, chain_memory, chain_threads, large_panel_memory
+from spinimpute.phasing.memory import (
+    COMPILED_CHAINS,
+    LIKELIHOODS,
+    ChainSizes,
+    chain_memory,
+    chain_threads,
+    large_panel_memory,
+)
 from spinimpute.runtime.errors import InputError
 
 World = Any
@@ -28,35 +35,32 @@ finally:
 
 def test_fewer_threads_where_memory_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "resident_bytes", lambda: 10**8)
-    size = (5_000, 20_000, 30_000, 40)  # haplotypes, sites at once, sites, samples
-    held = 10**8 + COMPILED_CHAINS + STATED * 30_000 * 40
-    needed = [round(held + chain_memory(5_000, 20_000, 40, threads)) for threads in (1, 2, 3)]
+    sizes = ChainSizes(haplotypes=5_000, sites=20_000, samples=40)
+    held = 10**8 + COMPILED_CHAINS + LIKELIHOODS * 30_000 * 40
+    needed = [round(held + chain_memory(sizes, threads)) for threads in (1, 2, 3)]
     assert needed[0] < needed[1] < needed[2]
-    assert chain_threads(None, *size, 16) == 16
-    assert chain_threads(10**12, *size, 16) == 5  # eight samples side by side
-    assert chain_threads(needed[2], *size, 16) == 3
-    assert chain_threads(needed[2] - 1, *size, 16) == 2
-    assert chain_threads(needed[0], *size, 1) == 1
-    assert chain_threads(needed[2], *size, 16, bases=30_000) == 2  # of reads that span sites
+    assert chain_threads(None, sizes, 30_000, 16) == 16
+    assert chain_threads(10**12, sizes, 30_000, 16) == 5  # eight samples side by side
+    assert chain_threads(needed[2], sizes, 30_000, 16) == 3
+    assert chain_threads(needed[2] - 1, sizes, 30_000, 16) == 2
+    assert chain_threads(needed[0], sizes, 30_000, 1) == 1
+    assert chain_threads(needed[2], sizes._replace(bases=30_000), 30_000, 16) == 2  # of reads that span sites
     with pytest.raises(InputError, match=r"to impute 40 samples at 30000 sites .*MB are needed with one thr"):
-        chain_threads(needed[0] - 1, *size, 16)
+        chain_threads(needed[0] - 1, sizes, 30_000, 16)
 
 
 def test_the_budget_of_large_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "resident_bytes", lambda: 10**8)
-    size = (200_000, 20_000, 30_000, 5)  # haplotypes, sites at once, sites, samples
-    rare = {"common": 2_000, "minor_alleles": 10**6}
-    held = 10**8 + COMPILED_CHAINS + STATED * 30_000 * 5
-    needed = [
-        1 + int(held + large_panel_memory(200_000, 20_000, 2_000, 10**6, 5, threads)) for threads in (1, 2, 3)
-    ]
+    sizes = ChainSizes(200_000, 20_000, 5, common=2_000, minor_alleles=10**6)
+    held = 10**8 + COMPILED_CHAINS + LIKELIHOODS * 30_000 * 5
+    needed = [1 + int(held + large_panel_memory(sizes, threads)) for threads in (1, 2, 3)]
     assert needed[0] < needed[1] < needed[2]
-    assert chain_threads(10**12, *size, 16, **rare) == 5  # one sample after the other
-    assert chain_threads(needed[1], *size, 16, **rare) == 2
-    assert chain_threads(needed[1], *size, 16, common=2_100, minor_alleles=10**6) == 1
-    assert chain_threads(needed[1], *size, 16, common=2_000, minor_alleles=11 * 10**5) == 1
+    assert chain_threads(10**12, sizes, 30_000, 16) == 5  # one sample after the other
+    assert chain_threads(needed[1], sizes, 30_000, 16) == 2
+    assert chain_threads(needed[1], sizes._replace(common=2_100), 30_000, 16) == 1
+    assert chain_threads(needed[1], sizes._replace(minor_alleles=11 * 10**5), 30_000, 16) == 1
     with pytest.raises(InputError, match=r"to impute 5 samples at 30000 sites .*MB are needed with one thr"):
-        chain_threads(needed[0] - 2, *size, 16, **rare)
+        chain_threads(needed[0] - 2, sizes, 30_000, 16)
 
 
 def test_a_budget_is_kept(world: World, gl: Path, without_header: Lines, tmp_path: Path) -> None:

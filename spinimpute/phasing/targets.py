@@ -1,0 +1,166 @@
+"""Calls of the samples that are phased, arranged for passes, and how decisions change them.
+
+Axes: T typed sites, S those of a window, X samples that are phased, Q haplotypes of all samples, H = HALF
+targets side by side, L lanes, 2 alleles of a state or haplotypes of a sample.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from spinimpute.hmm.parameters import LANES
+from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF
+from spinimpute.runtime.kernels import kernel
+
+
+class Targets(NamedTuple):
+    """Calls of the samples that are phased, and of all others that may be copied.
+
+    X counts the samples to be phased; samples with the same calls are represented by the first of them.
+
+    Attributes
+    ----------
+    alleles_TQ : uint8
+        0 or 1; missing calls are filled.
+    known_TQ : bool
+        Calls that are not missing.
+    open_TX : bool
+        Unphased heterozygotes.
+    column_X2 : int64
+        The two haplotypes of each sample to be phased.
+    sample_Q : int64
+        The sample to be phased that has the calls of each haplotype, or -1.
+    locked_X2 : int64
+        A sample's first and last typed site with a known phase, or T twice.
+    mismatch_T : float32
+        Probability that an allele differs from the copied one.
+    """
+
+    alleles_TQ: np.ndarray
+    known_TQ: np.ndarray
+    open_TX: np.ndarray
+    column_X2: np.ndarray
+    sample_Q: np.ndarray
+    locked_X2: np.ndarray
+    mismatch_T: np.ndarray
+
+
+class Decisions(NamedTuple):
+    """Decisions of a pass.
+
+    Attributes
+    ----------
+    decision_TX : uint8
+        See `passes.LaneDecisions`.
+    posterior_TX : float32
+        Posterior probability of the decision, 1 without one.
+    likely_T2X : bool
+        Whether ALT is the likelier allele.
+    """
+
+    decision_TX: np.ndarray
+    posterior_TX: np.ndarray
+    likely_T2X: np.ndarray
+
+
+class TargetLanes(NamedTuple):
+    """Calls of HALF targets at the places of a window.
+
+    Attributes
+    ----------
+    call_S2L : float32
+        Emissions of the calls (`allele_emissions`). Lane l is the first haplotype of target l, lane l +
+        HALF its other one; the last target fills up the lanes.
+    seen_S2L : float32
+        The same emissions with doubtful calls missing.
+    open_SH : bool
+        Unphased heterozygotes.
+    wanted_S : bool
+        Places with a missing call.
+    """
+
+    call_S2L: np.ndarray
+    seen_S2L: np.ndarray
+    open_SH: np.ndarray
+    wanted_S: np.ndarray
+
+    @classmethod
+    def allocate(cls, n_places: int) -> Self:
+        """Return undefined lanes, which `fill_lanes` fills for one group of targets after the other."""
+        call_S2L, seen_S2L = np.empty((2, n_places, 2, LANES), np.float32)
+        return cls(call_S2L, seen_S2L, np.empty((n_places, HALF), bool), np.empty(n_places, bool))
+
+
+@kernel()
+def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignore[no-untyped-def]
+    """Fill `TargetLanes` with up to HALF samples, an interval; first_site: the window's first typed site."""
+    call_S2L, seen_S2L, open_SH, wanted_S = lanes
+    for s in range(len(wanted_S)):
+        t = first_site + s
+        wrong = targets.mismatch_T[t]
+        right = np.float32(1) - wrong
+        wanted_S[s] = False
+        for h in range(HALF):
+            x = min(samples.start + h, samples.stop - 1)
+            open_SH[s, h] = targets.open_TX[t, x] and samples.start + h < samples.stop
+            for copy in range(2):
+                lane, column = h + copy * HALF, targets.column_X2[x, copy]
+                allele, known = targets.alleles_TQ[t, column], targets.known_TQ[t, column]
+                call_S2L[s, 0, lane] = wrong if known and allele == 1 else right
+                call_S2L[s, 1, lane] = wrong if known and allele == 0 else right
+                seen = known and not doubtful_TX[t, x]
+                seen_S2L[s, 0, lane] = wrong if seen and allele == 1 else right
+                seen_S2L[s, 1, lane] = wrong if seen and allele == 0 else right
+                wanted_S[s] |= not known
+
+
+@kernel()
+def apply_decisions(targets, decisions):  # type: ignore[no-untyped-def]
+    """Exchange alleles as decided, and fill missing calls again."""
+    alleles_TQ, known_TQ, column_X2 = targets.alleles_TQ, targets.known_TQ, targets.column_X2
+    decision_TX, likely_T2X = decisions.decision_TX, decisions.likely_T2X
+    behind_X = np.zeros(len(column_X2), np.bool_)
+    for t in range(len(decision_TX)):
+        for x in range(len(column_X2)):
+            first, second = column_X2[x]
+            one, other = alleles_TQ[t, first], alleles_TQ[t, second]
+            if decision_TX[t, x] & EXCHANGED:
+                one, other = other, one
+            if not known_TQ[t, first]:
+                one = np.uint8(likely_T2X[t, 0, x])
+            if not known_TQ[t, second]:
+                other = np.uint8(likely_T2X[t, 1, x])
+            if behind_X[x]:
+                one, other = other, one
+            alleles_TQ[t, first], alleles_TQ[t, second] = one, other
+            if decision_TX[t, x] & EXCHANGED_BEHIND:
+                behind_X[x] = not behind_X[x]
+
+
+@kernel()
+def vote(targets, votes_TX):  # type: ignore[no-untyped-def]
+    """Add 1 to the votes if a heterozygote has ALT on the same haplotype as the one before, else -1."""
+    open_TX, column_X2 = targets.open_TX, targets.column_X2
+    last_X = np.zeros(len(column_X2), np.uint8)
+    for t in range(len(open_TX)):
+        for x in range(len(column_X2)):
+            if open_TX[t, x]:
+                allele = targets.alleles_TQ[t, column_X2[x, 0]]
+                votes_TX[t, x] += 1 if allele == last_X[x] else -1
+                last_X[x] = allele
+
+
+@kernel()
+def elect(targets, free_X, votes_TX):  # type: ignore[no-untyped-def]
+    """Take the phase with most votes; samples that are not free keep the phase of the last pass."""
+    alleles_TQ, open_TX, column_X2 = targets.alleles_TQ, targets.open_TX, targets.column_X2
+    last_X = np.zeros(len(column_X2), np.uint8)
+    for t in range(len(open_TX)):
+        for x in range(len(column_X2)):
+            if open_TX[t, x] and free_X[x]:
+                allele = last_X[x] if votes_TX[t, x] >= 0 else np.uint8(1) - last_X[x]
+                alleles_TQ[t, column_X2[x, 0]] = allele
+                alleles_TQ[t, column_X2[x, 1]] = np.uint8(1) - allele
+                last_X[x] = allele
