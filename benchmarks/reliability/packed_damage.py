@@ -255,7 +255,7 @@ def assembled(
         table += struct.pack("<QII", len(body), len(content), zlib.crc32(content))
         body += content
     places = {}
-    for name, section in (dict(sections) | ({"parts": table} if kind.has_parts else {})).items():
+    for name, section in (dict(sections) | ({"parts": table} if kind.has_blocks else {})).items():
         content = (stored_sections or {}).get(name) or stored(section)
         body += bytes(-len(body) % kind.alignment)
         places[name] = {"offset": len(body), "nbytes": len(content), "crc": zlib.crc32(content)}

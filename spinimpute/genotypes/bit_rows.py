@@ -1,8 +1,13 @@
-"""Rows of alleles as 64-bit words, and the processor's bit instructions for numba.
+"""Alleles as bits: rows of 64-bit words, packed bits, bit instructions for numba, and steps of the PBWT.
 
-Bit s & 63 of word s >> 6 is place s. Packed bits are those of `numpy.packbits`, place by place.
+In rows, bit s & 63 of word s >> 6 of a haplotype is site s. Packed bits are those of `numpy.packbits`, site
+by site.
 
-Axes: S places, X rows, W words, B bytes of a place's packed bits.
+Axes: S sites, X rows, W words, B or P bytes of a site's packed bits, N haplotypes, I chosen sites.
+
+References
+----------
+Durbin 2014, Bioinformatics 30:1266: the positional Burrows-Wheeler transform (PBWT).
 """
 
 from __future__ import annotations
@@ -21,23 +26,12 @@ ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def n_words(n_places: int) -> int:
-    """Words that hold so many places; at least one."""
+    """Number of words that hold so many sites, at least one."""
     return max(1, -(-n_places // 64))
 
 
 def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
-    """Alleles as bits.
-
-    Parameters
-    ----------
-    alleles_SX : uint8 (S, X)
-        0 or 1.
-
-    Returns
-    -------
-    uint64 (X, W)
-        Place s is bit s & 63 of word s >> 6.
-    """
+    """Rows, uint64 (X, W), of alleles 0 or 1, uint8 (S, X)."""
     packed = np.packbits(alleles_SX, axis=0, bitorder="little")  # (bytes, X)
     out = np.zeros((alleles_SX.shape[1], n_words(alleles_SX.shape[0]) * 8), dtype=np.uint8)
     out[:, : len(packed)] = packed.T
@@ -45,7 +39,7 @@ def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
 
 
 def unpack_rows(bits_XW: np.ndarray, n_places: int) -> np.ndarray:
-    """The alleles again, uint8 (X, S)."""
+    """Alleles, uint8 (X, S), of rows."""
     return np.unpackbits(bits_XW.astype("<u8").view(np.uint8), axis=1, count=n_places, bitorder="little")
 
 
@@ -63,19 +57,9 @@ def _order_packed(packed_SB, order_X, out_SB):  # type: ignore[no-untyped-def]
 
 
 def order_packed(packed_SB: np.ndarray, order_X: np.ndarray) -> np.ndarray:
-    """Packed bits of rows in another order.
+    """Packed bits, uint8 (S, ceil(X / 8)), in another order.
 
-    Parameters
-    ----------
-    packed_SB : uint8 (S, B)
-        Packed bits of at least max(order_X) + 1 rows.
-    order_X : int64 (X,)
-        The row that comes to each place.
-
-    Returns
-    -------
-    uint8 (S, ceil(X / 8))
-        Packed bits.
+    Order_X: the haplotype that each bit is taken from.
     """
     out_SB = np.empty((len(packed_SB), -(-len(order_X) // 8)), np.uint8)
     _order_packed(packed_SB, order_X, out_SB)
@@ -86,7 +70,7 @@ def order_packed(packed_SB: np.ndarray, order_X: np.ndarray) -> np.ndarray:
 def _rows_of_packed(packed_SB, bits_XW):  # type: ignore[no-untyped-def]
     n = len(bits_XW)
     n_bytes = packed_SB.shape[1]
-    for first in range(0, n_bytes, TILE_BYTES):  # their rows stay in the cache
+    for first in range(0, n_bytes, TILE_BYTES):  # whose rows stay in the cache
         last = min(first + TILE_BYTES, n_bytes)
         for s in range(len(packed_SB)):
             word, bit = s >> 6, np.uint64(1) << np.uint64(s & 63)
@@ -100,20 +84,7 @@ def _rows_of_packed(packed_SB, bits_XW):  # type: ignore[no-untyped-def]
 
 
 def rows_of_packed(packed_SB: np.ndarray, n_rows: int) -> np.ndarray:
-    """Packed bits as rows, as `pack_rows` gives them.
-
-    Parameters
-    ----------
-    packed_SB : uint8 (S, B)
-        Packed bits.
-    n_rows : int
-        X.
-
-    Returns
-    -------
-    uint64 (X, W)
-        Place s is bit s & 63 of word s >> 6.
-    """
+    """Rows, uint64 (X, W), of packed bits, uint8 (S, B)."""
     bits_XW = np.zeros((n_rows, n_words(len(packed_SB))), np.uint64)
     _rows_of_packed(packed_SB, bits_XW)
     return bits_XW
@@ -142,7 +113,7 @@ bits_set = _llvm_bits("ctpop", ())
 
 @kernel()
 def count_bits(bits_W, first, last):  # type: ignore[no-untyped-def]
-    """How many of the places [first, last) are set."""
+    """Number of set bits among the sites [first, last)."""
     if first >= last:
         return 0
     total = 0
@@ -158,7 +129,7 @@ def count_bits(bits_W, first, last):  # type: ignore[no-untyped-def]
 
 @kernel()
 def bit_at_or_before(bits_W, place):  # type: ignore[no-untyped-def]
-    """The last place <= `place` that is set; -1 if there is none."""
+    """The last site <= `place` that is set; -1 if there is none."""
     if place < 0:
         return -1
     word = place >> 6
@@ -173,7 +144,7 @@ def bit_at_or_before(bits_W, place):  # type: ignore[no-untyped-def]
 
 @kernel()
 def bit_at_or_after(bits_W, place, n_places):  # type: ignore[no-untyped-def]
-    """The first place >= `place` that is set; n_places if there is none."""
+    """The first site >= `place` that is set; n_places if there is none."""
     if place >= n_places:
         return n_places
     word = place >> 6
@@ -188,7 +159,7 @@ def bit_at_or_after(bits_W, place, n_places):  # type: ignore[no-untyped-def]
 
 @kernel()
 def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-def]
-    """The last place <= `place` where two rows differ and the call is known; -1 if there is none."""
+    """The last site <= `place` where two rows differ and the call is known; -1 if there is none."""
     if place < 0:
         return -1
     word = place >> 6
@@ -203,7 +174,7 @@ def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-
 
 @kernel()
 def allele_of(bits_P, haplotype):  # type: ignore[no-untyped-def]
-    """A haplotype's allele at the place of these bits, in the order of `numpy.packbits`."""
+    """A haplotype's allele at the site of these packed bits."""
     return np.int32((bits_P[haplotype >> 3] >> (7 - (haplotype & 7))) & 1)
 
 
@@ -213,12 +184,12 @@ def advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next
 
     order_N: haplotypes sorted by the reversed prefix; start_N[i]: where the match of order[i - 1] and
     order[i] starts; zeros_N1[i]: how many of the first i haplotypes in the order have allele 0. ones_N and
-    one_start_N are for use here.
+    one_start_N are buffers.
     """
     n = len(order_N)
     zeros = ones = np.int32(0)
     start_0 = start_1 = np.int32(place + 1)
-    for i in range(n):  # without a branch: alleles cannot be foreseen
+    for i in range(n):  # without branches, which the processor could not predict
         zeros_N1[i] = zeros
         haplotype, start = order_N[i], start_N[i]
         one = allele_of(bits_P, haplotype)
@@ -238,13 +209,13 @@ def advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next
 def expand_rows(  # type: ignore[no-untyped-def]
     stored, start_X1, listed_X, ref_is_minor_X, index_I, n_haplotypes, number_bytes, packed_IB
 ):
-    """Fill packed_IB with the bits of the chosen rows; see `stored_rows.RowLayout`.
+    """Fill packed_IB with the packed bits of the chosen sites; see `stored_rows.RowLayout`.
 
-    stored: uint8, all rows; number_bytes: of a haplotype's number in a list. A number that is no haplotype's
-    is passed over.
+    stored: uint8, all rows; number_bytes: size of a haplotype's number in a list. Invalid numbers are
+    ignored.
     """
     n_bytes = packed_IB.shape[1]
-    beyond = n_bytes * 8 - n_haplotypes  # bits of the last byte that are no haplotype's
+    beyond = n_bytes * 8 - n_haplotypes  # bits of the last byte without a haplotype
     for i in range(len(index_I)):
         x = index_I[i]
         start, stop = start_X1[x], start_X1[x + 1]

@@ -1,12 +1,12 @@
-"""Blocks: a few neighbouring gaps between typed sites, with the typed sites around them; one task each.
+"""Blocks: a few adjacent gaps between typed sites, with the typed sites around them; one task each.
 
-With T typed sites there are T + 1 gaps: gap g lies between typed sites g - 1 and g; gap 0 lies before the
-first and gap T after the last. Block b covers the gaps [b * core, (b + 1) * core) and sees `flank` further
-typed sites on each side. Where blocks lie depends on the typed sites alone, never on how a chromosome is
-cut into windows.
+With T typed sites there are T + 1 gaps: gap g lies between typed sites g - 1 and g, gap 0 before the first
+and gap T after the last. Block b covers the gaps [b * core, (b + 1) * core) and sees `flank` further typed
+sites on each side. Blocks depend on the typed sites alone, not on the windows of a run.
 
-Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes, R
-different patterns of alleles, H groups of haplotypes, X alleles of any sites.
+Axes: N panel haplotypes, Q query haplotypes, S typed sites of a block, padded to the same number in all
+blocks, U sites that a block imputes, R distinct patterns of alleles, H groups of haplotypes, X alleles of any
+sites.
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ import numpy as np
 
 MOST_TYPED = 10_000  # sites of a block's core, and of a flank
 FAR_CM = 5.0  # distance to a typed site that does not exist
-LIKE_WIDTHS = 24, 72  # typed places in the middle that make haplotypes alike, see `initial_groups`
+LIKE_WIDTHS = 24, 72  # central typed sites that make haplotypes alike, see `initial_groups`
 MOST_COMPARED = 512  # untyped sites of a block by which haplotypes are compared
-FAR_SITES = 400  # sites beyond the first or last typed one that are compared, or predicted in training
+FAR_SITES = 400  # sites before the first or after the last typed site to compare, or to predict in training
 COLUMNS_AT_ONCE = 64
 
 
 class HaplotypeSource(Protocol):
-    """What a panel file and a simulated segment have in common."""
+    """What training reads of a panel file or a simulated segment."""
 
     @property
     def n_sites(self) -> int:
-        """The number of sites."""
+        """Number of sites."""
         ...
 
     @property
     def n_haplotypes(self) -> int:
-        """The number of haplotypes."""
+        """Number of haplotypes."""
         ...
 
     @property
     def position(self) -> np.ndarray:
-        """int64 (n_sites,): 1-based, never decreasing."""
+        """int64 (n_sites,), 1-based, never decreasing."""
         ...
 
     @property
     def cM(self) -> np.ndarray:
-        """float64 (n_sites,): genetic positions."""
+        """Genetic positions, float64 (n_sites,)."""
         ...
 
     @property
     def haplotype_sample(self) -> np.ndarray:
-        """int64 (n_haplotypes,): the index of each haplotype's sample."""
+        """Sample index of each haplotype, int64 (n_haplotypes,)."""
         ...
 
     @property
     def query_samples(self) -> np.ndarray | None:
-        """The samples that are queries, never context; None: tasks choose."""
+        """Samples that are queries, never context; None: tasks choose."""
         ...
 
     @property
     def sample_deme(self) -> np.ndarray | None:
-        """int64, the population of each sample; None where it is unknown."""
+        """Population of each sample, int64; None if unknown."""
         ...
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
@@ -69,31 +69,16 @@ class HaplotypeSource(Protocol):
 
 @dataclass(frozen=True)
 class BlockShape:
-    """How many typed sites a block imputes between and sees.
+    """Size of blocks. Raises ValueError for numbers out of range."""
 
-    Attributes
-    ----------
-    core : int
-        Gaps imputed by one block.
-    flank : int
-        Further typed sites seen on each side.
-
-    Raises
-    ------
-    ValueError
-        A number is out of range.
-    """
-
-    core: int
-    flank: int
+    core: int  # gaps that a block imputes
+    flank: int  # further typed sites that it sees on each side
 
     def __post_init__(self) -> None:
         for name, least in (("core", 1), ("flank", 0)):
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= MOST_TYPED:
-                raise ValueError(
-                    f"{name} must be a whole number from {least} to {MOST_TYPED}, found {value!r}"
-                )
+                raise ValueError(f"{name} must be an integer from {least} to {MOST_TYPED}, got {value!r}")
 
     @property
     def n_typed(self) -> int:
@@ -101,51 +86,32 @@ class BlockShape:
         return self.core + 1 + 2 * self.flank
 
     def place(self, typed: int, block: int) -> int:
-        """The place 0..S-1 of a typed site in a block; that left of the block's first gap is at `flank`."""
+        """Index 0..S-1 of a typed site in a block.
+
+        The site left of the block's first gap has index `flank`.
+        """
         return typed - (block * self.core - 1 - self.flank)
 
     def visible(self, block: int, low: int, high: int) -> tuple[int, int]:
-        """The typed sites [first, last) of a block, out of those in [low, high)."""
+        """The typed sites [first, last) of a block, among those in [low, high)."""
         first = block * self.core - 1 - self.flank
         return max(first, low), max(min(first + self.n_typed, high), max(first, low))
 
 
 @dataclass(frozen=True)
 class PaddedSites:
-    """The typed sites of one block, padded to S places.
+    """The typed sites of one block, padded to S: sites [first, last) have the indices from `offset` on."""
 
-    Attributes
-    ----------
-    cM_S : float64 (S,)
-        Genetic position relative to the block's middle; padding repeats its neighbour.
-    valid_S : float32 (S,)
-        1 where there is a site.
-    first, last : int
-        The typed sites [first, last) fill the places [offset, offset + last - first).
-    offset : int
-        The first place with a site.
-    """
-
-    cM_S: np.ndarray
-    valid_S: np.ndarray
+    cM_S: np.ndarray  # float64, relative to the block's middle; padding repeats its neighbour
+    valid_S: np.ndarray  # float32, 1 for a site, 0 for padding
     first: int
     last: int
     offset: int
 
     def fill(self, alleles_TX: np.ndarray, start: int = 0) -> np.ndarray:
-        """Typed alleles of the block at its places; padding is 0.
+        """Typed alleles of the block, (X, S); padding is 0.
 
-        Parameters
-        ----------
-        alleles_TX : integers (T, X)
-            Alleles at the typed sites [start, start + T).
-        start : int
-            The first of these typed sites.
-
-        Returns
-        -------
-        integers (X, S)
-            Of the same type.
+        Alleles_TX: alleles of the typed sites from `start` on.
         """
         out = np.zeros((alleles_TX.shape[1], len(self.cM_S)), dtype=alleles_TX.dtype)
         rows = alleles_TX[self.first - start : self.last - start]
@@ -154,23 +120,9 @@ class PaddedSites:
 
 
 def pad_typed_sites(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, high: int) -> PaddedSites:
-    """The typed sites that a block sees.
+    """The typed sites that a block sees among [low, high), padded.
 
-    Parameters
-    ----------
-    block : int
-        The block's number.
-    typed_cM : float64 (T,)
-        Genetic positions of all typed sites.
-    shape : BlockShape
-        The shape of all blocks.
-    low, high : int
-        The typed sites [low, high) are visible.
-
-    Returns
-    -------
-    PaddedSites
-        Padded at the ends of the visible sites.
+    Typed_cM: all typed sites, float64 (T,).
     """
     first, last = shape.visible(block, low, high)
     offset = shape.place(first, block) if last > first else 0
@@ -187,25 +139,11 @@ def pad_typed_sites(block: int, typed_cM: np.ndarray, shape: BlockShape, low: in
 
 
 def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where sites lie in their gaps.
+    """Positions of sites, float64 (n,), in their gaps, int64 (n,): fraction and distance, float32 (n,).
 
-    Parameters
-    ----------
-    site_cM : float64 (n,)
-        Genetic positions of the sites.
-    gap : int64 (n,)
-        Their gaps, 0..T.
-    typed_cM : float64 (T,)
-        Genetic positions of the typed sites.
-
-    Returns
-    -------
-    fraction : float32 (n,)
-        0 at the left typed site, 1 at the right one. It is 1 before the first typed site, where only the
-        right side counts, and 0 after the last.
-    distance : float32 (n,)
-        In cM, to the nearer typed site; at most FAR_CM before the first and after the last, and FAR_CM if
-        no site is typed.
+    The fraction is 0 at the left typed site and 1 at the right one; 1 before the first typed site, where only
+    the right side counts, and 0 after the last. The distance is that to the nearer typed site in cM, at most
+    FAR_CM outside the typed sites, and FAR_CM if no site is typed.
     """
     if len(typed_cM) == 0:
         return np.full(len(gap), 0.5, np.float32), np.full(len(gap), FAR_CM, np.float32)
@@ -225,21 +163,9 @@ def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> 
 def flanking_distances(
     site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distances from sites to the typed sites on both sides of their gaps.
+    """Distances in cM from sites to the typed sites left and right of their gaps, two float64 (n,).
 
-    Parameters
-    ----------
-    site_cM : float64 (n,)
-        Genetic positions of the sites.
-    gap : int64 (n,)
-        Their gaps, 0..T.
-    typed_cM : float64 (T,)
-        Genetic positions of the typed sites.
-
-    Returns
-    -------
-    left, right : float64 (n,)
-        In cM. Where only one side has a typed site, both distances are to that one.
+    Before the first and after the last typed site, both are distances to that one.
     """
     last = len(typed_cM) - 1
     return (
@@ -249,27 +175,13 @@ def flanking_distances(
 
 
 def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:
-    """Groups of similar haplotypes, from whose means inducing points start.
+    """Groups of similar haplotypes, from whose means inducing points start, int64 (N,), at most `count`.
 
-    Haplotypes are ordered by their alleles, most central sites first, so that neighbours in the order are
-    alike around the block, and the order is cut into parts of the same weight. Where m haplotypes are
-    alike around the block, at either of two widths, each weighs m^(-1/4) times as much: rare ones get groups,
-    too. Haplotypes with the same typed alleles are in the same group. The order of the panel's haplotypes has
-    no influence.
-
-    Parameters
-    ----------
-    typed_NS : uint8 (N, S)
-        Alleles of the panel at the typed places.
-    count : int
-        The largest number of groups.
-    shape : BlockShape
-        The shape of the block.
-
-    Returns
-    -------
-    int64 (N,)
-        The group of each haplotype, 0 to h - 1, none of them empty; h is at most `count`.
+    Haplotypes are sorted by their alleles, central sites first, so that neighbours are alike around the
+    block's middle. This order is cut into groups of equal weight. Where m haplotypes are alike, at either of
+    two widths, each weighs m^(-1/4) times as much, so that rare haplotypes get groups, too. Haplotypes with
+    the same typed alleles share a group; no group is empty. The order of the panel's haplotypes has no
+    influence.
     """
     central = np.argsort(np.abs(np.arange(shape.n_typed) - (shape.n_typed - 1) / 2), kind="stable")
     patterns_RS, pattern_N, shared_R = _patterns(typed_NS[:, central])
@@ -280,12 +192,12 @@ def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.nd
         _, like_R, _ = _patterns(patterns_RS[:, :width])
         weight_R *= np.bincount(like_R, shared_R)[like_R] ** -0.25
     middle_R = (np.cumsum(weight_R) - weight_R / 2) / weight_R.sum()
-    part_R = np.minimum((middle_R * count).astype(np.int64), count - 1)
-    return np.unique(part_R, return_inverse=True)[1][pattern_N]
+    group_R = np.minimum((middle_R * count).astype(np.int64), count - 1)
+    return np.unique(group_R, return_inverse=True)[1][pattern_N]
 
 
 def argsort_rows(alleles_NX: np.ndarray) -> np.ndarray:
-    """int64 (N,): haplotypes ordered by their alleles, whatever their order in the panel; equal ones tie."""
+    """Order of haplotypes by their alleles, int64 (N,), whatever their order in the panel; equal ones tie."""
     return np.argsort(_packed(alleles_NX), kind="stable")
 
 
@@ -296,7 +208,7 @@ def _packed(alleles_NX: np.ndarray) -> np.ndarray:
 
 
 def _patterns(alleles_NS: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Different rows, in order; the row of each haplotype; how many share it."""
+    """Distinct rows, sorted; the row of each haplotype; how many haplotypes share each row."""
     _, first, row_N, shared = np.unique(
         _packed(alleles_NS), return_index=True, return_inverse=True, return_counts=True
     )
@@ -304,18 +216,18 @@ def _patterns(alleles_NS: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def group_means(x_NX: np.ndarray, group_N: np.ndarray) -> np.ndarray:
-    """Mean of each group: float32 (h, X) of numbers x and the group of each row, 0 to h - 1."""
+    """Mean of each group, float32 (h, X). group_N: the group of each row, 0 to h - 1."""
     order = np.argsort(group_N, kind="stable")
     first = np.flatnonzero(np.diff(group_N[order], prepend=-1))
     total_HX = np.empty((len(first), x_NX.shape[1]), dtype=np.float32)
-    for low in range(0, x_NX.shape[1], COLUMNS_AT_ONCE):  # reduceat makes floats of all it is given
+    for low in range(0, x_NX.shape[1], COLUMNS_AT_ONCE):  # reduceat converts its whole argument to floats
         columns = slice(low, low + COLUMNS_AT_ONCE)
         np.add.reduceat(x_NX[order, columns], first, axis=0, dtype=np.float32, out=total_HX[:, columns])
     return total_HX / np.bincount(group_N)[:, None].astype(np.float32)
 
 
 def spread_evenly(sites: np.ndarray, most: int) -> np.ndarray:
-    """Of a block's untyped sites with two alleles, those by which haplotypes are compared: evenly spread."""
+    """At most `most` of these sites, evenly spread."""
     if len(sites) <= most:
         return sites
     return sites[(2 * np.arange(most) + 1) * len(sites) // (2 * most)]

@@ -1,4 +1,4 @@
-"""Genome builds, distinguished by the lengths of their chromosomes."""
+"""Genome builds: lengths of human chromosomes, and the pseudo-autosomal boundaries of chromosome X."""
 
 from __future__ import annotations
 
@@ -22,48 +22,38 @@ CHROMOSOME_LENGTHS = {
     ),
 }  # fmt: skip
 CHROMOSOMES = (*(str(i) for i in range(1, 23)), "X", "Y")
+HAPLOID_CHROMOSOMES = ("Y", "MT")
+NON_PAR = "non-PAR"
+# Genome Reference Consortium: last position of PAR1 and first of PAR2 on X
+_PAR1_END_PAR2_START = {"GRCh37": (2_699_520, 154_931_044), "GRCh38": (2_781_479, 155_701_383)}
 _LENGTH = re.compile(r"[<,]length=(\d{1,15})(?!\d)")
 
 
 def contig_length(line: str) -> int | None:
-    """The length that a "##contig=<...>" line states; None if it states none that BCF can hold."""
-    stated = _LENGTH.search(line)
-    return int(stated[1]) if stated and int(stated[1]) <= LAST_POSITION else None
+    """The length in a "##contig=<...>" line; None without a length that BCF can hold."""
+    found = _LENGTH.search(line)
+    return int(found[1]) if found and int(found[1]) <= LAST_POSITION else None
 
 
 def infer_build(contig_line: str, chrom: str) -> str:
-    """GRCh37 or GRCh38 if the header states the chromosome's length, else ""."""
+    """GRCh37 or GRCh38 by the chromosome's length in the header, else ""."""
     length = contig_length(contig_line)
     plain = plain_chromosome(chrom)
     if length is None or plain not in CHROMOSOMES:
         return ""
-    place = CHROMOSOMES.index(plain)
-    return next((b for b, lengths in CHROMOSOME_LENGTHS.items() if lengths[place] == length), "")
-
-
-NON_PAR = "non-PAR"
-# Genome Reference Consortium: last position of PAR1 and first of PAR2 on X
-_PAR1_END_PAR2_START = {"GRCh37": (2_699_520, 154_931_044), "GRCh38": (2_781_479, 155_701_383)}
-HAPLOID_CHROMOSOMES = ("Y", "MT")
+    number = CHROMOSOMES.index(plain)
+    return next((b for b, lengths in CHROMOSOME_LENGTHS.items() if lengths[number] == length), "")
 
 
 @dataclass(frozen=True)
 class XRegion:
-    """A part of a chromosome in which no sample's ploidy changes.
-
-    Attributes
-    ----------
-    name : str
-        PAR1, non-PAR or PAR2.
-    region : Region
-        Where it lies.
-    """
+    """A region of X in which the ploidy of every sample is constant: PAR1, non-PAR or PAR2."""
 
     name: str
     region: Region
 
-    def reaches(self, first: int, last: int) -> bool:
-        """Whether it holds all positions from first to last."""
+    def contains(self, first: int, last: int) -> bool:
+        """Whether all positions from first to last lie in the region."""
         return self.region.start <= first and last <= self.region.end
 
 
@@ -73,28 +63,10 @@ def is_x(chrom: str) -> bool:
 
 
 def x_regions(chrom: str, build: str) -> list[XRegion]:
-    """The three parts of chromosome X.
-
-    Parameters
-    ----------
-    chrom : str
-        What the file calls X.
-    build : str
-        "GRCh37" or "GRCh38".
-
-    Returns
-    -------
-    list of XRegion
-        PAR1, non-PAR and PAR2.
-
-    Raises
-    ------
-    InputError
-        The build is another one.
-    """
+    """PAR1, non-PAR and PAR2 of X, under the name `chrom`. Raises InputError for an unknown build."""
     if build not in _PAR1_END_PAR2_START:
         raise InputError(
-            "mismatch", f"unknown genome build {build!r}: give {' or '.join(CHROMOSOME_LENGTHS)}"
+            "argument", f"unknown genome build {build!r}. Give {' or '.join(CHROMOSOME_LENGTHS)}"
         )
     par1_end, par2_start = _PAR1_END_PAR2_START[build]
     return [

@@ -17,21 +17,21 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
 
 LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
-LONG = 1_000_000  # base pairs: shorter maps may lie in a hot spot or where nothing recombines
+LONG = 1_000_000  # base pairs: shorter maps may lie in a hot spot or a region without recombination
 CHROMOSOME = 20_000_000  # base pairs: longer maps have rates of chromosomes, but yeast has 350 cM/Mb
 # mean rates of long maps, in cM/Mb: conifers and wheat have 0.1 to 0.3, honeybees about 25
 LOWEST_RATE, HIGHEST_RATE = 0.05, 50
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
 
 _FORMATS = (
-    "known forms: PLINK (chromosome id cM position, no header), SHAPEIT (header 'pos chr cM') and "
+    "known formats: PLINK (chromosome id cM position, no header), SHAPEIT (header 'pos chr cM') and "
     "HapMap (header 'Chromosome Position(bp) Rate(cM/Mb) Map(cM)')"
 )
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Where a form of file keeps its columns."""
+    """Column numbers of a map format."""
 
     name: str
     count: int
@@ -48,16 +48,8 @@ _HAPMAP = _Columns("HapMap", 4, chrom=0, position=1, cM=3)
 class GeneticMap:
     """Genetic position as a piecewise linear function of the position on one chromosome.
 
-    Parameters
-    ----------
-    position : integers (n,)
-        Base pairs, strictly increasing.
-    cM : floats (n,)
-        Genetic positions, non-decreasing, the last above the first.
-    chrom : str or None
-        The chromosome; None for a constant rate, which holds on every chromosome.
-    description : str
-        One line for logs and for the provenance of files made with the map.
+    position: base pairs, strictly increasing. cM: non-decreasing, the last above the first. chrom: None for a
+    constant rate, which holds on every chromosome. description: one line for logs and provenance.
     """
 
     def __init__(
@@ -76,26 +68,13 @@ class GeneticMap:
 
     @classmethod
     def constant(cls, rate_cM_per_Mb: float = DEFAULT_RATE) -> "GeneticMap":
-        """The same rate everywhere, 0 cM at position 0.
+        """A map with the same rate everywhere, 0 cM at position 0.
 
-        Parameters
-        ----------
-        rate_cM_per_Mb : float
-            The recombination rate.
-
-        Returns
-        -------
-        GeneticMap
-            A map of every chromosome.
-
-        Raises
-        ------
-        InputError
-            The rate is not positive.
+        Raises InputError unless the rate is positive.
         """
         if not (math.isfinite(rate_cM_per_Mb) and rate_cM_per_Mb > 0):
             raise InputError(
-                "content",
+                "argument",
                 f"the recombination rate must be a positive number of cM per Mb, got {rate_cM_per_Mb}",
             )
         description = f"constant {rate_cM_per_Mb:g} cM/Mb"
@@ -103,27 +82,15 @@ class GeneticMap:
 
     @classmethod
     def read(cls, path: str | Path, chrom: str) -> "GeneticMap":
-        """Read one chromosome of a PLINK, SHAPEIT or HapMap map.
+        """Read one chromosome of a PLINK, SHAPEIT or HapMap map, plain or gzip.
 
-        Parameters
-        ----------
-        path : str or Path
-            The map; its form is recognised by the content, gzip by its first bytes.
-        chrom : str
-            The chromosome, with or without "chr".
-
-        Returns
-        -------
-        GeneticMap
-            Of the rows of this chromosome.
-
-        Raises
-        ------
-        InputError
-            The file is no map of that chromosome; the message names file and line.
+        The format is detected from the content. Raises InputError, with file and line, for other files.
         """
         path = Path(path)
-        content = _content(path)
+        try:
+            content = path.read_bytes()  # at once: it may be a pipe, and its rows are read more than once
+        except OSError as error:
+            raise InputError("read", f"{path}: cannot read the genetic map: {error.strerror}") from error
         columns, first_row = _recognise(path, next(_rows(path, content), None))
         fail = _failure(path)
         positions: list[int] = []
@@ -153,23 +120,24 @@ class GeneticMap:
             positions.append(position)
             cMs.append(cM)
         if not positions:
-            found = ", ".join(list(others)[:10]) or "no row at all"
+            found = ", ".join(list(others)[:10]) or "none"
             raise InputError(
-                "content", f"{path}: no row of chromosome {chrom} (found: {found}). Give the map of {chrom}"
+                "mismatch",
+                f"{path}: no row of chromosome {chrom}, only of {found}. Give the map of {chrom}",
             )
         if len(positions) < 2:
-            raise InputError("content", f"{path}: one row of chromosome {chrom}; a map needs at least two")
+            raise InputError("content", f"{path}: chromosome {chrom} has one row, a map needs at least two")
         if cMs[-1] == cMs[0]:
             raise InputError(
                 "content",
-                f"{path}: the genetic position is {cMs[0]:g} cM in every row of chromosome {chrom}: "
-                "this file lists positions without recombination rates. Give a genetic map",
+                f"{path}: every row of chromosome {chrom} has the genetic position {cMs[0]:g} cM. Give a "
+                "genetic map",
             )
         if cMs[-1] - cMs[0] > LONGEST_CM:
             raise InputError(
                 "mismatch",
-                f"{path}: chromosome {chrom} is {cMs[-1] - cMs[0]:g} cM long, none has more than "
-                f"{LONGEST_CM}. Is its genetic position in another unit?",
+                f"{path}: chromosome {chrom} is {cMs[-1] - cMs[0]:g} cM long, more than any chromosome "
+                f"({LONGEST_CM} cM). Give genetic positions in cM",
             )
         _check_unit(path, chrom, positions[-1] - positions[0], cMs[-1] - cMs[0])
         description = f"{path.name} ({columns.name}, chromosome {chrom}, {len(positions)} points)"
@@ -177,29 +145,19 @@ class GeneticMap:
 
     @property
     def first_position(self) -> int:
-        """The first position that the map holds."""
+        """First position of the map."""
         return int(self._position[0])
 
     @property
     def last_position(self) -> int:
-        """The last position that the map holds."""
+        """Last position of the map."""
         return int(self._position[-1])
 
     def cM(self, position: np.ndarray) -> np.ndarray:
-        """Genetic positions of base-pair positions.
+        """Genetic positions in cM of base-pair positions, float64 of the same shape.
 
-        Linear between the map's points. Beyond its ends the map goes on at its mean rate: a flat end would
-        make sites there look as if they never recombined.
-
-        Parameters
-        ----------
-        position : integers (...)
-            Base pairs.
-
-        Returns
-        -------
-        float64 (...)
-            cM, non-decreasing in the position.
+        Linear between the map's points. Beyond its ends the map continues at its mean rate: on a flat end,
+        sites would seem never to recombine.
         """
         x = np.asarray(position, dtype=np.float64)
         inside = np.interp(x, self._position, self._cM)
@@ -218,8 +176,8 @@ def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
         else "If its genetic positions are 100 times too large, divide them by 100"
     )
     text = (
-        f"{path}: chromosome {chrom} is {cM:g} cM long by this map, {rate:.3g} cM/Mb; people have about "
-        f"{DEFAULT_RATE:g}. {advice}"
+        f"{path}: chromosome {chrom} is {cM:g} cM long by this map, {rate:.3g} cM/Mb; the human genome has "
+        f"about {DEFAULT_RATE:g}. {advice}"
     )
     if bases > CHROMOSOME:
         raise InputError("content", text)
@@ -248,13 +206,6 @@ def _numbers(
     return position, cM
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()  # at once: it may be a pipe, and its rows are read more than once
-    except OSError as error:
-        raise InputError("content", f"{path}: cannot read the genetic map: {error.strerror}") from error
-
-
 def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, each with its number."""
     file: IO[bytes] | gzip.GzipFile = io.BytesIO(content)
@@ -266,17 +217,17 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
                 if not line.isspace():
                     yield number, line
     except TooLong as error:
-        raise InputError("content", f"{path}: this is no genetic map: {error}; {_FORMATS}") from error
+        raise InputError("content", f"{path}: this is not a genetic map: {error}; {_FORMATS}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
-            "damaged", f"{path}: the genetic map is damaged gzip ({error}). Get the file again"
+            "damaged", f"{path}: the genetic map is damaged gzip ({error}). Copy it again"
         ) from error
     except UnicodeDecodeError as error:
         raise InputError("content", f"{path}: the genetic map is not text; {_FORMATS}") from error
 
 
 def _recognise(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int]:
-    """The form of the map and the number of its first row, by the first line that is not blank."""
+    """The format of the map and the number of its first row, by the first line that is not blank."""
     if first is None:
         raise InputError("content", f"{path}: the genetic map is empty; {_FORMATS}")
     number, line = first
@@ -288,5 +239,5 @@ def _recognise(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int
     if len(fields) == 4 and fields[3].lstrip("-").isdecimal():
         return _PLINK, number
     raise InputError(
-        "content", f"{path}, line {number}: this is no genetic map: {line.rstrip()[:60]!r}; {_FORMATS}"
+        "content", f"{path}, line {number}: this is not a genetic map: {line.rstrip()[:60]!r}; {_FORMATS}"
     )

@@ -1,4 +1,4 @@
-"""Calls and haplotypes of a file, whatever its form."""
+"""Genotype calls and haplotypes of a file, whatever its format."""
 
 from __future__ import annotations
 
@@ -11,70 +11,41 @@ from spinimpute.genotypes.sites import Sites
 
 @dataclass(frozen=True, eq=False)
 class Haplotypes:
-    """Alleles of all haplotypes of a file at biallelic sites.
+    """Alleles of all haplotypes of a file at biallelic sites."""
 
-    Attributes
-    ----------
-    sites : Sites
-        In file order.
-    alleles : int8 (n_sites, n_haplotypes)
-        0 REF, 1 ALT, -1 missing; haplotypes in sample order, two columns for a diploid sample and one for a
-        haploid sample.
-    samples : list of str
-        Names.
-    ploidy : uint8 (n_samples,)
-        1 or 2.
-    contig_line : str
-        The chromosome's '##contig=<...>' of the header.
-    skipped : dict of str to int
-        Records, and ALT alleles of multi-allelic records, that were not taken, by reason.
-    unphased : bool (n_sites, n_samples) or None
-        Heterozygotes whose phase is unknown; None if there is none.
-    halved : int64 (n_sites,) or None
-        Unphased calls with one missing allele, of which the other one was set missing, too; None if there is
-        none.
-    """
-
-    sites: Sites
+    sites: Sites  # in file order
+    # int8 (n_sites, n_haplotypes), 0 REF, 1 ALT, -1 missing; 1 or 2 adjacent columns per sample
     alleles: np.ndarray
     samples: list[str]
-    ploidy: np.ndarray
-    contig_line: str
-    skipped: dict[str, int] = field(default_factory=dict)
+    ploidy: np.ndarray  # uint8 (n_samples,), 1 or 2
+    contig_line: str  # the chromosome's '##contig=<...>' of the header
+    skipped: dict[str, int] = field(default_factory=dict)  # skipped records and ALT alleles, by reason
+    # bool (n_sites, n_samples), heterozygotes of unknown phase; None: none
     unphased: np.ndarray | None = None
+    # int64 (n_sites,), unphased calls set missing as one of their alleles was; None: none
     halved: np.ndarray | None = None
 
     @property
     def haplotype_sample(self) -> np.ndarray:
-        """int64 (n_haplotypes,): the index of each haplotype's sample."""
+        """Sample index of each haplotype, int64 (n_haplotypes,)."""
         return np.repeat(np.arange(len(self.samples)), self.ploidy)
 
 
 @dataclass(frozen=True, eq=False)
 class Calls:
-    """Calls of a file whose samples may change their ploidy from site to site.
-
-    Attributes
-    ----------
-    sites, samples, contig_line, skipped, unphased, halved
-        As in `Haplotypes`.
-    calls : int8 (n_sites, n_samples, 2)
-        0 REF, 1 ALT, -1 missing, and -2 for the second allele of a call with one allele.
-    sexes : dict of str to bool
-        Sample -> whether male, where the file states it.
-    """
+    """Calls of a file whose samples may change their ploidy from site to site; see also `Haplotypes`."""
 
     sites: Sites
-    calls: np.ndarray
+    calls: np.ndarray  # int8 (n_sites, n_samples, 2), -2 for the second allele of a call with one allele
     samples: list[str]
     contig_line: str
     skipped: dict[str, int] = field(default_factory=dict)
     unphased: np.ndarray | None = None
-    sexes: dict[str, bool] = field(default_factory=dict)
+    sexes: dict[str, bool] = field(default_factory=dict)  # sample -> whether male, where known
     halved: np.ndarray | None = None
 
     def part(self, chosen: np.ndarray | slice) -> Calls:
-        """Some of the sites."""
+        """The calls at some of the sites."""
         unphased = None if self.unphased is None else self.unphased[chosen]
         halved = None if self.halved is None else self.halved[chosen]
         return replace(
@@ -83,19 +54,9 @@ class Calls:
 
 
 def to_haplotypes(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
-    """The haplotypes of samples that have one ploidy everywhere.
+    """The haplotypes of samples with one ploidy everywhere, uint8 (n_samples,).
 
-    Parameters
-    ----------
-    calls : Calls
-        Calls of that ploidy.
-    ploidy : uint8 (n_samples,)
-        1 or 2.
-
-    Returns
-    -------
-    Haplotypes
-        Of the same sites and samples. The array of calls may be changed in place.
+    May change the calls in place.
     """
     return Haplotypes(
         calls.sites,
@@ -117,19 +78,9 @@ def haplotype_columns(ploidy: np.ndarray) -> np.ndarray | None:
 
 
 def select_haplotypes(calls: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-    """Turn calls into alleles of haplotypes.
+    """Alleles of the columns that are haplotypes, int8 (n_sites, n_haplotypes), 0, 1 or -1 (missing).
 
-    Parameters
-    ----------
-    calls : int8 (n_sites, n_samples, 2)
-        As in `Calls`; changed in place if all columns are kept.
-    kept : int64 (n_haplotypes,) or None
-        The columns that are haplotypes, as of `haplotype_columns`.
-
-    Returns
-    -------
-    int8 (n_sites, n_haplotypes)
-        0, 1, or -1 (missing).
+    calls: as in `Calls`, changed in place if all columns are kept. kept: as of `haplotype_columns`.
     """
     alleles = calls.reshape(len(calls), -1)
     alleles = alleles if kept is None else alleles[:, kept]
@@ -137,17 +88,9 @@ def select_haplotypes(calls: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
 
 
 def sibling_haplotypes(haplotype_sample: np.ndarray) -> np.ndarray:
-    """The sibling haplotype of each haplotype.
+    """The other haplotype of each haplotype's sample, int64 (n_haplotypes,); itself in haploid samples.
 
-    Parameters
-    ----------
-    haplotype_sample : integers (A,)
-        The sample of each haplotype; a sample's haplotypes, one or two, are next to each other.
-
-    Returns
-    -------
-    int64 (A,)
-        The other haplotype of the same sample; itself if there is none.
+    haplotype_sample: the sample of each haplotype; the haplotypes of a sample are adjacent.
     """
     sample = np.asarray(haplotype_sample)
     same = sample[1:] == sample[:-1]

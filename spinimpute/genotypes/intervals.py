@@ -1,4 +1,4 @@
-"""Intervals of consecutive sites, and how a chromosome is cut into windows that are computed at once."""
+"""Intervals of consecutive sites: windows, computed at once, and chunks, which are jobs of their own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import numpy as np
 from spinimpute.genotypes.sites import Region
 from spinimpute.runtime.errors import InputError
 
-MOST_PARTS = 2.0**40  # more than there are sites
+MOST_CUTS = 2.0**40  # more than there are sites
 DEFAULT_LENGTH_CM = 2.0
 DEFAULT_MAX_SITES = 50_000
+DEFAULT_CHUNK_CM = 20.0
+DEFAULT_CHUNK_SITES = 500_000
 
 
 class Interval(NamedTuple):
@@ -70,16 +72,17 @@ def cut_windows(
 def _window_bounds(cM: np.ndarray, position: np.ndarray, length_cM: float, max_sites: int) -> np.ndarray:
     """Bounds of the windows, int64 (n_windows + 1,), strictly increasing from 0 to n."""
     n_sites = len(position)
-    span = cM[-1] - cM[0]
-    n_parts = max(1, int(np.ceil(span / max(length_cM, span / MOST_PARTS))))
-    # A gap in the map may hold far more parts than there are sites; only cuts between sites matter.
-    part = np.floor((cM - cM[0]) / ((cM[-1] - cM[0]) or 1.0) * n_parts).clip(max=n_parts - 1)
-    by_length = _whole_positions(np.flatnonzero(np.diff(part)) + 1, position)
+    total_cM = cM[-1] - cM[0]
+    n_lengths = max(1, int(np.ceil(total_cM / max(length_cM, total_cM / MOST_CUTS))))
+    # A gap in the map may be longer than many windows; only cuts between sites matter.
+    number = np.floor((cM - cM[0]) / ((cM[-1] - cM[0]) or 1.0) * n_lengths).clip(max=n_lengths - 1)
+    cuts = np.flatnonzero(np.diff(number)) + 1
+    by_length = np.searchsorted(position, position[cuts], side="left")  # the first record of the position
     bounds = [0]
     for stop in [*np.unique(by_length).tolist(), n_sites]:
         while (start := bounds[-1]) < stop:
-            n_pieces = -(-(stop - start) // max_sites)
-            cut = start - (start - stop) // n_pieces  # pieces of equal size, rounded up
+            n_cuts = -(-(stop - start) // max_sites)
+            cut = start - (start - stop) // n_cuts  # windows of equal size, rounded up
             if cut < stop:
                 before = int(np.searchsorted(position, position[cut], side="left"))
                 after = int(np.searchsorted(position, position[cut - 1], side="right"))
@@ -88,46 +91,30 @@ def _window_bounds(cM: np.ndarray, position: np.ndarray, length_cM: float, max_s
     return np.array(bounds, dtype=np.int64)
 
 
-def _whole_positions(cuts: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Move cuts down to the first record of their position."""
-    return np.searchsorted(position, position[cuts], side="left")
-
-
-DEFAULT_CHUNK_CM = 20.0
-DEFAULT_CHUNK_SITES = 500_000
-
-
 class PanelPositions(Protocol):
-    """A panel, or a part of one."""
+    """What `cut_chunks` reads of a panel."""
 
     @property
     def chrom(self) -> str:
-        """The chromosome, as the panel names it."""
+        """Chromosome name in the panel."""
         ...
 
     @property
     def position(self) -> np.ndarray:
-        """int64 (n_sites,): 1-based, never decreasing."""
+        """int64 (n_sites,), 1-based, never decreasing."""
         ...
 
     @property
     def cM(self) -> np.ndarray:
-        """float64 (n_sites,): genetic positions."""
+        """Genetic positions, float64 (n_sites,)."""
         ...
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A region that is imputed apart from the others.
+    """A region to impute as a job of its own, with its number of panel sites and its length in cM.
 
-    Attributes
-    ----------
-    region : Region
-        It begins where the one before ends, or before that, where chunks overlap.
-    sites : int
-        Panel sites in it.
-    cM : float
-        From its first site to its last.
+    It starts where the chunk before ends, or earlier where chunks overlap.
     """
 
     region: Region
@@ -141,45 +128,23 @@ def cut_chunks(
     most_sites: int = DEFAULT_CHUNK_SITES,
     overlap_cM: float = 0.0,
 ) -> list[Chunk]:
-    """Cut a chromosome into regions of about equal genetic length.
+    """Cut a chromosome into chunks of at most `length_cM` and `most_sites` without their overlap.
 
-    Without an overlap each site of the panel is in exactly one region, else in one or two neighbours. No
-    region spans two parts of chromosome X.
-
-    Parameters
-    ----------
-    panels : sequence of PanelPositions
-        The parts of the panel, in order.
-    length_cM : float
-        The largest genetic length of a region.
-    most_sites : int
-        The largest number of sites of a region.
-    overlap_cM : float
-        By how much a region reaches into the one before, but not into the first half of its sites. The
-        limits above are without it.
-
-    Returns
-    -------
-    list of Chunk
-        In order of position.
-
-    Raises
-    ------
-    InputError
-        As `cut_windows`; or the overlap is no length.
+    panels: the panel of a chromosome, or those of the regions of X, which no chunk crosses. Without an
+    overlap, each site is in exactly one chunk. An overlap reaches into the second half of the chunk before.
     """
     if not overlap_cM >= 0:
-        raise InputError("content", f"an overlap must have a length of at least 0 cM: got {overlap_cM} cM")
+        raise InputError("argument", f"an overlap must be at least 0 cM, got {overlap_cM} cM")
     cores, first_positions = [], []
     for panel in panels:
         before: Interval | None = None
         for window in cut_windows(panel.cM, panel.position, length_cM, most_sites):
             start = window.start
             if before is not None and overlap_cM > 0:
-                start = _reaching_back(panel, before, window, overlap_cM)
+                start = _extend_back(panel, before, window, overlap_cM)
             first_positions.append(int(panel.position[window.start]))
-            length = float(panel.cM[window.stop - 1] - panel.cM[start])
-            cores.append((int(panel.position[start]), window.stop - start, length))
+            chunk = Interval(start, window.stop)
+            cores.append((int(panel.position[start]), chunk.n_sites, chunk.length_cM(panel.cM)))
             before = window
     ends = [position - 1 for position in first_positions[1:]] + [int(panels[-1].position[-1])]
     return [
@@ -188,8 +153,8 @@ def cut_chunks(
     ]
 
 
-def _reaching_back(panel: PanelPositions, before: Interval, window: Interval, overlap_cM: float) -> int:
-    """The first site of a window that reaches into the one before; records at a position stay together."""
+def _extend_back(panel: PanelPositions, before: Interval, window: Interval, overlap_cM: float) -> int:
+    """The first site of a window extended into the window before; records at a position stay together."""
     wanted = int(np.searchsorted(panel.cM, panel.cM[window.start] - overlap_cM))
     start = max(wanted, (before.start + before.stop + 1) // 2)
     start = int(np.searchsorted(panel.position, panel.position[start]))

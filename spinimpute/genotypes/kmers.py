@@ -1,7 +1,7 @@
-"""K-mers: K neighbouring SNPs of a haplotype as one token, of 2^K; known, or a distribution over them.
+"""K-mers: K adjacent SNPs of a haplotype as one token of 2^K, observed or as a distribution.
 
-Axes: B blocks, N haplotypes, X haplotypes or inducing points, S places, D columns of K places, V = 2^K;
-F rows, one for each K-mer of each column; L K-mers of all haplotypes.
+Axes: B blocks, N haplotypes, X haplotypes or inducing points, S typed sites of a block, D columns of K sites,
+V = 2^K; F rows, one for each K-mer of each column; L K-mers of all haplotypes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MOST_SNPS = 8  # of a K-mer: there are 2^K of them in every column
+MOST_SNPS = 8  # of a K-mer: each column has 2^K of them
 
 
 def split_columns(x_BXS: Tensor, k: int) -> Tensor:
-    """Places cut into columns of K, (..., D, K); zeros fill both ends up."""
+    """Typed sites cut into columns of K, (..., D, K), padded with zeros at both ends."""
     missing = -x_BXS.shape[-1] % k
     return F.pad(x_BXS, (missing // 2, missing - missing // 2)).unflatten(-1, (-1, k))
 
@@ -32,13 +32,13 @@ def kmer_distribution(allele_BXS: Tensor, k: int) -> Tensor:
 
 
 def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
-    """int64 (B, N, D): K-mers of known alleles."""
+    """K-mers of observed alleles, int64 (B, N, D)."""
     power_K = 2 ** torch.arange(k - 1, -1, -1, device=allele_BNS.device)
     return (split_columns(allele_BNS.float(), k) @ power_K.float()).long()
 
 
 def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:
-    """Sums (B, X, D, V) of the haplotypes' tokens with these weights; the zeros of tokens are left out."""
+    """Weighted sums (B, X, D, V) of the haplotypes' tokens, without multiplying the zeros of tokens."""
     d = kmer_BND.shape[-1]
     row_BND = kmer_BND + n_kmers * torch.arange(d, device=kmer_BND.device)
     sums = [
@@ -49,7 +49,7 @@ def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:
 
 
 class _RowSums(torch.autograd.Function):
-    """For each row of a table, the sum of the weights (N, X) of those that name it."""
+    """For each row of a table, the sum of the weights (N, X) of the haplotypes that select it."""
 
     @staticmethod
     def forward(ctx: Any, weight_NX: Tensor, row_ND: Tensor, n_rows: int) -> Tensor:

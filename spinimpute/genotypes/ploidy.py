@@ -1,9 +1,9 @@
-"""How many copies of X, Y and the mitochondria each sample has, and its haplotypes with so many.
+"""Ploidy of samples on X, Y and the mitochondrial genome, and haplotypes of that ploidy.
 
-Men are written in many ways outside the pseudo-autosomal regions of X: `0`, `0/0`, both in one file, or with
-the odd heterozygote that the array mistook. A sample has one copy there if its sex is stated as male, if most
-of its calls have one allele, if some have one and none is heterozygous, or if it has hardly any of the
-heterozygotes that the panel's frequencies let expect.
+Files write haploid calls of males on X as `0`, `0/0`, both, or with a few heterozygotes by genotyping errors.
+A sample is haploid outside the pseudo-autosomal regions if its sex is given as male, if most of its calls
+have one allele, if some have one and none is heterozygous, or if it has hardly any of the heterozygotes that
+the panel's frequencies predict.
 
 Axes: S sites, X samples.
 """
@@ -19,9 +19,9 @@ from spinimpute.genotypes.haplotypes import Calls, Haplotypes, to_haplotypes
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 
-LEAST_EXPECTED = 50.0  # heterozygotes: with fewer, a sample's sex stays unknown
-FEW = 0.1  # of the expected heterozygotes: a man has less, by mistakes of the array, and
-MANY = 0.3  # a woman more, also one whose parents are related
+LEAST_EXPECTED = 50.0  # heterozygotes; with fewer, the sex of a sample stays unknown
+FEW = 0.1  # share of the expected heterozygotes that no male exceeds by genotyping errors,
+MANY = 0.3  # and that every female exceeds, even if her parents are related
 HETEROZYGOUS_HAPLOID = "heterozygous calls of haploid samples"
 HALF_MISSING = "unphased calls with one missing allele"
 HAPLOID_DIPLOID = "calls with one allele of diploid samples"
@@ -34,24 +34,12 @@ _UNKNOWN = {"0", "-9", "na", "nan", "u", "unknown", ""}
 
 @dataclass(frozen=True)
 class ResolvedPloidy:
-    """Haplotypes of one part of a chromosome.
-
-    Attributes
-    ----------
-    haplotypes : Haplotypes
-        Each sample has one ploidy.
-    lost : dict of str to int
-        Calls that were set missing, by reason.
-    share_X : float64 (X,)
-        Observed of the expected heterozygotes of each sample, NaN if fewer than LEAST_EXPECTED are expected.
-    doubts : list of str
-        Sentences on samples whose stated sex the calls contradict.
-    """
+    """Haplotypes of a region in which each sample has one ploidy."""
 
     haplotypes: Haplotypes
-    lost: dict[str, int]
-    share_X: np.ndarray
-    doubts: list[str]
+    lost: dict[str, int]  # numbers of calls set missing, by reason
+    share_X: np.ndarray  # float64, observed / expected heterozygotes, NaN where hardly any are expected
+    doubts: list[str]  # sentences on samples whose calls contradict their given sex
 
 
 def read_sexes(path: str | Path) -> dict[str, bool]:
@@ -60,27 +48,27 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
     Parameters
     ----------
     path : str or Path
-        Sample and sex (M, F, 1, 2, male, female) in each line; or the columns of a PLINK .fam file (family,
+        Sample and sex (M, F, 1, 2, male, female) in each line, or the columns of a PLINK .fam file (family,
         sample, father, mother, sex, phenotype).
 
     Returns
     -------
     dict of str to bool
-        Sample -> whether male. Samples of unknown sex (0, NA) are not in it.
+        Sample -> whether male. Samples of unknown sex (0, NA) are left out.
 
     Raises
     ------
     InputError
-        A line has another form, a sample has both sexes, or no sample has one.
+        A line is invalid, a sample has both sexes, or no sample has a sex.
     """
     path = Path(path)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("read", f"list of sexes {path}: cannot be read: {error}") from error
+        raise InputError("read", f"list of sexes {path}: cannot be read ({error})") from error
     sexes: dict[str, bool] = {}
     names = [fields[1] for fields in map(str.split, lines) if len(fields) in (3, 5, 6)]
-    by_family = len(set(names)) < len(names)  # as the reader of PLINK's files names samples
+    by_family = len(set(names)) < len(names)  # as in the reader of PLINK files
     for number, line in enumerate(lines, start=1):
         fields = line.split()
         if not fields or line.startswith("#"):
@@ -88,8 +76,8 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
         if len(fields) not in (2, 3, 5, 6):
             raise InputError(
                 "content",
-                f"list of sexes {path}, line {number}: {len(fields)} columns, expected sample and sex (M, F, "
-                "1 or 2), or the columns of a .fam file",
+                f"list of sexes {path}, line {number}: expected sample and sex (M, F, 1 or 2), or the "
+                f"columns of a .fam file, got {len(fields)} columns",
             )
         sample, sex = (fields[0], fields[1]) if len(fields) < 5 else (fields[1], fields[4])
         if len(fields) == 3:  # family, sample, sex
@@ -101,37 +89,24 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
             if number == 1 and known in _HEADS:
                 continue
             raise InputError(
-                "content", f"list of sexes {path}, line {number}: {sex!r} is no sex; give M, F, 1 or 2"
+                "content", f"list of sexes {path}, line {number}: {sex!r} is not a sex. Give M, F, 1 or 2"
             )
         if known in _UNKNOWN:
             continue
         if sexes.setdefault(sample, known in _MALE) != (known in _MALE):
             raise InputError(
-                "content", f"list of sexes {path}, line {number}: {sample} is there with both sexes"
+                "content", f"list of sexes {path}, line {number}: {sample} has both sexes. Keep one line"
             )
     if not sexes:
-        raise InputError("content", f"list of sexes {path}: no sample with a sex is in it")
+        raise InputError("content", f"list of sexes {path}: no sample has a sex. Give M, F, 1 or 2")
     return sexes
 
 
 def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndarray) -> np.ndarray:
-    """How often a sample is expected to be heterozygous at a site, by the panel's frequency at its position.
+    """Probability that a sample is heterozygous at a site, 2 p (1 - p), float64 (S,).
 
-    Alleles and strand do not matter for it.
-
-    Parameters
-    ----------
-    sites : Sites
-        S sites of the target.
-    panel : Sites
-        All sites of the panel.
-    panel_frequency : float64 (n_panel_sites,)
-        Of the panel's ALT alleles.
-
-    Returns
-    -------
-    float64 (S,)
-        2 p (1 - p), NaN where the panel has no site at the position.
+    p is the panel's ALT frequency at the position, whatever the alleles and the strand; NaN without a panel
+    site.
     """
     place = np.searchsorted(panel.position, sites.position)
     place = np.minimum(place, len(panel.position) - 1)
@@ -140,7 +115,7 @@ def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndar
 
 
 def heterozygote_share(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
-    """float64 (X,): observed of the expected heterozygotes of each sample's calls with two alleles."""
+    """Observed / expected heterozygotes of each sample's diploid calls, float64 (X,)."""
     both_SX = (calls.calls[:, :, 0] >= 0) & (calls.calls[:, :, 1] >= 0)
     both_SX &= np.isfinite(expected_S)[:, None]
     expected_X = np.zeros(both_SX.shape[1])
@@ -156,27 +131,10 @@ def resolve_ploidy(
 ) -> ResolvedPloidy:
     """Give each sample one ploidy.
 
-    Calls of the other ploidy are kept where they say the same (`0/0` of a man) and set missing where they
-    cannot.
-
-    Parameters
-    ----------
-    calls : Calls
-        Of one part of a chromosome.
-    expected_S : float64 (S,)
-        As of `expected_heterozygosity`.
-    sexes : dict of str to bool
-        Sample -> whether male, where it is known.
-    haploid : bool
-        Whether all samples have one copy (Y, mitochondria).
-    sexed : bool
-        Whether men have one copy here (X outside the pseudo-autosomal regions); otherwise a sample has the
-        ploidy of most of its calls.
-
-    Returns
-    -------
-    ResolvedPloidy
-        With what was set missing.
+    Calls of the other ploidy are kept where they are unambiguous (`0/0` of a male), else set missing.
+    haploid: all samples have one copy (Y, mitochondria). sexed: males have one copy (X outside the
+    pseudo-autosomal regions); otherwise a sample has the ploidy of most of its calls. sexes: sample ->
+    whether male, where known.
     """
     first, second = calls.calls[:, :, 0], calls.calls[:, :, 1]
     one_SX, two_SX = (first >= 0) & (second == -2), (first >= 0) & (second >= 0)
@@ -193,15 +151,15 @@ def resolve_ploidy(
                 continue
             haploid_X[x] = sexes[name]
             if sexes[name] and share_X[x] > MANY:
-                doubts.append(f"{name} is stated to be male, but has {share_X[x]:.0%} of a woman's")
+                doubts.append(f"{name} is given as male, but has {share_X[x]:.0%} of a woman's")
             elif not sexes[name] and (by_calls_X[x] or share_X[x] < FEW):
                 what = "calls with one allele" if by_calls_X[x] else f"{share_X[x]:.0%} of a woman's"
-                doubts.append(f"{name} is stated to be female, but has {what}")
+                doubts.append(f"{name} is given as female, but has {what}")
     else:
         haploid_X = by_calls_X
-    mistaken_SX = haploid_X & two_SX & (first != second)
+    error_SX = haploid_X & two_SX & (first != second)
     halved_SX = ~haploid_X & one_SX
-    first = np.where(mistaken_SX | halved_SX, -1, first)
+    first = np.where(error_SX | halved_SX, -1, first)
     second = np.where(haploid_X, -2, np.where(halved_SX | (second == -2), -1, second))
     unphased = None if calls.unphased is None else calls.unphased & ~haploid_X
     haplotypes = to_haplotypes(
@@ -217,7 +175,7 @@ def resolve_ploidy(
         np.where(haploid_X, 1, 2).astype(np.uint8),
     )
     lost = {
-        HETEROZYGOUS_HAPLOID: int(mistaken_SX.sum()),
+        HETEROZYGOUS_HAPLOID: int(error_SX.sum()),
         HAPLOID_DIPLOID: int(halved_SX.sum()),
         **count_half_missing(haplotypes),
     }
@@ -225,5 +183,5 @@ def resolve_ploidy(
 
 
 def count_half_missing(haplotypes: Haplotypes) -> dict[str, int]:
-    """Calls that were set missing as one of their alleles was, by that reason; none if there is none."""
+    """Number of calls set missing because one allele was, under that reason; empty without such calls."""
     return {} if haplotypes.halved is None else {HALF_MISSING: int(haplotypes.halved.sum())}

@@ -1,4 +1,4 @@
-"""Several regions of a genome: from texts or a BED file, those that overlap or touch as one."""
+"""Regions of a genome, from texts or a BED file. Overlapping and adjacent regions are merged."""
 
 from __future__ import annotations
 
@@ -16,148 +16,113 @@ from spinimpute.genotypes.sites import (
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import ENCODING, gunzipped
 
-_NO_REGION = ("#", "track", "browser")  # how lines of a BED file begin that are for viewers
+_BROWSER_LINES = ("track", "browser")
 _PLINK_BED = b"\x6c\x1b\x01"
 
 
 def parse_regions(
     regions: Iterable[str | Region] | str | Region | None, regions_file: str | Path | None = None
 ) -> list[Region]:
-    """Regions by position, those that overlap or touch as one.
+    """Regions as users write them, or those of a BED file, merged and ordered by position.
 
-    Parameters
-    ----------
-    regions : iterable of str or Region, str, Region or None
-        As users write them; None for everywhere.
-    regions_file : str, Path or None
-        A BED file, see `read_bed`, in place of them.
-
-    Returns
-    -------
-    list of Region
-        Chromosomes in the order in which they are first named; empty for everywhere.
-
-    Raises
-    ------
-    InputError
-        One cannot be read, there is none, or both are given.
+    Chromosomes stay in the order of their first mention. The list is empty for the whole genome, which is
+    None. Raises InputError for an invalid region, an empty list, or both arguments.
     """
     if regions_file is not None:
         if regions is not None:
             raise InputError(
                 "arguments",
-                f"regions are given twice: give {argument('region')} or "
-                f"{argument('regions_file')}, not both; a BED file holds "
-                "any number of them",
+                f"regions are given twice. Give {argument('region')} or {argument('regions_file')}, not "
+                "both; a BED file holds any number of regions",
             )
-        return _joined(read_bed(regions_file))
+        return _merge(read_bed(regions_file))
     if regions is None:
         return []
     given = [regions] if isinstance(regions, str | Region) else list(regions)
     if not given:
         raise InputError(
-            "arguments", "the list of regions is empty: give regions, or leave it out for all sites"
+            "argument", "the list of regions is empty. Give regions, or leave it out for all sites"
         )
-    return _joined([Region.parse(one) if isinstance(one, str) else one for one in given])
+    return _merge([Region.parse(one) if isinstance(one, str) else one for one in given])
 
 
 def regions_on_chromosome(regions: Sequence[Region], chrom: str) -> list[Region]:
-    """Those that are on a chromosome, by its name, joined: "X" and "23" may mean the same one."""
-    return _joined(
-        [Region(chrom, one.start, one.end) for one in regions if same_chromosome(one.chrom, chrom)]
-    )
+    """Regions on a chromosome, under its name and merged: "X" and "23" may be the same one."""
+    return _merge([Region(chrom, one.start, one.end) for one in regions if same_chromosome(one.chrom, chrom)])
 
 
-def _joined(regions: Sequence[Region]) -> list[Region]:
-    of_chromosome: dict[str, list[Region]] = {}
+def _merge(regions: Sequence[Region]) -> list[Region]:
+    """Sort the regions of each chromosome; merge those that overlap or are adjacent."""
+    by_chromosome: dict[str, list[Region]] = {}
     for region in regions:
-        of_chromosome.setdefault(plain_chromosome(region.chrom), []).append(region)
-    joined: list[Region] = []
-    for of_one in of_chromosome.values():
-        first, *others = sorted(of_one, key=lambda region: region.start)
-        joined.append(first)
+        by_chromosome.setdefault(plain_chromosome(region.chrom), []).append(region)
+    merged: list[Region] = []
+    for group in by_chromosome.values():
+        first, *others = sorted(group, key=lambda region: region.start)
+        merged.append(first)
         for region in others:
-            last = joined[-1]
+            last = merged[-1]
             if region.start <= last.end + 1:
-                joined[-1] = Region(last.chrom, last.start, max(last.end, region.end))
+                merged[-1] = Region(last.chrom, last.start, max(last.end, region.end))
             else:
-                joined.append(region)
-    return joined
+                merged.append(region)
+    return merged
 
 
 def summarize_regions(regions: Sequence[Region]) -> str:
-    """The first of some regions, and how many more there are, for messages."""
+    """The first region and the number of the others, for messages."""
     more = len(regions) - 1
     return f"{regions[0]} and {more} more region{'s' if more > 1 else ''}" if more else str(regions[0])
 
 
 def read_bed(path: str | Path) -> list[Region]:
-    """Read a BED file: chromosome, start and end in each line, 0-based and half-open.
+    """Read the regions of a BED file, plain or gzip: chromosome, start and end, 0-based and half-open.
 
-    Parameters
-    ----------
-    path : str or Path
-        Text, plain or gzip. Further columns, and lines for viewers, do not count.
-
-    Returns
-    -------
-    list of Region
-        In the file's order.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, is no text, or has no region; a line has another form, or an empty interval.
+    Further columns and the lines for genome browsers are ignored. Raises InputError for a file without
+    regions, and for invalid lines.
     """
     what = f"regions file {path}"
     regions: list[Region] = []
     for number, line in enumerate(_text_of(Path(path), what).splitlines(), start=1):
         fields = line.split("\t") if "\t" in line else line.split()
-        if not line.strip() or line.startswith("#") or fields[0] in _NO_REGION:
+        if not line.strip() or line.startswith("#") or fields[0] in _BROWSER_LINES:
             continue
-        place = f"{what}, line {number}"
+        line_name = f"{what}, line {number}"
         if len(fields) < 3 or not fields[0].strip():
             raise InputError(
                 "content",
-                f"{place}: {line[:60]!r} is no line of a BED file: give chromosome, start and end, with tabs "
-                "between them",
+                f"{line_name}: {line[:60]!r} is not a line of a BED file. Give chromosome, start and end, "
+                "separated by tabs",
             )
         chrom, start, end = (field.strip() for field in fields[:3])
         if not (is_position(start) and is_position(end)) or int(end) > LAST_POSITION:
             raise InputError(
                 "content",
-                f"{place}: start {start[:20]!r} and end {end[:20]!r} are to be numbers from 0 to "
-                f"{LAST_POSITION}",
+                f"{line_name}: start and end must be numbers from 0 to {LAST_POSITION}, got {start[:20]!r} "
+                f"and {end[:20]!r}",
             )
         if int(start) >= int(end):
             raise InputError(
                 "content",
-                f"{place}: the interval from {start} to {end} holds no position: positions count from 0, and "
-                "the end, which does not belong to it, is larger than the start",
+                f"{line_name}: the interval from {start} to {end} is empty. Positions start at 0, and the "
+                "end is exclusive",
             )
         regions.append(Region(chrom, int(start) + 1, int(end)))
     if not regions:
-        raise InputError(
-            "content", f"{what}: there is no region in it; give chromosome, start and end in each line"
-        )
+        raise InputError("content", f"{what}: it has no regions. Give chromosome, start and end in each line")
     return regions
 
 
 def _text_of(path: Path, what: str) -> str:
     try:
-        content = gunzipped(path.read_bytes())  # in one go: it may be a pipe
+        content = gunzipped(path.read_bytes())  # at once: it may be a pipe
     except (OSError, EOFError, zlib.error) as error:
         raise InputError("read", f"{what}: cannot be read ({error})") from error
     if content.startswith(_PLINK_BED):
-        raise InputError(
-            "content", f"{what}: these are genotypes of PLINK, not regions; give a BED file of intervals"
-        )
+        raise InputError("content", f"{what}: this is a PLINK genotype file. Give a BED file of regions")
     try:
-        text = content.decode(ENCODING)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            "content", f"{what}: it is no text; give a BED file: chromosome, start and end"
-        ) from error
-    if "\0" in text:
-        raise InputError("content", f"{what}: it is no text; give a BED file: chromosome, start and end")
-    return text
+        if b"\0" not in content:
+            return content.decode(ENCODING)
+    except UnicodeDecodeError:
+        pass
+    raise InputError("content", f"{what}: it is not text. Give a BED file: chromosome, start and end")

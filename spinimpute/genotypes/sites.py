@@ -1,4 +1,4 @@
-"""Sites of one chromosome, regions of the genome, and matching a target's sites to a panel's."""
+"""Sites and alleles of a chromosome, regions of the genome, and matching of target sites to panel sites."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALLELES_DIFFER = "alleles differ from the panel"
 SWAPPED = "REF and ALT swapped"
 DUPLICATE = "duplicate of an earlier typed site"
 
-# why a record, or an ALT allele of it, makes no site
+# why a record, or an ALT allele, is skipped
 ON_ANOTHER_CHROMOSOME = "on another chromosome"
 NO_ALT = "no ALT allele"
 SPANNING_DELETION = "ALT * (spanning deletion)"
@@ -27,77 +27,67 @@ SYMBOLIC = "symbolic ALT"
 AT_POSITION_0 = "at position 0, the telomere"
 BEYOND_LAST = "at a position beyond 2,147,483,647"
 
-# What human chromosomes are called besides, by PLINK and arrays. The pseudo-autosomal regions are told from
-# the rest of X by their positions. In other species 23 to 26 are autosomes: its own name counts first.
-_PARTS_OF_X = ("XY", "PAR", "PAR1", "PAR2")
-_ALSO_CALLED = {
-    **dict.fromkeys(("23", "25", *_PARTS_OF_X), "X"),
+# Names of human chromosomes in PLINK and array files. Positions distinguish the pseudo-autosomal regions from
+# the rest of X. In other species 23 to 26 are autosomes: the chromosome's own name has priority.
+_X_REGION_NAMES = ("XY", "PAR", "PAR1", "PAR2")
+_ALIASES = {
+    **dict.fromkeys(("23", "25", *_X_REGION_NAMES), "X"),
     "24": "Y",
     "26": "MT",
 }
-LAST_OF_PEOPLE = 26
+_LAST_HUMAN = 26
 _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-9,]*))?)?")
 
 
 def plain_chromosome(name: str) -> str:
     """The name of a chromosome without its "chr" prefix: "chr20" and "20" are the same, "chrM" is "MT".
 
-    Print and write the name that the file uses. Whether two names mean one chromosome: `same_chromosome`.
+    Print and write the name that the file uses; compare two names with `same_chromosome`.
     """
     plain = name[3:] if name[:3].lower() == "chr" and len(name) > 3 else name
     upper = plain.upper()
     if upper in ("M", "MT"):
         return "MT"
-    return upper if upper in _ALSO_CALLED or upper in _ALSO_CALLED.values() else plain
+    return upper if upper in _ALIASES or upper in _ALIASES.values() else plain
 
 
 def same_chromosome(name: str, chrom: str) -> bool:
-    """Whether a name of a file may mean a chromosome: "chr20" 20, and "23" X; but "X" not 23."""
+    """Whether a name in a file may mean a chromosome: "chr20" means 20, "23" means X, but "X" not 23."""
     plain, wanted = plain_chromosome(name), plain_chromosome(chrom)
-    return plain == wanted or _ALSO_CALLED.get(plain) == wanted
+    return plain == wanted or _ALIASES.get(plain) == wanted
 
 
 def chromosome_names(chrom: str, names: Iterable[str]) -> set[str]:
-    """Those of a file's names that mean a chromosome.
+    """The names in a file that mean a chromosome.
 
-    Parameters
-    ----------
-    chrom : str
-        The chromosome.
-    names : iterable of str
-        All names in the file.
-
-    Returns
-    -------
-    set of str
-        Its own name, with "chr" or without, and those of parts of X; of a file that does not have it, what it
-        is called besides, unless the file has more chromosomes than people.
+    These are its own name, with or without "chr", and those of the regions of X. Without its own name,
+    aliases count, too, unless the numbering exceeds the human chromosomes.
     """
     plain = {name: plain_chromosome(name) for name in names}
     wanted = plain_chromosome(chrom)
-    parts = _PARTS_OF_X if wanted == "X" else ()
-    own = {name for name in plain if plain[name] in (wanted, *parts)}
-    named = wanted in plain.values()
-    of_people = not any(p.isdecimal() and len(p) < 5 and int(p) > LAST_OF_PEOPLE for p in plain.values())
-    return own if named or not of_people else {name for name in plain if same_chromosome(name, chrom)}
+    regions = _X_REGION_NAMES if wanted == "X" else ()
+    numbers = [int(p) for p in plain.values() if p.isdecimal() and len(p) < 5]
+    if wanted in plain.values() or any(number > _LAST_HUMAN for number in numbers):
+        return {name for name in plain if plain[name] in (wanted, *regions)}
+    return {name for name in plain if same_chromosome(name, chrom)}
 
 
 def is_position(text: str | bytes) -> bool:
-    """Whether a text of a file is a position: digits, and no more of them than LAST_POSITION has."""
+    """Whether a text is a position: digits only, no more than LAST_POSITION has."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def unusable_alt(alt: str) -> str:
-    """Why an ALT allele makes no site: it is no sequence; "" for one that is."""
+    """The reason to skip an ALT allele, which is not a sequence; "" for a sequence."""
     return "" if alt.isalpha() else {"*": SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
 
 
 class NoRecord(InputError):
-    """A file holds nothing of what was asked for."""
+    """A file has no record of the requested chromosome, region or samples."""
 
 
 class NoMatch(InputError):
-    """No site of the target is a site of the panel."""
+    """The target and the panel have no site in common."""
 
 
 @dataclass(frozen=True)
@@ -110,38 +100,24 @@ class Region:
 
     @classmethod
     def parse(cls, text: str) -> Region:
-        """Read a region as users write it.
+        """Parse "chr20", "20:1000-2000", "20:1,000-2,000", "20:1000-" (to the end) or "20:1000" (one site).
 
-        Parameters
-        ----------
-        text : str
-            "chr20", "20:1000-2000", "20:1,000-2,000", "20:1000-" (to the end) or "20:1000" (one site).
-
-        Returns
-        -------
-        Region
-            With the chromosome's name as it is written.
-
-        Raises
-        ------
-        InputError
-            The text has another form, or the interval is empty.
+        The chromosome's name stays as it is. Raises InputError for other texts and empty regions.
         """
-        form = "a region looks like 20, 20:1000-2000 or 20:1000- (positions start at 1)"
+        example = "a region looks like 20, 20:1000-2000 or 20:1000- (positions start at 1)"
         match = _REGION.fullmatch(text.strip())
-        if match is None or ":" in match["chrom"]:
-            raise InputError("content", f"cannot read the region {text!r}: {form}")
+        digits = [(match[name] or "").replace(",", "") for name in ("start", "end")] if match else []
+        if match is None or ":" in match["chrom"] or (match["start"] is not None and not digits[0]):
+            raise InputError("argument", f"cannot read the region {text!r}: {example}")
         if match["start"] is None:
             return cls(match["chrom"])
-        digits = [(match[name] or "").replace(",", "") for name in ("start", "end")]
-        if not digits[0]:
-            raise InputError("content", f"cannot read the region {text!r}: {form}")
         start = int(digits[0])
         open_end = LAST_POSITION if match["dash"] else start
         end = int(digits[1]) if digits[1] else open_end
         if not 1 <= start <= end <= LAST_POSITION:
             raise InputError(
-                "content", f"the region {text!r} is empty or out of range: {form}, start no larger than end"
+                "argument",
+                f"the region {text!r} is empty or out of range: {example}, start no larger than end",
             )
         return cls(match["chrom"], start, end)
 
@@ -153,20 +129,10 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """Biallelic sites of one chromosome in file order.
+    """Biallelic sites of one chromosome in file order; the ID is "." for sites without one."""
 
-    Attributes
-    ----------
-    chrom : str
-        The name used in the file.
-    position : int64 (n,)
-        1-based, never decreasing.
-    ref, alt, id : list of str
-        n texts each, as in the file; the ID is "." where there is none.
-    """
-
-    chrom: str
-    position: np.ndarray
+    chrom: str  # name in the file
+    position: np.ndarray  # int64 (n,), 1-based, never decreasing
     ref: list[str]
     alt: list[str]
     id: list[str]
@@ -175,27 +141,21 @@ class Sites:
         return len(self.position)
 
     def keys(self) -> list[tuple[int, str, str]]:
-        """(position, REF, ALT) of each site, in upper case: what identifies a site on its chromosome."""
+        """(position, REF, ALT) of each site in upper case, which identifies a site on its chromosome."""
         return [
             (position, ref.upper(), alt.upper())
             for position, ref, alt in zip(self.position.tolist(), self.ref, self.alt, strict=True)
         ]
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The sites as arrays (n,), by name: `pandas.DataFrame(sites.columns())` makes a table of them.
-
-        Returns
-        -------
-        dict of str to array
-            chromosome, position (int64, 1-based), ref, alt, id; texts are objects.
-        """
+        """The sites as arrays for `pandas.DataFrame`: chromosome, position, ref, alt and id."""
         texts = {"ref": self.ref, "alt": self.alt, "id": self.id}
         chromosome = np.full(len(self), self.chrom, dtype=object)
-        of_texts = {name: np.array(column, dtype=object) for name, column in texts.items()}
-        return {"chromosome": chromosome, "position": self.position, **of_texts}
+        columns = {name: np.array(column, dtype=object) for name, column in texts.items()}
+        return {"chromosome": chromosome, "position": self.position, **columns}
 
     def take(self, indices: np.ndarray | slice) -> Sites:
-        """The sites at `indices` (integers, booleans of length n, or a slice), in that order."""
+        """The sites at `indices` (integers, booleans or a slice), in that order."""
         chosen = np.arange(len(self))[indices].tolist()
         return Sites(
             self.chrom,
@@ -219,22 +179,12 @@ class Sites:
 
 @dataclass(frozen=True, eq=False)
 class SiteMatch:
-    """Which target site is which panel site.
+    """Pairs of a panel site and a target site, and why other target sites have no partner."""
 
-    Attributes
-    ----------
-    panel_index, target_index : int64 (m,)
-        The pairs; panel_index is strictly increasing.
-    reasons : dict of int to str
-        Why other target sites match none, by their index, in target order.
-    duplicate_of : dict of int to int
-        Of those that are a duplicate, the index of the matched target site.
-    """
-
-    panel_index: np.ndarray
-    target_index: np.ndarray
-    reasons: dict[int, str]
-    duplicate_of: dict[int, int]
+    panel_index: np.ndarray  # int64 (m,), strictly increasing
+    target_index: np.ndarray  # int64 (m,)
+    reasons: dict[int, str]  # why a target site has no partner, by its index, in target order
+    duplicate_of: dict[int, int]  # the matched target site of each duplicate
 
     @property
     def unmatched(self) -> dict[str, int]:
@@ -243,32 +193,18 @@ class SiteMatch:
 
     @property
     def unmatched_index(self) -> np.ndarray:
-        """int64: the target sites that are no panel site; without duplicates of earlier typed sites."""
+        """The target sites that are no panel sites, int64; without duplicates of earlier typed sites."""
         return np.array([i for i, reason in self.reasons.items() if reason != DUPLICATE], dtype=np.int64)
 
 
 def match_sites(panel: Sites, target: Sites) -> SiteMatch:
     """Match target sites to panel sites by chromosome (without "chr"), position, REF and ALT.
 
-    Parameters
-    ----------
-    panel, target : Sites
-        Positions of the panel never decrease.
-
-    Returns
-    -------
-    SiteMatch
-        The pairs, and why other target sites match none.
-
-    Raises
-    ------
-    InputError
-        The chromosomes differ, or no site matches (`NoMatch`); the message says what was found on both sides
-        and the likely reason.
+    Raises InputError if the chromosomes differ, and NoMatch, with the likely reason, if no site matches.
     """
     if not same_chromosome(target.chrom, panel.chrom):
         raise InputError(
-            "arguments",
+            "mismatch",
             f"the panel is of another chromosome than the target: {_summary('panel', panel)}, "
             f"{_summary('target', target)}. Give the panel of chromosome {target.chrom}, or choose the "
             f"target's chromosome {panel.chrom} with {argument('region')}",
@@ -293,7 +229,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
         else:
             pairs[site] = index
     if not pairs:
-        raise NoMatch("content", _nothing_matches(panel, target, dict(Counter(reasons.values()))))
+        raise NoMatch("mismatch", _nothing_matches(panel, target, dict(Counter(reasons.values()))))
     panel_index = np.array(sorted(pairs), dtype=np.int64)
     target_index = np.array([pairs[site] for site in panel_index.tolist()], dtype=np.int64)
     return SiteMatch(panel_index, target_index, reasons, duplicate_of)
@@ -301,7 +237,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
 
 def _summary(role: str, sites: Sites) -> str:
     if not len(sites):
-        return f"{role} {sites.chrom} without a site"
+        return f"{role} {sites.chrom} without sites"
     start, end = int(sites.position[0]), int(sites.position[-1])
     return f"{role} {sites.chrom}:{start}-{end} ({len(sites)} sites)"
 
@@ -314,17 +250,17 @@ def _nothing_matches(panel: Sites, target: Sites, unmatched: dict[str, int]) -> 
         + ". "
     )
     if not len(panel) or not len(target):
-        return found + "Check that both files hold sites"
+        return found + "Check that both files have sites"
     if panel.position[-1] < target.position[0] or target.position[-1] < panel.position[0]:
-        return found + "The array covers another region than the panel: give the panel of that region"
+        return found + "The target covers another region than the panel. Give the panel of that region"
     most = max(unmatched, key=lambda reason: unmatched[reason])
     advice = {
-        POSITION_NOT_IN_PANEL: "The target is probably on another genome build than the panel: lift it over "
-        f"({argument('chain')})",
-        SWAPPED: "REF and ALT are swapped in the target: set REF from the reference genome "
+        POSITION_NOT_IN_PANEL: "The target seems to use another genome build than the panel. Lift it over "
+        f"with {argument('chain')}",
+        SWAPPED: "REF and ALT are swapped in the target. Set REF from the reference genome "
         "(bcftools +fixref, or plink2 --ref-from-fa force)",
-        ALLELES_DIFFER: "The positions agree but not the alleles: the target is probably on another genome "
-        "build or on the other strand",
+        ALLELES_DIFFER: "The positions agree, the alleles do not. The target seems to use another genome "
+        "build or the other strand",
     }
     return found + advice[most]
 
@@ -334,21 +270,25 @@ UNKNOWN_ALLELE = "N"
 
 
 def complement(letters: str) -> str:
-    """Bases as the other strand pairs with them, in the same order; other characters stay as they are."""
+    """The bases of the other strand, in the same order; other characters stay as they are."""
     return letters.translate(_COMPLEMENT)
 
 
 def snp_alleles(panel: Sites) -> dict[int, list[tuple[str, str]]]:
     """REF and ALT of the panel's SNPs by position."""
-    places: dict[int, list[tuple[str, str]]] = {}
+    alleles: dict[int, list[tuple[str, str]]] = {}
     for position, ref, alt in zip(panel.position.tolist(), panel.ref, panel.alt, strict=True):
         if len(ref) == len(alt) == 1:
-            places.setdefault(position, []).append((ref.upper(), alt.upper()))
-    return places
+            alleles.setdefault(position, []).append((ref.upper(), alt.upper()))
+    return alleles
 
 
 def choose_alleles(letters: Iterable[str], panel: list[tuple[str, str]]) -> tuple[str, str]:
-    """REF and ALT of a panel SNP that the letters fit, of either strand; else the letters themselves."""
+    """REF and ALT of the panel SNP that fits the letters on either strand, else the letters themselves.
+
+    For files that have the letters of calls, but no REF and ALT. panel: REF and ALT of the panel's SNPs at
+    the position.
+    """
     found = set(letters)
     for other_strand in (False, True):
         for site in panel:
@@ -357,3 +297,51 @@ def choose_alleles(letters: Iterable[str], panel: list[tuple[str, str]]) -> tupl
                 return ref, alt
     different = sorted(found) or [UNKNOWN_ALLELE]
     return different[0], different[-1] if len(different) > 1 else UNKNOWN_ALLELE
+
+
+@dataclass(frozen=True)
+class ExclusiveAlleles:
+    """Pairs of panel sites, one of them typed, whose ALT alleles belong to one multi-allelic site.
+
+    A haplotype carries at most one of these alleles. Axes: T typed sites, E pairs, U panel sites, Q
+    haplotypes.
+    """
+
+    site_E: np.ndarray  # int64, panel sites that may be untyped, never decreasing
+    typed_E: np.ndarray  # int64, rows of the typed sites
+
+    @classmethod
+    def of(cls, sites: Sites, typed_index: np.ndarray) -> ExclusiveAlleles:
+        """Find the pairs: same position and REF, and both ALT alleles have the length of REF, or neither.
+
+        An insertion does not exclude a SNP at the base before it: panels have haplotypes with both.
+        typed_index: the typed panel sites, increasing.
+        """
+        position = sites.position
+        first_T, stop_T = (
+            np.searchsorted(position, position[typed_index], side) for side in ("left", "right")
+        )
+        pairs = []
+        for t in np.flatnonzero(stop_T - first_T > 1).tolist():
+            typed = int(typed_index[t])
+            kind = _ref_and_length(sites, typed)
+            others = range(int(first_T[t]), int(stop_T[t]))
+            pairs += [(site, t) for site in others if site != typed and _ref_and_length(sites, site) == kind]
+        site_E, typed_E = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
+        return cls(site_E, typed_E)
+
+    def exclude(self, start: int, p_UQ: np.ndarray, typed_TQ: np.ndarray) -> None:
+        """Set P(ALT) to 0 on haplotypes that carry another typed ALT allele of the same site.
+
+        p_UQ is changed in place; its first row is panel site `start`. A typed REF (typed_TQ: 0 REF, 1 ALT, -1
+        missing) excludes nothing: in a file of split multi-allelic records it may be any other allele of the
+        site (`bcftools norm -m-` writes 1/2 as 1/0 and 0/1).
+        """
+        low, high = np.searchsorted(self.site_E, [start, start + len(p_UQ)])
+        for site, t in zip(self.site_E[low:high].tolist(), self.typed_E[low:high].tolist(), strict=True):
+            p_UQ[site - start, typed_TQ[t] == 1] = 0
+
+
+def _ref_and_length(sites: Sites, site: int) -> tuple[str, bool]:
+    """REF, and whether ALT has its length."""
+    return sites.ref[site].upper(), len(sites.ref[site]) == len(sites.alt[site])

@@ -1,8 +1,8 @@
-"""Stretches of a panel without a typed site nearby: what is imputed there is a guess by frequency.
+"""Intervals of a panel without a typed site nearby, where imputation only guesses by allele frequency.
 
-They follow from the panel's genetic map and the typed sites, whatever the windows of a run.
+They depend on the panel's genetic map and the typed sites, not on the windows of a run.
 
-Axes: T typed sites, U panel sites that are asked for.
+Axes: T typed sites, U sites of an interval.
 """
 
 from __future__ import annotations
@@ -12,24 +12,16 @@ from itertools import pairwise
 
 import numpy as np
 
-FAR_CM = 0.5  # to both sides: within 1 cM a haplotype is often a mosaic of several of the panel's
-FEW_TYPED = 2  # typed sites do not part what is untyped on both sides of them
-EQUAL_LENGTH_CM = 5.0  # long enough for any array to have typed some of its sites
+from spinimpute.genotypes.intervals import Interval
+
+FAR_CM = 0.5  # to both sides: within 1 cM a haplotype is often a mosaic of several panel haplotypes
+FEW_TYPED = 2  # so few typed sites do not split an untyped interval
+EQUAL_LENGTH_CM = 5.0  # long enough for any array to have typed some of the sites
 
 
 @dataclass(frozen=True)
 class IntervalCounts:
-    """Neighbouring sites of a panel.
-
-    Attributes
-    ----------
-    chrom : str
-        As the panel names it.
-    start, end : int
-        Positions of the first and last site.
-    typed, imputed : int
-        Sites that are typed in the target, and all others.
-    """
+    """Numbers of typed and imputed panel sites from position `start` to `end`, both inclusive."""
 
     chrom: str
     start: int
@@ -41,85 +33,50 @@ class IntervalCounts:
         return f"{self.chrom}:{self.start}-{self.end} ({self.typed} typed and {self.imputed} imputed sites)"
 
 
-def far_from_typed(cM: np.ndarray, typed_index: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Which of the panel's sites [first, last) lie further than FAR_CM from any typed site.
+def far_from_typed(cM: np.ndarray, typed_index: np.ndarray, interval: Interval) -> np.ndarray:
+    """Which sites of an interval are further than FAR_CM from every typed site, bool (U,).
 
-    Parameters
-    ----------
-    cM : float64 (n_sites,)
-        Genetic positions of all panel sites.
-    typed_index : int64 (T,)
-        The panel sites that are typed, increasing; those next to [first, last) must be among them.
-    first, last : int
-        Panel sites.
-
-    Returns
-    -------
-    bool (U,)
-        One for each of these sites.
+    cM: genetic positions of all panel sites. typed_index: the typed panel sites, increasing; the nearest on
+    both sides of the interval must be among them.
     """
     beyond_T = np.concatenate([[-np.inf], cM[typed_index], [np.inf]])
-    here_U = cM[first:last]
-    behind_U = np.searchsorted(typed_index, np.arange(first, last))  # how many are typed before each site
+    here_U = cM[interval.slice]
+    behind_U = np.searchsorted(typed_index, np.arange(*interval))  # number of typed sites before each site
     nearest_U = np.minimum(here_U - beyond_T[behind_U], beyond_T[behind_U + 1] - here_U)
     return nearest_U > FAR_CM
 
 
 def untyped_intervals(
-    chrom: str, position: np.ndarray, cM: np.ndarray, typed_index: np.ndarray, first: int, last: int
+    chrom: str, position: np.ndarray, cM: np.ndarray, typed_index: np.ndarray, interval: Interval
 ) -> list[IntervalCounts]:
-    """Stretches of the panel's sites [first, last) that are far from typed sites, the largest first.
+    """The untyped intervals of an interval of panel sites, the largest first.
 
-    Parameters
-    ----------
-    chrom : str
-        The panel's chromosome.
-    position : int64 (n_sites,)
-        Of all panel sites.
-    cM, typed_index, first, last
-        As of `far_from_typed`.
-
-    Returns
-    -------
-    list of IntervalCounts
-        From the first far site to the last one; stretches with no more than FEW_TYPED typed sites between
-        them are one.
+    Each reaches from a site far from typed sites to another one. Parameters are those of `far_from_typed`.
     """
-    far = first + np.flatnonzero(far_from_typed(cM, typed_index, first, last))
+    far = interval.start + np.flatnonzero(far_from_typed(cM, typed_index, interval))
     if not len(far):
         return []
     before = np.searchsorted(typed_index, far)
-    parted = np.flatnonzero(np.diff(before) > FEW_TYPED) + 1
-    stretches = [
-        count_sites(chrom, position, typed_index, int(sites[0]), int(sites[-1]) + 1)
-        for sites in np.split(far, parted)
+    cuts = np.flatnonzero(np.diff(before) > FEW_TYPED) + 1
+    counts = [
+        count_sites(chrom, position, typed_index, Interval(int(sites[0]), int(sites[-1]) + 1))
+        for sites in np.split(far, cuts)
     ]
-    return sorted(stretches, key=lambda stretch: (-stretch.imputed, stretch.start))
+    return sorted(counts, key=lambda one: (-one.imputed, one.start))
 
 
 def count_sites(
-    chrom: str, position: np.ndarray, typed_index: np.ndarray, first: int, last: int
+    chrom: str, position: np.ndarray, typed_index: np.ndarray, interval: Interval
 ) -> IntervalCounts:
-    """The panel sites [first, last), at least one, as a stretch."""
-    low, high = np.searchsorted(typed_index, [first, last]).tolist()
-    start, end = int(position[first]), int(position[last - 1])
-    return IntervalCounts(chrom, start, end, high - low, last - first - (high - low))
+    """Count the typed and imputed sites of an interval that is not empty."""
+    low, high = np.searchsorted(typed_index, interval).tolist()
+    n_typed = high - low
+    return IntervalCounts(chrom, *interval.positions(position), n_typed, interval.n_sites - n_typed)
 
 
-def cut_equal_lengths(cM: np.ndarray) -> list[tuple[int, int]]:
-    """Cut a panel into stretches of equal genetic length, about EQUAL_LENGTH_CM.
-
-    Parameters
-    ----------
-    cM : float64 (n_sites,)
-        Genetic positions, of at least one site.
-
-    Returns
-    -------
-    list of (int, int)
-        Sites [first, last) of each; stretches without a site are left out.
-    """
-    n_stretches = max(1, round(float(cM[-1] - cM[0]) / EQUAL_LENGTH_CM))
-    edges = np.linspace(cM[0], cM[-1], n_stretches + 1)[1:-1]
+def cut_equal_lengths(cM: np.ndarray) -> list[Interval]:
+    """Cut the sites of a panel into intervals of about EQUAL_LENGTH_CM; none is empty."""
+    n_intervals = max(1, round(float(cM[-1] - cM[0]) / EQUAL_LENGTH_CM))
+    edges = np.linspace(cM[0], cM[-1], n_intervals + 1)[1:-1]
     starts = np.unique([0, *np.searchsorted(cM, edges).tolist(), len(cM)]).tolist()
-    return list(pairwise(starts))
+    return [Interval(start, stop) for start, stop in pairwise(starts)]

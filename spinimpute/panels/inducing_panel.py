@@ -1,26 +1,27 @@
-"""The inducing-panel file (`.spip`): what imputes in a panel's place, for one array, without its haplotypes.
+"""The inducing-panel file (`.spip`): imputes in place of a panel, for one array, without its haplotypes.
 
-The file is a `container` of compressed sections, with
+The file is a `container` of compressed sections:
 
 - the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
 - multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
-- discordance: a byte for each site (`discordance`), unless the panel does not know it;
-- a part for each block of gaps between array sites (`soft_alleles`): at most h inducing points,
-  averages of panel haplotypes: shares of K-mers of the array's sites in and around the block, alleles between
-  0 and 1 at the sites imputed (64 levels), and the number of panel haplotypes that each stands for;
+- discordance: a byte for each site (`site_trust`), unless the panel has none;
+- a block of the container for each block of gaps between array sites (`soft_alleles`): at most h inducing
+  points, averages of panel haplotypes: shares of K-mers of the array's sites in and around the block, alleles
+  between 0 and 1 at the imputed sites (64 levels), and the number of panel haplotypes of each point;
 - in the header the model that made it and must read it, the panel's numbers of samples and haplotypes, its
-  checksum, and where it came from. It holds no sample's name.
+  checksum, and its provenance. The file has no sample names.
 
-It is a compression, and no proof of privacy. An inducing point that stands for one panel haplotype is that
-haplotype, within its block; `mass_below` in the header counts those that stand for few. The ALT counts alone
-reveal nearly every sample. Of files made of random halves of a panel (1,127 samples, 1 Mb, 32,781 sites),
-an attacker who has the haplotypes of a sample distinguished members from others with an AUC of .993 by the
-counts and .994 by the file (h = 64). Without sites of fewer than 5 copies the AUC is .545 by the counts, and
-by the file .827 with h = 16, .921 with 64 and .976 with 256. See benchmarks/inducing.
+It is a compression, not a guarantee of privacy. An inducing point of one panel haplotype equals that
+haplotype within its block; `mass_below` in the header counts the points of few haplotypes. The ALT counts
+alone reveal nearly every sample. With files made from random halves of a panel (1,127 samples, 1 Mb, 32,781
+sites), an attacker who has the haplotypes of a sample distinguished members from others with an AUC of .993
+by the counts and .994 by the file (h = 64). Without sites of fewer than 5 copies the AUC is .545 by the
+counts, and by the file .827 with h = 16, .921 with 64 and .976 with 256. See benchmarks/inducing.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,8 +35,8 @@ from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
     INDUCING_MAGIC,
     INDUCING_POINTS,
+    JOINED_MAGIC,
     PANEL_MAGIC,
-    PARTS_MAGIC,
     FileKind,
     in_one_line,
     is_chromosome,
@@ -56,7 +57,7 @@ from spinimpute.panels.stored_rows import packed_bytes
 from spinimpute.panels.trust.site_trust import UNITS, trust
 from spinimpute.runtime.errors import InputError, argument, call
 
-_OTHER_SITES = "the {} is not of the sites and haplotypes that the header states"
+_OTHER_SITES = "the {} does not match the sites and haplotypes in the header"
 
 
 def _is_shape(value: object) -> bool:
@@ -70,7 +71,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _are_shares(value: object) -> bool:
-    """Of inducing points, by the number of panel haplotypes; that below 2 is always there."""
+    """Shares of inducing points with fewer panel haplotypes than the key; the key "2" is required."""
     return (
         isinstance(value, dict)
         and "2" in value
@@ -79,14 +80,19 @@ def _are_shares(value: object) -> bool:
     )
 
 
-_REMEDY = f"make one with {call('build_inducing_panel')}"
-_HAPLOTYPES_INSTEAD = f"a panel of haplotypes, not a spinimpute inducing panel (.spip): {_REMEDY}"
+def _remedy() -> str:
+    return f"Make one with {call('build_inducing_panel')}"
+
+
+def _has_haplotypes() -> str:
+    return f"a panel of haplotypes, not a spinimpute inducing panel (.spip). {_remedy()}"
+
+
 KIND = FileKind(
     name="inducing panel",
     magic=INDUCING_MAGIC,
     version=4,
-    first_version=3,  # before, other models made other points
-    remedy=_REMEDY,
+    remedy=_remedy,
     fields={
         "chrom": is_chromosome,
         "contig_line": is_line,
@@ -105,16 +111,16 @@ KIND = FileKind(
     sections=(*TABLE_SECTIONS, "array"),
     check=require_contig_line,
     compressed=True,
-    has_parts=True,
+    has_blocks=True,
     checksum_seed=INDUCING_MAGIC,
-    mistaken={PANEL_MAGIC: _HAPLOTYPES_INSTEAD, PARTS_MAGIC: _HAPLOTYPES_INSTEAD},
+    mistaken=dict.fromkeys((PANEL_MAGIC, JOINED_MAGIC), _has_haplotypes),
 )
 
 
 class InducingPanel:
     """An inducing panel, opened by `InducingPanel.open`; a `ReferencePanel`.
 
-    Sites and blocks are read, and checked, when they are asked for.
+    Sites and blocks are read, and checked, when they are used.
 
     Attributes
     ----------
@@ -126,19 +132,19 @@ class InducingPanel:
     kind, fingerprint : str
         Of the model.
     shape : BlockShape
-        Of its blocks.
+        Size of its blocks.
     inducing_points : int
-        h, at most.
+        h, the largest number per block.
     n_points : int
         Inducing points of all blocks.
     mass_below : dict of str to float
-        Of the inducing points of all blocks, the share that stands for less than so many panel haplotypes.
+        Share of the inducing points of all blocks that have fewer panel haplotypes than the key.
     checksum : str
         Of this file's content.
     panel_checksum : str
-        Of the panel that it was made of.
+        Of the panel that it was made from.
     provenance : dict
-        Where both come from.
+        Source of both.
     """
 
     holds = INDUCING_POINTS
@@ -166,12 +172,12 @@ class InducingPanel:
 
     @classmethod
     def open(cls, path: str | Path) -> InducingPanel:
-        """Open an inducing-panel file. Header and lengths are checked now, the rest when it is used.
+        """Open an inducing-panel file. Header and lengths are checked now, other contents when they are used.
 
         Raises
         ------
         InputError
-            The file is no inducing panel, truncated, damaged, or made by an earlier or a newer version.
+            The file is not an inducing panel, truncated, damaged, or made by an earlier or a newer version.
         """
         return cls(Container(path, KIND))
 
@@ -202,12 +208,12 @@ class InducingPanel:
 
     @property
     def cM(self) -> np.ndarray:
-        """float64 (n_sites,): genetic position. Raises InputError if it is damaged."""
+        """Genetic positions, float64 (n_sites,). Raises InputError if they are damaged."""
         return self._table.cM
 
     @property
     def allele_count(self) -> np.ndarray:
-        """int64 (n_sites,): how many of the panel's haplotypes carry the ALT allele.
+        """Number of panel haplotypes with the ALT allele, int64 (n_sites,).
 
         Raises InputError if it is damaged.
         """
@@ -215,24 +221,24 @@ class InducingPanel:
 
     @property
     def frequency(self) -> np.ndarray:
-        """float64 (n_sites,): the ALT allele's frequency among the panel's haplotypes."""
+        """Frequency of the ALT allele among the panel's haplotypes, float64 (n_sites,)."""
         return self.allele_count / self.n_haplotypes
 
     @cached_property
     def multiallelic(self) -> np.ndarray:
-        """bool (n_sites,): True for sites split from a multi-allelic record."""
+        """Sites split from a multi-allelic record, bool (n_sites,)."""
         packed = np.frombuffer(self.container.section("multiallelic"), dtype=np.uint8)
         self.container.require(len(packed) == packed_bytes(self.n_sites), _OTHER_SITES.format("multiallelic"))
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
 
     @property
     def knows_discordance(self) -> bool:
-        """As of `ReferencePanel`."""
+        """Whether the file has the discordance of sites."""
         return DISCORDANCE in self.container.sections
 
     @cached_property
     def prediction_trust(self) -> np.ndarray:
-        """As of `ReferencePanel`; 1 where it is not known. Raises InputError if it is damaged."""
+        """Share of a prediction to keep at each site, float32; 1 without discordance. Raises InputError."""
         if not self.knows_discordance:
             return np.ones(self.n_sites, np.float32)
         stored = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
@@ -241,7 +247,7 @@ class InducingPanel:
 
     @cached_property
     def array_index(self) -> np.ndarray:
-        """int64 (T,), increasing: which of the sites the array has. Raises InputError if it is damaged."""
+        """Sites of the array, int64 (T,), increasing. Raises InputError if they are damaged."""
         with self.container.decoding("array"):
             index = read_increasing(self.container.section("array"))
         inside = len(index) > 0 and index.min() >= 0 and index.max() < self.n_sites
@@ -251,11 +257,11 @@ class InducingPanel:
 
     @property
     def made_of(self) -> str:
-        """As of `ReferencePanel`."""
+        """The panel that it was made from, for the header of an output."""
         return f" (at most {self.inducing_points} inducing points of the panel {self.panel_checksum})"
 
     def described(self) -> dict[str, object]:
-        """As of `ReferencePanel`."""
+        """Properties to print, by name."""
         limits = sorted(self.mass_below, key=int)
         return {
             "inducing points": f"at most {self.inducing_points} a block, {self.n_points} in all",
@@ -269,15 +275,15 @@ class InducingPanel:
         }
 
     def verify(self) -> None:
-        """As of `ReferencePanel`."""
+        """Read everything. Raises InputError if a checksum does not match."""
         _ = self.multiallelic, self.prediction_trust
         for block in range(self.n_blocks):
             self.read(block)
 
     @property
     def n_blocks(self) -> int:
-        """The number of blocks, which cover all sites."""
-        return self.container.n_parts
+        """Number of blocks, which cover all sites."""
+        return self.container.n_blocks
 
     def blocks(self, start: int, stop: int) -> range:
         """The blocks that impute some of the sites [start, stop).
@@ -295,7 +301,7 @@ class InducingPanel:
         Raises
         ------
         InputError
-            The file has others.
+            The file has other blocks.
         """
         return self._plan.blocks(start, stop)
 
@@ -305,7 +311,7 @@ class InducingPanel:
         Parameters
         ----------
         start, stop : int
-            The sites [start, stop); there are some.
+            The sites [start, stop), at least one.
 
         Returns
         -------
@@ -325,7 +331,7 @@ class InducingPanel:
         block : int
             Its number.
         start, stop : int
-            At its sites in [start, stop) only; by default at all.
+            Only the sites in [start, stop); by default all.
 
         Returns
         -------
@@ -342,13 +348,13 @@ class InducingPanel:
         first, last = np.searchsorted(
             sites.panel_index_U, [start, self.n_sites if stop is None else stop]
         ).tolist()
-        part = slice(first, last)
+        chosen = slice(first, last)
         from spinimpute.panels.soft_alleles import unpack_points  # loads torch
 
-        content = self.container.part(block)
-        with self.container.decoding(f"part {block + 1} of {self.n_blocks}"):
-            k, points = unpack_points(content, places, sites, part, self.inducing_points)
-        return EncodedBlock(places, frequency_S, _take(sites, part), self.n_haplotypes, k, points)
+        content = self.container.block(block)
+        with self.container.decoding(f"block {block + 1} of {self.n_blocks}"):
+            k, points = unpack_points(content, places, sites, chosen, self.inducing_points)
+        return EncodedBlock(places, frequency_S, _take(sites, chosen), self.n_haplotypes, k, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:
         """Check that the array has some of the typed sites.
@@ -366,9 +372,9 @@ class InducingPanel:
         if not np.isin(typed_index, self.array_index).any():
             raise InputError(
                 "mismatch",
-                f"none of the {len(typed_index)} typed sites is among the {len(self.array_index)} sites of "
-                f"the array that {self.path} was made for: make it again for this array with "
-                "'spinimpute panel build'",
+                f"{self.path}: none of the {len(typed_index)} typed sites is among the "
+                f"{len(self.array_index)} sites of its array. Make one for the target's array with "
+                f"{call('build_inducing_panel')}",
             )
 
     def check_model(self, kind: str, fingerprint: str) -> None:
@@ -382,14 +388,14 @@ class InducingPanel:
         Raises
         ------
         InputError
-            It is another one.
+            It is another model.
         """
         if (kind, fingerprint) != (self.kind, self.fingerprint):
             raise InputError(
-                "arguments",
-                f"the inducing points of {self.path} were made by the model {self.kind} {self.fingerprint}, "
-                f"not by {kind} {fingerprint}: give that model with {argument('model')}, or "
-                f"make the file again",
+                "mismatch",
+                f"{self.path}: its inducing points were made by the model {self.kind} {self.fingerprint}, "
+                f"not by {kind} {fingerprint}. Give that model with {argument('model')}, or make the file "
+                "again",
             )
 
     @cached_property
@@ -404,16 +410,9 @@ class InducingPanel:
     def _plan(self) -> BlockPlan:
         plan = BlockPlan(self.shape, self.array_index, self.cM, self.frequency)
         fits = plan.blocks(0, self.n_sites) == range(self.n_blocks)
-        self.container.require(fits, "it does not have the blocks that follow from its array")
+        self.container.require(fits, "its blocks do not match its array")
         return plan
 
 
-def _take(sites: BlockSites, part: slice) -> BlockSites:
-    return BlockSites(
-        sites.panel_index_U[part],
-        sites.gap_U[part],
-        sites.frequency_U[part],
-        sites.fraction_U[part],
-        sites.distance_U[part],
-        sites.place_U[part],
-    )
+def _take(sites: BlockSites, chosen: slice) -> BlockSites:
+    return BlockSites(*(getattr(sites, field.name)[chosen] for field in fields(BlockSites)))

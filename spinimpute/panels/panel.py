@@ -2,15 +2,15 @@
 
 The file is a `container` with these sections, at multiples of 64 bytes:
 
-    haplotypes     site by site, each as bits or as the list of those with the minor allele (`stored_rows`);
-                   in version 1 all are bits
+    haplotypes     site by site, each as bits or as the list of carriers of the minor allele (`stored_rows`)
     site table     position, cM, allele_count, ref, alt, id, multiallelic (`site_table`)
-    discordance    a byte for each site (`site_trust`); not in files of versions 1 and 2
-    confirmed      a bit for each site (`site_trust`); not in files of earlier versions
-    block_crc      u32 CRC of the haplotypes of each block of 256 sites: what is read is checked, nothing else
+    discordance    a byte for each site (`site_trust`)
+    confirmed      a bit for each site (`site_trust`)
+    block_crc      u32 CRC of the haplotypes of each block of 256 sites, so that only what is read is checked
 
-and in its header names, numbers and where the panel comes from. A file of chromosome X may hold several
-panels (`parts`). `writer` writes panel files, `build` makes them of a VCF.
+Its header has names, numbers and provenance. Files of release 0.1 (version 1) have all haplotypes as bits,
+and neither discordance nor confirmed. A file of chromosome X may join several panels (`spin_files`). `writer`
+writes panel files, `build` makes them from a VCF.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
     HAPLOTYPES,
     INDUCING_MAGIC,
+    JOINED_MAGIC,
     PANEL_MAGIC,
-    PARTS_MAGIC,
     FileKind,
     in_one_line,
     is_chromosome,
@@ -49,10 +49,9 @@ from spinimpute.panels.site_table import (
 )
 from spinimpute.panels.stored_rows import RowLayout, StoredRows, packed_bytes
 from spinimpute.panels.trust.site_trust import UNITS, SiteDoubts, trust
-from spinimpute.runtime.errors import argument
+from spinimpute.runtime.errors import argument, call
 
-FIRST_WITH_LISTS = 2  # the version since which rows of rare alleles are lists
-FIRST_WITH_DISCORDANCE = 3
+VERSION_0_1 = 1  # of files that release 0.1 wrote: all rows are bits, and sites have no doubts
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
 MOVED = "rare alleles moved"  # in the provenance: how many, and how many were wrong before
 MERGED = "merged"  # in the provenance: checksums of the panels that one was merged of
@@ -67,20 +66,20 @@ def _are_ploidies(value: object) -> bool:
 
 
 def _check(container: Container) -> None:
-    """Raise InputError unless numbers and sections of a panel file fit one another."""
+    """Raise InputError unless the numbers and sections of a panel file are consistent."""
     require_contig_line(container)
     header = container.header
     container.require(len(header["ploidy"]) == len(header["samples"]), "not every sample has a ploidy")
     n = header["n_sites"]
     n_bytes = {"position": 8 * n, "cM": 8 * n, "allele_count": 4 * n}
     n_bytes |= {"multiallelic": packed_bytes(n), "block_crc": 4 * _n_blocks(n)}
-    if container.version >= FIRST_WITH_DISCORDANCE:
-        container.require(DISCORDANCE in container.sections, f"it has no section {DISCORDANCE!r}")
-        n_bytes[DISCORDANCE] = n
+    if container.version != VERSION_0_1:
+        n_bytes |= {DISCORDANCE: n, CONFIRMED: packed_bytes(n)}
     for name, expected in n_bytes.items():
+        container.require(name in container.sections, f"it has no section {name!r}")
         container.require(
             container.sections[name].nbytes == expected,
-            f"section {name} does not have the length for {n} sites",
+            f"section {name} has a wrong length for {n} sites",
         )
 
 
@@ -92,7 +91,8 @@ KIND = FileKind(
     name="panel",
     magic=PANEL_MAGIC,
     version=3,
-    remedy="build one with 'spinimpute panel build'",
+    older_versions=(VERSION_0_1,),
+    remedy=lambda: f"Build one with {call('build_panel')}",
     fields={
         "chrom": is_chromosome,
         "contig_line": is_line,
@@ -104,14 +104,15 @@ KIND = FileKind(
     sections=("haplotypes", *TABLE_SECTIONS, "block_crc"),
     check=_check,
     alignment=64,
-    joined_magic=PARTS_MAGIC,
-    joined_remedy=(
-        "it holds chromosome X in parts of different ploidy, which only imputing, phasing, tuning and "
-        f"checking know; build a panel of one part with {argument('region')}"
+    joined_magic=JOINED_MAGIC,
+    joined_remedy=lambda: (
+        "it has several regions of chromosome X, which differ in ploidy and which only imputing, phasing, "
+        f"tuning and checking read. Build a panel of one region with {argument('region')}"
     ),
     mistaken={
-        INDUCING_MAGIC: "an inducing panel, which holds no haplotypes: give the panel (.spin) that it was "
-        "made of"
+        INDUCING_MAGIC: lambda: (
+            "an inducing panel, which has no haplotypes. Give the panel (.spin) that it was made from"
+        )
     },
 )
 
@@ -119,7 +120,7 @@ KIND = FileKind(
 class Panel:
     """A panel of haplotypes, opened by `Panel.open`; a `ReferencePanel`.
 
-    Sites and haplotypes are read when they are asked for.
+    Sites and haplotypes are read when they are used.
 
     Attributes
     ----------
@@ -134,7 +135,7 @@ class Panel:
     checksum : str
         Hex digits, the same for the same sites, haplotypes, samples and map.
     provenance : dict
-        Where the panel comes from.
+        Source of the panel.
     """
 
     holds = HAPLOTYPES
@@ -157,14 +158,14 @@ class Panel:
 
     @classmethod
     def open(cls, path: str | Path, start: int = 0, size: int | None = None) -> Panel:
-        """Open a panel file. Header and lengths are checked now, the rest when it is used.
+        """Open a panel file. Header and lengths are checked now, other contents when they are used.
 
         Parameters
         ----------
         path : str or Path
             The file.
         start, size : int
-            Bytes of the file that are the panel, for a file that holds several (`parts`); by default all.
+            The bytes of the file that are the panel, for a file that joins several; by default all.
 
         Returns
         -------
@@ -174,17 +175,17 @@ class Panel:
         Raises
         ------
         InputError
-            The file is no panel, holds several, is truncated, damaged, or made by a newer version.
+            The file is not a panel, joins several, is truncated, damaged, or made by a newer version.
         """
         return cls(Container(path, KIND, start, size))
 
     def close(self) -> None:
-        """Release the file. Arrays taken from the panel by `packed` stay valid and keep the map alive."""
+        """Release the file. Arrays of `packed` stay valid and keep the map open."""
         self.__dict__.pop("_stored", None)
         self.container.close()
 
     def release_memory(self) -> None:
-        """Let what was read leave this process's memory; it is read again when it is needed."""
+        """Release the memory of what was read; it is read again when it is needed."""
         self.container.release_memory()
 
     def __repr__(self) -> str:
@@ -200,7 +201,7 @@ class Panel:
 
     @cached_property
     def haplotype_sample(self) -> np.ndarray:
-        """int64 (n_haplotypes,): the index of each haplotype's sample."""
+        """Sample index of each haplotype, int64 (n_haplotypes,)."""
         return np.repeat(np.arange(self.n_samples), self.ploidy)
 
     @cached_property
@@ -213,7 +214,7 @@ class Panel:
 
     @cached_property
     def cM(self) -> np.ndarray:
-        """float64 (n_sites,): genetic position, by the map that the panel was built with or tuned to.
+        """Genetic positions, float64 (n_sites,), by the map that the panel was built with or tuned to.
 
         Raises InputError if it is damaged.
         """
@@ -224,36 +225,30 @@ class Panel:
 
     @cached_property
     def allele_count(self) -> np.ndarray:
-        """int64 (n_sites,): how many haplotypes carry the ALT allele. Raises InputError if it is damaged."""
+        """Number of haplotypes with the ALT allele, int64 (n_sites,). Raises InputError if it is damaged."""
         count = np.frombuffer(self.container.section("allele_count"), dtype="<u4").astype(np.int64)
         self.container.require(
-            bool(count.max() <= self.n_haplotypes), "it counts more alleles than it has haplotypes"
+            bool(count.max() <= self.n_haplotypes), "it counts more alleles than haplotypes"
         )
         return count
 
     @cached_property
     def frequency(self) -> np.ndarray:
-        """float64 (n_sites,): the ALT allele's frequency among the panel's haplotypes."""
+        """Frequency of the ALT allele among the panel's haplotypes, float64 (n_sites,)."""
         return self.allele_count / self.n_haplotypes
 
     @property
     def knows_discordance(self) -> bool:
-        """As of `ReferencePanel`."""
-        return DISCORDANCE in self.container.sections
+        """Whether the file has the discordance of sites; files of release 0.1 do not."""
+        return self.container.version != VERSION_0_1
 
     @cached_property
     def doubts(self) -> SiteDoubts:
-        """Evidence against the sites; none in files of versions 1 and 2.
-
-        Discordance that nobody judged, as in earlier files, counts as confirmed. Raises InputError.
-        """
+        """Evidence against the sites; none without discordance. Raises InputError if it is damaged."""
         if not self.knows_discordance:
             return SiteDoubts.none(self.n_sites)
         discordance = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
-        if CONFIRMED not in self.container.sections:
-            return SiteDoubts(discordance, np.ones(self.n_sites, bool))
         packed = np.frombuffer(self.container.section(CONFIRMED), dtype=np.uint8)
-        self.container.require(len(packed) == packed_bytes(self.n_sites), "its doubts are of other sites")
         return SiteDoubts(discordance, np.unpackbits(packed, count=self.n_sites).astype(bool))
 
     @cached_property
@@ -263,12 +258,12 @@ class Panel:
 
     @cached_property
     def prediction_trust(self) -> np.ndarray:
-        """float32 (n_sites,), see `ReferencePanel`."""
+        """Share of a prediction to keep at each site, float32 (n_sites,), see `site_trust`."""
         return trust(self.doubts.confirmed_discordance / UNITS)
 
     @cached_property
     def multiallelic(self) -> np.ndarray:
-        """bool (n_sites,): True for sites split from a multi-allelic record."""
+        """Sites split from a multi-allelic record, bool (n_sites,)."""
         packed = np.frombuffer(self.container.section("multiallelic"), dtype=np.uint8)
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
 
@@ -281,30 +276,30 @@ class Panel:
 
     @property
     def merged(self) -> list[str]:
-        """Checksums of the panels that it was merged of; none if it was built of one VCF."""
+        """Checksums of the panels that it was merged from; empty if it was built from one VCF."""
         found = self.provenance.get(MERGED)
         named = found if isinstance(found, list) else []
         return [name for name in named if isinstance(name, str) and re.fullmatch("[0-9a-f]+", name)]
 
     @property
     def made_of(self) -> str:
-        """As of `ReferencePanel`: the panels that it was merged of."""
+        """The panels that it was merged from, for the header of an output."""
         return f" (merged of {' and '.join(self.merged)})" if self.merged else ""
 
     @property
     def haplotypes(self) -> Panel:
-        """As of `ReferencePanel`."""
+        """The panel itself."""
         return self
 
     def check_typed(self, typed_index: np.ndarray) -> None:
-        """As of `ReferencePanel`: any sites will do."""
+        """Accept all typed sites."""
 
     def described(self) -> dict[str, object]:
-        """As of `ReferencePanel`."""
+        """Nothing further to print."""
         return {}
 
     def verify(self) -> None:
-        """As of `ReferencePanel`."""
+        """Read everything. Raises InputError if a checksum does not match."""
         _ = self.sites, self.cM, self.allele_count, self.multiallelic, self.doubts
         step = 16 * BLOCK_SITES
         for start in range(0, self.n_sites, step):
@@ -343,7 +338,7 @@ class Panel:
         Returns
         -------
         uint8 (stop - start, ceil(n_haplotypes / 8))
-            Read-only; a view on the file where it holds bits alone.
+            Read-only; a view of the file if all rows are bits.
 
         Raises
         ------
@@ -365,12 +360,12 @@ class Panel:
         Parameters
         ----------
         index : int64 (n,)
-            Sites, each larger than the one before.
+            Sites, strictly increasing.
 
         Returns
         -------
         uint8 (n, ceil(n_haplotypes / 8))
-            The caller's own.
+            A new array.
 
         Raises
         ------
@@ -383,7 +378,7 @@ class Panel:
         return self._layout.expand(self._stored, index)
 
     def stored_rows(self, start: int, stop: int) -> StoredRows:
-        """Alleles of the sites [start, stop) in the form in which the file has them.
+        """Alleles of the sites [start, stop) in the format of the file.
 
         Parameters
         ----------
@@ -393,7 +388,7 @@ class Panel:
         Returns
         -------
         StoredRows
-            A view on the file.
+            A view of the file.
 
         Raises
         ------
@@ -404,7 +399,7 @@ class Panel:
         return self._layout.rows(self._stored, start, stop)
 
     def _check_sites(self, start: int, stop: int) -> None:
-        """Raise ValueError unless there are these sites, InputError if they are damaged."""
+        """Raise ValueError unless these sites exist, InputError if they are damaged."""
         if not 0 <= start <= stop <= self.n_sites:
             raise ValueError(f"sites [{start}, {stop}) must lie in [0, {self.n_sites})")
         self._check_blocks(np.arange(start // BLOCK_SITES, -(-stop // BLOCK_SITES)))
@@ -423,17 +418,17 @@ class Panel:
 
     @cached_property
     def _layout(self) -> RowLayout:
-        lists = self.container.version >= FIRST_WITH_LISTS
+        lists = self.container.version != VERSION_0_1
         layout = RowLayout.of(self.allele_count, self.n_haplotypes, lists)
         self.container.require(
             layout.n_bytes == self.container.sections["haplotypes"].nbytes,
-            "its haplotypes do not have the length that follows from its allele counts",
+            "the length of its haplotypes does not match its allele counts",
         )
         return layout
 
     @cached_property
     def _stored(self) -> np.ndarray:
-        """uint8: all rows, in the form in which they are stored."""
+        """All rows in the format of the file, uint8."""
         return self.container.view("haplotypes")
 
     @cached_property

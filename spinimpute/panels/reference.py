@@ -1,4 +1,4 @@
-"""What all reference panels have in common, whatever they hold: the pipeline asks this and no kind."""
+"""The interface of all reference panels, haplotypes or inducing points, that the pipeline uses."""
 
 from __future__ import annotations
 
@@ -15,37 +15,21 @@ if TYPE_CHECKING:
 
 
 class ReferencePanel(Protocol):
-    """An open panel, or one of the parts of a chromosome X.
+    """An open panel of a chromosome, or of one region of X."""
 
-    Attributes
-    ----------
-    holds : str
-        What it holds of its samples, such as "haplotypes": a predictor states what it can read.
-    path : Path
-        Of its file.
-    chrom, contig_line : str
-        As in the VCF that it was made of.
-    n_sites, n_samples, n_haplotypes : int
-        Of what it was made of.
-    checksum : str
-        The same for the same content.
-    provenance : dict
-        Where it comes from.
-    """
-
-    holds: str
+    holds: str  # "haplotypes" or "inducing points"; predictors state what they can read
     path: Path
-    chrom: str
-    contig_line: str
+    chrom: str  # name in the VCF that the panel was built from
+    contig_line: str  # of that VCF's header
     n_sites: int
     n_samples: int
     n_haplotypes: int
-    checksum: str
+    checksum: str  # the same for the same content
     provenance: dict[str, Any]
 
     @property
     def samples(self) -> Sequence[str]:
-        """Names of the samples; none where the panel does not keep them."""
+        """Sample names; empty if the panel does not keep them."""
         ...
 
     @property
@@ -55,32 +39,32 @@ class ReferencePanel(Protocol):
 
     @property
     def cM(self) -> np.ndarray:
-        """float64 (n_sites,): genetic positions."""
+        """Genetic positions, float64 (n_sites,)."""
         ...
 
     @property
     def allele_count(self) -> np.ndarray:
-        """int64 (n_sites,): how many haplotypes carry the ALT allele."""
+        """Number of haplotypes with the ALT allele, int64 (n_sites,)."""
         ...
 
     @property
     def frequency(self) -> np.ndarray:
-        """float64 (n_sites,): the ALT allele's frequency."""
+        """Frequency of the ALT allele, float64 (n_sites,)."""
         ...
 
     @property
     def knows_discordance(self) -> bool:
-        """Whether its file has the discordance of sites; else all are trusted."""
+        """Whether the file has the discordance of sites; otherwise all sites are trusted."""
         ...
 
     @property
     def prediction_trust(self) -> np.ndarray:
-        """float32 (n_sites,): what predictions are worth, see `trust.site_trust`."""
+        """Share of a prediction to keep at each site, float32 (n_sites,), see `trust.site_trust`."""
         ...
 
     @property
     def multiallelic(self) -> np.ndarray:
-        """bool (n_sites,): True for sites split from a multi-allelic record."""
+        """Sites split from a multi-allelic record, bool (n_sites,)."""
         ...
 
     @property
@@ -90,39 +74,27 @@ class ReferencePanel(Protocol):
 
     @property
     def haplotypes(self) -> Panel | None:
-        """The panel itself where it holds haplotypes, which can be phased against; else None."""
+        """The panel itself if it has haplotypes, for phasing; else None."""
         ...
 
     @property
     def array_index(self) -> np.ndarray | None:
-        """int64, increasing: the sites of the array that it was made for; None: it serves any array."""
+        """The sites of the array that it was made for, int64, increasing; None: it serves any array."""
         ...
 
     @property
     def made_of(self) -> str:
-        """What the header of an output says of it behind its checksum."""
+        """Description of its origin, which follows its checksum in the header of an output."""
         ...
 
     def check_typed(self, typed_index: np.ndarray) -> None:
-        """Check that the typed sites are of use.
-
-        Raises
-        ------
-        InputError
-            None of them, int64 (T,), is a site of its array.
-        """
+        """Raise InputError if none of the typed sites, int64 (T,), is on the panel's array."""
         ...
 
     def described(self) -> Mapping[str, object]:
-        """What there is to say of it beside sites, samples and provenance, by name."""
+        """Further properties to print, by name."""
         ...
 
     def verify(self) -> None:
-        """Read all of it.
-
-        Raises
-        ------
-        InputError
-            A part does not match its checksum.
-        """
+        """Read everything. Raises InputError if a checksum does not match."""
         ...

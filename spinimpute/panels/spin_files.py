@@ -15,7 +15,7 @@ from spinimpute.genotypes.builds import NON_PAR, XRegion, infer_build, is_x, x_r
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.panels.build import PanelRefiner, choose_map, compile_panel
-from spinimpute.panels.container import join_files, places_of_joined
+from spinimpute.panels.container import join_files, read_joined_ranges
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, refuse_pipe
@@ -40,11 +40,11 @@ def open_spin_file(path: str | Path) -> Iterator[list[Panel]]:
     """
     path = Path(path)
     with ExitStack() as stack:
-        places = places_of_joined(path, KIND)
-        if places is None:
+        ranges = read_joined_ranges(path, KIND)
+        if ranges is None:
             yield [stack.enter_context(Panel.open(path))]
         else:
-            panels = [stack.enter_context(Panel.open(path, start, size)) for start, size in places]
+            panels = [stack.enter_context(Panel.open(path, start, size)) for start, size in ranges]
             for left, right in pairwise(panels):
                 _check_order(path, left, right)
             yield panels
@@ -127,7 +127,7 @@ def find_x_region(panel: ReferencePanel) -> XRegion | None:
     if not is_x(panel.chrom) or not build:
         return None
     first, last = int(panel.position[0]), int(panel.position[-1])
-    return next((part for part in x_regions(panel.chrom, build) if part.reaches(first, last)), None)
+    return next((part for part in x_regions(panel.chrom, build) if part.contains(first, last)), None)
 
 
 def haploid_in_males(panel: ReferencePanel) -> bool:

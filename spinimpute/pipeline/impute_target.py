@@ -249,7 +249,7 @@ class WindowRecords:
             self._add_report_data(self.report_data, window, p_UQ, typed)
         far = np.zeros(len(p_UQ), dtype=bool)
         if flags_far(panel):
-            far = far_from_typed(panel.cM, self._called_index, *window)
+            far = far_from_typed(panel.cM, self._called_index, window)
         er2 = np.full(len(p_UQ), np.nan)
         if self.er2_T is not None:
             er2[typed_rows] = self.er2_T[low:high]

@@ -198,7 +198,7 @@ def untyped_warning(
     found = [
         stretch
         for typed_index, sites in imputed
-        for stretch in untyped_intervals(panel.chrom, panel.position, panel.cM, typed_index, *sites)
+        for stretch in untyped_intervals(panel.chrom, panel.position, panel.cM, typed_index, sites)
     ]
     found.sort(key=lambda stretch: (-stretch.imputed, stretch.start))
     if not found:
@@ -214,10 +214,10 @@ def untyped_warning(
 def check_typed_ratio(panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, least: float) -> None:
     """Raise InputError if a fixed stretch of the panel that overlaps `sites` has too few typed sites."""
     low = []
-    for start, stop in cut_equal_lengths(panel.cM):
-        if start < sites.stop and stop > sites.start:
-            stretch = count_sites(panel.chrom, panel.position, typed_index, start, stop)
-            if stretch.typed < least * (stop - start):
+    for interval in cut_equal_lengths(panel.cM):
+        if interval.start < sites.stop and interval.stop > sites.start:
+            stretch = count_sites(panel.chrom, panel.position, typed_index, interval)
+            if stretch.typed < least * interval.n_sites:
                 low.append(stretch)
     if low:
         more = f", and in {len(low) - 1} more stretches" if len(low) > 1 else ""

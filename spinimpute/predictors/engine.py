@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from spinimpute.genotypes.exclusive_alleles import ExclusiveAlleles
 from spinimpute.genotypes.intervals import DEFAULT_LENGTH_CM, Interval, cut_windows
+from spinimpute.genotypes.sites import ExclusiveAlleles
 from spinimpute.panels.trust.site_trust import NEAR
 from spinimpute.runtime.errors import InputError, argument
 

@@ -192,8 +192,8 @@ def test_sexes_that_are_stated(run, example: Path, x_panel: Path, tmp_path: Path
     )
     sexes.write_text(lines)
     done = run(*command)
-    assert f"{names[0]} is stated to be female, but has 0% of a woman's" in done.out
-    assert f"{names[1]} is stated to be male, but has" in done.out
+    assert f"{names[0]} is given as female, but has 0% of a woman's" in done.out
+    assert f"{names[1]} is given as male, but has" in done.out
 
 
 @pytest.mark.parametrize("line", ["a b c d", "a", "x y\na both", "a M\na F"])
@@ -263,7 +263,7 @@ def test_forms_of_lists_of_sexes(tmp_path: Path) -> None:
     path.write_text("f1 a 0 0 1 -9\nf2 b 0 0 2 -9\n")
     assert read_sexes(path) == {"a": True, "b": False}
     path.write_text("a femal\nb M\n")
-    with pytest.raises(InputError, match="line 1: 'femal' is no sex"):
+    with pytest.raises(InputError, match="line 1: 'femal' is not a sex"):
         read_sexes(path)
 
 

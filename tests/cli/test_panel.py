@@ -224,7 +224,7 @@ def test_chunks(run: Run, example: Path, tmp_path: Path) -> None:
         assert 0 < float(row[3]) - float(line[3]) <= 0.1 + 0.002  # and the step between two chunks
     failed = run("panel", "chunks", panel, "--length-cm", "0.5", "--overlap-cm", "-0.1")
     assert failed.code == 2
-    assert "an overlap must have a length" in failed.err
+    assert "an overlap must be at least 0 cM" in failed.err
     failed = run("panel", "chunks", panel, "--length-cm", "-1")
     assert failed.code == 2
     assert "positive length" in failed.err

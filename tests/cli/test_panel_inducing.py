@@ -86,7 +86,7 @@ def test_verify_finds_damage_that_info_does_not_look_for(
     assert run("panel", "info", out).code == 0
     failed = run("panel", "verify", out)
     assert failed.code == 2
-    assert failed.err.startswith(f"spinimpute: error: inducing panel {out}: damaged: the part 1 of")
+    assert failed.err.startswith(f"spinimpute: error: inducing panel {out}: damaged: the block 1 of")
     out.write_bytes(content[:-1])
     for command in ("info", "verify"):
         failed = run("panel", command, out)
@@ -160,5 +160,5 @@ def test_where_haplotypes_are_needed(
     words = {"CONFIG": CONFIG, "PANEL": given, "array.txt": example / "array.txt"}
     failed = run(*(words.get(word, word) for word in command))  # type: ignore[call-overload]
     assert failed.code == 2
-    assert "points.spip: this is an inducing panel, which holds no haplotypes: give the panel" in failed.err
+    assert "points.spip: this is an inducing panel, which has no haplotypes. Give the panel" in failed.err
     assert [path.name for path in tmp_path.iterdir()] == ["points.spip"]

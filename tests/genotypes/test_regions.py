@@ -56,19 +56,19 @@ def test_a_chromosome_by_all_of_its_names() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"20\t1\t5\n20:7-9\n", r"a\.bed, line 2: '20:7-9' is no line of a BED file"),
-        (b"20\t1\n", "line 1: .* is no line of a BED file"),
-        (b"20\tone\t5\n", "line 1: start 'one' and end '5' are to be numbers from 0 to 2147483647"),
-        (b"20\t-1\t5\n", "line 1: start '-1'"),
-        (b"20\t1\t5000000000\n", "line 1: start '1' and end '5000000000'"),
-        (b"20\t9\t5\n", "line 1: the interval from 9 to 5 holds no position"),
-        (b"20\t5\t5\n", "line 1: the interval from 5 to 5 holds no position"),
-        (b"\t1\t5\n", "line 1: .* is no line of a BED file"),
-        (b"", "there is no region in it"),
-        (b"track name=x\n#20\t1\t5\n", "there is no region in it"),
-        (b"\x6c\x1b\x01\xff\x00", "genotypes of PLINK"),
-        (b"\xff\xfe\x00", "it is no text"),
-        (b"20\t1\t5\n\0\0", "it is no text"),
+        (b"20\t1\t5\n20:7-9\n", r"a\.bed, line 2: '20:7-9' is not a line of a BED file"),
+        (b"20\t1\n", "line 1: .* is not a line of a BED file"),
+        (b"20\tone\t5\n", "line 1: start and end must be numbers from 0 to 2147483647, got 'one' and '5'"),
+        (b"20\t-1\t5\n", "numbers from 0 to 2147483647, got '-1' and '5'"),
+        (b"20\t1\t5000000000\n", "line 1: .* got '1' and '5000000000'"),
+        (b"20\t9\t5\n", "line 1: the interval from 9 to 5 is empty"),
+        (b"20\t5\t5\n", "line 1: the interval from 5 to 5 is empty"),
+        (b"\t1\t5\n", "line 1: .* is not a line of a BED file"),
+        (b"", "it has no regions"),
+        (b"track name=x\n#20\t1\t5\n", "it has no regions"),
+        (b"\x6c\x1b\x01\xff\x00", "a PLINK genotype file"),
+        (b"\xff\xfe\x00", "it is not text"),
+        (b"20\t1\t5\n\0\0", "it is not text"),
         (gzip.compress(b"20\t1\t5\n" * 99, mtime=0)[:-9], "cannot be read"),
         (gzip.compress(bytes(2**28)), "cannot be read .*unpack to more than"),
     ],
@@ -83,7 +83,7 @@ def test_what_is_no_bed_file(tmp_path: Path, content: bytes, said: str) -> None:
 def test_what_cannot_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         parse_regions(None, tmp_path / "absent.bed")
-    with pytest.raises(InputError, match=r"given twice: give region=\.\.\. or regions_file=\.\.\."):
+    with pytest.raises(InputError, match=r"given twice. Give region=\.\.\. or regions_file=\.\.\."):
         parse_regions("20", tmp_path / "absent.bed")
     with pytest.raises(InputError, match="the list of regions is empty"):
         parse_regions([])

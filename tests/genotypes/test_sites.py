@@ -179,7 +179,7 @@ def test_matching_equals_brute_force(panel_keys: list, target_keys: list) -> Non
         (make_sites([(9, "A", "C"), (11, "A", "C")]), r"position not in panel: 2.*genome build"),
         (make_sites([(10, "C", "A"), (20, "T", "C")]), r"REF and ALT swapped: 2.*REF from the reference"),
         (make_sites([(10, "T", "G"), (20, "G", "A")]), r"alleles differ from the panel: 2.*strand"),
-        (make_sites([]), r"without a site"),
+        (make_sites([]), r"without sites"),
     ],
 )
 def test_nothing_in_common_says_why(target: Sites, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Stretches without typed sites: against plain loops, and whatever part of the panel is looked at."""
+"""Intervals without typed sites: against plain loops, and whatever part of the panel is looked at."""
 
 from itertools import pairwise
 
@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.untyped_intervals import (
     EQUAL_LENGTH_CM,
     FAR_CM,
@@ -23,14 +24,14 @@ def test_as_plain_loops_say(seed: int, n: int, share: float, step: float) -> Non
     cM = np.cumsum(rng.choice([0.0, step, 4 * step], n))
     position = np.arange(n) * 10 + 7
     typed = np.flatnonzero(rng.random(n) < share)
-    far = far_from_typed(cM, typed, 0, n)
+    far = far_from_typed(cM, typed, Interval(0, n))
     assert far.tolist() == [all(abs(cM[i] - cM[t]) > FAR_CM for t in typed) for i in range(n)]
     first, last = sorted(rng.integers(0, n + 1, 2).tolist())
-    np.testing.assert_array_equal(far_from_typed(cM, typed, first, last), far[first:last])
-    stretches = untyped_intervals("20", position, cM, typed, 0, n)
-    assert [s.imputed for s in stretches] == sorted((s.imputed for s in stretches), reverse=True)
+    np.testing.assert_array_equal(far_from_typed(cM, typed, Interval(first, last)), far[first:last])
+    intervals = untyped_intervals("20", position, cM, typed, Interval(0, n))
+    assert [s.imputed for s in intervals] == sorted((s.imputed for s in intervals), reverse=True)
     covered = np.zeros(n, int)
-    for s in stretches:
+    for s in intervals:
         inside = (position >= s.start) & (position <= s.end)
         covered += inside
         assert s.typed == inside[typed].sum()
@@ -39,7 +40,7 @@ def test_as_plain_loops_say(seed: int, n: int, share: float, step: float) -> Non
         assert far[(s.end - 7) // 10]
     assert covered.max(initial=0) <= 1
     assert covered[far].all()
-    in_order = sorted(stretches, key=lambda s: s.start)
+    in_order = sorted(intervals, key=lambda s: s.start)
     for a, b in pairwise(in_order):
         assert ((position[typed] > a.end) & (position[typed] < b.start)).sum() > FEW_TYPED
 

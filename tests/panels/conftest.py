@@ -19,13 +19,13 @@ def rewritten(source: Path, out: Path, change: Change) -> Path:
     kind = KINDS[source.suffix[1:]]
     with Container(source, kind) as opened:
         sections = {name: opened.section(name) for name in opened.sections if name != "parts"}
-        parts = [opened.part(number) for number in range(opened.n_parts)]
+        parts = [opened.block(number) for number in range(opened.n_blocks)]
         header = copy.deepcopy(opened.header)
     change(header, sections, parts)
     with out.open("wb") as file:
         writer = ContainerWriter(file, kind)
         for part in parts:
-            writer.add_part(compress(part))
+            writer.add_block(compress(part))
         for name, section in sections.items():
             writer.add_section(name, section)
         writer.finish(header, {})

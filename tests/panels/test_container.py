@@ -13,7 +13,7 @@ from spinimpute.panels.container import (
     ContainerWriter,
     compress,
     join_files,
-    places_of_joined,
+    read_joined_ranges,
 )
 from spinimpute.panels.file_kind import FileKind, has_magic, is_count, is_text
 from spinimpute.runtime.errors import InputError
@@ -22,11 +22,11 @@ KIND = FileKind(
     name="test file",
     magic=b"\x89TESTFILE\r\n\x1a\n\0\0\0",
     version=1,
-    remedy="make one",
+    remedy=lambda: "Make one",
     fields={"n": is_count, "note": is_text},
     sections=("names", "empty"),
     compressed=True,
-    has_parts=True,
+    has_blocks=True,
 )
 PARTS = [b"", b"one" * 100, bytes(range(256)) * 20]
 
@@ -35,7 +35,7 @@ def write(path: Path, kind: FileKind = KIND, note: str = "") -> Path:
     with path.open("wb") as file:
         writer = ContainerWriter(file, kind)
         for part in PARTS:
-            writer.add_part(compress(part))
+            writer.add_block(compress(part))
         writer.add_section("names", b"a\nb")
         writer.add_section("empty", b"")
         writer.finish({"n": 3}, {"note": note})
@@ -46,8 +46,8 @@ def read_all(path: Path) -> None:
     with Container(path, KIND) as opened:
         for name in opened.sections:
             opened.section(name)
-        for number in range(opened.n_parts):
-            opened.part(number)
+        for number in range(opened.n_blocks):
+            opened.block(number)
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -55,10 +55,10 @@ def test_round_trip(tmp_path: Path) -> None:
     assert has_magic(path, KIND)
     with Container(path, KIND) as opened:
         assert opened.header["n"] == 3
-        assert [opened.part(i) for i in range(opened.n_parts)] == PARTS
+        assert [opened.block(i) for i in range(opened.n_blocks)] == PARTS
         assert (opened.section("names"), opened.section("empty")) == (b"a\nb", b"")
     with pytest.raises(ValueError, match="closed"):
-        opened.part(0)
+        opened.block(0)
     assert not has_magic(tmp_path / "absent", KIND)
 
 
@@ -97,7 +97,7 @@ def test_every_truncation_is_found(tmp_path: Path) -> None:
 def test_an_unfinished_file_is_none(tmp_path: Path) -> None:
     path = tmp_path / "f"
     with path.open("wb") as file:
-        ContainerWriter(file, KIND).add_part(compress(PARTS[1]))
+        ContainerWriter(file, KIND).add_block(compress(PARTS[1]))
     with pytest.raises(InputError, match="not a spinimpute test file"):
         Container(path, KIND)
 
@@ -111,10 +111,10 @@ def test_other_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"made by a newer version .*version 2, this one reads 1"):
         Container(newer, KIND)
     older = write(tmp_path / "older", KIND)
-    with pytest.raises(InputError, match=r"made by an earlier version .*version 1, this one reads 2\): make"):
-        Container(older, replace(KIND, version=2, first_version=2))
+    with pytest.raises(InputError, match=r"made by an earlier version .*version 1, this one reads 2\)"):
+        Container(older, replace(KIND, version=2, older_versions=()))
     other = write(tmp_path / "other", replace(KIND, magic=b"0123456789abcdef"))
-    with pytest.raises(InputError, match=r"not a spinimpute test file .*; make one"):
+    with pytest.raises(InputError, match=r"not a spinimpute test file .*\. Make one"):
         Container(other, KIND)
 
 
@@ -125,7 +125,7 @@ KINDS = st.builds(
     magic=st.sampled_from([b"\x89TESTFILE\r\n\x1a\n", KIND.magic]),
     alignment=st.sampled_from([1, 8, 64]),
     compressed=st.booleans(),
-    has_parts=st.booleans(),
+    has_blocks=st.booleans(),
     joined_magic=st.just(b"\x89TESTJOIN"),
 )
 NAMES = st.text(st.characters(codec="utf-8"), max_size=8).filter(lambda name: name != "parts")
@@ -136,7 +136,7 @@ def contents(draw: st.DrawFn) -> tuple[FileKind, dict[str, bytes], list[bytes], 
     """A kind, sections, parts and header of some file."""
     kind = draw(KINDS)
     sections = draw(st.dictionaries(NAMES, st.binary(max_size=300), max_size=5))
-    parts = draw(st.lists(st.binary(max_size=300), max_size=5)) if kind.has_parts else []
+    parts = draw(st.lists(st.binary(max_size=300), max_size=5)) if kind.has_blocks else []
     return kind, sections, parts, {"n": draw(st.integers(1, 2**40)), "note": draw(NAMES)}
 
 
@@ -146,7 +146,7 @@ def write_content(path: Path, content: tuple, pieces: int = 1) -> None:
     with path.open("wb") as file:
         writer = ContainerWriter(file, kind)
         for part in parts:
-            writer.add_part(compress(part) if kind.compressed else part)
+            writer.add_block(compress(part) if kind.compressed else part)
         for number, (name, section) in enumerate(sections.items()):
             if number or kind.compressed:
                 writer.add_section(name, section)
@@ -161,7 +161,7 @@ def write_content(path: Path, content: tuple, pieces: int = 1) -> None:
 def read_content(path: Path, kind: FileKind, start: int = 0, size: int | None = None) -> tuple:
     with Container(path, kind, start, size) as opened:
         sections = {name: opened.section(name) for name in opened.sections if name != "parts"}
-        parts = [opened.part(number) for number in range(opened.n_parts)]
+        parts = [opened.block(number) for number in range(opened.n_blocks)]
         return kind, sections, parts, opened.header
 
 
@@ -207,15 +207,15 @@ def test_any_changed_byte_is_found_or_harmless(tmp_path: Path, content: tuple, d
 @given(st.lists(contents(), min_size=1, max_size=3), st.data())
 def test_several_in_one_file(tmp_path: Path, made: list[tuple], data: st.DataObject) -> None:
     kind = made[0][0]
-    made = [(kind, sections, parts if kind.has_parts else [], header) for _, sections, parts, header in made]
+    made = [(kind, sections, parts if kind.has_blocks else [], header) for _, sections, parts, header in made]
     paths = [tmp_path / str(number) for number in range(len(made))]
     for path, content in zip(paths, made, strict=True):
         write_content(path, content)
-        assert places_of_joined(path, kind) is None
+        assert read_joined_ranges(path, kind) is None
     joined = tmp_path / "joined"
     join_files(paths, joined, kind)
     assert has_magic(joined, kind)
-    places = places_of_joined(joined, kind)
+    places = read_joined_ranges(joined, kind)
     assert places is not None
     assert [read_content(joined, kind, *place) for place in places] == made
     with pytest.raises(InputError, match=r"test file .*joined: "):
@@ -226,7 +226,7 @@ def test_several_in_one_file(tmp_path: Path, made: list[tuple], data: st.DataObj
     for content in (bytes(damaged), whole[: data.draw(st.integers(0, len(whole) - 1))], whole + b"x"):
         joined.write_bytes(content)
         try:
-            places = places_of_joined(joined, kind) or [(0, len(content))]
+            places = read_joined_ranges(joined, kind) or [(0, len(content))]
             found = [read_content(joined, kind, *place) for place in places]
         except InputError:
             continue

@@ -217,7 +217,7 @@ def test_preambles(files: dict[str, Path], tmp_path: Path, suffix: str, preamble
     kind, content = KINDS[suffix], files[suffix].read_bytes()
     path = tmp_path / f"crafted.{suffix}"
     path.write_bytes(sealed(content, kind, json.dumps(header_of(content, kind)).encode(), **preamble))
-    refused(path, "damaged: its preamble is not one that is written")
+    refused(path, "damaged: its preamble is invalid")
 
 
 @pytest.mark.parametrize(("suffix", "section"), SECTIONS)
@@ -251,12 +251,12 @@ def test_arrays_of_other_sites(spip: Path, tmp_path: Path, index: list[int]) -> 
     def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
         sections["array"] = write_increasing(np.array(index, dtype=np.int64))
 
-    refused(rewritten(spip, tmp_path / "crafted.spip", change), "the array is not of the sites")
+    refused(rewritten(spip, tmp_path / "crafted.spip", change), "the array does not match the sites")
 
 
 def test_another_number_of_parts(spip: Path, tmp_path: Path) -> None:
     for change in (lambda *all: all[2].pop(), lambda *all: all[2].append(b"")):
-        refused(rewritten(spip, tmp_path / "crafted.spip", change), "blocks that follow from its array")
+        refused(rewritten(spip, tmp_path / "crafted.spip", change), "its blocks do not match its array")
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_parts_of_something_else(spip: Path, tmp_path: Path, part: bytes) -> Non
     def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
         parts[1] = part
 
-    refused(rewritten(spip, tmp_path / "crafted.spip", change), "damaged: the part 2 of")
+    refused(rewritten(spip, tmp_path / "crafted.spip", change), "damaged: the block 2 of")
 
 
 def test_codes_that_are_no_soft_alleles(spip: Path, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_codes_that_are_no_soft_alleles(spip: Path, tmp_path: Path) -> None:
         codes = 4 + 2 * n_points
         parts[0] = parts[0][:codes] + b"\xff" + parts[0][codes + 1 :]
 
-    refused(rewritten(spip, tmp_path / "crafted.spip", change), "damaged: the part 1 of")
+    refused(rewritten(spip, tmp_path / "crafted.spip", change), "damaged: the block 1 of")
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_parts_outside_of_the_file(spip: Path, tmp_path: Path, row: tuple[int, i
     longer = bytearray(content[:offset] + table)
     kind.preamble.pack_into(longer, 0, kind.magic, kind.version, 0, len(longer), 0, 0)
     path.write_bytes(sealed(bytes(longer), kind, json.dumps(header).encode()))
-    refused(path, "a part lies outside of the file")
+    refused(path, "a block lies outside of the file")
 
 
 def test_sections_that_are_no_stream(spip: Path, tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_other_files(small: spinimpute.InducingPanel, example_panel: spinimpute.
     with pytest.raises(InputError, match=r"not a spinimpute inducing panel .*build_inducing_panel"):
         spinimpute.InducingPanel.open(example_panel.path)
     with pytest.raises(
-        InputError, match="this is an inducing panel, which holds no haplotypes: give the panel"
+        InputError, match=r"this is an inducing panel, which has no haplotypes. Give the panel"
     ):
         spinimpute.Panel.open(small.path)
 
@@ -315,7 +315,7 @@ def test_points_of_a_model_with_other_sizes_are_refused(
     made: spinimpute.InducingPanel, random_predictor: SPINPredictor
 ) -> None:
     alleles = np.zeros((len(TYPED), 1), dtype=np.int8)
-    with pytest.raises(InputError, match=r"give that model with model=\.\.\., or make the file again"):
+    with pytest.raises(InputError, match=r"Give that model with model=\.\.\., or make the file again"):
         spinimpute.impute_haplotypes(
             made, alleles, TYPED, predictor=spinimpute.PredictorSettings(model=random_predictor)
         )

@@ -177,7 +177,7 @@ def test_texts_that_break_the_header_of_an_output(
         first = kind.preamble.pack(kind.magic, version, zlib.crc32(encoded), offset, len(encoded), total)
         crc = struct.pack("<I", zlib.crc32(first))
         path.write_bytes(first + crc + content[kind.preamble_bytes : offset] + encoded)
-        with pytest.raises(InputError, match=f"damaged: the header's entry '{entry}' is not"):
+        with pytest.raises(InputError, match=f"damaged: the header's entry '{entry}' is invalid"):
             Container(path, kind)
 
 

@@ -67,7 +67,7 @@ def test_what_panels_answer(files: dict[str, Path]) -> None:
         np.testing.assert_array_equal(made.array_index, ARRAY)
         panel.check_typed(np.array([1]))
         made.check_typed(ARRAY[:1])
-        with pytest.raises(InputError, match="none of the 1 typed sites is among the 220 sites of the array"):
+        with pytest.raises(InputError, match="none of the 1 typed sites is among the 220 sites of its array"):
             made.check_typed(np.array([1]))
         assert (panel.made_of, dict(panel.described())) == ("", {})
         assert made.made_of == f" (at most 8 inducing points of the panel {panel.checksum})"

@@ -212,7 +212,7 @@ def test_version_1_is_read_and_has_the_same_checksum(tmp_path: Path) -> None:
         np.testing.assert_array_equal(first.packed_rows(index), np.packbits(alleles_XN[index], axis=1))
         assert first.checksum == second.checksum
         assert (first.trust == 1).all()  # it does not know better
-        # what is written anew is of the newer version, and what is in it has not changed
+        # written again, the file has the current version and the same content
         rewrite_panel(first, again, {})
     with Panel.open(again) as written:
         assert written.checksum == header_of(old.read_bytes())["checksum"]
@@ -280,7 +280,7 @@ def test_numbers_beyond_the_last_haplotype_touch_nothing(ref_is_minor: bool) -> 
 def test_allele_counts_that_do_not_fit_the_rows(tmp_path: Path) -> None:
     path = tmp_path / "p.spin"
     alleles_XN = alleles_with_counts(np.random.default_rng(1), [1] * 20, 60)
-    for wrong, said in ((2, "follows from its allele counts"), (61, "more alleles than it has haplotypes")):
+    for wrong, said in ((2, "does not match its allele counts"), (61, "more alleles than haplotypes")):
         counts = np.array([1] * 19 + [wrong], dtype="<u4")
         write_panel(path, alleles_XN, [2] * 30, counts=counts)
         with Panel.open(path) as panel, pytest.raises(InputError, match=said):

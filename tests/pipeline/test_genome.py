@@ -240,7 +240,7 @@ def test_a_panel_that_the_predictor_cannot_read_is_found_before_the_first_is_use
         check(panel, kind, "another" if panel.chrom == "2" else fingerprint)
 
     monkeypatch.setattr(InducingPanel, "check_model", of_another_model)
-    with pytest.raises(InputError, match=r"2\.spip were made by the model .*not by .*another"):
+    with pytest.raises(InputError, match=r"2\.spip: .* were made by the model .*not by .*another"):
         spinimpute.impute(
             genome.target, tmp_path / "c{chrom}.vcf", [tmp_path / "2.spip", tmp_path / "10.spip"]
         )
@@ -397,7 +397,7 @@ class TestPanelsThatCannotBeMerged:
             spinimpute.build_inducing_panel(panel, points, genome.target, 8).close()
         of_2 = [genome.panel("2"), points]
         imputes_nothing(
-            [genome.panel("10"), of_2[first], of_2[1 - first]], r"2\.spip.* which holds no haplotypes"
+            [genome.panel("10"), of_2[first], of_2[1 - first]], r"2\.spip.* which has no haplotypes"
         )
 
 

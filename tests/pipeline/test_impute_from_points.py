@@ -280,7 +280,7 @@ def test_choices_that_do_not_fit(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "o.bcf"
-    with pytest.raises(InputError, match=r"were made by the model .*, not by .* random .*: give that model"):
+    with pytest.raises(InputError, match=r"were made by the model .*, not by .* random .*\. Give that model"):
         spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(model=random_predictor))
     cannot = "holds inducing points and no haplotypes. The predictor 'haplotype'.* cannot read it, 'spin' can"
     for given, said in (
@@ -312,7 +312,7 @@ def test_damage_found_on_the_way_leaves_no_output(
     content = bytearray(made.path.read_bytes())
     content[2_000] ^= 1
     (tmp_path / "bad.spip").write_bytes(content)
-    with pytest.raises(InputError, match=r"bad\.spip: damaged: the part \d+ of \d+"):
+    with pytest.raises(InputError, match=r"bad\.spip: damaged: the block \d+ of \d+"):
         spinimpute.impute(target, tmp_path / "o.vcf.gz", tmp_path / "bad.spip")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.spip"]
 

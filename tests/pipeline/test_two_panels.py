@@ -339,7 +339,7 @@ def test_inducing_points_cannot_be_merged(files: Files, tmp_path: Path) -> None:
     points = tmp_path / "points.spip"
     with spinimpute.Panel.open(files.second) as second:
         build_inducing_panel(second, points, files.target, 8).close()
-    said = r"points\.spip.* an inducing panel, which holds no haplotypes: give the panel \(\.spin\)"
+    said = r"points\.spip.* an inducing panel, which has no haplotypes\. Give the panel \(\.spin\)"
     for given in ([files.first, points], [points, files.first]):
         with pytest.raises(InputError, match=said):
             imputed(files, tmp_path / "o.vcf", given)

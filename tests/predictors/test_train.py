@@ -173,7 +173,7 @@ def test_a_byte_order_mark_is_no_part_of_a_configuration(tmp_path: Path) -> None
             SPIN.replace("inducing_points = 8", "inducing_points = 0"),
             "model.inducing_points must be at least 1",
         ),
-        (SPIN.replace("flank = 4", "flank = 10001"), "model: flank must be a whole number from 0 to 10000"),
+        (SPIN.replace("flank = 4", "flank = 10001"), "model: flank must be an integer from 0 to 10000"),
         (SPIN + "\nk = 9", "model: k must be at most 8, got 9"),
         (SPIN + "\n[other]", r"unknown table \[other\]"),
         (SPIN + "\n[trainings]\na = 1", r"unknown table \[trainings\]"),

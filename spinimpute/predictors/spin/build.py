@@ -166,7 +166,7 @@ def _write_blocks(
         for window in _windows(engine.panel, predictor, engine.typed_index, BLOCKS_AT_ONCE * threads):
             blocks = engine.encode_window(window)
             for packed in pool.map(pack, blocks):
-                writer.add_part(packed)
+                writer.add_block(packed)
             masses += [block.points["mass_BH"].numpy() for block in blocks]
             if progress is not None:
                 progress(window.stop / engine.panel.n_sites)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels import build
-from spinimpute.panels.panel import KIND, Panel
+from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
 from spinimpute.panels.writer import rewrite_panel
 from spinimpute.pipeline.maps.build import refine_panel
@@ -30,6 +28,7 @@ from spinimpute.pipeline.trust import discordance, judging
 from spinimpute.pipeline.trust.discordance import COMMON, LEAST_COPIES, PRIOR, find_discordance
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.loading import predictor_for
+from tests.panels.test_stored_rows import as_version_1
 
 
 @dataclass(frozen=True)
@@ -273,21 +272,10 @@ def test_alleles_of_few_copies_say_nothing(mosaic: Callable[..., np.ndarray]) ->
 
 
 def test_panels_of_before_impute_as_before(spoiled: Spoiled, tmp_path: Path) -> None:
-    """Files of version 2 have no discordance: it is not known, and all sites are trusted."""
+    """Files of release 0.1 (version 1) have no discordance: all sites are trusted."""
     path = tmp_path / "old.spin"
-    content = bytearray(spoiled.path.read_bytes())
     with Panel.open(spoiled.path) as panel:
-        preamble = KIND.preamble
-        fields = list(preamble.unpack_from(content))
-        fields[1] = 2
-        header = json.loads(content[fields[3] : fields[3] + fields[4]])
-        del header["sections"]["discordance"], header["sections"]["confirmed"]
-        encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
-        content[fields[3] :] = encoded
-        fields[2], fields[4], fields[5] = zlib.crc32(encoded), len(encoded), len(content)
-        packed = preamble.pack(*fields)
-        content[: KIND.preamble_bytes] = packed + zlib.crc32(packed).to_bytes(4, "little")
-        path.write_bytes(content)
+        path.write_bytes(as_version_1(spoiled.path.read_bytes(), panel.alleles(0, panel.n_sites)))
         with Panel.open(path) as old:
             assert (old.trust == 1).all()
             np.testing.assert_array_equal(old.alleles(0, 50), panel.alleles(0, 50))
@@ -299,14 +287,6 @@ def test_panels_of_before_impute_as_before(spoiled: Spoiled, tmp_path: Path) -> 
         assert "poorly predictable        not known: built by an earlier version" in shown
     shown = info_of(spoiled.path)
     assert re.search(r"poorly predictable +[1-9]", shown)
-
-
-def test_files_that_nobody_judged_impute_as_before(spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of version 3 had discordance alone, and predictions followed it."""
-    with Panel.open(spoiled.path) as panel:
-        sections = {name: at for name, at in panel.container.sections.items() if name != "confirmed"}
-        monkeypatch.setattr(panel.container, "sections", sections)
-        np.testing.assert_array_equal(panel.prediction_trust, trust(spoiled.found))
 
 
 def test_trust() -> None:
