@@ -324,7 +324,7 @@ def test_a_panel_cut_anywhere_is_refused(write_vcf: WriteVcf, tmp_path: Path) ->
 
 
 def test_other_files_are_no_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"not a spinimpute panel .*Build one with build_panel"):
+    with pytest.raises(InputError, match=r"not a spinimpute panel .*Build one with spinimpute\.build_panel"):
         Panel.open(write_vcf(RECORDS))
     for path in (tmp_path, tmp_path / "absent.panel"):
         with pytest.raises(InputError, match="cannot be opened"):
