@@ -10,8 +10,8 @@ import click
 
 from spinimpute.runtime.errors import printable
 
+from .commands import Command, option
 from .options import (
-    OptionsOnly,
     ambiguous_option,
     chain_option,
     force_option,
@@ -21,13 +21,13 @@ from .options import (
     sexes_of,
 )
 from .target_options import (
-    ONLY_FOR_LIKELIHOODS,
     ONLY_FOR_READS,
     each,
     panels_option,
+    refuse_options_of_sequenced,
     sequencing_options,
     sequencing_settings,
-    target_option,
+    target_options,
 )
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "out")
 
 
-@click.command(cls=OptionsOnly)
-@target_option
-@sequencing_options
-@panels_option("Panel file (.spin), or a phased VCF or BCF. Several of a chromosome are merged.")
+@click.command(cls=Command)
+@target_options()
+@sequencing_options()
+@panels_option("Reference panel (.spin, VCF or BCF). Panels of the same chromosome are merged.")
 @map_option
 @ambiguous_option
 @sex_option
 @chain_option
-@click.option("--out", "-o", metavar="FILE", help="Table with a row for each site that something is said of.")
-@click.option("--samples-out", metavar="FILE", help="Table with a row for each sample.")
+@option("--out", "-o", metavar="FILE", help="Table of the sites that are repaired or lost.", group="Output")
+@option("--samples-out", metavar="FILE", help="Table of the samples.", group="Output")
 @force_option
 @click.pass_context
 def check(
@@ -56,11 +56,6 @@ def check(
     gl: str | None,
     bam: tuple[str, ...],
     bam_list: str | None,
-    reference: str | None,
-    min_mapping_quality: int,
-    min_base_quality: int,
-    max_depth: int,
-    indels: bool,
     panel: str | tuple[str, ...],
     genetic_map: str | None,
     ambiguous: str,
@@ -69,11 +64,12 @@ def check(
     out: str | None,
     samples_out: str | None,
     force: bool,
+    **_: object,
 ) -> None:
-    """Say what impute would make of a target: sites repaired or lost, missing calls, frequencies, sex.
+    """Report what 'impute' would do with a target: repaired and lost sites, missing calls, frequencies, sex.
 
-    Ends with status 2 where impute would refuse the target; what was found is told before. Of sequenced
-    samples (--gl, --bam, --bam-list): files that cannot be used, sites matched and exchanged, coverage.
+    The exit status is 2 if 'impute' would refuse the target. For sequenced samples (--gl, --bam, --bam-list)
+    the report has unusable files, matched and exchanged sites, and coverage.
     """
     from spinimpute.panels.opening import open_reference
     from spinimpute.pipeline.check import check as run
@@ -83,13 +79,8 @@ def check(
     from spinimpute.runtime.output_files import check_outputs, written_whole
 
     if gl or bam or bam_list:
-        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
-        if not bam and bam_list is None:
-            refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        if not gl:
-            refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
-        counted = (min_mapping_quality, min_base_quality, max_depth, indels)
-        given = sequencing_settings(gl, bam, bam_list, None, reference, counted, sex, chain)
+        refuse_options_of_sequenced(ctx, ONLY_FOR_ARRAYS)
+        given = sequencing_settings(ctx.params, gl, None)
         check_outputs([samples_out], force, (bam_list, *each(panel), genetic_map, sex, *given.paths))
         _check_sequenced(given, panel, genetic_map, samples_out)
         return
@@ -115,7 +106,7 @@ def check(
 
 
 def _describe(path: str, panels: Sequence[ReferencePanel], report: CheckReport) -> None:
-    """Say of one of several panels what it has."""
+    """Print a line about one of several panels."""
     n_sites = sum(panel.n_sites for panel in panels)
     click.echo(
         printable(

@@ -11,9 +11,9 @@ import click
 
 from spinimpute.runtime.errors import InputError
 
+from .commands import PipedCommand, option
 from .messages import say
 from .options import (
-    Piped,
     force_option,
     progress_bar,
     quiet_option,
@@ -21,41 +21,63 @@ from .options import (
     sample_names,
 )
 
-NO_FOLDER = "--out - is no folder's name; the table is printed on standard output without --out"
+
+def _check_folder(out: str | None) -> None:
+    if out == "-":
+        raise InputError(
+            "argument", "--out is a folder, got -. Without --out the table is printed on standard output"
+        )
 
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse what cannot be written, before standard input is read."""
     from spinimpute.evaluation.files import EvaluationFiles
 
-    if params["out"] == "-":
-        raise InputError("content", NO_FOLDER)
+    _check_folder(params["out"])
     out, report = (None if params[name] is None else Path(params[name]) for name in ("out", "report"))
     EvaluationFiles(out, report, params["concordance"], params["force"]).check([])
 
 
-@click.command(cls=Piped, check=_check_outputs)
-@click.option("--truth", required=True, metavar="FILE", help="True genotypes: VCF, VCF.gz or BCF; -: stdin.")
-@click.option(
-    "--imputed", required=True, metavar="FILE", help="Imputed file with DS, HDS, GP or GT; -: stdin."
+@click.command(cls=PipedCommand, check=_check_outputs)
+@option("--truth", required=True, metavar="FILE", help="True genotypes: VCF or BCF, or -.", group="Input")
+@option(
+    "--imputed",
+    required=True,
+    metavar="FILE",
+    help="Imputed VCF or BCF with DS, HDS, GP or GT, or -.",
+    group="Input",
 )
-@click.option("--panel", required=True, metavar="FILE", help="The panel: .spin, VCF or BCF.")
-@click.option(
+@option("--panel", required=True, metavar="FILE", help="Reference panel (.spin, VCF or BCF).", group="Panel")
+@option(
     "--typed",
     metavar="FILE",
-    help="The array that was imputed: its sites do not count. Without it, as for sequenced samples, all do.",
+    help="Target that was imputed, to leave its sites out. Default: all sites are compared, as for sequenced "
+    "samples.",
+    group="Input",
 )
-@click.option("--out", "-o", metavar="FOLDER", help="Write accuracy.tsv, .png, samples.tsv, calibration.tsv.")
-@click.option("--report", metavar="FILE", help="Write a page (HTML).")
-@click.option("--bins", metavar="A,B,...", help="Bounds of the minor allele frequency bins, from 0 to 0.5.")
-@click.option(
+@option(
+    "--out",
+    "-o",
+    metavar="FOLDER",
+    help="Folder for accuracy.tsv, accuracy.png, samples.tsv and calibration.tsv.",
+    group="Output",
+)
+@option("--report", metavar="FILE", help="Page with the results (HTML).", group="Output")
+@option(
+    "--bins",
+    metavar="A,B,...",
+    help="Bounds of the minor allele frequency bins, from 0 to 0.5.",
+    group="Output",
+)
+@option(
     "--concordance",
     metavar="PREFIX",
-    help="Write the files of GLIMPSE2_concordance, for MultiQC: PREFIX.error.spl.txt.gz and four more.",
+    help="Files in the format of GLIMPSE2_concordance, for MultiQC: PREFIX.error.spl.txt.gz and four more.",
+    group="Output",
 )
-@regions_options("Compare these sites only.")
-@click.option("--samples", metavar="A,B,...", help="Compare these samples only.")
-@click.option("--samples-file", metavar="FILE", help="Compare these samples only, one name a line.")
+@regions_options("Region to compare.")
+@option("--samples", metavar="A,B,...", help="Samples to compare.", group="Input")
+@option("--samples-file", metavar="FILE", help="List of the samples to compare, one per line.", group="Input")
 @force_option
 @quiet_option
 def evaluate(
@@ -76,14 +98,13 @@ def evaluate(
 ) -> None:
     """Compare imputed with true genotypes, by minor allele frequency.
 
-    Beside the imputed file stands a predictor that knows the panel's allele frequencies and nothing else.
+    The baseline predicts from the panel's allele frequencies alone.
     """
     from spinimpute.evaluation.evaluate import evaluate as run
     from spinimpute.evaluation.result import summary_table
     from spinimpute.quality.metrics import DEFAULT_BINS
 
-    if out == "-":
-        raise InputError("content", NO_FOLDER)
+    _check_folder(out)
     bounds = DEFAULT_BINS if bins is None else _bounds(bins)
     with progress_bar("evaluating", quiet) as progress:
         result = run(
@@ -117,8 +138,8 @@ def _bounds(text: str) -> tuple[float, ...]:
     try:
         bounds = tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError("content", f"--bins {text}: not numbers with commas between them") from error
+        raise InputError("argument", f"--bins {text}: not numbers with commas between them") from error
     increasing = all(a < b for a, b in itertools.pairwise(bounds))
     if len(bounds) < 2 or not increasing or bounds[0] < 0 or bounds[-1] > 0.5:
-        raise InputError("content", f"--bins {text}: give at least two increasing numbers between 0 and 0.5")
+        raise InputError("argument", f"--bins {text}: give at least two increasing numbers between 0 and 0.5")
     return bounds

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from spinimpute.predictors import registry
+from spinimpute.runtime.errors import InputError
 
+from .commands import PipedCommand, command_text, option
 from .options import (
-    Piped,
     ambiguous_option,
     chain_option,
-    command_text,
     device_option,
     force_match_option,
     log_option,
@@ -34,17 +34,19 @@ from .options import (
     threads_option,
 )
 from .target_options import (
-    ONLY_FOR_LIKELIHOODS,
     ONLY_FOR_READS,
     each,
+    one_or_several,
     panels_option,
-    sequencing_options_of_genomes,
+    refuse_options_of_sequenced,
+    sequencing_options,
     sequencing_settings,
-    targets_option,
+    target_options,
 )
 
-# the output must be the same with and without them
-WITHOUT_INFLUENCE = (
+FORMATS = ("GT", "DS", "HDS", "GP")
+# the output must be the same with and without these options
+WITHOUT_EFFECT = (
     "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
     "min_typed_ratio",
 )  # fmt: skip
@@ -55,8 +57,8 @@ ONLY_FOR_ARRAYS = (
 )  # fmt: skip
 
 
-def _check_outputs(params: Mapping[str, Any]) -> None:
-    """Refuse what cannot be written, before standard input is read."""
+def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -> None:
+    """Refuse outputs that cannot be written, before anything is read."""
     from spinimpute.outputs.opening import choose_format
     from spinimpute.pipeline.run_plan import fixed_output
     from spinimpute.reports.report_files import ReportFiles
@@ -65,81 +67,109 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
     out, tables = params["out"], _loo_tables(params["loo"]).values()
     report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
     others = [*tables, *report.to_check([out, *tables])]
-    check_outputs([fixed_output(out), *others], params["force"], [], streamed=out)
+    check_outputs([fixed_output(out), *others], params["force"], inputs, streamed=out)
     choose_format(Path(out), params["output_type"])
 
 
-@click.command(cls=Piped, check=_check_outputs)
-@targets_option
-@sequencing_options_of_genomes
+@click.command(cls=PipedCommand, check=_check_outputs)
+@target_options(several=True)
+@sequencing_options(several=True)
 @panels_option(
-    "Panel file (.spin or .spip), or a phased VCF or BCF. May be repeated, or a folder: one for each "
-    "chromosome, or several, which are merged."
+    "Reference panel (.spin, .spip, VCF or BCF), or a folder with one per chromosome. Repeat for several; "
+    "panels of the same chromosome are merged."
 )
 @map_option
 @out_option(
-    "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar and .psam; .bgen with "
-    ".sample. One for each chromosome with {chrom} in its name."
+    "Output (.vcf.gz, .bcf, .vcf, .pgen or .bgen); - for standard output, {chrom} in the name for one file "
+    "per chromosome."
 )
 @output_type_option
-@click.option("--format", "formats", default="GT,DS", show_default=True, help="Of GT, DS, HDS and GP.")
-@click.option(
-    "--decimals", type=click.IntRange(1, 5), default=3, show_default=True, help="Of DS, HDS and GP."
+@option(
+    "--format",
+    "formats",
+    metavar="A,B,...",
+    default="GT,DS",
+    show_default=True,
+    help="Fields of the output, from GT, DS, HDS and GP.",
+    group="Output",
 )
-@regions_options("Impute this part of the panel only; 'ligate' joins such chunks.")
-@click.option(
+@option(
+    "--decimals",
+    type=click.IntRange(1, 5),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="Decimal places of DS, HDS and GP.",
+    group="Output",
+)
+@regions_options("Region to impute; 'spinimpute ligate' joins such chunks.")
+@option(
     "--buffer",
     type=float,
     metavar="CM",
-    help="With regions: use no typed sites but those this far around one, and those that its results need.",
+    help="Distance around a region from which typed sites are used. Default: all typed sites. Sites that the "
+    "results need are always used.",
+    group="Region",
 )
-@click.option(
+@option(
     "--phasing",
     type=click.Choice(["auto", "never"]),
     default="auto",
     show_default=True,
-    help="Phase unphased heterozygotes first, or refuse them.",
+    help="Treatment of unphased genotypes: phase them first, or refuse them.",
+    group="Advanced",
 )
-@click.option("--keep-unmatched", is_flag=True, help="Also write typed sites that the panel lacks.")
-@click.option(
+@option("--keep-unmatched", is_flag=True, help="Write typed sites that the panel lacks, too.", group="Output")
+@option(
     "--predictor",
     type=click.Choice([row.name for row in registry.PREDICTORS]),
-    help="; ".join(f"{row.name}: {row.help}" for row in registry.PREDICTORS)
-    + ". Default: the first of them that reads the panel.",
+    help="Predictor: "
+    + "; ".join(f"{row.name}, {row.help}" for row in registry.PREDICTORS)
+    + ". Default: haplotype for .spin panels, spin for .spip panels.",
+    group="Advanced",
 )
-@click.option("--model", metavar="FILE", help="Checkpoint (default: the predictor's shipped one).")
+@option(
+    "--model",
+    metavar="FILE",
+    help="Checkpoint of the predictor. Default: the shipped one.",
+    group="Advanced",
+)
 @predictor_options
 @ambiguous_option
 @sex_option
 @chain_option
-@click.option("--samples", metavar="A,B,...", help="Impute these samples only, in this order (VCF, BCF).")
-@click.option("--samples-file", metavar="FILE", help="Impute these samples only, one name a line.")
-@click.option(
+@option(
+    "--samples",
+    metavar="A,B,...",
+    help="Samples to impute, in this order (VCF and BCF targets).",
+    group="Input",
+)
+@option("--samples-file", metavar="FILE", help="List of the samples to impute, one per line.", group="Input")
+@option(
     "--min-typed-ratio",
     type=click.FloatRange(0, 1),
     metavar="X",
-    help="Refuse the target if any stretch of the panel, of 5 cM, has a smaller share of typed sites.",
+    help="Minimum share of typed sites in each 5 cM of the panel; other targets are refused.",
+    group="Advanced",
 )
-@click.option(
+@option(
     "--loo",
     metavar="PREFIX",
-    help="Leave typed calls out: INFO/ER2, and PREFIX.sites.tsv, .samples.tsv, .windows.tsv.",
+    help="Leave each typed call out to estimate accuracy: INFO/ER2, and PREFIX.sites.tsv, .samples.tsv, "
+    ".windows.tsv.",
+    group="Output",
 )
-@click.option(
-    "--report", metavar="FILE", help="Write a page about the run: quality, repairs, samples (HTML)."
-)
-@click.option("--report-figures", metavar="FOLDER", help="Write the page's charts as files (SVG).")
-@click.option(
+@option("--report", metavar="FILE", help="Page about quality, repairs and samples (HTML).", group="Output")
+@option("--report-figures", metavar="FOLDER", help="Folder for the page's figures (SVG).", group="Output")
+@option(
     "--multiqc",
     metavar="FILE",
-    help="Write a table of the samples for MultiQC, which finds names that end in _mqc.json.",
+    help="Table of the samples for MultiQC, which finds names that end in _mqc.json.",
+    group="Output",
 )
 @log_option
 @threads_option
 @device_option
-@click.option(
-    "--seed", type=int, default=1, show_default=True, help="Only recorded: nothing is drawn at random."
-)
 @force_match_option
 @quiet_option
 @click.pass_context
@@ -147,52 +177,27 @@ def impute(
     ctx: click.Context,
     vcf: str | tuple[str, ...] | None,
     gl: str | tuple[str, ...] | None,
-    bam: tuple[str, ...],
-    bam_list: str | None,
-    reference: str | None,
-    min_mapping_quality: int,
-    min_base_quality: int,
-    max_depth: int,
-    indels: bool,
     panel: str | tuple[str, ...],
     genetic_map: str | None,
     out: str,
-    output_type: str | None,
-    formats: str,
-    decimals: int,
     regions: tuple[str, ...],
-    regions_file: str | None,
-    buffer: float | None,
-    phasing: str,
-    keep_unmatched: bool,
-    predictor: str | None,
-    model: str | None,
-    ambiguous: str,
-    sex: str | None,
-    chain: str | None,
-    samples: str | None,
-    samples_file: str | None,
-    min_typed_ratio: float | None,
-    loo: str | None,
-    report: str | None,
-    report_figures: str | None,
-    multiqc: str | None,
-    threads: int | None,
-    device: str,
-    seed: int,
-    force: bool,
     quiet: bool,
-    **options: Any,
+    **params: Any,
 ) -> None:
-    """Impute genotypes at all sites of a reference panel; unphased ones are phased first.
+    """Impute genotypes at all sites of a reference panel; unphased genotypes are phased first.
 
-    Sequenced samples are given by their genotype likelihoods (--gl), their reads (--bam, --bam-list), or
-    both; --vcf then gives an array's calls of the same samples.
+    \b
+    Example:
+      spinimpute impute --vcf target.vcf.gz --panel panel.spin --map genetic.map
+        --out imputed.vcf.gz --region 20:1-5000000 --threads 8
+
+    For low-coverage sequencing (below about 4x), give genotype likelihoods (--gl), reads (--bam, --bam-list),
+    or both; --vcf then gives array genotypes of the same samples.
     """
-    wanted = _formats(formats)
-    gc.disable()  # nothing that is imported can be collected: looking through it takes a tenth of a second
+    formats = _formats(params["formats"])
+    gc.disable()  # a collection while modules are imported takes a tenth of a second, and finds nothing
     from spinimpute.pipeline.impute import impute as run
-    from spinimpute.pipeline.run_plan import fixed_output
+    from spinimpute.pipeline.sequenced.impute import impute_sequenced
     from spinimpute.pipeline.settings import (
         OutputSettings,
         PredictorSettings,
@@ -200,145 +205,96 @@ def impute(
         Resources,
         TargetSettings,
     )
-    from spinimpute.reports.report_files import ReportFiles
     from spinimpute.runtime.memory import parse_size
-    from spinimpute.runtime.output_files import check_outputs
 
-    header_lines = [
-        f"##spinimpute_command={command_text(ctx, WITHOUT_INFLUENCE)}",
-        f"##spinimpute_seed={seed}",
-    ]
-    where = RegionSettings(_one(regions), buffer, regions_file)
-    max_memory = options.pop("max_memory")
-    budget = None if max_memory is None else parse_size(max_memory)
-    if gl or bam or bam_list:
-        from spinimpute.pipeline.sequenced.impute import impute_sequenced
-
-        refuse_options(ctx, ONLY_FOR_ARRAYS, "sequenced samples (--gl, --bam)")
+    is_sequenced = bool(gl or params["bam"] or params["bam_list"])
+    if is_sequenced:
+        refuse_options_of_sequenced(ctx, ONLY_FOR_ARRAYS)
+    else:
+        refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
+    names = ("bam_list", "reference", "model", "sex", "chain", "samples_file", "regions_file")
+    inputs = (*each(vcf), *each(gl), *params["bam"], *each(panel), genetic_map, *map(params.get, names))
+    _check_outputs({"out": out, **params}, inputs)
+    tables = _loo_tables(params["loo"])
+    output = OutputSettings(
+        formats,
+        params["keep_unmatched"],
+        leave_one_out=bool(tables),
+        leave_one_out_tables=tables,
+        report=params["report"],
+        report_figures=params["report_figures"],
+        multiqc=params["multiqc"],
+        decimals=params["decimals"],
+        output_type=params["output_type"],
+        header_lines=[
+            f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}",
+            "##spinimpute_seed=1",  # nothing is random; the line keeps outputs the same as before
+        ],
+    )
+    budget = None if params["max_memory"] is None else parse_size(params["max_memory"])
+    common: dict[str, Any] = {
+        "genetic_map": genetic_map,
+        "region": RegionSettings(one_or_several(regions), params["buffer"], params["regions_file"]),
+        "output": output,
+        "force": params["force"],
+    }
+    gc.enable()
+    if is_sequenced:
         assert vcf is None or isinstance(vcf, str), "the option has been checked"
-        if not bam and bam_list is None:
-            refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
-        if not gl:
-            refuse_options(ctx, ONLY_FOR_LIKELIHOODS, "reads (--bam without --gl)")
-        read = (
-            *each(gl),
-            *bam,
-            bam_list,
-            vcf,
-            reference,
-            sex,
-            chain,
-            *each(panel),
-            genetic_map,
-            regions_file,
-        )
-        files = ReportFiles(report, report_figures, multiqc).to_check([out])
-        check_outputs([fixed_output(out), *files], force, read, streamed=out)
-        counted = (min_mapping_quality, min_base_quality, max_depth, indels)
-        given = sequencing_settings(gl, bam, bam_list, vcf, reference, counted, sex, chain)
-        gc.freeze()
-        gc.enable()
+        settings = sequencing_settings(params, gl, vcf)
+        resources = Resources(params["threads"], max_memory=budget)
         with progress_bar("imputing", quiet) as progress:
-            found = impute_sequenced(
-                out,
-                panel,
-                given,
-                genetic_map=genetic_map,
-                region=where,
-                output=OutputSettings(
-                    wanted,
-                    report=report,
-                    report_figures=report_figures,
-                    multiqc=multiqc,
-                    decimals=decimals,
-                    output_type=output_type,
-                    header_lines=header_lines,
-                ),
-                resources=Resources(threads, max_memory=budget),
-                force=force,
-                progress=progress,
-            )
+            found = impute_sequenced(out, panel, settings, resources=resources, progress=progress, **common)
         show(found, out, quiet)
         return
-    assert vcf is not None, "one of them is given"
-    refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
-    tables = _loo_tables(loo)
-    settings = OutputSettings(
-        wanted,
-        keep_unmatched,
-        leave_one_out=loo is not None,
-        leave_one_out_tables=tables,
-        report=report,
-        report_figures=report_figures,
-        multiqc=multiqc,
-        decimals=decimals,
-        output_type=output_type,
-        header_lines=header_lines,
-    )
-    inputs = (*each(vcf), *each(panel), genetic_map, model, sex, chain, samples_file, regions_file)
-    others: list[str | Path | None] = [out, *tables.values()]
-    files = settings.report_files.to_check(others)
-    check_outputs([fixed_output(out), *tables.values(), *files], force, inputs, streamed=out)
-    gc.freeze()
-    gc.enable()
     with progress_bar("imputing", quiet) as progress:
+        assert vcf is not None, "the option has been checked"
+        options = {name: params[name] for name in registry.options_by_name() if name != "max_memory"}
+        given = {name: value for name, value in options.items() if value is not None}
         summary = run(
             vcf,
             out,
             panel,
-            genetic_map=genetic_map,
-            predictor=PredictorSettings(predictor, model, _given(options)),
-            target=TargetSettings(ambiguous, sexes_of(sex), chain, sample_names(samples, samples_file)),
-            phasing=phasing,
-            region=where,
-            output=settings,
-            resources=Resources(threads, device, budget),
-            min_typed_ratio=min_typed_ratio,
-            force=force,
+            predictor=PredictorSettings(params["predictor"], params["model"], given),
+            target=TargetSettings(
+                params["ambiguous"],
+                sexes_of(params["sex"]),
+                params["chain"],
+                sample_names(params["samples"], params["samples_file"]),
+            ),
+            phasing=params["phasing"],
+            resources=Resources(params["threads"], params["device"], budget),
+            min_typed_ratio=params["min_typed_ratio"],
             progress=progress,
+            **common,
         )
     show(summary, out, quiet)
 
 
-def _one(given: tuple[str, ...]) -> str | tuple[str, ...] | None:
-    """The same as the library takes it."""
-    return given[0] if len(given) == 1 else given or None
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
 def _loo_tables(prefix: str | None) -> dict[str, Path]:
-    """Where the tables of --loo go, by name."""
+    """The files of the tables of --loo, by name."""
     if prefix is None:
         return {}
     from spinimpute.quality.leave_one_out import TABLES
-    from spinimpute.runtime.errors import InputError
 
     name = prefix.rpartition("/")[2]
     if prefix == "-":
         raise InputError(
-            "content", "--loo -: the tables cannot go to standard output; give what their names begin with"
+            "argument", "--loo -: the tables cannot go to standard output. Give the beginning of their names"
         )
     if not name or name.startswith("."):
         raise InputError(
-            "content",
-            f"--loo {prefix!r}: the tables would be hidden files; give what their names begin with, such as "
+            "argument",
+            f"--loo {prefix!r}: the tables would be hidden files. Give the beginning of their names, such as "
             "'quality'",
         )
     return {table: Path(f"{prefix}.{table}.tsv") for table in TABLES}
 
 
 def _formats(text: str) -> tuple[str, ...]:
-    from spinimpute.runtime.errors import InputError
-
-    known = ("GT", "DS", "HDS", "GP")
     formats = [name.strip().upper() for name in text.split(",")]
-    wrong = [name for name in formats if name not in known]
-    if wrong or len(set(formats)) < len(formats):
+    if not set(formats) <= set(FORMATS) or len(set(formats)) < len(formats):
         raise InputError(
-            "content", f"--format {text}: give each of {', '.join(known)} at most once, with commas"
+            "argument", f"--format {text}: give each of {', '.join(FORMATS)} at most once, with commas"
         )
-    # the VCF specification wants GT first
-    return tuple(sorted(formats, key=lambda name: name != "GT"))
+    return tuple(sorted(formats, key=lambda name: name != "GT"))  # the VCF specification wants GT first

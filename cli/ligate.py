@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from .commands import Command, option
 from .messages import say, warn
 from .options import (
-    OnceEach,
     force_option,
     out_option,
     output_type_option,
@@ -16,13 +16,16 @@ from .options import (
 )
 
 
-@click.command(cls=OnceEach)
+@click.command(cls=Command)
 @click.argument("chunks", nargs=-1, required=True, metavar="CHUNK...")
-@out_option("Output: .vcf.gz, .bcf or .vcf; its index is written beside it.")
-@click.option(
-    "--panel", metavar="FILE", help="The panel of the chunks: check that each of its sites is there once."
+@out_option("Output (.vcf.gz, .bcf or .vcf); its index is written beside it.")
+@option(
+    "--panel",
+    metavar="FILE",
+    help="Panel of the chunks, to check that the chunks have each of its sites once.",
+    group="Panel",
 )
-@click.option("--allow-gaps", is_flag=True, help="Join regions although sites between them may be missing.")
+@option("--allow-gaps", is_flag=True, help="Join regions with sites missing between them.", group="Output")
 @output_type_option
 @threads_option
 @force_option
@@ -37,11 +40,11 @@ def ligate(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Join chunks of a chromosome, given in any order, that 'impute --region' wrote.
+    """Join the chunks of a chromosome that 'impute --region' wrote, given in any order.
 
-    All are read and checked before anything is written: none may be damaged, missing or of other samples.
-    Chunks may overlap; where a sample's phase differs there, its haplotypes are exchanged in the right one.
-    Chunks of a phased target give the file of a single run, whatever their --buffer.
+    All chunks are checked before anything is written: none may be damaged, missing or have other samples.
+    Chunks may overlap. Where a sample's phase differs in an overlap, its haplotypes are exchanged in the
+    right chunk. Chunks of a phased target give the same file as a single run, whatever their --buffer.
     """
     from spinimpute.pipeline.ligate import ligate as run
     from spinimpute.runtime.output_files import check_outputs

@@ -17,7 +17,7 @@ import click
 from spinimpute.runtime.errors import InputError, words
 from spinimpute.runtime.progress import announcements
 
-from .messages import command, discard, end_log, option, say, to_log, warn
+from .messages import discard, end_log, name_command, name_option, say, to_log, warn
 from .watcher import BAD_INPUT, FORWARDED, notify, start_watched
 
 DEFECT, INTERRUPTED = 1, 130
@@ -84,7 +84,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 def spinimpute() -> None:
     """Genotype imputation with neural networks that query the reference panel."""
     announcements[:] = [say]
-    click.get_current_context().with_resource(words(option, command))
+    click.get_current_context().with_resource(words(name_option, name_command))
 
 
 @click.command()

@@ -64,13 +64,13 @@ COMMANDS = {
 OPTIONS = {"buffer_cM": "buffer", "genetic_map": "map", "leave_one_out": "loo"}  # others have the same name
 
 
-def option(name: str, value: object) -> str:
+def name_option(name: str, value: object) -> str:
     """The option that sets an argument of a library function, for messages."""
     words = f"--{OPTIONS.get(name, name.replace('_', '-').lower())}"
     return words if value is True or value is ... else f"{words} {value}"
 
 
-def command(name: str) -> str:
+def name_command(name: str) -> str:
     """The command that calls a library function, for messages."""
     return COMMANDS[name]
 

@@ -12,9 +12,9 @@ import click
 
 from spinimpute.runtime.errors import printable
 
+from .commands import Command, Count, option
 from .messages import say
 from .options import (
-    OnceEach,
     device_option,
     force_option,
     out_option,
@@ -28,40 +28,85 @@ KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RI
 
 @click.group()
 def np() -> None:
-    """Train and judge neural processes on tasks drawn from Gaussian processes."""
+    """Train and evaluate neural processes on tasks drawn from Gaussian processes."""
 
 
-@np.command(cls=OnceEach)
-@click.option("--model", "kind", type=click.Choice(KINDS), help="Default: CIPNP, or that of --init.")
-@click.option(
-    "--kernel", type=click.Choice(["rbf", "matern52", "periodic"]), default="rbf", show_default=True
+@np.command(cls=Command)
+@option(
+    "--model",
+    "kind",
+    type=click.Choice(KINDS),
+    help="Architecture. Default: CIPNP, or that of --init.",
+    group="Training",
 )
-@click.option(
-    "--context", nargs=2, type=int, default=(64, 128), show_default=True, help="Points, from and to."
+@option(
+    "--kernel",
+    type=click.Choice(["rbf", "matern52", "periodic"]),
+    default="rbf",
+    show_default=True,
+    help="Kernel of the Gaussian processes.",
+    group="Training",
 )
-@click.option("--steps", type=click.IntRange(min=1), default=100_000, show_default=True)
-@click.option("--learning-rate", type=float, default=5e-4, show_default=True)
-@click.option(
+@option(
+    "--context",
+    nargs=2,
+    type=int,
+    default=(64, 128),
+    show_default=True,
+    help="Minimum and maximum number of context points.",
+    group="Training",
+)
+@option(
+    "--steps",
+    type=Count(),
+    metavar="N",
+    default=100_000,
+    show_default=True,
+    help="Number of steps.",
+    group="Training",
+)
+@option(
+    "--learning-rate",
+    type=float,
+    metavar="X",
+    default=5e-4,
+    show_default=True,
+    help="Learning rate.",
+    group="Training",
+)
+@option(
     "--inducing-points",
-    type=click.IntRange(min=1),
-    help="Default: half the smallest context, or those of --init.",
+    type=Count(),
+    metavar="N",
+    help="Number of inducing points. Default: half the minimum context, or that of --init.",
+    group="Training",
 )
-@click.option("--floor", type=float, help="Of the standard deviation. Default: 0.1, or that of --init.")
-@click.option(
+@option(
+    "--floor",
+    type=float,
+    metavar="X",
+    help="Minimum standard deviation of a prediction. Default: 0.1, or that of --init.",
+    group="Training",
+)
+@option(
     "--seed",
-    type=click.IntRange(0, 2**31),
+    type=Count(0),
+    metavar="N",
     default=1,
     show_default=True,
-    help="Of weights and tasks; with --init give another than that model's, or its tasks come again.",
+    help="Random seed of weights and tasks. With --init, choose another seed than that model's, which would "
+    "repeat its tasks.",
+    group="Training",
 )
-@click.option(
+@option(
     "--init",
     type=click.Path(),
-    help="Model whose weights to begin with, for instance one of smaller contexts.",
+    help="Model to start from, such as one trained with smaller contexts.",
+    group="Input",
 )
-@click.option("--resume", is_flag=True, help="Go on from OUT.state.")
-@click.option("--bf16", is_flag=True, help="Autocast to bfloat16.")
-@out_option("Model to write (safetensors).")
+@option("--resume", is_flag=True, help="Continue from OUT.state.", group="Training")
+@option("--bf16", is_flag=True, help="Compute in bfloat16 (autocast).", group="Performance")
+@out_option("Model (.safetensors).")
 @device_option
 @force_option
 @quiet_option
@@ -82,7 +127,7 @@ def train(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Train a model on tasks that are drawn as it goes, with the settings of the SPIN paper by default."""
+    """Train a model on tasks that are drawn during training; the defaults are those of the SPIN paper."""
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
     from spinimpute.neural_processes.models import ModelSettings
     from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
@@ -170,22 +215,30 @@ def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> t
     return model, tasks
 
 
-@np.command(cls=OnceEach)
+@np.command(cls=Command)
 @click.argument("models", nargs=-1, required=True)
-@click.option("--batches", type=click.IntRange(min=2), default=100, show_default=True)
-@click.option(
-    "--samples", type=click.IntRange(min=1), default=50, show_default=True, help="Of latent models."
+@option("--batches", type=Count(2), metavar="N", default=100, show_default=True, help="Number of batches.")
+@option(
+    "--samples",
+    type=Count(),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="Number of samples of latent variables.",
 )
-@click.option(
-    "--context", nargs=2, type=int, help="Points of the held-out tasks, from and to; default: as in training."
+@option(
+    "--context",
+    nargs=2,
+    type=int,
+    help="Minimum and maximum number of context points. Default: as in training.",
 )
 @device_option
 def evaluate(
     models: tuple[str, ...], batches: int, samples: int, context: tuple[int, int] | None, device: str
 ) -> None:
-    """Log-likelihood on held-out tasks, its gap to the oracle, and calibration at 4, 8 and 16 points.
+    """Print the log-likelihood on held-out tasks, its gap to the oracle, and the calibration.
 
-    The gap is to the oracle with the model's floor of the standard deviation: no model can do better.
+    The oracle has the model's minimum standard deviation: no model can do better.
     """
     from spinimpute.neural_processes.evaluation import calibration, score
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
@@ -212,16 +265,27 @@ def evaluate(
         click.echo("\t".join([Path(path).name, *(f"{x:.4f}" for x in numbers)]))
 
 
-@np.command(cls=OnceEach)
+@np.command(cls=Command)
 @click.argument("models", nargs=-1, required=True)
-@out_option("Picture to write (PNG).")
-@click.option("--what", type=click.Choice(["predictions", "calibration"]), default="predictions")
-@click.option(
-    "--batches", type=click.IntRange(min=1), default=100, show_default=True, help="For calibration."
+@out_option("Figure (PNG).")
+@option(
+    "--what",
+    type=click.Choice(["predictions", "calibration"]),
+    default="predictions",
+    show_default=True,
+    help="Content of the figure.",
+)
+@option(
+    "--batches",
+    type=Count(),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="Number of batches for the calibration.",
 )
 @force_option
 def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool) -> None:
-    """Draw predictions beside the oracle's, or calibration curves."""
+    """Plot predictions beside the oracle's, or calibration curves."""
     from spinimpute.neural_processes.evaluation import calibration
     from spinimpute.neural_processes.plots import plot_calibration, plot_predictions
     from spinimpute.runtime.errors import InputError

@@ -9,12 +9,9 @@ import click
 
 from spinimpute.runtime.errors import printable
 
+from .commands import Command, Count, command_text, option
 from .messages import say
 from .options import (
-    MOST,
-    OnceEach,
-    OptionsOnly,
-    command_text,
     device_option,
     force_option,
     map_option,
@@ -22,7 +19,6 @@ from .options import (
     out_option,
     progress_bar,
     quiet_option,
-    region_option,
     threads_option,
 )
 
@@ -31,9 +27,13 @@ if TYPE_CHECKING:
     from spinimpute.panels.panel import Panel
     from spinimpute.panels.reference import ReferencePanel
 
-MOST_READERS = 8  # unless more are asked for
-# the file must be the same with and without them
-WITHOUT_INFLUENCE = ("out", "force", "threads", "device", "quiet")
+MOST_READERS = 8  # by default
+ARRAY_FILE = (
+    "Sites of the array: a VCF or BCF of the array, such as a target, or lines of chromosome, position and "
+    "optionally REF and ALT."
+)
+# the file must be the same with and without these options
+WITHOUT_EFFECT = ("out", "force", "threads", "device", "quiet")
 
 
 @click.group()
@@ -41,50 +41,62 @@ def panel() -> None:
     """Build, merge, tune, describe and verify reference panels."""
 
 
-@panel.command(cls=OptionsOnly)
-@click.option(
+@panel.command(cls=Command)
+@option(
     "--vcf",
     required=True,
     metavar="FILE",
-    help="Phased VCF, VCF.gz or BCF without missing calls; with --inducing also a panel file (.spin).",
+    help="Phased VCF or BCF without missing calls; with --inducing also a panel file (.spin).",
+    group="Input",
 )
 @map_option
-@region_option("Take this part only; needed if the file has several chromosomes.")
-@click.option("--samples-file", metavar="FILE", help="Take these samples only, one name a line.")
-@click.option(
+@option(
+    "--region",
+    "-r",
+    metavar="CHR[:FROM-TO]",
+    help="Region to use. Required if the file has several chromosomes.",
+    group="Region",
+)
+@option("--samples-file", metavar="FILE", help="List of the samples to use, one per line.", group="Input")
+@option(
     "--inducing",
     "inducing_points",
-    type=click.IntRange(2, MOST),
+    type=Count(2),
     metavar="H",
-    help="Make an inducing panel with H inducing points a block, at most. Needs --array.",
+    help="Build an inducing panel with at most H inducing points per block. Requires --array.",
+    group="Panel",
 )
-@click.option(
-    "--array",
+@option("--array", metavar="FILE", help=f"{ARRAY_FILE} For --inducing.", group="Panel")
+@option(
+    "--model",
     metavar="FILE",
-    help="With --inducing: the array's sites. A VCF or BCF of the array (a target, for example), or lines of "
-    "chromosome, position and perhaps REF and ALT.",
+    help="Checkpoint for --inducing. Default: the shipped one.",
+    group="Advanced",
 )
-@click.option("--model", metavar="FILE", help="With --inducing: checkpoint (default: the shipped one).")
-@click.option(
+@option(
     "--keep-phase",
     is_flag=True,
-    help="Keep rare alleles on the haplotypes that the VCF puts them on. By default they are moved to the "
-    "other haplotype of their carrier where it matches the other carriers for longer, unless the phase of "
+    help="Keep rare alleles on the haplotypes of the VCF. By default a rare allele is moved to the other "
+    "haplotype of its carrier if that haplotype matches the other carriers for longer, unless the phase of "
     "nearly all is right.",
+    group="Advanced",
 )
-@click.option(
+@option(
     "--keep-map",
     is_flag=True,
-    help="Keep the genetic map. By default it is estimated from the panel's own haplotypes, and the estimate "
-    "is taken if it explains haplotypes that were left out clearly better.",
+    help="Keep the genetic map. By default a map is estimated from the panel's haplotypes, and used if it "
+    "explains held-out haplotypes clearly better.",
+    group="Advanced",
 )
-@out_option("Panel file to write, by convention .spin, or .spip with --inducing.")
-@click.option(
+@out_option("Panel file (.spin, or .spip with --inducing).")
+@option(
     "--threads",
     "-t",
-    type=click.IntRange(1, MOST),
-    help="Threads, and processes that read a large VCF or BCF which has an index (default: all processors, "
-    f"but at most {MOST_READERS} processes; each takes about 100 MB). Results do not depend on it.",
+    type=Count(),
+    metavar="N",
+    help="Number of threads, and of processes that read a large indexed VCF or BCF. Default: one per "
+    f"processor, and at most {MOST_READERS} processes of about 100 MB. Results do not depend on it.",
+    group="Performance",
 )
 @device_option
 @force_option
@@ -109,15 +121,14 @@ def build(
 ) -> None:
     """Compile a phased VCF or BCF of one chromosome into a panel file.
 
-    Of chromosome X the pseudo-autosomal regions and what lies between become parts of one file, if the header
-    states the chromosome's length, which identifies the build.
+    Chromosome X is split at the pseudo-autosomal boundaries, all in one file. The genome build is inferred
+    from the contig length in the header.
 
-    With --inducing, into an inducing panel: inducing points in place of the panel's haplotypes, from which
-    'impute' works for targets of one array, or of parts of it. It holds, for each interval of a few gaps
-    between array sites, at most H averages of panel haplotypes, and the panel's allele counts at every site;
-    no haplotype and no name. This is a compression and no proof of privacy: who has a person's genome can
-    learn from the counts of rare alleles, and with many points from the averages, whether the person was in
-    the panel. An average of a single haplotype is that haplotype.
+    --inducing builds an inducing panel for the targets of one array, or of a part of its sites. For each
+    block of gaps between array sites it has at most H averages of panel haplotypes, and for each site the
+    panel's allele counts, but no haplotypes and no names. This is a compression and no proof of privacy: with
+    a person's genome one can learn from the counts of rare alleles, and with many inducing points from the
+    averages, whether the person was in the panel. An average of a single haplotype is that haplotype.
     """
     from spinimpute.genotypes.sites import Region
     from spinimpute.panels.opening import open_panel_file
@@ -127,7 +138,7 @@ def build(
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else names_in(samples_file, "samples file", "name")
     parsed = None if region is None else Region.parse(region)
-    command = command_text(ctx, WITHOUT_INFLUENCE)
+    command = command_text(ctx, WITHOUT_EFFECT)
     readers = min(default_threads(), MOST_READERS) if threads is None else threads
     if inducing_points is None:
         build_panels(
@@ -173,9 +184,9 @@ def build(
                 say(f"  {count} array sites not used: {reason}")
 
 
-@panel.command(cls=OnceEach)
+@panel.command(cls=Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE FILE...")
-@out_option("Panel file to write, by convention .spin.")
+@out_option("Panel file (.spin).")
 @threads_option
 @force_option
 @quiet_option
@@ -183,35 +194,29 @@ def build(
 def merge(
     ctx: click.Context, files: tuple[str, ...], out: str, threads: int | None, force: bool, quiet: bool
 ) -> None:
-    """Write one panel file of several (.spin) of the same chromosome: all sites, all haplotypes.
+    """Merge panel files (.spin) of the same chromosome into one with all sites and all haplotypes.
 
-    Haplotypes of a panel that lacks a site get the alleles of the other panel's haplotypes that they resemble
-    most around it; where hardly any would have the rarer allele, none gets it. The genetic map is the first
-    panel's. Samples that two panels have are kept once if their haplotypes are the same.
+    If a panel lacks a site, its haplotypes get the alleles of the other panel's haplotypes that match them
+    best around the site; if hardly any would get the rarer allele, none does. The genetic map is the first
+    panel's. Samples of two panels with the same haplotypes are kept once.
 
-    'impute' with several panels of a chromosome does the same each time.
+    'impute' with several panels of a chromosome merges them each time.
     """
     from spinimpute.panels.merging.merge import merge_panels
     from spinimpute.panels.opening import open_panel_file
 
     with progress_bar("merging panels", quiet) as progress:
-        command = command_text(ctx, WITHOUT_INFLUENCE)
+        command = command_text(ctx, WITHOUT_EFFECT)
         merge_panels(files, out, threads=threads, force=force, command=command, progress=progress)
     with open_panel_file(out) as parts:
         for built in parts:
             _describe(out, built, quiet)
 
 
-@panel.command(cls=OptionsOnly)
-@click.option("--panel", "panel_path", required=True, metavar="FILE", help="Panel file (.spin).")
-@click.option(
-    "--array",
-    required=True,
-    metavar="FILE",
-    help="The array's sites: a VCF or BCF of the array (a target, for example), or lines of chromosome, "
-    "position and perhaps REF and ALT.",
-)
-@out_option("Panel file to write, by convention .spin.")
+@panel.command(cls=Command)
+@option("--panel", "panel_path", required=True, metavar="FILE", help="Panel file (.spin).", group="Panel")
+@option("--array", required=True, metavar="FILE", help=ARRAY_FILE, group="Input")
+@out_option("Panel file (.spin).")
 @threads_option
 @force_option
 @quiet_option
@@ -225,10 +230,11 @@ def tune(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Tune a panel's genetic map to the panel's own haplotypes, as one array sees them.
+    """Tune a panel's genetic map to the panel's haplotypes, at the sites of one array.
 
-    Each of up to 1,000 haplotypes is taken out and copied from the others; lengths between the array's sites
-    become those that explain where it changes whom it copies. The panel is otherwise the same.
+    Each of up to 1,000 haplotypes is held out and modelled as a copy of the others. The genetic lengths
+    between the array's sites are fitted to the positions where the copied haplotype changes. Nothing else
+    changes.
     """
     from spinimpute.panels.opening import open_panel_file
     from spinimpute.pipeline.maps.tune import tune_panel
@@ -240,7 +246,7 @@ def tune(
             out,
             threads=threads,
             force=force,
-            command=command_text(ctx, WITHOUT_INFLUENCE),
+            command=command_text(ctx, WITHOUT_EFFECT),
             progress=progress,
         )
     with open_panel_file(out) as parts:
@@ -253,17 +259,17 @@ def _check_inducing(inducing_points: int | None, array: str | None, model: str |
 
     if inducing_points is None and (array or model):
         raise InputError(
-            "content", "--array and --model go with --inducing H; a panel file (.spin) serves any array"
+            "arguments", "--array and --model need --inducing H; a panel file (.spin) serves any array"
         )
     if inducing_points is None and out.endswith(".spip"):
         raise InputError(
-            "content", f"{out}: a .spip file is made with --inducing H --array FILE; a panel file is .spin"
+            "arguments", f"{out}: a .spip file needs --inducing H --array FILE. Name a panel file .spin"
         )
     if inducing_points is not None and not array:
         raise InputError(
-            "content",
+            "arguments",
             "--inducing needs --array FILE: inducing points are made for the sites of one array. Give a VCF "
-            "or BCF of the array, or a list of positions. Targets may have typed some of its sites only: one "
+            "or BCF of the array, or a list of positions. Targets may have a part of the sites only: one "
             "file of the sites of several arrays serves them all, but sites that nobody typed cost accuracy",
         )
 
@@ -290,8 +296,8 @@ def _source(
         )
     if genetic_map or region or samples or keep_phase or keep_map:
         raise InputError(
-            "content",
-            f"{vcf} is a panel file: its map, region, samples and phase were chosen when it was built; give "
+            "arguments",
+            f"{vcf} is a panel file: its map, region, samples and phase were chosen when it was built. Give "
             "--map, --region, --samples-file, --keep-phase and --keep-map with a VCF or BCF",
         )
     return Panel.open(vcf)
@@ -309,7 +315,7 @@ def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
 
 
 def _describe_changes(built: ReferencePanel) -> None:
-    """Of a panel that was built here; what files of others say is not to be trusted."""
+    """Print how a panel that was built here differs from its VCF."""
     from spinimpute.panels.build import MAP_ESTIMATED
     from spinimpute.panels.panel import MOVED
 
@@ -324,10 +330,10 @@ def _describe_changes(built: ReferencePanel) -> None:
         say(f"  estimated to have been wrong, by the number of carriers: {', '.join(wrong)}")
 
 
-@panel.command(cls=OnceEach)
+@panel.command(cls=Command)
 @click.argument("file")
 def info(file: str) -> None:
-    """Say what a panel file holds."""
+    """Print what a panel file contains."""
     from spinimpute.panels.opening import open_panel_file
     from spinimpute.panels.spin_files import find_x_region
     from spinimpute.panels.trust.site_trust import POORLY
@@ -358,19 +364,34 @@ def info(file: str) -> None:
                 click.echo(printable(f"{name:<26}{value}"))
 
 
-@panel.command(cls=OnceEach)
+@panel.command(cls=Command)
 @click.argument("file")
-@click.option("--length-cm", type=float, default=20.0, show_default=True, help="Of a chunk, at most.")
-@click.option("--sites", type=click.IntRange(min=1), default=500_000, show_default=True, help="At most.")
-@click.option(
+@option(
+    "--length-cm",
+    type=float,
+    metavar="CM",
+    default=20.0,
+    show_default=True,
+    help="Maximum length of a chunk.",
+)
+@option(
+    "--sites",
+    type=Count(),
+    metavar="N",
+    default=500_000,
+    show_default=True,
+    help="Maximum number of sites in a chunk.",
+)
+@option(
     "--overlap-cm",
     type=float,
+    metavar="CM",
     default=0.0,
     show_default=True,
-    help="How far a chunk reaches into the one before: 'ligate' joins the phase of sequenced samples there.",
+    help="Overlap with the chunk before, in which 'ligate' joins the phase of sequenced samples.",
 )
 def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:
-    """Regions that can be imputed apart and joined with 'ligate', and how large each is."""
+    """Print regions that can be imputed separately and joined with 'ligate', and their sizes."""
     from spinimpute.genotypes.intervals import cut_chunks
     from spinimpute.panels.opening import open_reference
 
@@ -382,10 +403,10 @@ def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:
         click.echo(f"{number}\t{chunk.region}\t{chunk.sites}\t{chunk.cM:.3f}\t{haplotypes}")
 
 
-@panel.command(cls=OnceEach)
+@panel.command(cls=Command)
 @click.argument("file")
 def verify(file: str) -> None:
-    """Read all of a panel file and check it against its checksums."""
+    """Read a panel file completely and check its checksums."""
     from spinimpute.panels.opening import open_panel_file
 
     with open_panel_file(file) as panels:

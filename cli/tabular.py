@@ -1,22 +1,22 @@
-"""`spinimpute tabular fit | predict | info`: networks on tables in files."""
+"""`spinimpute tabular fit | predict | info | benchmark`: networks on tables in files."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from spinimpute.runtime.errors import printable
 
+from .commands import Command, Count, Decorator, option
 from .messages import say, warn
 from .options import (
-    OnceEach,
     device_option,
     force_option,
     quiet_option,
 )
-from .tabular_benchmark import benchmark
 from .tabular_columns import (
     TABULAR_MODELS,
     ColumnChoice,
@@ -44,9 +44,14 @@ OPTION_OF = {
 }
 
 
-def output_option(what: str) -> Any:
+TITLES = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy", "log_loss": "log loss"}
+
+
+def output_option(text: str, *, required: bool = True) -> Decorator:
     """--output, with this help."""
-    return click.option("--output", "--out", "-o", "out", required=True, metavar="FILE", help=what)
+    return option(
+        "--output", "--out", "-o", "out", required=required, metavar="FILE", help=text, group="Output"
+    )
 
 
 @click.group()
@@ -54,22 +59,32 @@ def tabular() -> None:
     """Train networks on tables, and predict a column of them."""
 
 
-tabular.add_command(benchmark)
-
-
-@tabular.command(cls=OnceEach)
+@tabular.command(cls=Command)
 @labelled_table_options
-@output_option("Model to write (safetensors).")
-@click.option("--model", "kind", type=click.Choice(list(TABULAR_MODELS)), default="spin", show_default=True)
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameter of the estimator; repeatable."
+@output_option("Model (.safetensors).")
+@option(
+    "--model",
+    "kind",
+    type=click.Choice(list(TABULAR_MODELS)),
+    default="spin",
+    show_default=True,
+    help="Architecture.",
+    group="Training",
+)
+@option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Parameter of the estimator. Repeat for several.",
+    group="Training",
 )
 @steps_option
 @seed_option
 @device_option
 @force_option
 @quiet_option
-@click.option("--verbose", "-v", is_flag=True, help="Report the losses while training.")
+@option("--verbose", "-v", is_flag=True, help="Print the losses during training.", group="Output")
 def fit(
     out: str,
     kind: str,
@@ -82,7 +97,7 @@ def fit(
     verbose: bool,
     **columns: Any,
 ) -> None:
-    """Train a network on all columns of a table but the target's. Text columns are categories."""
+    """Train a network to predict a column of a table from the others. Text columns are categories."""
     from spinimpute.runtime.devices import choose_device
     from spinimpute.runtime.output_files import check_output
     from spinimpute.tabular.model_files import save_estimator
@@ -108,12 +123,25 @@ def fit(
         )
 
 
-@tabular.command(cls=OnceEach)
-@click.option("--model", required=True, metavar="FILE", help="Of `spinimpute tabular fit`.")
+@tabular.command(cls=Command)
+@option(
+    "--model",
+    required=True,
+    metavar="FILE",
+    help="Model that 'spinimpute tabular fit' has written.",
+    group="Input",
+)
 @table_option
-@output_option("Predictions to write: .csv, .tsv, also .gz, or .parquet; - for CSV on standard output.")
-@click.option("--probabilities", is_flag=True, help="Of every class, too.")
-@click.option("--id", "ids", multiple=True, metavar="COLUMN", help="Column to carry over; may be repeated.")
+@output_option("Predictions (.csv, .tsv, also .gz, or .parquet); - for CSV on standard output.")
+@option("--probabilities", is_flag=True, help="Write the probability of each class, too.", group="Output")
+@option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="COLUMN",
+    help="Column to copy to the output. Repeat for several.",
+    group="Output",
+)
 @device_option
 @force_option
 @quiet_option
@@ -127,7 +155,7 @@ def predict(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Predict the target of a table's rows. Columns are found by their names, in any order."""
+    """Predict the target of a table's rows. Columns are found by name, in any order."""
     from spinimpute.runtime.devices import choose_device
     from spinimpute.runtime.errors import InputError
     from spinimpute.runtime.output_files import check_output, written_whole
@@ -165,10 +193,10 @@ def predict(
         say(f"output:   {path}, {len(predicted)} predictions")
 
 
-@tabular.command(cls=OnceEach)
+@tabular.command(cls=Command)
 @click.argument("model")
 def info(model: str) -> None:
-    """What a model holds."""
+    """Print what a model contains."""
     from spinimpute.tabular.model_files import load_with_description
 
     estimator, description = load_with_description(model, "cpu")
@@ -253,3 +281,107 @@ def _predictions(estimator: TableEstimator, features: pd.DataFrame, probabilitie
     if probabilities:
         found |= {f"probability_{name}": probability[:, i] for i, name in enumerate(estimator.classes_)}
     return found
+
+
+@tabular.command(cls=Command)
+@labelled_table_options
+@option(
+    "--models",
+    default="spin,mlp",
+    show_default=True,
+    metavar="A,B,...",
+    help=f"Networks to compare, from {', '.join(TABULAR_MODELS)}.",
+    group="Training",
+)
+@option(
+    "--folds",
+    type=Count(2),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Number of cross-validation folds.",
+    group="Training",
+)
+@steps_option
+@seed_option
+@output_option("Scores of every fold (.tsv, .csv or .parquet).", required=False)
+@device_option
+@force_option
+@quiet_option
+def benchmark(
+    models: str,
+    folds: int,
+    steps: int | None,
+    seed: int,
+    out: str | None,
+    device: str,
+    force: bool,
+    quiet: bool,
+    **columns: Any,
+) -> None:
+    """Compare networks with boosted trees, nearest neighbours and the mean (or the most frequent class).
+
+    All methods have their default parameters and the same folds. The best method comes first. Scores are
+    means ± standard deviations over folds; seconds and numbers of weights are medians.
+    """
+    from spinimpute.runtime.devices import choose_device
+    from spinimpute.runtime.output_files import check_output, written_whole
+    from spinimpute.tabular.comparison import METRICS, compare, summary
+    from spinimpute.tabular.table_files import output_suffix, write_table
+
+    choice = ColumnChoice(**columns)
+    kinds = _kinds(models)
+    suffix = None if out is None else output_suffix(out)
+    path = None if out is None else check_output(out, force, [choice.table])
+    parameters: dict[str, Any] = {"device": choose_device(device)}
+    if steps is not None:
+        parameters["steps"] = steps
+    table = read_labelled_table(choice, quiet)
+    first = METRICS[table.task][0]
+
+    def report(score: Mapping[str, Any]) -> None:
+        if not quiet:
+            seconds = score["fit_seconds"] + score["predict_seconds"]
+            say(
+                f"{score['model']}, fold {score['fold']} of {folds}: {TITLES[first]} {score[first]:.4g}, "
+                f"{seconds:.1f} s"
+            )
+
+    with estimator_errors("the comparison cannot go on"):
+        scores = compare(
+            table.features, table.label, table.task, kinds, folds, seed,
+            weight=table.weight, parameters=parameters, report=report,
+        )  # fmt: skip
+    if path is not None and suffix is not None:
+        with written_whole(path) as partial:
+            write_table(scores, partial, suffix)
+        if not quiet:
+            say(f"output:   {path}, {len(scores)} scores")
+    click.echo(_shown(summary(scores), METRICS[table.task]))
+
+
+def _kinds(models: str) -> list[str]:
+    from spinimpute.runtime.errors import InputError
+
+    names = models.split(",")
+    for name in names:
+        if name not in TABULAR_MODELS:
+            raise InputError(
+                "content",
+                f"--models {models}: there is no model {name!r}; choose of {', '.join(TABULAR_MODELS)}",
+            )
+    return [TABULAR_MODELS[name] for name in names]
+
+
+def _shown(found: pd.DataFrame, metrics: tuple[str, ...]) -> str:
+    """A line per model, columns aligned."""
+    import pandas as pd
+
+    lines = pd.DataFrame({"model": found["model"]})
+    for metric in metrics:
+        pairs = zip(found[metric], found[f"{metric}_sd"], strict=True)
+        lines[TITLES[metric]] = [f"{mean:.4g} ± {sd:.2g}" for mean, sd in pairs]
+    for name, title in (("fit_seconds", "fit [s]"), ("predict_seconds", "predict [s]")):
+        lines[title] = [f"{seconds:.2f}" for seconds in found[name]]
+    lines["weights"] = ["-" if pd.isna(count) else f"{count:.0f}" for count in found["weights"]]
+    return lines.to_string(index=False)

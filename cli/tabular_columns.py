@@ -1,4 +1,4 @@
-"""What the commands on tables share: models, columns with their options and how their cells are read."""
+"""Models, options and columns of the commands on tables."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ import click
 
 from spinimpute.runtime.errors import InputError, printable
 
+from .commands import Count, Decorator, option, together
 from .messages import say, warn
-from .options import (
-    Command,
-)
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-MOST_CLASSES = 20  # different whole numbers of a target that --task auto takes for classes
-INEXACT = 2.0**53  # whole numbers from here on, which floats cannot distinguish
-MANY_CATEGORIES = 1_000  # of a text column, all different: dates, names, keys
-table_option = click.option(
-    "--table", required=True, metavar="FILE", help="CSV or TSV, also .gz, or Parquet, known by suffix."
+MOST_CLASSES = 20  # --task auto takes up to so many different whole numbers for classes
+INEXACT = 2.0**53  # floats cannot distinguish larger whole numbers
+MANY_CATEGORIES = 1_000  # a text column with so many different values has dates, names or keys
+table_option = option(
+    "--table",
+    required=True,
+    metavar="FILE",
+    help="Table: CSV or TSV, also .gz, or Parquet, by suffix.",
+    group="Input",
 )
 
-# what is offered to train, and the options of training
 TABULAR_MODELS = {
     "spin": "SPIN",
     "npt": "NPT",
@@ -38,10 +39,16 @@ TABULAR_MODELS = {
     "resnet": "ResNet",
     "mlp": "MLP",
 }
-steps_option = click.option(
-    "--steps", type=click.IntRange(min=1), help="Training steps at most. Default: the model's."
+steps_option = option(
+    "--steps",
+    type=Count(),
+    metavar="N",
+    help="Maximum number of training steps. Default: the model's.",
+    group="Training",
 )
-seed_option = click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+seed_option = option(
+    "--seed", type=Count(0), metavar="N", default=1, show_default=True, help="Random seed.", group="Training"
+)
 
 
 @dataclass(frozen=True)
@@ -56,46 +63,43 @@ class ColumnChoice:
     categorical: tuple[str, ...]
     drop_missing_target: bool
 
+    # the command receives the fields of `ColumnChoice`
 
-def labelled_table_options(command: Command) -> Command:
-    """Add the options; the command receives the fields of `ColumnChoice`."""
-    for option in (
-        click.option("--drop-missing-target", is_flag=True, help="Leave out rows whose target is missing."),
-        click.option(
-            "--categorical", multiple=True, metavar="COLUMN", help="Numbers that are names; repeatable."
-        ),
-        click.option("--ignore", multiple=True, metavar="COLUMN", help="Not a feature; may be repeated."),
-        click.option("--weights", metavar="COLUMN", help="Weights of the rows; not a feature."),
-        click.option(
-            "--task",
-            type=click.Choice(["auto", "classification", "regression"]),
-            default="auto",
-            show_default=True,
-            help=f"auto: regression if the target holds fractions or more than {MOST_CLASSES} different "
-            "numbers.",
-        ),
-        click.option("--target", required=True, metavar="COLUMN", help="To be predicted."),
-        table_option,
-    ):
-        command = option(command)
-    return command
+
+labelled_table_options: Decorator = together(
+    table_option,
+    option("--target", required=True, metavar="COLUMN", help="Column to predict.", group="Input"),
+    option(
+        "--task",
+        type=click.Choice(["auto", "classification", "regression"]),
+        default="auto",
+        show_default=True,
+        help="Task; auto chooses regression if the target has fractions or more than "
+        f"{MOST_CLASSES} different numbers.",
+        group="Input",
+    ),
+    option("--weights", metavar="COLUMN", help="Column with the weights of the rows.", group="Input"),
+    option(
+        "--ignore",
+        multiple=True,
+        metavar="COLUMN",
+        help="Column that is no feature. Repeat for several.",
+        group="Input",
+    ),
+    option(
+        "--categorical",
+        multiple=True,
+        metavar="COLUMN",
+        help="Column of numbers that are names of categories. Repeat for several.",
+        group="Input",
+    ),
+    option("--drop-missing-target", is_flag=True, help="Leave out rows without a target.", group="Input"),
+)
 
 
 @dataclass(frozen=True)
 class LabelledTable:
-    """Rows of a table with a known target.
-
-    Attributes
-    ----------
-    features : DataFrame of N rows
-        As of `features_of`.
-    label : (N,)
-        Text of classes, or numbers.
-    weight : float64 (N,) or None
-        Of the rows.
-    task : str
-        "classification" or "regression".
-    """
+    """Rows of a table with a known target; labels are text (of classes) or numbers."""
 
     features: pd.DataFrame
     label: np.ndarray
@@ -104,25 +108,7 @@ class LabelledTable:
 
 
 def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
-    """Read the rows of a table whose target is known.
-
-    Parameters
-    ----------
-    choice : ColumnChoice
-        The table and its columns.
-    quiet : bool
-        Do not print which task it is.
-
-    Returns
-    -------
-    LabelledTable
-        With at least one row.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, a column is missing or given twice, or its cells are not what they must be.
-    """
+    """Read the rows of a table whose target is known, at least one. Raises InputError."""
     from spinimpute.tabular.table_files import read_table, shown
 
     table = choice.table
@@ -145,21 +131,20 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
 
 
 def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
-    """All that are neither target, weights nor ignored."""
-
+    """All columns except the target, the weights and ignored ones."""
     table, target, weights, categorical = choice.table, choice.target, choice.weights, choice.categorical
     others = {
         "--target": [target],
         "--weights": [] if weights is None else [weights],
         "--ignore": [*choice.ignore],
     }
-    for option, names in [*others.items(), ("--categorical", [*categorical])]:
-        require_columns(rows, table, names, f"of {option}")
-    for option, names in others.items():
+    for flag, names in [*others.items(), ("--categorical", [*categorical])]:
+        require_columns(rows, table, names, f"of {flag}")
+    for flag, names in others.items():
         for other, others_names in [*others.items(), ("--categorical", [*categorical])]:
             both = set(names) & set(others_names)
-            if option != other and both:
-                raise InputError("mismatch", f"column {min(both)!r} is given for both {option} and {other}")
+            if flag != other and both:
+                raise InputError("arguments", f"column {min(both)!r} is given for both {flag} and {other}")
     left_out = {name for names in others.values() for name in names}
     columns = [name for name in rows.columns if name not in left_out]
     if not columns:
@@ -192,7 +177,7 @@ def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
     from spinimpute.tabular.table_files import is_numeric, numbers_of
 
     if task != "auto":
-        return task, "as --task says"
+        return task, "given by --task"
     if not is_numeric(column):
         return "classification", f"{column.name!r} holds text"
     number = numbers_of(column, table)
@@ -222,8 +207,7 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
 
 
 def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Series, table: str) -> None:
-    """Raise InputError where one number is two classes, such as 1 and 1.0."""
-
+    """Raise InputError if one number is written as two classes, such as 1 and 1.0."""
     first: dict[float | Decimal, str] = {}
     for row, (name, rounded) in enumerate(zip(label.tolist(), number.tolist(), strict=True)):
         value = rounded if abs(rounded) < INEXACT else Decimal(name)
@@ -255,30 +239,9 @@ def _weight(column: pd.Series, table: str) -> np.ndarray:
 def features_of(
     rows: pd.DataFrame, table: str, columns: list[str], categorical: Any, no_other_text: bool = False
 ) -> pd.DataFrame:
-    """Columns of a table as features.
+    """Columns of a table as features: float64 for numbers, text for categories. Raises InputError.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        The table.
-    table : str
-        Its file, for messages.
-    columns : list of str
-        The features.
-    categorical : collection of str
-        Those that hold categories.
-    no_other_text : bool
-        Whether all other columns must hold numbers; otherwise those that hold text are categories, too.
-
-    Returns
-    -------
-    DataFrame
-        float64 columns of numbers, columns of text for categories.
-
-    Raises
-    ------
-    InputError
-        A cell is not a number where there must be one.
+    Columns of text are categories, too, unless `no_other_text`: then they are an error.
     """
     import pandas as pd
 
@@ -300,25 +263,7 @@ def features_of(
 
 
 def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> None:
-    """Check that a table has some columns.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        The table.
-    table : str
-        Its file, for the message.
-    names : iterable of str
-        The columns.
-    what : str
-        What they are, for the message.
-
-    Raises
-    ------
-    InputError
-        A column is missing.
-    """
-
+    """Raise InputError if a column is missing; the message quotes the file and `what` names the columns."""
     present = set(rows.columns)
     absent = [name for name in names if name not in present]
     if absent:
@@ -330,27 +275,19 @@ def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> No
 
 
 def listed(names: list[str], most: int = 10) -> str:
-    """Names with commas between them; of more than `most`, the first ones and the number of the others."""
+    """Names separated by commas; beyond `most`, their number."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(printable, names[:most])) + more
 
 
 @contextmanager
 def estimator_errors(what: str) -> Iterator[None]:
-    """Turn errors of estimators into InputError, and hide numpy's warnings.
+    """Turn errors of estimators into InputErrors, and hide numpy's warnings of empty columns.
 
-    Parameters
-    ----------
-    what : str
-        What failed, for the message.
-
-    Raises
-    ------
-    InputError
-        Parameters are wrong, there are too few rows, numbers overflow, or memory is too small.
+    The errors are wrong parameters, too few rows, numbers that overflow, or too little memory.
     """
     try:
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of empty columns
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             yield
     except (ValueError, RuntimeError, MemoryError) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from .commands import Command, option
 from .messages import say
 from .options import (
-    OptionsOnly,
     device_option,
     force_option,
     out_option,
@@ -17,16 +17,50 @@ from .options import (
 )
 
 
-@click.command(cls=OptionsOnly)
-@click.option("--config", required=True, metavar="FILE", help="TOML; see configs/ of the source.")
-@out_option("Checkpoint to write (.safetensors); its log and state lie beside it.")
-@click.option("--panel", metavar="FILE", help="Train on this .spin panel's own samples, not on simulations.")
-@click.option("--init", metavar="FILE", help="Start from this checkpoint; 'shipped' for the shipped model.")
-@click.option("--resume", is_flag=True, help="Continue an interrupted run.")
-@click.option("--steps", type=click.IntRange(min=1), help="Instead of the configuration's.")
-@click.option("--seed", type=click.IntRange(min=0), help="Instead of the configuration's.")
-@click.option("--log", metavar="FILE", help="JSON lines (default: OUT.log.jsonl).")
-@click.option("--threads", "-t", type=click.IntRange(min=1), help="Threads (default: PyTorch's choice).")
+@click.command(cls=Command)
+@option(
+    "--config",
+    required=True,
+    metavar="FILE",
+    help="Configuration (TOML), such as those in configs/.",
+    group="Input",
+)
+@out_option("Checkpoint (.safetensors); the log and the training state are written beside it.")
+@option(
+    "--panel",
+    metavar="FILE",
+    help="Panel (.spin) whose samples are the training data in place of simulations.",
+    group="Input",
+)
+@option(
+    "--init", metavar="FILE", help="Checkpoint to start from; 'shipped' for the shipped model.", group="Input"
+)
+@option("--resume", is_flag=True, help="Continue an interrupted run.", group="Training")
+@option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of steps. Default: the configuration's.",
+    group="Training",
+)
+@option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Random seed. Default: the configuration's.",
+    group="Training",
+)
+@option(
+    "--log", metavar="FILE", help="Log of the losses (JSON lines). Default: OUT.log.jsonl.", group="Output"
+)
+@option(
+    "--threads",
+    "-t",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of threads. Default: PyTorch's choice.",
+    group="Performance",
+)
 @device_option
 @force_option
 @quiet_option
@@ -44,10 +78,10 @@ def train(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Meta-train a model on simulated segments, or further on a panel's own samples.
+    """Meta-train a model on simulated segments, or fine-tune it on a panel's samples.
 
-    On several GPUs, or processes: torchrun --nproc-per-node N -m spinimpute train ..., with training.tasks in
-    the configuration a multiple of N.
+    For several GPUs or processes use torchrun --nproc-per-node N -m spinimpute train ..., where
+    training.tasks in the configuration is a multiple of N.
     """
     from spinimpute.predictors.train import train as run
     from spinimpute.runtime.errors import InputError

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
+from .commands import PipedCommand, command_text
 from .options import (
-    Piped,
     ambiguous_option,
     chain_option,
-    command_text,
     force_match_option,
     log_option,
     map_option,
@@ -21,19 +20,17 @@ from .options import (
     show,
     threads_option,
 )
-from .target_options import each, panels_option, target_option
+from .target_options import each, panels_option, target_options
 
 # the output must be the same with and without these options
 WITHOUT_EFFECT = ("out", "threads", "force", "quiet")
 
 
-@click.command(cls=Piped)
-@target_option
-@panels_option("Panel file (.spin or .spip), or a phased VCF or BCF. Several of a chromosome are merged.")
+@click.command(cls=PipedCommand)
+@target_options()
+@panels_option("Reference panel (.spin, .spip, VCF or BCF). Panels of the same chromosome are merged.")
 @map_option
-@out_option(
-    "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar, .psam; .bgen with .sample."
-)
+@out_option("Output (.vcf.gz, .bcf, .vcf, .pgen or .bgen); - for standard output.")
 @output_type_option
 @ambiguous_option
 @sex_option
@@ -55,9 +52,9 @@ def convert(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Write an array's or PLINK's file as VCF or BCF, with REF and ALT as the panel has them.
+    """Convert a target of any format to VCF or BCF, with the panel's REF and ALT.
 
-    Typed sites that the panel lacks are left out. `spinimpute impute` reads such files by itself.
+    Typed sites that the panel lacks are left out. 'spinimpute impute' reads all formats itself.
     """
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import convert as run
@@ -79,13 +76,11 @@ def convert(
     show(summary, out, quiet)
 
 
-@click.command(cls=Piped)
-@target_option
-@panels_option("Panel file (.spin), or a phased VCF or BCF. Several of a chromosome are merged.")
+@click.command(cls=PipedCommand)
+@target_options()
+@panels_option("Reference panel (.spin, VCF or BCF). Panels of the same chromosome are merged.")
 @map_option
-@out_option(
-    "Output: .vcf.gz, .bcf or .vcf with its index, - is stdout; .pgen with .pvar, .psam; .bgen with .sample."
-)
+@out_option("Output (.vcf.gz, .bcf, .vcf, .pgen or .bgen); - for standard output.")
 @output_type_option
 @ambiguous_option
 @sex_option
@@ -111,7 +106,7 @@ def phase(
 ) -> None:
     """Phase genotypes at the sites of a reference panel and fill in missing calls.
 
-    Typed sites that the panel lacks are left out. `spinimpute impute` phases by itself.
+    Typed sites that the panel lacks are left out. 'spinimpute impute' phases unphased genotypes itself.
     """
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import phase as run

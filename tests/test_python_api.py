@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spinimpute.cli.main import spinimpute as spinimpute_group
-from spinimpute.cli.messages import COMMANDS, option
+from spinimpute.cli.messages import COMMANDS, name_option
 
 import spinimpute
 from spinimpute.genotypes.sites import Sites
@@ -158,10 +158,10 @@ def test_messages_name_options_on_the_command_line() -> None:
     options = {
         name for each in commands(spinimpute_group) for parameter in each.params for name in parameter.opts
     }
-    assert {option(name, ...) for name in named_in_messages("argument")} <= options
+    assert {name_option(name, ...) for name in named_in_messages("argument")} <= options
     assert named_in_messages("call") == set(COMMANDS)
-    assert option("ambiguous", "keep") == "--ambiguous keep"
-    assert option("leave_one_out", True) == "--loo"
+    assert name_option("ambiguous", "keep") == "--ambiguous keep"
+    assert name_option("leave_one_out", True) == "--loo"
 
 
 def test_a_path_is_no_open_panel(target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:

@@ -55,21 +55,21 @@ class Option:
 WINDOW = Option(
     "window_cM",
     "number",
-    "Length of a window, at most.",
+    "Maximum length of a window in cM.",
     above=True,
     rule="a window must have a positive length in cM",
 )
 MAX_MEMORY = Option(
     "max_memory",
     "size",
-    "Such as 2G: work on less at a time to stay below. Results do not depend on it.",
+    "Memory budget, such as 2G. Results do not depend on it.",
     above=True,
     rule="a budget of memory must be positive",
 )
 POINTS = Option(
     "inducing_points",
     "count",
-    "Inducing points (averages of panel haplotypes) of each block, at most.",
+    "Maximum number of inducing points (averages of panel haplotypes) per block.",
     default_text="1024",
     minimum=2,
     rule="the number of inducing points must be at least 2",
@@ -221,7 +221,7 @@ def option_help(name: str) -> str:
     listed = ", ".join(f"{text} ({names})" for text, names in of.items() if text)
     if listed:
         return f"{options_by_name()[name].help} Default: {listed}."
-    return f"{options_by_name()[name].help} For {of['']}."
+    return f"{options_by_name()[name].help} Only for {of['']}."
 
 
 def _not_taken(name: str, row: PredictorRow) -> str:

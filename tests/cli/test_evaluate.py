@@ -128,8 +128,8 @@ def test_some_regions_and_samples(run: Run, files: dict[str, Path], tmp_path: Pa
     ("options", "message"),
     [
         (["--samples", "nobody"], "truth {truth}: 1 of the requested samples are not in the file: nobody"),
-        (["--samples", ","], "--samples ',': one of the names is empty"),
-        (["--samples", "a", "--samples-file", "b"], "samples are named by --samples or --samples-file: give"),
+        (["--samples", ","], "--samples ',': a name is empty"),
+        (["--samples", "a", "--samples-file", "b"], "--samples and --samples-file exclude each other"),
         (["--samples-file", "absent"], "samples file absent: cannot be read"),
         (["--region", "20:5-1"], "the region '20:5-1' is empty or out of range"),
         (["--region", "21:1-1000"], "truth {truth}: no record in 21:1-1000"),

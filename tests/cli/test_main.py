@@ -111,7 +111,7 @@ def test_mistakes_in_the_command_line(run: Run, arguments: list[str], said: str)
     ("command", "option", "advice"),
     [
         *(
-            ("impute", option, "give a file's, or leave the option out")
+            ("impute", option, "Give a file name, or leave the option out")
             for option in (
                 "--report",
                 "--multiqc",
@@ -123,12 +123,12 @@ def test_mistakes_in_the_command_line(run: Run, arguments: list[str], said: str)
                 "--panel",
             )
         ),
-        ("impute", "--report-figures", "give a folder's, or leave the option out"),
-        ("impute", "--loo", "give what names of files begin with, or leave the option out"),
-        ("impute", "--out", "give a file's\n"),
-        ("evaluate", "--out", "give a folder's, or leave the option out"),
-        ("ligate", "--panel", "give a file's, or leave the option out"),
-        ("tabular fit", "--table", "give a file's"),
+        ("impute", "--report-figures", "Give a folder name, or leave the option out"),
+        ("impute", "--loo", "Give the beginning of file names, or leave the option out"),
+        ("impute", "--out", "Give a file name\n"),
+        ("evaluate", "--out", "Give a folder name, or leave the option out"),
+        ("ligate", "--panel", "Give a file name, or leave the option out"),
+        ("tabular fit", "--table", "Give a file name"),
     ],
 )
 def test_an_empty_name_is_no_name(run: Run, command: str, option: str, advice: str) -> None:
@@ -136,7 +136,7 @@ def test_an_empty_name_is_no_name(run: Run, command: str, option: str, advice: s
     for words in ([option, ""], [f"{option}="]):
         failed = run(*command.split(), *words)
         assert failed.code == 2
-        assert failed.err.startswith(f"spinimpute: error: {option} is given an empty name: {advice}")
+        assert failed.err.startswith(f"spinimpute: error: {option} has an empty name. {advice}")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_an_empty_name_is_no_name(run: Run, command: str, option: str, advice: s
 def test_an_empty_argument_is_no_name(run: Run, command: str, words: list[str], name: str) -> None:
     failed = run(*command.split(), *words)
     assert failed.code == 2
-    assert failed.err == f"spinimpute: error: {name} is given an empty name: give a file's\n"
+    assert failed.err == f"spinimpute: error: {name} has an empty name. Give a file name\n"
 
 
 def test_warnings_of_the_library_are_plain_text(run: Run, example: Path, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_errors(piped: Piped, example: Path, panel: Path, tmp_path: Path) -> Non
         return said
 
     both = fails(b"", "impute", "--vcf", "-", "--panel", "-", "--out", "-")
-    assert "--vcf and --panel are to be read from standard input" in both
+    assert "--vcf and --panel both read standard input" in both
     said = fails(b"", "phase", "--vcf", "-", "--panel", panel, "--out", "-")
     assert "target standard input: the file is empty" in said
     assert NAME not in said

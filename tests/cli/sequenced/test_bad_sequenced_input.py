@@ -50,7 +50,7 @@ Refused = Callable[..., str]
         (["--gl", "g.vcf", "--vcf", "t.vcf", "--bfile", "t"], ["--vcf", "--bfile"]),
         (["--bfile", "t", "--pfile", "t"], ["--bfile", "--pfile"]),
         ([], ["none of them"]),
-        (["--gl", ""], ["--gl is given an empty name"]),
+        (["--gl", ""], ["--gl has an empty name"]),
     ],
     ids=lambda given: " ".join(given) or "nothing",
 )
@@ -298,7 +298,7 @@ def test_lists_of_reads(refused: Refused, bam: Path, tmp_path: Path) -> None:
         listed.write_text(content)
         assert "list.txt" in refused("there is no file in it", "--bam-list", listed)
     listed.write_text(f"{bam}\n{tmp_path / 'none.bam'}\n")
-    message = refused("none.bam' is not there", "--bam-list", listed)
+    message = refused("none.bam' does not exist", "--bam-list", listed)
     assert "list.txt" in message
     listed.write_bytes(b"\xff\xfe\x00")
     assert "list.txt" in refused("cannot be read", "--bam-list", listed)

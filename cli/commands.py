@@ -1,0 +1,268 @@
+"""Classes of commands and options: help in groups, checks of the words given, standard input and logs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from spinimpute.runtime.errors import InputError
+
+from .messages import is_log, start_log
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Decorator = Callable[[Function], Function]
+
+GROUPS = ("Input", "Panel", "Output", "Region", "Reads", "Training", "Performance", "Advanced")
+# what metavars of options with names ask for
+NAMES = {"FILE": "a file name", "FOLDER": "a folder name", "PREFIX": "the beginning of file names"}
+
+
+class Option(click.Option):
+    """An option that the help lists in a group, one of GROUPS."""
+
+    def __init__(self, *args: Any, group: str = "Advanced", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+option = partial(click.option, cls=Option)
+
+
+def together(*decorators: Decorator) -> Decorator:
+    """A decorator that adds several options, in this order."""
+
+    def add(function: Function) -> Function:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return add
+
+
+class Count(click.ParamType):
+    """A whole number from a minimum, without the type's limits in the help."""
+
+    name = "integer"
+
+    def __init__(self, minimum: int = 1, maximum: int = 2**31) -> None:
+        self._range = click.IntRange(minimum, maximum)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. Raises BadParameter."""
+        return self._range.convert(value, param, ctx)
+
+
+class Command(click.Command):
+    """A command with grouped help that refuses empty names, words without an option, and repeated options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in the order of GROUPS; commands with few options have no groups."""
+        options = [one for one in self.params if isinstance(one, Option)]
+        if len(options) <= 8:
+            super().format_options(ctx, formatter)
+            return
+        for group in GROUPS:
+            records = [one.get_help_record(ctx) for one in options if one.group == group]
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl([record for record in records if record is not None])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Raises UsageError or InputError."""
+        if not ctx.resilient_parsing:  # true for shell completion
+            given, words, in_order = self.make_parser(ctx).parse_args(args=list(args))
+            if "help" not in given:
+                self._refuse_words_without_option(ctx, words)
+                self._refuse_repeated(ctx, in_order)
+                self._refuse_empty_names(given)
+        return super().parse_args(ctx, args)
+
+    def _refuse_words_without_option(self, ctx: click.Context, words: list[str]) -> None:
+        if words and not any(isinstance(one, click.Argument) for one in self.params):
+            verb = "stands" if len(words) == 1 else "stand"
+            ctx.fail(
+                f"{', '.join(map(repr, words))} {verb} without an option: give each file with its option, "
+                "such as --vcf FILE"
+            )
+
+    def _refuse_repeated(self, ctx: click.Context, in_order: list[click.Parameter]) -> None:
+        """Click would take the last of several files without a message."""
+        for one in in_order:
+            single = one.type is click.STRING and not one.multiple and one.nargs == 1
+            if single and isinstance(one, click.Option) and in_order.count(one) > 1:
+                ctx.fail(f"{_flag(one)} is given {in_order.count(one)} times: give it once")
+
+    def _refuse_empty_names(self, given: Mapping[str, Any]) -> None:
+        """An empty name often comes from a variable of a script that is not set."""
+        for one in self.params:
+            is_argument = isinstance(one, click.Argument)  # all arguments are files
+            what = NAMES["FILE"] if is_argument else NAMES.get(one.metavar or "")
+            value = given.get(one.name or "")
+            if what is not None and "" in (value if isinstance(value, list | tuple) else [value]):
+                remedy = f"Give {what}" + ("" if one.required else ", or leave the option out")
+                raise InputError("argument", f"{_flag(one)} has an empty name. {remedy}")
+
+
+def _flag(parameter: click.Parameter) -> str:
+    """The longest name of an option, or the name of an argument."""
+    if isinstance(parameter, click.Option):
+        return max(parameter.opts, key=len)
+    return parameter.human_readable_name
+
+
+def check_out(params: Mapping[str, Any]) -> None:
+    """Check --out before anything is read. Raises InputError if it cannot be written, or exists."""
+    from spinimpute.outputs.opening import choose_format
+    from spinimpute.runtime.output_files import check_outputs
+
+    check_outputs([params["out"]], params["force"], [], streamed=params["out"])
+    choose_format(Path(params["out"]), params["output_type"])
+
+
+class PipedCommand(Command):
+    """A command that reads one of its files from standard input if its name is `-`, and may have --log.
+
+    `check` receives the options by name. It refuses outputs that cannot be written, before anything is read.
+    """
+
+    READ = ("vcf", "gl", "panel", "truth", "imputed", "typed")
+
+    def __init__(
+        self, *args: Any, check: Callable[[Mapping[str, Any]], None] = check_out, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._check = check
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; errors are written to the log, too."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except (click.UsageError, InputError):
+            if any(one.name == "log" for one in self.params):
+                _start_log_of_words(ctx, words)
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Raises InputError if two files are to be read from standard input."""
+        log = ctx.params.pop("log", None)
+        if log is not None:
+            _start_checked_log(ctx, log)
+        flags = {str(one.name): _flag(one) for one in self.params if one.name in self.READ}
+        for name, flag in flags.items():
+            if isinstance(ctx.params.get(name), tuple) and "-" in ctx.params[name]:
+                raise InputError("arguments", f"{flag} is given several times: read standard input (-) alone")
+        piped = [name for name in flags if ctx.params.get(name) == "-"]
+        if not piped:
+            return super().invoke(ctx)
+        if len(piped) > 1:
+            both = " and ".join(flags[name] for name in piped)
+            raise InputError(
+                "arguments", f"{both} both read standard input (-). Give a file name to all but one"
+            )
+        from spinimpute.targets.formats import standard_input_as_file
+
+        self._check(ctx.params)
+        assert self.callback is not None
+        with standard_input_as_file(flags[piped[0]]) as path:
+            try:
+                # the context keeps `-`: headers quote the command from there
+                return ctx.invoke(self.callback, **{**ctx.params, piped[0]: str(path)})
+            except InputError as error:
+                raise InputError(error.code, str(error).replace(str(path), "standard input")) from error
+
+
+def _start_checked_log(ctx: click.Context, path: str) -> None:
+    """Start the log, unless it is another file of the command. Raises InputError."""
+    from spinimpute.runtime.output_files import PLACEHOLDER, CannotWrite, check_outputs, words_in_braces
+
+    written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
+    out = Path(str(written["out"]))
+    if PLACEHOLDER in str(out) or words_in_braces(out):
+        written["out"] = None  # there may be several outputs, or the command refuses this one
+    read: list[object] = []
+    for name, value in ctx.params.items():
+        if name not in written:
+            read += value if isinstance(value, tuple) else [value]
+    check_outputs([path], bool(ctx.params.get("force")), read)
+    check_outputs([path, *written.values(), *_further_outputs(ctx.params)], True, [], streamed=written["out"])
+    before, placeholder, _ = out.name.partition(PLACEHOLDER)
+    same_folder = out.parent.resolve() == Path(path).parent.resolve()
+    if placeholder and same_folder and Path(path).name.startswith(before):
+        raise InputError(
+            "arguments", f"--log {path} could be a file of --out {out}. Choose another name or folder"
+        )
+    try:
+        if Path(path).is_file() and not is_log(Path(path)):
+            # files that lists and folders name are not known yet: the command could read this one
+            raise InputError("exists", f"--log {path} exists and is no log. Choose another name")
+        start_log(Path(path), command_text(ctx, ()))
+    except OSError as error:
+        raise CannotWrite(Path(path), error) from error
+
+
+def _further_outputs(params: Mapping[str, Any]) -> list[Path]:
+    """Outputs whose names follow from options: tables of left-out calls, and figures."""
+    found = []
+    if params.get("loo"):
+        from spinimpute.quality.leave_one_out import TABLES
+
+        found += [Path(f"{params['loo']}.{table}.tsv") for table in TABLES]
+    if params.get("report_figures"):
+        from spinimpute.reports.report_files import CHARTS
+
+        found += [Path(params["report_figures"]) / f"{name}.svg" for name in CHARTS]
+    return found
+
+
+def _start_log_of_words(ctx: click.Context, words: list[str]) -> None:
+    """Start the log of a command that cannot be parsed, if no other file is lost."""
+    after = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "--log"]
+    after += [word.partition("=")[2] for word in words if word.startswith("--log=")]
+    if not after:
+        return
+    path = Path(after[0])
+    with suppress(OSError):
+        if not os.path.lexists(path) or (is_log(path) and {"--force", "-f"} & set(words)):
+            start_log(path, " ".join([ctx.command_path, *map(_quoted, words)]))
+
+
+def command_text(ctx: click.Context, without: Collection[str]) -> str:
+    r"""The command with the options that differ from their defaults: a line for the header of an output.
+
+    A shell would accept the text. Control characters and undecodable bytes are written as in $'\x0a'. A value
+    from the environment is written like one that was typed. Options in `without` do not change the output:
+    without them, the same input gives the same bytes.
+    """
+    words = ctx.command_path.split()
+    for parameter in ctx.command.params:
+        if parameter.name is None or parameter.name in without:
+            continue
+        value = ctx.params.get(parameter.name)
+        if value is None or value == parameter.get_default(ctx):
+            continue
+        for one in value if isinstance(value, tuple) else [value]:
+            if isinstance(parameter, click.Option):
+                words.append(_flag(parameter))
+            if one is not True:
+                words.append(_quoted(str(one)))
+    return " ".join(words)
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(_escaped(character) for character in word) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() and character not in "\\'":
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
