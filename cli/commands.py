@@ -64,15 +64,17 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in the order of GROUPS; commands with few options have no groups."""
-        options = [one for one in self.params if isinstance(one, Option)]
-        if len(options) <= 8:
+        if sum(isinstance(one, Option) for one in self.params) <= 8:
             super().format_options(ctx, formatter)
             return
-        for group in GROUPS:
-            records = [one.get_help_record(ctx) for one in options if one.group == group]
-            if records:
+        records: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+        for one in self.get_params(ctx):
+            if (record := one.get_help_record(ctx)) is not None:
+                records[getattr(one, "group", GROUPS[-1])].append(record)  # --help has no group
+        for group, rows in records.items():
+            if rows:
                 with formatter.section(group):
-                    formatter.write_dl([record for record in records if record is not None])
+                    formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Raises UsageError or InputError."""

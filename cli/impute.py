@@ -124,7 +124,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     "--predictor",
     type=click.Choice([row.name for row in registry.PREDICTORS]),
     help="Predictor: "
-    + "; ".join(f"{row.name}, {row.help}" for row in registry.PREDICTORS)
+    + "; ".join(f"{row.name}: {row.help}" for row in registry.PREDICTORS)
     + ". Default: haplotype for .spin panels, spin for .spip panels.",
     group="Advanced",
 )

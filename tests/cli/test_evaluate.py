@@ -151,5 +151,5 @@ def test_the_folder_is_not_standard_output(
     failed = run("evaluate", *as_arguments(files), "--out", "-")
     assert failed.code == 2
     assert failed.out == ""
-    assert "--out - is no folder's name" in failed.err
+    assert "--out is a folder, got -" in failed.err
     assert not Path("-").exists()

@@ -179,7 +179,7 @@ def test_what_can_not_be_given_twice(
 ) -> None:
     out, target = tmp_path / "o.vcf", example / "target.vcf.gz"
     done = run("impute", "--vcf", target, "--panel", panel, "--panel", panel, "--out", out)
-    assert (done.code, "panel.spin are the same: give one of them" in done.err) == (2, True)
+    assert (done.code, "panel.spin are the same: Give one of them" in done.err) == (2, True)
     done = run("impute", "--vcf", target, "--vcf", target, "--panel", panel, "--out", out)
     assert (done.code, "both contain chromosome 20" in done.err) == (2, True)
     done = run("impute", "--gl", target, "--gl", target, "--panel", panel, "--out", out)
@@ -223,4 +223,4 @@ def test_some_samples_are_as_in_a_file_of_their_own(
         done = run("impute", *given, "--samples", wrong, "--out", tmp_path / "d.vcf")
         assert (done.code, f"--samples {wrong!r}: a name is empty" in done.err) == (2, True)
     done = run("impute", *given, "--samples", names, "--samples-file", listed, "--out", tmp_path / "d.vcf")
-    assert (done.code, "give one of them" in done.err) == (2, True)
+    assert (done.code, "Give one of them" in done.err) == (2, True)

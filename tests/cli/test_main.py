@@ -83,7 +83,7 @@ def test_version_names_models_and_libraries(run: Run) -> None:
         (["imputate"], "imputate"),
         (["impute", "--vfc", "x"], "--vfc"),
         (["impute"], "--vcf"),
-        (["impute", "--vcf", "t.vcf", "--out", "o.vcf"], "compile it once with 'spinimpute panel build"),
+        (["impute", "--vcf", "t.vcf", "--out", "o.vcf"], "Compile it once with 'spinimpute panel build"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--threads", "0"], "--threads"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--device", "tpu"], "tpu"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "-O", "x"], "-O"),
