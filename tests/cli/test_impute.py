@@ -68,7 +68,7 @@ class TestArguments:
             "--vcf", "t.vcf", "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "ds,GT,HDS,GP",
             "-r", "20:5-9", "--map", "m.map", "--keep-unmatched", "--model", "w.safetensors",
             "--inducing-points", "64", "--window-cm", "3", "--threads", "3",
-            "--device", "cpu", "--seed", "8", "--force", "--quiet", "--decimals", "4",
+            "--device", "cpu", "--force", "--quiet", "--decimals", "4",
             "--report", "r.html", "--report-figures", "figures", "--multiqc", "r_mqc.json",
         ]
         # fmt: on
@@ -135,11 +135,6 @@ class TestArguments:
             assert done.out == ""
             assert "spinimpute: warning: look out\n" in done.err
             assert ("3 samples" in done.err) is not bool(quiet)
-
-    def test_a_seed_is_in_the_header(self, run: Run) -> None:
-        with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
-            run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", "--seed", "42")
-        assert any("42" in line for line in library.call_args.kwargs["output"].header_lines)
 
 
 class TestHeaderLine:
