@@ -14,11 +14,8 @@ from spinimpute.genotypes.haplotypes import Haplotypes, sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import SiteMatch, Sites
 from spinimpute.genotypes.untyped_intervals import far_from_typed
-from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.phasing.memory import check_phasing
-from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.matched_target import MatchedTarget
 from spinimpute.pipeline.regions import RegionTarget
 from spinimpute.predictors.engine import Engine, ImputationJob
@@ -103,12 +100,16 @@ class TargetImputer:
             self._impute_windows(engine, records, windows, shares.of(2))
 
     def _check_phasing(self, matched: MatchedTarget) -> None:
+        from spinimpute.phasing.memory import check_phasing  # many kernels, which phased targets do not need
+
         haplotypes, n_typed = matched.panel.haplotypes, len(matched.match.panel_index)
         assert haplotypes is not None, "unphased targets are refused without haplotypes"
         check_phasing(self.options.get("max_memory"), haplotypes.n_haplotypes, n_typed, self.threads)
 
     def _phase(self, matched: MatchedTarget, progress: Progress | None) -> Haplotypes:
         """Return the target with the phase of its matched sites; that of other sites stays unknown."""
+        from spinimpute.phasing.phase import phase_haplotypes
+
         panel, target, index = matched.panel.haplotypes, matched.target, matched.match.target_index
         assert panel is not None, "unphased targets are refused without haplotypes"
         assert target.unphased is not None
@@ -134,6 +135,8 @@ class TargetImputer:
         self, matched: MatchedTarget, phased: Haplotypes, progress: Progress | None
     ) -> np.ndarray:
         """Return ER2 of the matched sites, float64 (T,)."""
+        from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
+
         panel, index, quality = (
             matched.panel.haplotypes,
             matched.match.panel_index,

@@ -33,7 +33,9 @@ def target_line(parts: Sequence[MatchedTarget], header: str = "") -> str:
     if written is not None:
         return written[0]
     targets = [part.resolved.haplotypes for part in parts]
-    position = np.concatenate([np.unique(target.sites.position) for target in targets])
+    position = np.concatenate([sorted(set(target.sites.position.tolist())) for target in targets]).astype(
+        np.int64
+    )
     spread = position.astype(np.uint64) * _ODD
     chosen = np.sort(position[np.argsort(spread, kind="stable")[:POSITIONS]])
     checksums = [_checksum(targets, at) for at in chosen.tolist()]
