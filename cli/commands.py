@@ -24,7 +24,7 @@ GROUPS = ("Input", "Panel", "Output", "Region", "Reads", "Training", "Performanc
 NAMES = {"FILE": "a file name", "FOLDER": "a folder name", "PREFIX": "the beginning of file names"}
 
 
-class Option(click.Option):
+class GroupedOption(click.Option):
     """An option that the help lists in a group, one of GROUPS."""
 
     def __init__(self, *args: Any, group: str = "Advanced", **kwargs: Any) -> None:
@@ -32,7 +32,7 @@ class Option(click.Option):
         self.group = group
 
 
-option = partial(click.option, cls=Option)
+option = partial(click.option, cls=GroupedOption)
 
 
 def together(*decorators: Decorator) -> Decorator:
@@ -64,7 +64,7 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in the order of GROUPS; commands with few options have no groups."""
-        if sum(isinstance(one, Option) for one in self.params) <= 8:
+        if sum(isinstance(one, GroupedOption) for one in self.params) <= 8:
             super().format_options(ctx, formatter)
             return
         records: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}

@@ -197,7 +197,6 @@ def impute(
     formats = _formats(params["formats"])
     gc.disable()  # a collection while modules are imported takes a tenth of a second, and finds nothing
     from spinimpute.pipeline.impute import impute as run
-    from spinimpute.pipeline.sequenced.impute import impute_sequenced
     from spinimpute.pipeline.settings import (
         OutputSettings,
         PredictorSettings,
@@ -226,10 +225,7 @@ def impute(
         multiqc=params["multiqc"],
         decimals=params["decimals"],
         output_type=params["output_type"],
-        header_lines=[
-            f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}",
-            "##spinimpute_seed=1",  # nothing is random; the line keeps outputs the same as before
-        ],
+        header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}"],
     )
     budget = None if params["max_memory"] is None else parse_size(params["max_memory"])
     common: dict[str, Any] = {
@@ -240,6 +236,8 @@ def impute(
     }
     gc.enable()
     if is_sequenced:
+        from spinimpute.pipeline.sequenced.impute import impute_sequenced
+
         assert vcf is None or isinstance(vcf, str), "the option has been checked"
         settings = sequencing_settings(params, gl, vcf)
         resources = Resources(params["threads"], max_memory=budget)
