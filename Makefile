@@ -1,11 +1,12 @@
 # make demo: install into .venv, impute the example in data/, score it. make workflow: the same with Snakemake, in
-# chunks. make test: lint, types, tests. make docs: pages into build/site; a warning is an error. make dist: wheel
-# and sdist, each tried in an empty environment.
+# chunks. make quick: lint and the tests that are not marked slow, in about two minutes. make test: lint, types and
+# all tests. make coverage: all tests, and which lines they reach. make docs: pages into build/site; a warning is an
+# error. make dist: wheel and sdist, each tried in an empty environment.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo workflow test lint docs dist clean
+.PHONY: demo workflow quick test coverage lint docs dist clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -51,8 +52,19 @@ lint: $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/numpydoc lint $$(find spinimpute cli -name '*.py')
 
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
+
+quick: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(PYTEST) -m "not slow"
+
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
+	$(PYTEST)
+
+# Lines of compiled kernels count as not reached. `tests/hmm` and others compare kernels with slow references.
+coverage: $(VENV)/installed-test
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+	@echo "Each file, line by line:  build/coverage/index.html"
 
 # Where plain pip would bring a PyTorch with CUDA: make dist TORCH_INDEX=https://download.pytorch.org/whl/cpu
 export TORCH_INDEX
