@@ -133,13 +133,13 @@ def build(
     from spinimpute.genotypes.sites import Region
     from spinimpute.panels.opening import open_panel_file
     from spinimpute.pipeline.maps.build import build_panels
-    from spinimpute.runtime.devices import default_threads
+    from spinimpute.runtime.devices import choose_threads
 
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else names_in(samples_file, "samples file", "name")
     parsed = None if region is None else Region.parse(region)
     command = command_text(ctx, WITHOUT_EFFECT)
-    readers = min(default_threads(), MOST_READERS) if threads is None else threads
+    readers = min(choose_threads(None), MOST_READERS) if threads is None else threads
     if inducing_points is None:
         build_panels(
             vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map=keep_map

@@ -32,7 +32,7 @@ from spinimpute.quality.metrics import (
     turn_to_minor,
 )
 from spinimpute.runtime.errors import InputError, refuse_pipe
-from spinimpute.runtime.progress import Progress, Shares, begin_stage
+from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 from spinimpute.vcf.reader import check_samples
 
 
@@ -135,13 +135,13 @@ def evaluate(
     frequencies = read_panel(reference)
     typed_keys = set() if typed is None else read_typed_sites(typed, frequencies)
     try:
-        shares = Shares(progress, [1, 1])
+        shares = split_progress(progress, [1, 1])
         begin_stage(progress, "reading the truth")
-        known = read_truth(truth_file, compared, frequencies, typed_keys, shares.of(0))
+        known = read_truth(truth_file, compared, frequencies, typed_keys, shares[0])
         tally = None if concordance is None else Concordance(len(compared), bins)
         begin_stage(progress, "comparing")
         reader = ImputedReader(imputed_file, compared, known, refuse_typed=typed is None)
-        scores = _score(known, reader, tally, shares.of(1))
+        scores = _score(known, reader, tally, shares[1])
     except NoRecord as error:
         raise InputError(
             "content",

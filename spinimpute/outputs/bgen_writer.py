@@ -58,7 +58,7 @@ class BgenWriter(FilesTogether):
         path = Path(path)
         super().__init__(path, [path, path.with_suffix(".sample")])
         with self.errors_named():
-            self._file = self.partial(0).open("wb")
+            self._file = self.files[0].path.open("wb")
             names = b"".join(_short(name) for name in self._samples)
             samples_block = struct.pack("<II", 8 + len(names), len(self._samples)) + names
             flags = _ZLIB | _LAYOUT_2 | _HAS_SAMPLES
@@ -132,7 +132,7 @@ class BgenWriter(FilesTogether):
         self._file.close()
         rows = [f"0 {name} 0 {_SEX[self._sexes.get(name)]}" for name in self._samples]
         text = "\n".join(["ID_1 ID_2 missing sex", "0 0 0 D", *rows]) + "\n"
-        self.partial(1).write_text(text, encoding="utf-8", newline="\n")
+        self.files[1].path.write_text(text, encoding="utf-8", newline="\n")
 
     def drop(self) -> None:
         """Close the .bgen."""

@@ -58,11 +58,11 @@ class PlinkWriter(FilesTogether):
         path = Path(path)
         super().__init__(path, [path, path.with_suffix(".pvar"), path.with_suffix(".psam")], "pgenlib")
         with self.errors_named():
-            self._pvar = self.partial(1).open("w", encoding="utf-8", newline="\n")
+            self._pvar = self.files[1].path.open("w", encoding="utf-8", newline="\n")
             *lines, _ = self._header.text.splitlines(keepends=True)
             self._pvar.write("".join(lines) + "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")
             self._pgen = pgenlib.PgenWriter(
-                os.fsencode(self.partial(0)),
+                os.fsencode(self.files[0].path),
                 len(self._samples),
                 n_records,
                 nonref_flags=False,
@@ -149,7 +149,7 @@ class PlinkWriter(FilesTogether):
         for name in self._samples:
             male = self._sexes.get(name)
             rows.append(f"{name}\t{'NA' if male is None else _SEX[male]}")
-        self.partial(2).write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
+        self.files[2].path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
 
     def drop(self) -> None:
         """Close the incomplete .pvar and .pgen."""

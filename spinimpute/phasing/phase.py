@@ -42,7 +42,7 @@ from spinimpute.phasing.targets import (
     fill_lanes,
     vote,
 )
-from spinimpute.runtime.progress import Progress, Shares
+from spinimpute.runtime.progress import Progress, split_progress
 
 # Chosen on samples left out of the real panels, see benchmarks/phasing/README.md.
 FACTORS = (12.0, 3.0, 0.5)  # multiples of the panel's recombination scale; the last pass fills missing calls
@@ -119,7 +119,7 @@ def phase_haplotypes(
     # every other pass cuts elsewhere, so that no place is always at an edge
     shifts = 0, parameters.CORE // 2
     n_passes = 1 + len(DOUBTFUL) + VOTES
-    passes = Shares(progress, [1] * n_passes)
+    passes = split_progress(progress, [1] * n_passes)
     scale = recombination_scale(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
     none_TX = np.zeros_like(targets.open_TX)
     votes_TX = np.zeros(none_TX.shape, np.int8)
@@ -128,7 +128,7 @@ def phase_haplotypes(
         tasks = [_cut_tasks(windows, len(targets.column_X2), threads) for windows in grids]
 
         def run(number: int, settings: _Pass) -> np.ndarray:
-            return _run_pass(pool, tasks[number % len(tasks)], targets, settings, passes.of(number))
+            return _run_pass(pool, tasks[number % len(tasks)], targets, settings, passes[number])
 
         posterior_TX = run(0, _Pass(scale, targets.open_TX, starting=True))
         for number in range(1, n_passes):

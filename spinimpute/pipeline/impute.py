@@ -45,7 +45,7 @@ from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.memory import within_budget
 from spinimpute.runtime.output_files import check_outputs, written_whole
-from spinimpute.runtime.progress import Progress, Shares, begin_stage
+from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 
 PHASING = ("auto", "never")
 ER2_LINE = (
@@ -314,9 +314,9 @@ def _impute_chromosome(run: _RunConfig, step: Step) -> None:
             ],
         )
         imputer = TargetImputer(predictor, options, writer, summary, threads, write_er2=output.leave_one_out)
-        shares = Shares(progress, [target.n_sites for target in targets.chosen])
+        shares = split_progress(progress, [target.n_sites for target in targets.chosen])
         for number, target in enumerate(targets.chosen):
-            imputer.impute(target, unmatched[number], shares.of(number))
+            imputer.impute(target, unmatched[number], shares[number])
 
 
 def _collect_quality(

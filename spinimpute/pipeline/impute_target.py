@@ -22,7 +22,7 @@ from spinimpute.predictors.engine import Engine, ImputationJob
 from spinimpute.predictors.interface import Predictor
 from spinimpute.quality.site_quality import dosage_variance, site_quality
 from spinimpute.quality.summary import ImputationSummary, WindowCounts
-from spinimpute.runtime.progress import Progress, Shares, begin_stage
+from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 
 if TYPE_CHECKING:
     from spinimpute.quality.report_data import ReportData
@@ -71,7 +71,7 @@ class TargetImputer:
             matched.jumps_per_cM,
             sibling_haplotypes(haplotypes.haplotype_sample),
         )
-        shares = Shares(progress, [haplotypes.unphased is not None, leave_out, 1])
+        shares = split_progress(progress, [haplotypes.unphased is not None, leave_out, 1])
         unphased = haplotypes.unphased is not None and bool(haplotypes.unphased[match.target_index].any())
         if unphased:  # check memory before hours of work
             self.predictor.check_memory(job)
@@ -82,8 +82,8 @@ class TargetImputer:
                 matched = matched.with_rate()
             job = replace(job, jumps_per_cM=matched.jumps_per_cM)
         if haplotypes.unphased is not None:
-            haplotypes = self._phase(matched, shares.of(0))
-        er2_T = self._leave_one_out(matched, haplotypes, shares.of(1)) if leave_out else None
+            haplotypes = self._phase(matched, shares[0])
+        er2_T = self._leave_one_out(matched, haplotypes, shares[1]) if leave_out else None
         records = WindowRecords(
             matched.panel, haplotypes, match, er2_T if self.write_er2 else None, summary.report_data
         )
@@ -97,7 +97,7 @@ class TargetImputer:
                 ends = [window.positions(matched.panel.position)[1] for window in cut[:-1]]
                 split = np.searchsorted(haplotypes.sites.position[extra], ends, side="right")
                 windows += map(_WindowToWrite, cut, np.split(extra, split))
-            self._impute_windows(engine, records, windows, shares.of(2))
+            self._impute_windows(engine, records, windows, shares[2])
 
     def _check_phasing(self, matched: MatchedTarget) -> None:
         from spinimpute.phasing.memory import check_phasing  # many kernels, which phased targets do not need

@@ -21,7 +21,7 @@ from spinimpute.pipeline.settings import OutputSettings
 from spinimpute.quality.summary import RunSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import peak_memory_mb
-from spinimpute.runtime.progress import Progress, Shares
+from spinimpute.runtime.progress import Progress, split_progress
 from spinimpute.vcf.header import OutputLayout
 
 
@@ -58,7 +58,7 @@ class OutputFiles:
 
         Raises NoRecord after the last one if the target contains no chromosome of the run.
         """
-        shares, number = Shares(progress, [1.0] * len(self.plan.chromosomes)), 0
+        shares, number = split_progress(progress, [1.0] * len(self.plan.chromosomes)), 0
         anything = False
         for path, chromosomes in self.plan.outputs:
             if self._writer is not None:
@@ -66,7 +66,7 @@ class OutputFiles:
                 self._complete.append(self._imputed)
                 self._writer = None
             for chromosome in chromosomes:
-                yield Step(self, path, chromosomes, chromosome, shares.of(number))
+                yield Step(self, path, chromosomes, chromosome, shares[number])
                 number += 1
             if self._writer is not None:
                 anything = True

@@ -27,7 +27,7 @@ from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import peak_memory_mb
 from spinimpute.runtime.output_files import check_outputs
-from spinimpute.runtime.progress import Progress, Shares, begin_stage
+from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 from spinimpute.vcf.header import OutputLayout
 
 
@@ -76,7 +76,7 @@ def phase(
     threads = choose_threads(threads)
     job = _Job(vcf, out, panel, genetic_map, target, output, threads, force)
     with job.open(progress) as (matched, writer, summary):
-        shares = Shares(progress, [len(one.match.panel_index) for one in matched])
+        shares = split_progress(progress, [len(one.match.panel_index) for one in matched])
         for number, one in enumerate(matched):
             haplotypes = one.panel.haplotypes
             if haplotypes is None:
@@ -88,7 +88,7 @@ def phase(
                 )
             alleles_TQ, unphased_TX = _typed(one)
             summary.count_phased(unphased_TX)
-            begin_stage(shares.of(number), "phasing")
+            begin_stage(shares[number], "phasing")
             with summary.stage("phase"):
                 phased_TQ = phase_haplotypes(
                     haplotypes,
@@ -97,7 +97,7 @@ def phase(
                     unphased_TX,
                     one.target.ploidy,
                     threads,
-                    shares.of(number),
+                    shares[number],
                     fill=True,
                     jumps_per_cM=one.jumps_per_cM,
                 )

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from spinimpute.predictors import registry
 from spinimpute.predictors.loading import FORMAT
-from spinimpute.runtime.devices import default_threads
+from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
 
@@ -28,7 +28,7 @@ def environment() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "missing"
     found["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
-    found["processors"] = str(default_threads())
+    found["processors"] = str(choose_threads(None))
     found["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can use"
     return found
 

@@ -9,15 +9,10 @@ from spinimpute.runtime.errors import InputError, argument
 DEVICES = ("auto", "cpu", "cuda")
 
 
-def default_threads() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def choose_threads(threads: int | None) -> int:
-    """Return the number of threads; None means all processors. Raises InputError below 1."""
+    """Return the number of threads; None means all processors of the process. Raises InputError below 1."""
     if threads is None:
-        return default_threads()
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if threads < 1:
         raise InputError("argument", f"the number of threads must be at least 1, found {threads}")
     return threads

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 
@@ -56,25 +56,47 @@ def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..
 def cache_folder() -> Path | None:
     """Return the folder of all compiled kernels, or None if nothing can be kept.
 
-    Compiled kernels are programs: a folder that another user owns or may write to is not used.
+    It is in SPINIMPUTE_CACHE or in the platform's folder for caches. Compiled kernels are programs: a folder
+    that another user owns or may write to is not used.
     """
-    top = user_cache() / "kernels"
-    if not _is_usable(top):
-        announce(
-            "compiling the numeric kernels (about a minute) again in each run: nothing can be kept in "
-            f"{top}; SPINIMPUTE_CACHE chooses another folder"
-        )
-        return None
-    return top
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if named := os.environ.get("SPINIMPUTE_CACHE"):
+        cache = Path(named).absolute()
+    elif sys.platform == "darwin":
+        cache = Path(os.path.expanduser("~/Library/Caches/spinimpute"))
+    elif os.path.isabs(base):  # the XDG specification: relative paths are ignored
+        cache = Path(base) / "spinimpute"
+    else:
+        cache = Path(os.path.expanduser("~/.cache/spinimpute"))
+    if _is_usable(cache / "kernels"):
+        return cache / "kernels"
+    announce(
+        "compiling the numeric kernels (about a minute) again in each run: nothing can be kept in "
+        f"{cache / 'kernels'}; SPINIMPUTE_CACHE chooses another folder"
+    )
+    return None
 
 
 @cache
 def folder_of(module: str) -> Path | None:
-    """Return the folder for the kernels of a module of these sources, or None if nothing can be kept."""
+    """Return the folder for the kernels of a module of these sources, or None if nothing can be kept.
+
+    Its name is a digest of the sources of the module and of all modules of the package that it imports.
+    """
     top = cache_folder()
-    if top is None or not os.path.isfile(_source_of(module)):  # such as a module of tests
+    if top is None or _source(module) is None:  # such as a module of tests
         return None
-    folder = top / _version_of(module)
+    sources, todo = dict[str, str](), [module]
+    while todo:
+        name = todo.pop()
+        if name not in sources and (source := _source(name)) is not None:
+            sources[name] = source.path
+            todo += source.imported
+    digest = hashlib.sha256(f"{sys.version}\0{numba.__version__}".encode())
+    for name in sorted(sources):
+        status = os.stat(sources[name])
+        digest.update(f"{sources[name]}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    folder = top / digest.hexdigest()[:16]
     if not folder.is_dir():
         _announce_compilation()
     if not _is_usable(folder):
@@ -108,48 +130,23 @@ def _is_usable(folder: Path) -> bool:
     return True
 
 
-def user_cache() -> Path:
-    """Return the folder of this user's cache: SPINIMPUTE_CACHE, or that of the platform."""
-    if named := os.environ.get("SPINIMPUTE_CACHE"):
-        return Path(named).absolute()
-    if sys.platform == "darwin":
-        return Path(os.path.expanduser("~/Library/Caches/spinimpute"))
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # the XDG specification: relative paths are ignored
-        base = os.path.expanduser("~/.cache")
-    return Path(base) / "spinimpute"
-
-
-def _version_of(module: str) -> str:
-    """Digest of the sources of a module and of all modules of the package that it imports."""
-    package, _, _ = module.partition(".")
-    found, todo = set[str](), [module]
-    while todo:
-        name = todo.pop()
-        if name not in found and name.startswith(f"{package}."):
-            found.add(name)
-            todo += _imported(name)
-    digest = hashlib.sha256(f"{sys.version}\0{numba.__version__}".encode())
-    for name in sorted(found):
-        path = _source_of(name)
-        status = os.stat(path)
-        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
+class _Source(NamedTuple):
+    path: str
+    imported: list[str]  # modules of the package that are imported at the top level
 
 
 @cache
-def _imported(module: str) -> list[str]:
-    """Names of modules that a module of this package imports at its top level."""
-    found = []
-    for source, names in _IMPORT.findall(Path(_source_of(module)).read_text(encoding="utf-8")):
-        inside = [f"{source}.{name}" for name in re.findall(r"\w+", names)]
-        modules = [name for name in inside if os.path.isfile(_source_of(name))]
-        found += modules or [source]
-    return [name for name in found if os.path.isfile(_source_of(name))]
-
-
-def _source_of(module: str) -> str:
-    return f"{_PACKAGE_FOLDER}/{module.partition('.')[2].replace('.', '/')}.py"
+def _source(module: str) -> _Source | None:
+    """Return the source of a module of the package; None if there is no such file."""
+    package, _, inside = module.partition(".")
+    path = f"{_PACKAGE_FOLDER}/{inside.replace('.', '/')}.py"
+    if package != _PACKAGE_FOLDER.name or not os.path.isfile(path):
+        return None
+    imported = []
+    for source, names in _IMPORT.findall(Path(path).read_text(encoding="utf-8")):
+        modules = [f"{source}.{name}" for name in re.findall(r"\w+", names)]
+        imported += [name for name in modules if _source(name) is not None] or [source]
+    return _Source(path, imported)
 
 
 def _remove_unused(top: Path) -> None:

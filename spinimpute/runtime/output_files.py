@@ -14,11 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.partial_files import PartialFile, store_names, temporary_folder_in
+from spinimpute.runtime.partial_files import PartialFile, flush, temporary_folder_in
 
 PLACEHOLDER = "{chrom}"  # for the chromosome, in the name of an output
 STANDARD = "-"  # standard input or output
@@ -26,7 +25,8 @@ LONGEST_NAME = 235  # leaves space for a temporary suffix: most file systems all
 LONGEST_MACHINE = 64  # letters of the machine's name
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors of writing only
 _BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
-_INDEX_SUFFIXES = (".csi", ".tbi", ".bai", ".crai", ".fai")  # suffixes of indexes
+_WRITTEN_INDEXES = (".tbi", ".csi")
+_READ_INDEXES = (*_WRITTEN_INDEXES, ".bai", ".crai", ".fai")
 _WRITTEN_BESIDE = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
@@ -81,16 +81,6 @@ def words_in_braces(out: str | Path) -> list[str]:
     return _IN_BRACES.findall(str(path if there is None else path.relative_to(there)))
 
 
-def check_one_file(out: str | Path) -> None:
-    """Raise InputError for an output of one file whose name contains something in braces."""
-    if words := words_in_braces(out):
-        raise InputError(
-            "write",
-            f"cannot write {out}: unknown placeholder {words[0]}. {PLACEHOLDER} is for the output of "
-            "'impute' only. Give a name without braces",
-        )
-
-
 def check_output(path: str | Path, force: bool, inputs: Iterable[object], instead: str = "") -> Path:
     """Check that an output may be written, with the files beside a .pgen or .bgen; return its path.
 
@@ -104,12 +94,17 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
             "the name of a file",
         )
     path = Path(path)
-    check_one_file(path)
+    if words := words_in_braces(path):
+        raise InputError(
+            "write",
+            f"cannot write {path}: unknown placeholder {words[0]}. {PLACEHOLDER} is for the output of "
+            "'impute' only. Give a name without braces",
+        )
     for beside in _WRITTEN_BESIDE.get(path.suffix.lower(), ()):
         check_output(path.with_suffix(beside), force, inputs, instead)
     check_writable(path)
-    for index in _indexes_of(path):
-        if os.path.isdir(index):
+    for suffix in _WRITTEN_INDEXES:
+        if os.path.isdir(index := f"{path}{suffix}"):
             raise InputError("write", f"cannot write {index}, the index of {path}: it is a folder; remove it")
     if not os.path.exists(path):
         return path
@@ -152,35 +147,20 @@ class FilesTogether(ABC):
     ----------
     path : Path
         The output.
+    temporary_folder : Path
+        Folder for files that the run deletes.
+    files : list of PartialFile
+        The files under their temporary names.
     """
 
     def __init__(self, path: Path, finals: Sequence[Path], library: str = "") -> None:
-        self.path, self._library = path, library
+        self.path, self.temporary_folder, self._library = path, path.parent, library
         self._finished = self._closed = False
-        self._files: list[PartialFile] = []
+        self.files: list[PartialFile] = []
         with self.errors_named():
             for final in finals:
                 check_writable(final)
-                self.add_file(final)
-
-    @property
-    def obsolete(self) -> Sequence[Path]:
-        """Files of an earlier output that are removed."""
-        return ()
-
-    @property
-    def temporary_folder(self) -> Path:
-        """Folder for temporary files: that of the output."""
-        return self.path.parent
-
-    def add_file(self, final: Path) -> Path:
-        """Add an empty file and return its temporary path. Raises OSError."""
-        self._files.append(PartialFile(final))
-        return self._files[-1].path
-
-    def partial(self, number: int) -> Path:
-        """The temporary path of a file."""
-        return self._files[number].path
+                self.files.append(PartialFile(final))
 
     @abstractmethod
     def write_ends(self) -> None:
@@ -190,18 +170,19 @@ class FilesTogether(ABC):
     def drop(self) -> None:
         """Close all open files in any state, without an exception."""
 
-    def give_names(self) -> None:
+    def give_names(self, obsolete: Sequence[Path] = ()) -> None:
         """Rename the files, so that the first one never exists without the others of its run.
 
         An earlier first file is removed before any other file changes, and the new one is renamed last.
+        `obsolete` files of an earlier output are removed.
         """
-        for file in self._files:
-            file.store()
-        first, *others = self._files
-        obsolete = [path for path in self.obsolete if os.path.lexists(path)]
+        for file in self.files:
+            flush(file.path)
+        first, *others = self.files
+        obsolete = [path for path in obsolete if os.path.lexists(path)]
         if others or obsolete:
             first.final.unlink(missing_ok=True)
-            store_names(first.final.parent)
+            flush(first.final.parent)
         for path in obsolete:
             path.unlink()
         for file in (*others, first):
@@ -209,20 +190,18 @@ class FilesTogether(ABC):
 
     def finish(self) -> None:
         """Complete the files under their temporary names."""
-        if self._closed or self._finished:
-            return
-        with self.errors_named():
-            self.write_ends()
-        self._finished = True
+        if not self._closed and not self._finished:
+            with self.errors_named():
+                self.write_ends()
+            self._finished = True
 
     def close(self) -> None:
         """Finish and rename the files. A second call does nothing."""
-        if self._closed:
-            return
         self.finish()
-        with self.errors_named():
-            self.give_names()
-        self._closed = True
+        if not self._closed:
+            with self.errors_named():
+                self.give_names()
+            self._closed = True
 
     def abandon(self) -> None:
         """Remove the temporary files. After `close` this does nothing."""
@@ -230,15 +209,13 @@ class FilesTogether(ABC):
             return
         self._closed = True
         self.drop()
-        for file in self._files:
+        for file in self.files:
             file.discard()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -254,8 +231,8 @@ class FilesTogether(ABC):
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                 raise CannotWrite(self.path, error) from error
             if isinstance(error, RuntimeError) and self._library:
-                said = OSError(errno.EIO, f"{self._library} failed ({error})")
-                raise CannotWrite(self.path, said) from error
+                failure = OSError(errno.EIO, f"{self._library} failed ({error})")
+                raise CannotWrite(self.path, failure) from error
             raise
 
 
@@ -298,7 +275,7 @@ def check_outputs(
         if isinstance(source, str | Path):
             suffixes = _BESIDE.get(Path(source).suffix, ())
             read += [Path(source).with_suffix(suffix) for suffix in suffixes]
-            read += [Path(f"{source}{suffix}") for suffix in _INDEX_SUFFIXES]
+            read += [Path(f"{source}{suffix}") for suffix in _READ_INDEXES]
     taken: dict[Path, str | Path] = {}
     for given in paths:
         if given is None:
@@ -307,18 +284,11 @@ def check_outputs(
             streamed = None  # a second one is refused
             continue
         path = check_output(given, force, read)
-        beside = [path.with_suffix(suffix) for suffix in _WRITTEN_BESIDE.get(path.suffix.lower(), ())]
-        names = [path, *_indexes_of(path), *beside]
+        names = [path, *(Path(f"{path}{suffix}") for suffix in _WRITTEN_INDEXES)]
+        names += [path.with_suffix(suffix) for suffix in _WRITTEN_BESIDE.get(path.suffix.lower(), ())]
         for name in names:
-            if name.resolve() in taken:
-                other = taken[name.resolve()]
+            if (other := taken.get(name.resolve())) is not None:
                 raise InputError(
                     "arguments", f"{given} and {other} are to be written to the same file: give two names"
                 )
-        for name in names:
-            taken[name.resolve()] = given
-
-
-def _indexes_of(path: Path) -> list[Path]:
-    """Paths where the index of an output may be."""
-    return [path.with_name(path.name + suffix) for suffix in (".tbi", ".csi")]
+        taken |= dict.fromkeys((name.resolve() for name in names), given)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 Progress = Callable[[float], None]
 
 SECONDS_BETWEEN_LINES = 30.0
-
 
 announcements: list[Callable[[str], None]] = []
 """Functions that print a line for the user; empty unless the command line is used."""
@@ -28,30 +28,27 @@ def begin_stage(progress: Progress | None, stage: str) -> None:
         begin(stage)
 
 
-class Shares:
-    """Divides a progress into consecutive parts with the given weights."""
-
-    def __init__(self, progress: Progress | None, weights: Sequence[float]) -> None:
-        self._progress, self._total = progress, float(sum(weights))
-        self._weights = weights
-
-    def of(self, number: int) -> Progress | None:
-        """Return the progress of a part, from 0 to 1."""
-        if self._progress is None:
-            return None
-        before, weight = sum(self._weights[:number]), self._weights[number]
-        return _Part(self._progress, before / self._total, weight / self._total)
+def split_progress(progress: Progress | None, weights: Sequence[float]) -> list[Progress | None]:
+    """Divide a progress into consecutive parts with these weights; each part gets fractions from 0 to 1."""
+    if progress is None:
+        return [None] * len(weights)
+    return [
+        _Part(progress, sum(weights[:number]) / sum(weights), weight / sum(weights))
+        for number, weight in enumerate(weights)
+    ]
 
 
+@dataclass(frozen=True)
 class _Part:
-    def __init__(self, whole: Progress, before: float, weight: float) -> None:
-        self._whole, self._before, self._weight = whole, before, weight
+    whole: Progress
+    before: float
+    weight: float
 
     def __call__(self, fraction: float) -> None:
-        self._whole(self._before + fraction * self._weight)
+        self.whole(self.before + fraction * self.weight)
 
     def begin_stage(self, stage: str) -> None:
-        begin_stage(self._whole, stage)
+        begin_stage(self.whole, stage)
 
 
 class ProgressLines:

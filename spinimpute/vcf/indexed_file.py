@@ -16,6 +16,7 @@ import numpy as np
 
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import STANDARD, FilesTogether
+from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
 
@@ -52,15 +53,12 @@ class IndexedFile(FilesTogether):
         self._file: BinaryIO | _StandardOutput | None = None
         self._bgzf: BgzfWriter | None = None
         super().__init__(Path(path), [] if self._piped else [Path(path)])
+        if self._piped:
+            self.temporary_folder = Path(tempfile.gettempdir())
         with self.errors_named():
-            self._file = _StandardOutput() if self._piped else self.partial(0).open("wb")
+            self._file = _StandardOutput() if self._piped else self.files[0].path.open("wb")
             self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
             self._write(file_start)
-
-    @property
-    def temporary_folder(self) -> Path:
-        """Folder for files that the run deletes: the output's folder, if the output is a file."""
-        return Path(tempfile.gettempdir()) if self._piped else super().temporary_folder
 
     def append(
         self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
@@ -84,17 +82,12 @@ class IndexedFile(FilesTogether):
             if self._bgzf is not None:
                 self._write_index(self._bgzf)
 
-    def give_names(self) -> None:
+    def give_names(self, obsolete: Sequence[Path] = ()) -> None:
         """Give the file and its index their final names, or standard output its last byte."""
         if isinstance(self._file, _StandardOutput):
             self._file.complete()
-        else:
-            super().give_names()
-
-    @property
-    def obsolete(self) -> Sequence[Path]:
-        """Indexes of an earlier file, in both formats."""
-        return [_with_suffix(self.path, suffix) for suffix in (".tbi", ".csi")]
+        else:  # an earlier file may have an index in the other format
+            super().give_names([*obsolete, *(_with_suffix(self.path, suffix) for suffix in (".tbi", ".csi"))])
 
     def drop(self) -> None:
         """Close the file."""
@@ -120,7 +113,8 @@ class IndexedFile(FilesTogether):
             suffix, content = ".csi", csi_index(contigs, length, of_bcf=of_bcf)
         else:
             suffix, content = ".tbi", tbi_index(contigs)
-        with self.add_file(_with_suffix(self.path, suffix)).open("wb") as file:
+        self.files.append(PartialFile(_with_suffix(self.path, suffix)))
+        with self.files[-1].path.open("wb") as file:
             index = BgzfWriter(file)
             index.write(content)
             index.finish()

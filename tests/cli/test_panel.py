@@ -46,7 +46,7 @@ def test_arguments(run: Run, tmp_path: Path) -> None:
 def test_how_many_processes_read(run: Run, tmp_path: Path, given: list[object], processes: int) -> None:
     """On a large machine; each of them takes memory."""
     with (
-        mock.patch("spinimpute.runtime.devices.default_threads", return_value=64),
+        mock.patch("spinimpute.runtime.devices.choose_threads", return_value=64),
         mock.patch(
             "spinimpute.pipeline.maps.build.build_panels", side_effect=InputError("content", "stop")
         ) as library,

@@ -74,7 +74,7 @@ def test_parts_of_a_progress_tell_its_stages() -> None:
         def begin_stage(self, stage: str) -> None:
             found.append(stage)
 
-    part = progress.Shares(progress.Shares(Shown(), [1, 3]).of(1), [1, 1]).of(1)
+    part = progress.split_progress(progress.split_progress(Shown(), [1, 3])[1], [1, 1])[1]
     progress.begin_stage(part, "phasing")
     assert part is not None
     part(0.5)

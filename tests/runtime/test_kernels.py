@@ -144,9 +144,10 @@ def test_only_folders_of_kernels_are_removed(run: Callable[..., str], tmp_path: 
 )
 def test_the_users_cache(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(kernels, "_is_usable", lambda _: True)
     monkeypatch.setenv("HOME", "/home/someone")
     for name in ("SPINIMPUTE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert str(kernels.user_cache()) == expected
+    assert str(kernels.cache_folder.__wrapped__()) == f"{expected}/kernels"

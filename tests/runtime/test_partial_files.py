@@ -71,10 +71,10 @@ def test_a_file_that_was_taken_for_a_left_one_is_made_again(
             taken[0].unlink()
         return True
 
-    monkeypatch.setattr(partial_files, "_locked", locked_late)
+    monkeypatch.setattr(partial_files, "_lock", locked_late)
     partial = PartialFile(tmp_path / "o.txt")
     assert partial.path.exists()
-    assert os.fstat(partial.descriptor).st_nlink == 1
+    assert os.fstat(partial._descriptor).st_nlink == 1
     partial.discard()
 
 
@@ -82,7 +82,7 @@ def test_where_files_cannot_be_locked_none_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".o.txt.01234567.part").write_text("left")
-    monkeypatch.setattr(partial_files, "_locked", lambda descriptor: None)
+    monkeypatch.setattr(partial_files, "_lock", lambda descriptor: None)
     PartialFile(tmp_path / "o.txt").complete()
     assert names(tmp_path) == [".o.txt.01234567.part", "o.txt"]
 
@@ -137,7 +137,7 @@ def test_runs_wait_for_each_other_where_the_folder_is_a_link(tmp_path: Path) -> 
     for path in (folder, link):
         with partial_files._one_at_a_time(path):
             descriptor = os.open(folder, os.O_RDONLY)
-            locks.append(partial_files._locked(descriptor))
+            locks.append(partial_files._lock(descriptor))
             os.close(descriptor)
     assert locks == [False, False]
 

@@ -40,7 +40,7 @@ from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.runtime.partial_files import temporary_folder_in
-from spinimpute.runtime.progress import Progress, Shares
+from spinimpute.runtime.progress import Progress, split_progress
 
 _ENTRIES = 16_000_000  # sites x haplotypes that are filled in at once
 _LEAST_SITES, _MOST_SITES = 1_024, 8_192  # the walks to a piece and back take 2 FLANK sites besides
@@ -98,11 +98,11 @@ def merge_panels(
         partial = stack.enter_context(written_whole(out))
         folder = stack.enter_context(temporary_folder_in(out.parent, f".{out.name}."))
         merged: Sequence[Panel] = opened[0]
-        shares = Shares(progress, [1.0] * (len(opened) - 1))
+        shares = split_progress(progress, [1.0] * (len(opened) - 1))
         for number, more in enumerate(opened[1:]):
             # the name is for messages about the next one
             path = folder / merged_name(panels[: number + 2])
-            _merge_parts(merged, more, path, threads, command, shares.of(number))
+            _merge_parts(merged, more, path, threads, command, shares[number])
             merged = stack.enter_context(open_spin_file(path))
         os.replace(path, partial)
 
@@ -169,11 +169,11 @@ def _merge_parts(
     people = [find_same_people(*of_part, same) for of_part in zip(pairs, unions, strict=True)]
     _warn(pairs, unions, people[0])
     made = [out.with_name(f"{out.stem}.{name}.spin") for name in _names_of_parts(first)]
-    shares = Shares(progress, [float(len(union.sites)) for union in unions])
+    shares = split_progress(progress, [float(len(union.sites)) for union in unions])
     for number, parts in enumerate(zip(pairs, unions, people, made, strict=True)):
         pair, union, of_both, path = parts
         merger = _Merger(pair, union, of_both, Filling(pair, union))
-        merger.write(path, threads, command, shares.of(number))
+        merger.write(path, threads, command, shares[number])
     if len(made) > 1:
         join_panels(made, out)
     else:
@@ -206,7 +206,7 @@ class _Merger:
 
     def write(self, out: Path, threads: int, command: str, progress: Progress | None) -> None:
         """Write the merged panel file; it is synced when it is complete."""
-        walk, write = Shares(progress, [3.0, 1.0]).of(0), Shares(progress, [3.0, 1.0]).of(1)
+        walk, write = split_progress(progress, [3.0, 1.0])
         size = min(max(_ENTRIES // self.n_haplotypes, _LEAST_SITES), _MOST_SITES)
         seeming = self._in_pieces(self._seeming, size, threads, walk)
         lost_S = self.filling.lost(np.concatenate(list(seeming)))

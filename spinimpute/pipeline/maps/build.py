@@ -12,7 +12,7 @@ from spinimpute.hmm.maps.estimated import estimated_map
 from spinimpute.panels import build, spin_files
 from spinimpute.panels.panel import Panel
 from spinimpute.pipeline.trust.judging import find_doubts
-from spinimpute.runtime.devices import default_threads
+from spinimpute.runtime.devices import choose_threads
 
 
 def refine_panel(
@@ -27,7 +27,7 @@ def refine_panel(
 
     `folder` is for temporary files; results do not depend on `threads`.
     """
-    threads = default_threads() if threads is None else max(1, threads)
+    threads = choose_threads(None) if threads is None else max(1, threads)
     estimated = None if keep_map else estimated_map(panel, panel.frequency, threads)
     doubts = find_doubts(panel, folder, threads) if judge_sites else None
     panel.release_memory()

@@ -12,7 +12,7 @@ from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.spin_files import join_panels, open_spin_file
 from spinimpute.panels.writer import package_version, rewrite_panel
-from spinimpute.runtime.devices import default_threads
+from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.runtime.partial_files import temporary_folder_in
@@ -60,7 +60,7 @@ def tune_panel(
         already or has too few haplotypes, or, without `force`, `out` exists.
     """
     out = check_output(out, force, [path, array])
-    threads = default_threads() if threads is None else threads
+    threads = choose_threads(threads)
     with written_whole(out) as partial, open_spin_file(path) as panels:
         made: list[Path] = []
         typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]

@@ -26,7 +26,7 @@ from spinimpute.quality.summary import SequencedSummary
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.memory import fewer_samples, within_budget
 from spinimpute.runtime.output_files import check_outputs
-from spinimpute.runtime.progress import Progress, Shares, begin_stage
+from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 
 
 def impute_sequenced(
@@ -175,7 +175,7 @@ def _impute_chromosome(run: _RunConfig, step: Step) -> None:
             sexes=sequencing.sexes,
         )
         begin_stage(progress, "imputing")
-        shares = Shares(progress, [one.sites.n_sites for one in found.intervals])
+        shares = split_progress(progress, [one.sites.n_sites for one in found.intervals])
         for number, interval in enumerate(found.intervals):
             records = SequencedRecords(interval, writer, summary)
             windows = genotypes_by_window(
@@ -184,7 +184,7 @@ def _impute_chromosome(run: _RunConfig, step: Step) -> None:
                 interval.phred_SX3(),
                 records.haploid_X,
                 threads_of_chains,
-                shares.of(number),
+                shares[number],
                 interval.likelihoods.bases_X,
             )
             records.write_all(windows)
