@@ -6,14 +6,17 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import cyvcf2
 import numpy as np
 import pytest
 import torch
+from spinimpute.cli.main import run_command
 
 import spinimpute
 from spinimpute.genotypes.sites import Region
@@ -64,6 +67,30 @@ def dense_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = ["\t".join(line.split("\t")[:15]).rstrip() + "\n" for line in lines[head - 1 :]]
     path.write_text("".join([*lines[: head - 1], few[0], *few[1::2]]))
     return path
+
+
+class Result(NamedTuple):
+    """The exit status of a command, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """run(*arguments): the console script's function in this process."""
+
+    def run_main(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            run_command()
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Result(int(exited.value.code or 0), out, err)
+
+    monkeypatch.delenv("SPINIMPUTE_PANEL", raising=False)
+    return run_main
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -46,9 +45,7 @@ def test_check_takes_a_path_and_an_open_panel(target: Path, example_panel: spini
         spinimpute.check(target, example_panel, "keep")  # type: ignore[arg-type]
 
 
-def test_panels_and_summaries_are_readable(
-    target: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_panels_and_summaries_are_readable(target, example_panel, tmp_path) -> None:
     assert repr(example_panel).startswith("<Panel of 20: 4,453 sites, ")
     assert str(example_panel.path) in repr(example_panel)
     summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel)
@@ -81,9 +78,7 @@ def test_a_refusal_speaks_of_arguments(target: Path, example_panel: spinimpute.P
         ({"region": spinimpute.RegionSettings("21:1-9")}, "mismatch"),
     ],
 )
-def test_errors_have_codes(
-    target: Path, example_panel: spinimpute.Panel, tmp_path: Path, changed: dict[str, Any], code: str
-) -> None:
+def test_errors_have_codes(target, example_panel, tmp_path, changed, code) -> None:
     (tmp_path / "there.bcf").touch()
     given = {"vcf": target, "out": "o.bcf", "panel": example_panel} | changed
     given["out"] = tmp_path / given["out"]
@@ -173,9 +168,7 @@ def test_a_path_is_no_open_panel(target: Path, example_panel: spinimpute.Panel, 
         spinimpute.build_inducing_panel(path, tmp_path / "p.spip", target)  # type: ignore[arg-type]
 
 
-def test_panels_by_chromosome(
-    example_panel: spinimpute.Panel, example_halves: list[Path], tmp_path: Path
-) -> None:
+def test_panels_by_chromosome(example_panel, example_halves, tmp_path) -> None:
     with spinimpute.open_panels([example_panel.path]) as panels:
         assert list(panels) == ["20"]
         assert panels["20"].checksum == example_panel.checksum

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import spinimpute
-
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = (
     "runtime", "genotypes", "vcf", "panels", "targets", "outputs", "sequencing", "nn", "hmm", "phasing",
@@ -161,9 +159,7 @@ def test_pysam_is_loaded_where_reads_are_opened_alone() -> None:
 
 
 @pytest.mark.parametrize("command", ["-h", "version -h", "impute -h", "impute", "phase"])
-def test_torch_is_not_loaded(
-    command: str, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_torch_is_not_loaded(command, example, example_panel, tmp_path) -> None:
     """It takes longer to load than imputing some files does."""
     words = command.split()
     if "-h" not in words:

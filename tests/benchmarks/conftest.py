@@ -1,22 +1,18 @@
-"""The benchmarks are not installed: tests import them from the checkout. Small sets to try them on."""
+"""Small sets for the benchmarks, and how their commands are called."""
 
-import sys
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-if str(REPOSITORY) not in sys.path:
-    sys.path.insert(0, str(REPOSITORY))
-
-from benchmarks.imputation.cases import Case, find_case  # noqa: E402
-from benchmarks.imputation.programs import NEEDED  # noqa: E402
+from benchmarks.imputation.__main__ import make_parser
+from benchmarks.imputation.cases import SHARED, Case, find_case
+from benchmarks.imputation.programs import NEEDED
 
 
 @pytest.fixture(scope="session")
 def bcftools() -> str:
-    import shutil
-
     found = shutil.which("bcftools")
     if found is None:
         pytest.skip("bcftools is not installed")
@@ -25,11 +21,31 @@ def bcftools() -> str:
 
 @pytest.fixture(scope="session")
 def programs(bcftools: str) -> None:
-    import shutil
-
     missing = [program for program in NEEDED if shutil.which(program) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed")
+
+
+@pytest.fixture(scope="session")
+def scorer() -> Path:
+    path = SHARED / "tools" / "score_imputation.py"
+    if not path.is_file():
+        pytest.skip(f"the scorer is not at {path}: set SPINIMPUTE_SHARED")
+    return path
+
+
+@pytest.fixture
+def command(programs: None, scorer: Path, tmp_path: Path) -> Callable[..., Path]:
+    """command(*words): run `benchmarks.imputation` with these words; returns its folder of results."""
+
+    def run(*words: object) -> Path:
+        shared = ["--scorer", scorer, "--results", tmp_path / "results", "--threads", 1]
+        arguments = make_parser().parse_args([str(word) for word in [*words, *shared]])
+        arguments.function(arguments)
+        (folder,) = (tmp_path / "results").iterdir()
+        return folder
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,7 @@ LINES = sorted({tuple(line) for _, lines in elsewhere.COMMANDS.values() for line
 
 
 @pytest.mark.parametrize(("module", "command"), sorted({line[:2] for line in LINES}))
-def test_other_benchmarks_know_the_commands(
-    module: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_benchmarks_know_the_commands(module, command, monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "argv", [module, command, "--help"])
     with pytest.raises(SystemExit) as left:
         import_module(f"{module}.__main__").main()

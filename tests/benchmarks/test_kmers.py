@@ -18,17 +18,13 @@ def test_tokens_are_the_bits_spelled_out(n_haplotypes: int, n_snps: int, k: int,
     alleles = rng.choice(np.array([0, 1, -1], dtype=np.int8), p=[0.5, 0.4, 0.1], size=(n_haplotypes, n_snps))
     tokens, valid = kmer_tokens(alleles, k)
     n_tokens = -(-n_snps // k)
-    assert isinstance(tokens, np.ndarray)
     assert tokens.dtype == np.int64
     assert tokens.shape == (n_haplotypes, n_tokens)
-    assert valid.shape == (n_tokens, k)
-    assert valid.ravel().tolist() == [i < n_snps for i in range(n_tokens * k)]
+    assert valid.tolist() == [[t * k + i < n_snps for i in range(k)] for t in range(n_tokens)]
     for haplotype, token in itertools.product(range(n_haplotypes), range(n_tokens)):
         kmer = alleles[haplotype, token * k : (token + 1) * k].tolist()
-        if -1 in kmer:
-            assert tokens[haplotype, token] == 2**k
-        else:
-            assert tokens[haplotype, token] == int("".join(map(str, kmer)).ljust(k, "0"), 2)
+        expected = 2**k if -1 in kmer else int("".join(map(str, kmer)).ljust(k, "0"), 2)
+        assert tokens[haplotype, token] == expected
 
 
 def test_tensors_give_tensors() -> None:
@@ -43,9 +39,8 @@ def test_tensors_give_tensors() -> None:
 @given(st.integers(1, 11), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_probabilities_are_sums_over_possible_kmers(n_snps: int, k: int, seed: int) -> None:
     n_tokens = -(-n_snps // k)
-    logits = torch.randn(
-        2, n_tokens, 2**k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(2, n_tokens, 2**k, generator=generator, dtype=torch.float64)
     found = kmer_allele_probabilities(logits, n_snps)
     assert found.shape == (2, n_snps)
     for row, snp in itertools.product(range(2), range(n_snps)):
@@ -58,17 +53,9 @@ def test_probabilities_are_sums_over_possible_kmers(n_snps: int, k: int, seed: i
         assert float(found[row, snp]) == pytest.approx(weight["1"] / (weight["0"] + weight["1"]))
 
 
-def test_certain_logits_bring_the_alleles_back() -> None:
-    alleles = torch.randint(0, 2, (6, 23), generator=torch.Generator().manual_seed(1))
-    tokens, _ = kmer_tokens(alleles, 5)
-    logits = torch.nn.functional.one_hot(tokens, 32).float() * 100
-    torch.testing.assert_close(kmer_allele_probabilities(logits, 23), alleles.float())
-
-
 def test_gradients_are_finite_where_kmers_are_impossible() -> None:
     logits = torch.zeros(2, 8, requires_grad=True)
     kmer_allele_probabilities(logits, 4).sum().backward()
-    assert logits.grad is not None
     assert torch.isfinite(logits.grad).all()
 
 

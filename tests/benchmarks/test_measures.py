@@ -13,13 +13,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.tabular.california import (
-    PREDICTIONS,
-    TARGET,
-    FTTransformerWithoutBiases,
-    _keep,
-    ensembles,
-)
+from benchmarks.tabular.california import PREDICTIONS, TARGET, FTTransformerWithoutBiases, _keep, ensembles
 from benchmarks.tabular.measures import LEAST, class_measures
 from benchmarks.tabular.methods import METHODS, Problem
 from spinimpute.tabular.row_networks import FTTransformer

@@ -23,27 +23,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def train(monkeypatch: pytest.MonkeyPatch, models: Path, *arguments: object) -> None:
-    small = [
-        "--tasks",
-        "2",
-        "--batches",
-        "2",
-        "--seeds",
-        "3",
-        "--models",
-        "CANP",
-        "--models-folder",
-        str(models),
-    ]
-    monkeypatch.setattr(sys, "argv", ["neural_processes", "train", *small, *map(str, arguments)])
+def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["neural_processes", *map(str, words)])
     main()
 
 
+def train(monkeypatch: pytest.MonkeyPatch, models: Path, *arguments: object) -> None:
+    call(monkeypatch, "train", "--tasks", 2, "--batches", 2, "--seeds", 3, "--models", "CANP",
+         "--models-folder", models, *arguments)  # fmt: skip
+
+
 @pytest.mark.parametrize("steps", [0, 1])
-def test_training_goes_on_with_more_points(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
-) -> None:
+def test_training_goes_on_with_more_points(folder, tmp_path, monkeypatch, steps) -> None:
     models = tmp_path / "models"
     train(monkeypatch, models, "--context", 4, 6, "--steps", 2)
     go_on = ("--context", 8, 9, "--after", 4, 6, "--after-steps", 2, "--steps", steps)
@@ -74,9 +65,7 @@ def test_training_goes_on_with_more_points(
         (["--context", 8, 9, "--after", 4, 6, "--after-steps", -4], "--after-steps must be at least 1"),
     ],
 )
-def test_nothing_is_made_of_mistakes(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[object], said: str
-) -> None:
+def test_nothing_is_made_of_mistakes(folder, tmp_path, monkeypatch, arguments, said) -> None:
     with pytest.raises(SystemExit, match=said):
         train(monkeypatch, tmp_path, *arguments)
     assert not list(folder.iterdir())
@@ -100,25 +89,18 @@ def test_weights_that_are_gone(folder: Path, tmp_path: Path, monkeypatch: pytest
     assert len(list(folder.iterdir())) == 1
 
 
-def calibrate(monkeypatch: pytest.MonkeyPatch, models: Path, *context: int) -> None:
-    small = ["--batches", "1", "--samples", "2", "--models-folder", str(models)]
-    monkeypatch.setattr(
-        sys, "argv", ["neural_processes", "calibration", *small, "--context", *map(str, context)]
-    )
-    main()
-
-
 def test_calibration(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "STEPS", 2)  # that a folder's name does not tell
+    monkeypatch.setattr(results, "STEPS", 2)  # which is not in a folder's name
     models = tmp_path / "models"
+    calibrate = ("calibration", "--batches", 1, "--samples", 2, "--models-folder", models, "--context")
     with pytest.raises(SystemExit, match=r"no model in .*--context 4 6"):
-        calibrate(monkeypatch, models, 4, 6)
+        call(monkeypatch, *calibrate, 4, 6)
     for context in ((4, 6), (64, 128)):
         train(monkeypatch, models, "--context", *context, "--steps", 2, "--seeds", 3, 4)
     (new,) = models.glob("*-context-4-6-CANP-3.safetensors")
     (models / "2026-01-01-context-4-6-CANP-3.safetensors").write_bytes(new.read_bytes())
-    calibrate(monkeypatch, models, 4, 6)
-    calibrate(monkeypatch, models, 64, 128)
+    for context in ((4, 6), (64, 128)):
+        call(monkeypatch, *calibrate, *context)
     (few,) = folder.glob("*-calibration-context-4-6")
     (many,) = folder.glob("*-calibration")
     curves = json.loads((few / "curves.json").read_text())
@@ -149,6 +131,5 @@ def test_figure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0][2] == pytest.approx(0.2 / 2**0.5)
     (folder / "2026-01-01-cost").mkdir()
     (folder / "2026-01-01-cost" / "cost.tsv").write_text("kind\tcontext\tseconds\tMB\nCANP\t64\t0.1\t2\n")
-    monkeypatch.setattr(sys, "argv", ["neural_processes", "figure"])
-    main()
+    call(monkeypatch, "figure")
     assert (folder / "2026-01-01-cost" / "against-context.png").read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""NPT with a part less or another setting: what is left out is not there, and what is said of it follows."""
+"""NPT with a part less or another setting: what is left out is not there."""
 
 from dataclasses import asdict, replace
 from typing import Any
@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.papers import npt_parts, small_tables
-from benchmarks.papers.claims import FAILS, NOT_RUN, NPT_PAPER, PARTLY, published
-from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, PARTS_OF_NPT, TRUE, TableNetwork, TableRecipe
+from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, PARTS_OF_NPT, TableNetwork, TableRecipe
 from spinimpute.nn.attention import ABA
 
 NO_TARGETS, NO_FEATURES = "NPT, no target masking", "NPT, no feature masking"
@@ -60,40 +58,3 @@ def test_without_feature_masking_features_are_not_learned() -> None:
     trained = asked[0]
     assert trained[:-1] == [0, 0, 0]
     assert trained[-1] > 0
-
-
-def row(method: str, fold: int, rmse: float, name: str = "boston", steps: int = 400) -> dict[str, Any]:
-    return {
-        "set": name, "method": method, "fold": fold, "found": {TRUE: rmse}, "configuration": {"steps": steps}
-    }  # fmt: skip
-
-
-def test_verdicts_compare_the_same_folds() -> None:
-    base = [row("NPT", fold, 3.0 + fold) for fold in range(4)] + [row("NPT", 0, 1.0, steps=6)]
-    level = [row(NO_TARGETS, fold, 3.0 + fold + change) for fold, change in enumerate((0.1, -0.1, 0.3))]
-    worse = [row(NO_FEATURES, fold, 3.0 + fold + change) for fold, change in enumerate((1.0, 1.1, 1.2))]
-    without = [row(NPT_WITHOUT_ABA, 0, 2.9), row(NPT_WITHOUT_ABA, 1, 3.8)]
-    robust, both = npt_parts.claims([*base, *level])
-    assert robust.verdict == PARTLY, "few folds and no difference are no proof of none"
-    assert "no target masking +0.10 ± 0.12 (3)" in robust.because
-    assert both.verdict == NOT_RUN
-    robust, both = npt_parts.claims([*base, *level, *worse, *without])
-    assert robust.verdict == PARTLY
-    assert "no feature masking +1.10 ± 0.06 (3) (*)" in robust.because
-    assert "without ABA -0.15 ± 0.05 (2)" in robust.because
-    assert "(2) (*)" not in robust.because, "of two folds three standard errors are nothing"
-    assert both.verdict == PARTLY
-    assert "boston, without ABA: -0.15 (2 folds)" in both.because
-    assert npt_parts.claims([*base, *worse])[0].verdict == FAILS
-    assert [claim.verdict for claim in npt_parts.claims([])] == [NOT_RUN, NOT_RUN]
-    text = npt_parts.table([*base, *level, *without])
-    assert f"| {NO_TARGETS} | 4.10 ± 1.11 (3) | 0.10 ± 0.20 (3) | 2.93 ± 0.18 |  |" in text
-    assert f"| {NPT_WITHOUT_ABA} | 3.35 ± 0.64 (2) | -0.15 ± 0.07 (2) |  | 3.22 ± 0.25 |" in text
-
-
-def test_every_part_has_a_figure_of_the_paper() -> None:
-    four, five = published(NPT_PAPER, "4"), published(NPT_PAPER, "5")
-    for method in small_tables.PARTS_OF_NPT:
-        if method != NPT_WITHOUT_ABA:
-            assert (npt_parts.OF_PAPER[method], "boston") in four
-    assert all(("boston", column) in five for column in (*npt_parts.OF_TABLE_5.values(), "NPT"))

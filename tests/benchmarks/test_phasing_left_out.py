@@ -1,21 +1,17 @@
 """The benchmark that leaves people out of a panel, on a tiny set."""
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.imputation.cases import Case
+from benchmarks.phasing import left_out
 from spinimpute.panels.panel import Panel
+from spinimpute.phasing import phase as phasing
 
 
-def test_people_are_left_out_and_their_switches_counted(
-    simulated: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from benchmarks.phasing import left_out
-    from spinimpute.phasing import phase as phasing
-
+def test_people_are_left_out_and_their_switches_counted(simulated, tmp_path, monkeypatch, capsys) -> None:
     folder = simulated.panel.parent
     left = left_out.leave_out(str(folder), folder, 10, 1)
     assert left.truth_TX2.shape == (15, 10, 2)
@@ -40,31 +36,14 @@ def test_people_are_left_out_and_their_switches_counted(
         left_out.main()
 
 
-def test_panel_records_that_are_unsorted_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panel_records_that_are_unsorted_or_twice(write_vcf, tmp_path, monkeypatch) -> None:
     """Building sorts and drops them: rows of the file are other sites than those of the built panel."""
-    from benchmarks.phasing import left_out
-
     rng = np.random.default_rng(1)
-    names = [f"s{i}" for i in range(8)]
-    alleles = {}
-
-    def write(name: str, keys: list[tuple[int, str, str]]) -> Path:
-        path = tmp_path / name
-        lines = [
-            "##fileformat=VCFv4.2", "##contig=<ID=20,length=63025520>",
-            '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
-            "\t".join(["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *names]),
-        ]  # fmt: skip
-        for key in keys:
-            genotypes = alleles.setdefault(key, rng.integers(0, 2, (len(names), 2)))
-            calls = [f"{a}|{b}" for a, b in genotypes.tolist()]
-            lines.append("\t".join(["20", str(key[0]), ".", *key[1:], ".", ".", ".", "GT", *calls]))
-        path.write_text("\n".join(lines) + "\n")
-        return path
-
     sites = [(1000, "A", "C"), (1000, "A", "C"), (2000, "A", "T"), (2000, "A", "G"), (3000, "A", "C")]
-    target = write("target.vcf", [(2000, "A", "G"), (3000, "A", "C")])
-    case = Case("tiny", write("panel.vcf", sites), target, target, None, target)
+    calls = {site: [f"{a}|{b}" for a, b in rng.integers(0, 2, (8, 2))] for site in sites}
+    target = write_vcf([(*site, calls[site]) for site in sites[3:]], name="target.vcf")
+    panel = write_vcf([(*site, calls[site]) for site in sites], name="panel.vcf")
+    case = Case("tiny", panel, target, target, None, target)
     monkeypatch.setattr(left_out, "find_case", lambda *_: case)
     trust_of = {site: i / 10 for i, site in enumerate(sorted(set(sites)))}
     monkeypatch.setattr(Panel, "trust", property(lambda panel: np.array(list(trust_of.values()))))

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -37,22 +38,13 @@ def test_the_installed_program_is_run(tmp_path: Path) -> None:
     assert "another program" not in said.stdout
 
 
-def test_switch_errors_of_programs_that_share_no_pair(tmp_path: Path) -> None:
+def test_switch_errors_of_programs_that_share_no_pair(write_vcf: Callable[..., Path]) -> None:
     def write(name: str, *calls: str) -> Path:
-        path = tmp_path / name
-        records = (f"20\t{100 + i}\t.\tA\tC\t.\t.\t.\tGT\t{call}\n" for i, call in enumerate(calls))
-        path.write_text(
-            "##fileformat=VCFv4.2\n##contig=<ID=20>\n"
-            '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">\n'
-            f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\ta\n{''.join(records)}"
-        )
-        return path
+        return write_vcf([(100 + i, "A", "C", [call]) for i, call in enumerate(calls)], name=name)
 
     truth = write("truth.vcf", "0|1", "0|1", "1|0")
-    rows = switch_errors(
-        {"one": write("one.vcf", "0|1", "1|0", "1|1"), "other": write("other.vcf", "1|1", "0|1", "1|1")},
-        truth,
-    )
+    one, other = write("one.vcf", "0|1", "1|0", "1|1"), write("other.vcf", "1|1", "0|1", "1|1")
+    rows = switch_errors({"one": one, "other": other}, truth)
     assert rows == {"one": ["1.0000", "1", "–", "0"], "other": ["–", "0", "–", "0"]}
 
 
@@ -116,36 +108,45 @@ def test_simulated_indels(tmp_path: Path, kind: ReadKind) -> None:
     assert 0.85 < right < 0.99
 
 
-def test_fragments(simulated: Case, tmp_path: Path) -> None:
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., Path]:
+    """command(*words, case=None): run `benchmarks.sequencing`; returns its folder of results."""
     if not (SHARED / "tools" / "score_imputation.py").is_file():
-        pytest.skip("there is no scorer: set SPINIMPUTE_SHARED")
-    words = ["fragments", "--people", 5, "--coverage", 1, "--long-coverage", "", "--threads", 1]
-    arguments = make_parser().parse_args([str(word) for word in [*words, "--results", tmp_path / "results"]])
-    arguments.case, arguments.data = str(simulated.panel.parent), simulated.panel.parent
-    arguments.work = tmp_path / "work"
-    arguments.work.mkdir()
-    arguments.function(arguments)
-    (folder,) = (tmp_path / "results").iterdir()
+        pytest.skip("there are no scorer and no simulator of reads: set SPINIMPUTE_SHARED")
+
+    def run(*words: object, case: Path | None = None) -> Path:
+        words = (*words, "--threads", 1, "--results", tmp_path / "results")
+        arguments = make_parser().parse_args([str(word) for word in words])
+        if case is not None:
+            arguments.case, arguments.data = str(case), case
+        arguments.work = tmp_path / "work"
+        arguments.work.mkdir()
+        arguments.function(arguments)
+        (folder,) = (tmp_path / "results").iterdir()
+        return folder
+
+    return run
+
+
+def first_column(table: Path) -> set[str]:
+    return {line.split("\t")[0] for line in table.read_text().splitlines()}
+
+
+def test_fragments(simulated: Case, command: Callable[..., Path]) -> None:
+    words = ["fragments", "--people", 5, "--coverage", 1, "--long-coverage", ""]
+    folder = command(*words, case=simulated.panel.parent)
     report = (folder / "report.md").read_text()
     assert report.count("| sites alone |") == report.count("| fragments |") == 3
     assert report.count("| 0.99 to 0.999 |") == 2
-    table = (folder / "pairs-of-150-1x.tsv").read_text()
-    assert {"sites alone", "fragments"} <= {line.split("\t")[0] for line in table.splitlines()}
+    assert {"sites alone", "fragments"} <= first_column(folder / "pairs-of-150-1x.tsv")
 
 
-def test_phase_beside_another_version(simulated: Case, tmp_path: Path) -> None:
+def test_phase_beside_another_version(simulated: Case, command: Callable[..., Path], tmp_path: Path) -> None:
     """A version beside itself has the same switch errors and accuracy."""
-    if not (SHARED / "tools" / "score_imputation.py").is_file():
-        pytest.skip("there is no scorer: set SPINIMPUTE_SHARED")
     related = tmp_path / "related"
     relate(simulated, related, 8, Conditions(relatives=0.0), seed=1)
     other = Path(sys.executable).with_name("spinimpute")
-    words = ["phase", related, "--beside", f"other={other}", "--coverage", "1", "--threads", 1]
-    arguments = make_parser().parse_args([str(word) for word in [*words, "--results", tmp_path / "results"]])
-    arguments.work = tmp_path / "work"
-    arguments.work.mkdir()
-    arguments.function(arguments)
-    (folder,) = (tmp_path / "results").iterdir()
+    folder = command("phase", related, "--beside", f"other={other}", "--coverage", "1")
     report = (folder / "report.md").read_text()
     other_row, our_row = re.findall(r"^\| \S+ \| 1 \| (?:other|spinimpute) \| (.*)$", report, re.M)
     assert other_row == our_row
@@ -170,49 +171,28 @@ def with_indels(panel: Path, bcftools: str) -> None:
 
 
 @pytest.mark.parametrize("aligned", [False, True], ids=["as made", "by bwa"])
-def test_indels(simulated: Case, tmp_path: Path, bcftools: str, aligned: bool) -> None:
-    if not (SHARED / "tools" / "score_imputation.py").is_file():
-        pytest.skip("there is no scorer: set SPINIMPUTE_SHARED")
+def test_indels(simulated, command, tmp_path, bcftools, aligned) -> None:
     if aligned and shutil.which("bwa") is None:
         pytest.skip("bwa is not installed")
-    folder = tmp_path / "case"
-    shutil.copytree(simulated.panel.parent, folder)
-    with_indels(folder / simulated.panel.name, bcftools)
-    words = ["indels", "--people", 5, "--coverage", 4, "--threads", 1, "--results", tmp_path / "results"]
-    words += ["--aligner", "bwa"] if aligned else []
-    arguments = make_parser().parse_args([str(word) for word in words])
-    arguments.case, arguments.data = str(folder), folder
-    arguments.work = tmp_path / "work"
-    arguments.work.mkdir()
-    arguments.function(arguments)
-    (results,) = (tmp_path / "results").iterdir()
-    report = (results / "report.md").read_text()
+    case = tmp_path / "case"
+    shutil.copytree(simulated.panel.parent, case)
+    with_indels(case / simulated.panel.name, bcftools)
+    aligner = ["--aligner", "bwa"] if aligned else []
+    folder = command("indels", "--people", 5, "--coverage", 4, *aligner, case=case)
+    report = (folder / "report.md").read_text()
     assert report.count("| 0.99 to 0.999 |") == 4
     for kind in ("indels", "snps"):
-        table = (results / f"{kind}-4x.tsv").read_text()
-        assert {"SNPs alone", "with --indels"} <= {line.split("\t")[0] for line in table.splitlines()}
-    counted = [
-        (int(n), float(wrong), float(stated))
-        for n, wrong, stated in re.findall(
-            r"^\| \d+ to \d+ \| (\d+) \| ([.\d]+) \| ([.\d]+) \|$", report, re.M
-        )
-    ]
-    n_alleles = sum(n for n, _, _ in counted)
-    assert n_alleles > 100
-    assert sum(n * wrong for n, wrong, _ in counted) < sum(n * stated for n, _, stated in counted) + 4
+        assert {"SNPs alone", "with --indels"} <= first_column(folder / f"{kind}-4x.tsv")
+    rows = re.findall(r"^\| \d+ to \d+ \| (\d+) \| ([.\d]+) \| ([.\d]+) \|$", report, re.M)
+    count, wrong, expected = np.array(rows, float).T
+    assert count.sum() > 100
+    assert count @ wrong < count @ expected + 4
 
 
-def test_growth(bcftools: str, tmp_path: Path) -> None:
+def test_growth(bcftools: str, command: Callable[..., Path], tmp_path: Path) -> None:
     pytest.importorskip("msprime", reason="msprime is not installed (extra: bench)")
-    if not (SHARED / "tools" / "simulate_gl.py").is_file():
-        pytest.skip("there is no simulator of reads: set SPINIMPUTE_SHARED")
-    words = ["growth", "--cache", tmp_path / "cache", "--results", tmp_path / "results", "--threads", 1]
-    words += ["--haplotypes", "40", "--samples", "2,4", "--length", 20_000, "--centimorgans", 0.02]
-    arguments = make_parser().parse_args([str(word) for word in words])
-    arguments.work = tmp_path / "work"
-    arguments.work.mkdir()
-    arguments.function(arguments)
-    (folder,) = (tmp_path / "results").iterdir()
+    words = ["growth", "--cache", tmp_path / "cache", "--haplotypes", "40", "--samples", "2,4"]
+    folder = command(*words, "--length", 20_000, "--centimorgans", 0.02)
     head, *rows = (line.split("\t") for line in (folder / "growth.tsv").read_text().splitlines())
     assert [(row[0], row[2]) for row in rows] == [("40", "2"), ("40", "4")]
     for row in rows:

@@ -13,11 +13,7 @@ from benchmarks.imputation.derived import draw_targets, merged, only_targets, sm
 from benchmarks.imputation.related_set import relate
 from benchmarks.imputation.simulated_set import History, Sizes, simulate, write_set
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.vcf.reader import Haplotypes, read_haplotypes
-
-
-def read(path: Path) -> Haplotypes:
-    return read_haplotypes(path)
+from spinimpute.vcf.reader import read_haplotypes as read
 
 
 def test_a_simulated_set_is_like_a_real_one(simulated: Case) -> None:
@@ -82,30 +78,21 @@ def test_small_panels_hold_what_varies_among_them(tmp_path: Path, simulated: Cas
     assert len(panel.sites) == ((among > 0) & (among < 20)).sum()
 
 
-def test_single_people_are_merged_again(tmp_path: Path, simulated: Case) -> None:
+def test_single_people_are_merged_again(tmp_path, simulated, convert_vcf) -> None:
     names = draw_targets(simulated, 3, 1)
     assert names == [name for name in samples(simulated.target) if name in names]
-    files = []
+    copies = []
     for name in names:
         folder = tmp_path / name
         folder.mkdir()
-        files.append(only_targets(simulated, [name], folder).truth)
+        copies.append(convert_vcf(only_targets(simulated, [name], folder).truth, folder / "copy.vcf.gz"))
     together = tmp_path / "together.bcf"
-    copies = [path.with_name("copy.vcf.gz") for path in files]
-    for path, copy in zip(files, copies, strict=True):
-        convert(path, copy)
     merged(copies, together)
     case = only_targets(simulated, names, tmp_path)
     answers = read_answers(case)
     assert answers.people == names
     # the truth imputes itself without an error
     assert np.array_equal(read_guess(answers, together).dosage_XS, answers.true_XS)
-
-
-def convert(source: Path, out: Path) -> None:
-    import subprocess
-
-    subprocess.run(["bcftools", "view", "-Oz", "-o", out, source], check=True)
 
 
 def test_relatives_and_flaws(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from spinimpute.cli.main import run_command
 
 import spinimpute
 
@@ -38,25 +37,6 @@ class Result:
     code: int
     out: str
     err: str
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
-    """run(*arguments): the console script's function in this process."""
-
-    def run_main(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
-        try:
-            run_command()
-        except SystemExit as exited:
-            code = exited.code
-        assert isinstance(code, int)
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Result(code, out, err)
-
-    monkeypatch.delenv("SPINIMPUTE_PANEL", raising=False)
-    return run_main
 
 
 @pytest.fixture

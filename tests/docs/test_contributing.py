@@ -41,13 +41,7 @@ def row(name: str, **names: object) -> object:
     return eval(textwrap.dedent(code).strip().rstrip(","), names)
 
 
-def test_the_target_format(
-    example_modules: dict[str, types.ModuleType],
-    example: Path,
-    example_panel: spinimpute.Panel,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_target_format(example_modules, example, example_panel, tmp_path, monkeypatch) -> None:
     module = example_modules["spinimpute.targets.letter_table"]
     new = row("letter table", TargetFormat=formats.TargetFormat, **vars(module))
     monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, new))
@@ -65,13 +59,7 @@ def test_the_target_format(
         spinimpute.convert(target, tmp_path / "damaged.vcf", example_panel)
 
 
-def test_the_predictor(
-    example_modules: dict[str, types.ModuleType],
-    example: Path,
-    example_panel: spinimpute.Panel,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_predictor(example_modules, example, example_panel, tmp_path, monkeypatch) -> None:
     new = row("PredictorRow", **vars(registry))
     monkeypatch.setattr(registry, "PREDICTORS", (*registry.PREDICTORS, new))
     spinimpute.impute(

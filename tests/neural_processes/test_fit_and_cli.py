@@ -1,5 +1,6 @@
 """Fits to tables, and the command line."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
@@ -73,7 +74,7 @@ def test_several_columns() -> None:
         ([(["a"] * 5, np.ones(5))], "table 0: not a pair of numeric arrays"),
     ],
 )
-def test_unusable_tables(tables: list, message: str) -> None:  # type: ignore[type-arg]
+def test_unusable_tables(tables: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
         fit(tables, steps=1)
 
@@ -91,29 +92,16 @@ def test_columns_of_any_scale() -> None:
     assert (sd < 10).all()
 
 
-def test_tasks_must_be_a_count() -> None:
+def test_unusable_settings() -> None:
     with pytest.raises(ValueError, match="tasks must be a whole number"):
-        fit(waves(np.random.default_rng(0), 3), tasks=2.5)  # type: ignore[arg-type]
-
-
-def test_a_context_without_targets() -> None:
+        fit(waves(np.random.default_rng(0), 3), tasks=2.5)
     with pytest.raises(InputError, match="leaves no target"):
         fit([(np.ones(5), np.ones(5))], context=(3, 5), steps=1)
+    with pytest.raises(InputError, match="has 2 inputs and 1 outputs, the tasks have 1 and 1"):
+        gaussian_trainer(ModelSettings("CANP", x_size=2), TrainingSettings(2), ProcessSettings())
 
 
-def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    import sys
-
-    from spinimpute.cli.main import run_command
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            run_command()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return int(exited.value.code or 0), out, err
-
+def test_train_evaluate_plot(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     model = tmp_path / "m.safetensors"
     common = ("np", "train", "--context", 4, 8, "--steps", 6, "--device", "cpu", "--out", model)
     code, _, err = run(*common)
@@ -124,16 +112,17 @@ def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
     assert (code, "already exists" in err) == (2, True)
     code, out, _ = run("np", "evaluate", model, "--batches", 2, "--device", "cpu")
     assert code == 0
-    head, row = out.splitlines()
-    assert len(head.split("\t")) == len(row.split("\t")) == 9
-    found = dict(zip(head.split("\t"), row.split("\t"), strict=True))
+    head, row = (line.split("\t") for line in out.splitlines())
+    assert len(head) == 9
+    found = dict(zip(head, row, strict=True))
     lacking = Decimal(found["floored_oracle"]) - Decimal(found["log_likelihood"])
     assert Decimal(found["gap"]) == lacking  # as printed, too
     assert Decimal(found["oracle"]) > Decimal(found["floored_oracle"])
     code, out, _ = run("np", "evaluate", model, "--batches", 2, "--device", "cpu", "--context", 1, 2)
     assert code == 0
-    assert out.splitlines()[1].split("\t")[1:6] != row.split("\t")[1:6]
-    assert out.splitlines()[1].split("\t")[6:] == row.split("\t")[6:]  # calibration is at 4, 8 and 16
+    other = out.splitlines()[1].split("\t")
+    assert other[1:6] != row[1:6]
+    assert other[6:] == row[6:]  # calibration is at 4, 8 and 16
     code, out, err = run("np", "evaluate", model, "--context", 3, 2)
     assert (code, out, "--context 3 2: " in err) == (2, "", True)
     for what in ("predictions", "calibration"):
@@ -142,21 +131,27 @@ def test_train_evaluate_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
         assert picture.read_bytes().startswith(b"\x89PNG")
     code, _, err = run("np", "train", "--context", 8, 4, "--out", tmp_path / "x")
     assert (code, "context must be a range" in err) == (2, True)
-    other = tmp_path / "x"
-    for silly in (("--learning-rate", "inf"), ("--inducing-points", 10**10), ("--seed", 10**22)):
-        code, _, err = run("np", "train", "--context", 4, 8, "--steps", 2, *silly, "-q", "--out", other)
-        assert code == 2
-        assert not other.exists()
-        assert not (tmp_path / "x.state").exists()
+    common = ("np", "train", "--context", 4, 8, "--steps", 2, "-q", "--out", tmp_path / "x")
+    for wrong in (("--learning-rate", "inf"), ("--inducing-points", 10**10), ("--seed", 10**22)):
+        assert run(*common, *wrong).code == 2
+        assert not list(tmp_path.glob("x*"))
     (tmp_path / "x.state").write_text("mine")
-    code, _, err = run("np", "train", "--context", 4, 8, "--steps", 2, "-q", "--out", other)
+    code, _, err = run(*common)
     assert (code, "--resume" in err) == (2, True)
     assert (tmp_path / "x.state").read_text() == "mine"
     code, _, err = run("np", "plot", model, "--out", tmp_path / "p.pdf")
     assert (code, ".png" in err) == (2, True)
     code, _, err = run("np", "evaluate", tmp_path / "predictions.png")
-    assert code == 2
-    assert "predictions.png" in err
+    assert (code, "predictions.png" in err) == (2, True)
+
+
+def refused(*words: object) -> str:
+    """Return the message, of one line, with which a command is refused."""
+    failed = CliRunner().invoke(np_commands, [str(word) for word in words])
+    assert isinstance(failed.exception, InputError), (words, failed.exception)
+    assert failed.output == ""
+    assert "\n" not in str(failed.exception)
+    return str(failed.exception)
 
 
 def test_training_starts_from_another_model(tmp_path: Path) -> None:
@@ -171,26 +166,15 @@ def test_training_starts_from_another_model(tmp_path: Path) -> None:
     assert metadata["start"] == fingerprint(arrays_of(one.state_dict()))
     for before, after in zip(one.parameters(), two.parameters(), strict=True):
         torch.testing.assert_close(before, after, rtol=0, atol=1e-7)
-    failed = run(np_commands, [*common, str(other), "--init", str(first), "--model", "CIPNP"])
-    assert isinstance(failed.exception, InputError)
-    assert f"--init {first}: the initial weights are of another model: kind CANP instead of CIPNP" in str(
-        failed.exception
-    )
-    assert not other.exists()
-    assert not other.with_name("other.state").exists()
+    said = f"--init {first}: the initial weights are of another model: kind CANP instead of CIPNP"
+    assert said in refused(*common, other, "--init", first, "--model", "CIPNP")
+    assert not list(tmp_path.glob("other*"))
     state = tmp_path / "other.state"
     state.write_text("of a longer run")
-    failed = run(np_commands, [*common, str(other), "--force", "--init", str(first), "--model", "ANP"])
-    assert isinstance(failed.exception, InputError)
+    refused(*common, other, "--force", "--init", first, "--model", "ANP")
     assert state.read_text() == "of a longer run"
-    failed = run(np_commands, [*common, str(first), "--force", "--init", str(first)])
-    assert "also read from" in str(failed.exception)
+    assert "also read from" in refused(*common, first, "--force", "--init", first)
     load_model(first)
-
-
-def test_models_of_other_dimensions_cannot_learn_these_tasks() -> None:
-    with pytest.raises(InputError, match="has 2 inputs and 1 outputs, the tasks have 1 and 1"):
-        gaussian_trainer(ModelSettings("CANP", x_size=2), TrainingSettings(2), ProcessSettings())
 
 
 def test_a_context_too_large_to_evaluate(tmp_path: Path) -> None:
@@ -198,19 +182,16 @@ def test_a_context_too_large_to_evaluate(tmp_path: Path) -> None:
     trained = ["train", "--context", "4", "8", "--steps", "1", "--device", "cpu", "-q"]
     assert run(np_commands, [*trained, "--out", str(tmp_path / "m")]).exit_code == 0
     for most, said in ((2**63 - 1, "context must be at most"), (10**5, "fewer points with --context")):
-        failed = run(np_commands, ["evaluate", str(tmp_path / "m"), "--context", "4", str(most)])
-        assert isinstance(failed.exception, InputError)
-        assert said in str(failed.exception)
-        assert failed.output == ""
+        assert said in refused("evaluate", tmp_path / "m", "--context", 4, most)
 
 
 def test_damaged_models(tmp_path: Path) -> None:
-    run = CliRunner().invoke
     trainer = gaussian_trainer(
         ModelSettings("RCIPNP", width=16, heads=2), TrainingSettings(1), ProcessSettings()
     )
     trainer.save(tmp_path / "m")
     arrays, metadata = load_tensors(tmp_path / "m", MODEL_FORMAT, "neural process")
+    plot = ("plot", "--out", tmp_path / "p.png")
     for name, changed in (
         ("no tasks", {k: v for k, v in metadata.items() if k != "tasks"}),
         ("null tasks", metadata | {"tasks": None}),
@@ -220,14 +201,10 @@ def test_damaged_models(tmp_path: Path) -> None:
         ("many points", metadata | {"model": metadata["model"] | {"inducing_points": 10**7}}),
     ):
         save_tensors(tmp_path / name, arrays, changed, MODEL_FORMAT)
-        for command in (["evaluate"], ["plot", "--out", str(tmp_path / "p.png")]):
-            failed = run(np_commands, [*command, str(tmp_path / name)])
-            assert isinstance(failed.exception, InputError), (name, failed.exception)
-            assert "weights and description do not agree" in str(failed.exception)
-            assert "\n" not in str(failed.exception)
-            assert name != "many points" or "inducing_points must be at most 1,000,000" in str(
-                failed.exception
-            )
+        for command in (["evaluate"], plot):
+            said = refused(*command, tmp_path / name)
+            assert "weights and description do not agree" in said
+            assert name != "many points" or "inducing_points must be at most 1,000,000" in said
     tasks = metadata["tasks"]["gaussian"]
     for setting, value in (
         ("kernel", "none"), ("context", [8, 4]), ("context", 5), ("context", "ab"), ("target", [1.5, 2]),
@@ -237,18 +214,11 @@ def test_damaged_models(tmp_path: Path) -> None:
     ):  # fmt: skip
         changed = metadata | {"tasks": {"gaussian": tasks | {setting: value}}}
         save_tensors(tmp_path / "tasks", arrays, changed, MODEL_FORMAT)
-        failed = run(np_commands, ["evaluate", str(tmp_path / "tasks")])
-        assert isinstance(failed.exception, InputError), (setting, value, failed.exception)
-        assert "what it says of its tasks makes no sense" in str(failed.exception)
-        assert "\n" not in str(failed.exception)
-    save_tensors(tmp_path / "nan", {k: v * np.nan for k, v in arrays.items()}, metadata, MODEL_FORMAT)
-    failed = run(np_commands, ["plot", "--out", str(tmp_path / "p.png"), str(tmp_path / "nan")])
-    assert isinstance(failed.exception, InputError)
-    assert "weights that are not finite" in str(failed.exception)
-    huge = {k: np.full_like(v, 1e30) for k, v in arrays.items()}
-    save_tensors(tmp_path / "huge", huge, metadata, MODEL_FORMAT)
-    failed = run(np_commands, ["plot", "--out", str(tmp_path / "p.png"), str(tmp_path / "huge")])
-    assert "there is no picture" in str(failed.exception)
+        assert "what it says of its tasks makes no sense" in refused("evaluate", tmp_path / "tasks")
+    for value, said in ((np.nan, "weights that are not finite"), (1e30, "there is no picture")):
+        same = {name: np.full_like(array, value) for name, array in arrays.items()}
+        save_tensors(tmp_path / "same", same, metadata, MODEL_FORMAT)
+        assert said in refused(*plot, tmp_path / "same")
     assert not (tmp_path / "p.png").exists()
 
 

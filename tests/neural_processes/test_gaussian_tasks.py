@@ -64,6 +64,4 @@ def test_a_floor_lowers_the_log_likelihood_of_the_oracle() -> None:
     best = oracle(task, process)
     floored = with_floor(best, 0.1)
     assert (floored.stddev >= 0.1).all()
-    assert float(floored.log_prob(task.y_BQY.double()).mean()) < float(
-        best.log_prob(task.y_BQY.double()).mean()
-    )
+    assert floored.log_prob(task.y_BQY.double()).mean() < best.log_prob(task.y_BQY.double()).mean()

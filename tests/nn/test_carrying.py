@@ -16,6 +16,9 @@ from spinimpute.nn.carrying import (
     spread_out,
 )
 
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=NO_GPU)]
+
 
 class Dots:
     """A `Similarity`: minus the squared distance, times a learned steepness."""
@@ -62,20 +65,16 @@ def test_chunks_change_neither_points_nor_gradients(sizes: list[int], rounds: in
         loss = sum((part.square() * (i + 1)).sum() for i, part in enumerate(points))
         gradients = torch.autograd.grad(loss, [x, steepness, encoder.prior])
         found.append([*points, *gradients])
-    for whole, chunked in zip(*found, strict=True):
-        torch.testing.assert_close(chunked, whole, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
 def test_the_order_of_datapoints_changes_nothing() -> None:
     x_BNX, label_BNU = context(20)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
     encoder, start = CompetingEncoder[Tensor](2).double(), start_of(x_BNX, 5)
-    one, other = (
-        encoder([chunk], start, Dots(torch.tensor(1.0)))
-        for chunk in ((x_BNX, label_BNU), (x_BNX[:, order], label_BNU[:, order]))
-    )
-    for a, b in zip(one, other, strict=True):
-        torch.testing.assert_close(a, b)
+    one = encoder([(x_BNX, label_BNU)], start, Dots(torch.tensor(1.0)))
+    other = encoder([(x_BNX[:, order], label_BNU[:, order])], start, Dots(torch.tensor(1.0)))
+    torch.testing.assert_close(tuple(other), tuple(one))
 
 
 def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tensor]:
@@ -97,9 +96,8 @@ def test_with_a_point_for_each_datapoint_labels_are_looked_up() -> None:
 
 def test_masses_and_labels_sum_to_those_of_the_context() -> None:
     x_BNX, label_BNU = context(30)
-    points = CompetingEncoder[Tensor](3).double()(
-        [(x_BNX, label_BNU)], start_of(x_BNX, 6), Dots(torch.tensor(0.7))
-    )
+    encoder = CompetingEncoder[Tensor](3).double()
+    points = encoder([(x_BNX, label_BNU)], start_of(x_BNX, 6), Dots(torch.tensor(0.7)))
     torch.testing.assert_close(points.mass_BH.sum(1), torch.full((2,), 30.0, dtype=torch.float64))
     carried_BU = (points.mass_BH.unsqueeze(-1) * points.label_BHU).sum(1)
     torch.testing.assert_close(carried_BU, label_BNU.sum(1), rtol=1e-4, atol=1e-4)
@@ -128,17 +126,13 @@ def test_pooled_labels_follow_the_labels_of_the_context() -> None:
     similarity, start = Dots(torch.tensor(2.0)), start_of(x_BNX, 8)
     encoder = CompetingEncoder[Tensor](2).double()
     logit = torch.randn(2, 2, 5, 8, dtype=torch.float64)
-    pooled = [
-        read_labels(logit, encoder([(x_BNX, labels)], start, similarity))[1]
-        for labels in (label_BNU, 1 - label_BNU)
-    ]
-    torch.testing.assert_close(pooled[0], 1 - pooled[1], rtol=1e-4, atol=1e-4)
+    _, pooled = read_labels(logit, encoder([(x_BNX, label_BNU)], start, similarity))
+    _, other = read_labels(logit, encoder([(x_BNX, 1 - label_BNU)], start, similarity))
+    torch.testing.assert_close(pooled, 1 - other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", DEVICES)
 def test_bfloat16_keeps_sums_in_float32(device: str) -> None:
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU")
     x_BNX, label_BNU = (part.float().to(device) for part in context(3_000))
     encoder, similarity = CompetingEncoder[Tensor](2).to(device), Dots(torch.tensor(1.0, device=device))
     with torch.autocast(device, torch.bfloat16):
@@ -202,10 +196,8 @@ def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int) -> N
     encoder, start = CompetingEncoder[tuple[Tensor, Tensor]](rounds).double(), start_of(x_BNX, 3)
     start = start._replace(mass_BH=torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]).double())
     chunks = list(zip(x_BNX.split(sizes, 1), label_BNU.split(sizes, 1), strict=True))
-    points, share_BHN = (
-        encoder(chunks, start, SquaredDistance()),
-        encoder.shares(chunks, start, SquaredDistance()),
-    )
+    points = encoder(chunks, start, SquaredDistance())
+    share_BHN = encoder.shares(chunks, start, SquaredDistance())
     for mean, of in ((points.feature_BHF, x_BNX), (points.label_BHU, label_BNU)):
         present = points.mass_BH > 0
         torch.testing.assert_close((share_BHN @ of)[present], mean[present])
@@ -215,9 +207,8 @@ def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int) -> N
 def test_heads_are_kernel_regressions() -> None:
     """Each head equals a loop over its own features."""
     x_BNX, label_BNU = context(9)
-    points = CarriedPoints(
-        torch.cat((x_BNX, x_BNX.flip(1)), -1), label_BNU, torch.rand(2, 9, dtype=torch.float64) + 0.5
-    )
+    feature_BHX, mass_BH = torch.cat((x_BNX, x_BNX.flip(1)), -1), torch.rand(2, 9).double() + 0.5
+    points = CarriedPoints(feature_BHX, label_BNU, mass_BH)
     q_BQX = context(4, seed=2)[0].repeat(1, 1, 2) * torch.tensor([1.0] * 3 + [2.0] * 3)
     reader = LabelReader(2).double()
     with torch.no_grad():
@@ -237,10 +228,8 @@ def test_heads_are_kernel_regressions() -> None:
                 torch.testing.assert_close(read.feature_BQX[b, q, part], mean_P - q_BQX[b, q, part])
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", DEVICES)
 def test_bfloat16_reads_in_float32(device: str) -> None:
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU")
     x_BNX, label_BNU = (part.float().to(device) for part in context(50))
     reader = LabelReader(3).to(device)
     points = CarriedPoints(x_BNX, label_BNU, torch.ones(x_BNX.shape[:2], device=device))

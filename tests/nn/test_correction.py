@@ -16,17 +16,15 @@ def build(**changes: Any) -> CorrectingPredictor:
     torch.manual_seed(1)
     sizes = {"width": WIDTH, "columns": COLUMNS, "outputs": CLASSES, "features": FEATURES, "heads": HEADS}
     more = {"row_width": 8, "layers": 2, "members": MEMBERS, "probabilities": True}
-    return CorrectingPredictor(**{**sizes, **more, **changes})  # type: ignore[arg-type]
+    return CorrectingPredictor(**{**sizes, **more, **changes})
 
 
 def inputs() -> tuple[Tensor, Reading]:
     torch.manual_seed(2)
-    points = CarriedPoints(
-        torch.randn(2, 5, FEATURES), torch.rand(2, 5, CLASSES).softmax(-1), torch.ones(2, 5)
-    )
-    return torch.randn(2, QUERIES, COLUMNS, WIDTH), LabelReader(HEADS)(
-        torch.randn(2, QUERIES, FEATURES), points
-    )
+    label_BHU = torch.rand(2, 5, CLASSES).softmax(-1)
+    points = CarriedPoints(torch.randn(2, 5, FEATURES), label_BHU, torch.ones(2, 5))
+    read = LabelReader(HEADS)(torch.randn(2, QUERIES, FEATURES), points)
+    return torch.randn(2, QUERIES, COLUMNS, WIDTH), read
 
 
 @pytest.mark.parametrize("probabilities", [True, False])
@@ -58,9 +56,8 @@ def test_a_member_predicts_as_it_would_alone() -> None:
         for name in ("gate_AG", "head_A1RO", "bias_A1O"):
             state[name] = state[name][[member]]
         single.load_state_dict(state)
-        torch.testing.assert_close(
-            single(x_BQDE, read)[0][:, 0], outputs_BAQO[:, member], rtol=1e-4, atol=1e-5
-        )
+        alone_BQO = single(x_BQDE, read)[0][:, 0]
+        torch.testing.assert_close(alone_BQO, outputs_BAQO[:, member], rtol=1e-4, atol=1e-5)
     assert (outputs_BAQO[:, 0] - outputs_BAQO[:, 1]).abs().max() > 0.1
 
 

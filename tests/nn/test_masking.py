@@ -109,14 +109,8 @@ def test_wrong_arguments_are_named() -> None:
     for call, message in (
         (lambda: mask_tokens(tokens[0], 0.3, VOCABULARY), r"tokens must have the shape \(\*, \*, \*\), got"),
         (lambda: mask_tokens(tokens, 1.5, VOCABULARY), r"probability must be in \[0, 1\], got 1\.5"),
-        (
-            lambda: mask_tokens(tokens, 0.3, VOCABULARY, columns=few),
-            r"columns must have the shape \(10\)",
-        ),
-        (
-            lambda: mask_chunks(tokens, 0.3, few, VOCABULARY),
-            r"tokens must have the shape \(\*, \*, 4\)",
-        ),
+        (lambda: mask_tokens(tokens, 0.3, VOCABULARY, columns=few), r"columns must have the shape \(10\)"),
+        (lambda: mask_chunks(tokens, 0.3, few, VOCABULARY), r"tokens must have the shape \(\*, \*, 4\)"),
         (lambda: mask_chunks(tokens, -1, LABELS, VOCABULARY), r"fraction must be in \[0, 1\], got -1"),
         (lambda: masked_cross_entropy(logits, tokens, tokens == 0), "logits must have the shape"),
         (lambda: spin_loss(logits, tokens, tokens == 0, LABELS, 2.0), "attribute_weight must be in"),

@@ -30,7 +30,7 @@ def build(name: str) -> nn.Module:
         return SetTransformer(
             VOCABULARY, COLUMNS, 8, inducing_points=3, latent_attributes=2, options=RESIDUAL
         )
-    return SPIN(dataclasses.replace(SMALL, predictor=name))  # type: ignore[arg-type]
+    return SPIN(dataclasses.replace(SMALL, predictor=name))
 
 
 def tables(rows: int, tasks: int = 2) -> tuple[Tensor, Tensor]:
@@ -228,7 +228,7 @@ def test_wrong_distributions_and_shapes_are_named() -> None:
     with pytest.raises(ValueError, match="predictor must be 'tokenwise' for CIPNP"):
         CIPNP(dataclasses.replace(SMALL, predictor="flat"))
     with pytest.raises(ValueError, match="distribution must be one of categorical, bernoulli"):
-        CIPNP(SMALL, "normal")  # type: ignore[arg-type]
+        CIPNP(SMALL, "normal")
     encoder, model, query = SPINEncoder(8, 5), build("tokenwise"), tables(4)
     for d in (torch.randn(3, 5, 8), torch.randn(1, 3, 6, 8)):
         with pytest.raises(ValueError, match=r"d must have the shape \(\*, \*, 5, 8\), got"):

@@ -3,7 +3,6 @@
 import copy
 import io
 import itertools
-import math
 from typing import Any
 
 import numpy as np
@@ -37,15 +36,6 @@ def test_lamb_takes_the_steps_computed_by_hand(w: list[float], decay: float) -> 
         optimiser.step()
     expected = lamb_by_hand(start, gradients, 0.02, decay, 10.0)
     np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-12)
-
-
-def test_a_first_lamb_step_moves_by_the_learning_rate_times_the_weights() -> None:
-    # ‖w‖ = 5; without decay the first step is sign(g) / √2 whatever the size of the gradient.
-    parameter = nn.Parameter(torch.tensor([3.0, 4.0], dtype=torch.float64))
-    parameter.grad = torch.tensor([70.0, -0.5], dtype=torch.float64)
-    Lamb([parameter], lr=0.1).step()
-    expected = [3 - 0.1 * 5 / math.sqrt(2), 4 + 0.1 * 5 / math.sqrt(2)]
-    np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-4)
 
 
 def test_lamb_leaves_zero_where_it_can_start_and_unused_weights_alone() -> None:
@@ -107,18 +97,16 @@ class Run:
 
 @pytest.mark.parametrize("stop", [5, 6, 8, 17])
 def test_a_resumed_run_continues_bit_for_bit(stop: int) -> None:
-    whole = Run()
+    whole, first, resumed = Run(), Run(), Run()
     whole.advance(20)
-    first = Run()
     first.advance(stop)
     file = io.BytesIO()
     torch.save(first.save(), file)
     first.advance(3)  # what was saved must not follow the run that goes on
     file.seek(0)
-    resumed = Run()
     resumed.load(torch.load(file, weights_only=True))
     resumed.advance(20 - stop)
-    assert all(torch.equal(a, b) for a, b in zip(whole.weights(), resumed.weights(), strict=True))
+    torch.testing.assert_close(resumed.weights(), whole.weights(), rtol=0, atol=0)
 
 
 def test_a_saved_state_is_a_copy_and_slow_weights_matter() -> None:
@@ -127,7 +115,7 @@ def test_a_saved_state_is_a_copy_and_slow_weights_matter() -> None:
     state = run.optimiser.state_dict()
     kept = copy.deepcopy(state["slow"])
     run.advance(6)
-    assert all(torch.equal(a, b) for a, b in zip(kept, state["slow"], strict=True))
+    torch.testing.assert_close(kept, state["slow"], rtol=0, atol=0)
     with pytest.raises(ValueError, match="slow weights must have the shapes"):
         Lookahead(torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=1.0)).load_state_dict(state)
 

@@ -40,8 +40,7 @@ def test_chunks_change_neither_points_nor_gradients(sizes: list[int], seed: int)
         loss = sum((part.square() * (i + 1)).sum() for i, part in enumerate(points))
         wanted = [x, y, start, *encoder.parameters(), *position.parameters()]
         found.append([*points, *torch.autograd.grad(loss, wanted)])
-    for whole, chunked in zip(*found, strict=True):
-        torch.testing.assert_close(chunked, whole, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(*found, rtol=1e-8, atol=1e-8)
 
 
 def test_labels_are_means_with_the_weights_of_positions_alone() -> None:
@@ -75,11 +74,8 @@ def test_carried_outputs_follow_the_labels() -> None:
         reader.share_G.copy_(torch.tensor([0.3, -1.0]))
     x, y = context(15)
     at = torch.randn(2, 4, X, dtype=torch.float64)
-    found = []
-    for raised in (0.0, 100.0):
-        points = encoder([(x, y + raised)], start, position)
-        found.append(reader(position(at), at, points))
-    plain, raised = found
+    plain = reader(position(at), at, encoder([(x, y)], start, position))
+    raised = reader(position(at), at, encoder([(x, y + 100)], start, position))
     torch.testing.assert_close(raised.carried_BQY, plain.carried_BQY + 100)
     torch.testing.assert_close(raised.r_BQI[..., WIDTH:], plain.r_BQI[..., WIDTH:], atol=1e-6, rtol=1e-6)
     assert plain.r_BQI.shape[-1] == reader.width == WIDTH + HEADS * (X + Y)

@@ -14,10 +14,8 @@ COLUMNS, WIDTH, OUTPUTS, MEMBERS, QUERIES = 5, 4, 3, 3, 7
 
 def build(members: int) -> RowPredictor:
     torch.manual_seed(1)
-    options = MABOptions(heads=2)
-    return RowPredictor(
-        WIDTH, OUTPUTS, COLUMNS, latent_attributes=2, row_width=8, layers=2, options=options, members=members
-    )
+    more = {"latent_attributes": 2, "row_width": 8, "layers": 2, "options": MABOptions(heads=2)}
+    return RowPredictor(WIDTH, OUTPUTS, COLUMNS, members=members, **more)
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor]:
@@ -28,7 +26,6 @@ def alone(ensemble: RowPredictor, member: int) -> RowPredictor:
     """A single predictor with a member's weights: its scaling goes into the fold."""
     single = build(1)
     state = {k: v for k, v in ensemble.state_dict().items() if k != "fold.scaling"}
-    assert ensemble.fold.scaling is not None
     state["fold.weight"] = state["fold.weight"] * ensemble.fold.scaling[member].detach()
     for part in ("head.weight", "head.bias"):
         state[part] = state[part][member * COLUMNS : (member + 1) * COLUMNS]
@@ -56,9 +53,8 @@ def test_one_column_alone_equals_that_of_all(members: int, only: int) -> None:
 @pytest.mark.parametrize("predictor", ["row", "tokenwise", "flat"])
 def test_a_spin_of_any_predictor_gives_one_column(predictor: Literal["row", "tokenwise", "flat"]) -> None:
     torch.manual_seed(1)
-    model = SPIN(
-        SPINConfig(3, COLUMNS, 4, 4, 2, 1, predictor=predictor, members=2 if predictor == "row" else 1)
-    )
+    members = 2 if predictor == "row" else 1
+    model = SPIN(SPINConfig(3, COLUMNS, 4, 4, 2, 1, predictor=predictor, members=members))
     table = torch.randint(3, (1, QUERIES, COLUMNS))
     parts = (table, torch.zeros_like(table, dtype=torch.bool)) * 2
     torch.testing.assert_close(model(*parts, only=-1), model(*parts)[:, :, -1:], rtol=1e-4, atol=1e-5)
@@ -74,7 +70,6 @@ def test_members_differ_from_the_start() -> None:
 def test_categories_start_with_a_sign_and_numbers_with_a_normal_factor() -> None:
     torch.manual_seed(1)
     mixed = MemberFold(WIDTH, COLUMNS, 8, 40, continuous=(1, 4))
-    assert mixed.scaling is not None
     scaling_MDE = mixed.scaling.detach().unflatten(-1, (COLUMNS, WIDTH))[:, 0]
     categories, numbers = scaling_MDE[:, [0, 2, 3]], scaling_MDE[:, [1, 4]]
     assert set(categories.flatten().tolist()) == {-1.0, 1.0}

@@ -1,7 +1,6 @@
 """Reading a context in chunks equals reading it at once."""
 
 import weakref
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -27,41 +26,27 @@ def dense(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     width=st.sampled_from([4, 3, 6]),
     seed=st.integers(0, 1000),
 )
-def test_streamed_attention_equals_attention(
-    sizes: list[int], size_of_scores: float, width: int, seed: int
-) -> None:
+def test_streamed_attention_equals_attention(sizes, size_of_scores, width, seed) -> None:
     torch.manual_seed(seed)
-    n = sum(sizes)
     q = torch.randn(2, 2, 3, 4, dtype=torch.float64).mul(size_of_scores).requires_grad_()
-    k, v = (torch.randn(2, 2, n, width, dtype=torch.float64, requires_grad=True) for width in (4, width))
-    ends = torch.tensor(sizes).cumsum(0).tolist()
-
-    def chunk(stop: int, size: int) -> Callable[[], KeysValues]:
-        part = slice(stop - size, stop)
-        return lambda: KeysValues(k[:, :, part], v[:, :, part])
-
-    chunks = [chunk(stop, size) for stop, size in zip(ends, sizes, strict=True)]
+    k, v = (torch.randn(2, 2, sum(sizes), n, dtype=torch.float64, requires_grad=True) for n in (4, width))
+    parts = zip(k.split(sizes, 2), v.split(sizes, 2), strict=True)
+    chunks = [lambda part=part: KeysValues(*part) for part in parts]
     target = torch.randn(2, 2, 3, width, dtype=torch.float64)
     outputs = (dense(q, k, v, 0.4), streamed_attention(q, chunks, scale=0.4, sources=[k, v]))
     results = [[out, *torch.autograd.grad((out * target).sum(), (q, k, v))] for out in outputs]
-    for expected, got in zip(*results, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
 
 
 def test_states_merge_in_any_order() -> None:
     q = torch.randn(2, 2, 3, 4)
     k, v = torch.randn(2, 2, 12, 4) * 30, torch.randn(2, 2, 12, 4)
-    parts = [
-        StreamState.from_chunk(q, KeysValues(k[:, :, i : i + 4], v[:, :, i : i + 4]), 0.5) for i in (0, 4, 8)
-    ]
+    chunks = zip(k.split(4, 2), v.split(4, 2), strict=True)
+    a, b, c = (StreamState.from_chunk(q, KeysValues(*chunk), 0.5) for chunk in chunks)
     scores = q @ k.transpose(-1, -2) * 0.5
     expected = torch.softmax(scores, -1) @ v
-    a, b, c = parts
-    for whole in (
-        a.merge(b).merge(c),
-        c.merge(a.merge(b)),
-        StreamState.empty(q, 4).merge(b).merge(c).merge(a),
-    ):
+    from_empty = StreamState.empty(q, 4).merge(b).merge(c).merge(a)
+    for whole in (a.merge(b).merge(c), c.merge(a.merge(b)), from_empty):
         torch.testing.assert_close(whole.result(), expected)
         torch.testing.assert_close(whole.log_sum_exp(), scores.logsumexp(-1, keepdim=True))
 
@@ -78,16 +63,8 @@ def test_a_gradient_is_not_counted_twice_when_a_source_is_named_twice() -> None:
 
 def encoder_and_data(**settings: object) -> tuple[SPINEncoder, Tensor]:
     torch.manual_seed(3)
-    encoder = SPINEncoder(
-        8,
-        5,
-        inducing_points=4,
-        latent_attributes=3,
-        blocks=3,
-        options=MABOptions(heads=2),
-        **settings,  # type: ignore[arg-type]
-    )
-    return encoder, torch.randn(2, 17, 5, 8)
+    sizes = {"inducing_points": 4, "latent_attributes": 3, "blocks": 3, "options": MABOptions(heads=2)}
+    return SPINEncoder(8, 5, **sizes, **settings), torch.randn(2, 17, 5, 8)
 
 
 @settings(max_examples=12, deadline=None)
@@ -98,9 +75,7 @@ def encoder_and_data(**settings: object) -> tuple[SPINEncoder, Tensor]:
     abla=st.booleans(),
     as_tensors=st.booleans(),
 )
-def test_streamed_encoder_equals_the_dense_one(
-    sizes: list[int], keep_latents: bool, start: str, abla: bool, as_tensors: bool
-) -> None:
+def test_streamed_encoder_equals_the_dense_one(sizes, keep_latents, start, abla, as_tensors) -> None:
     encoder, _ = encoder_and_data(latent_start=start, latent_self_attention=abla)
     data = torch.randn(2, sum(sizes), 5, 8, requires_grad=True)
     parts = data.split(sizes, 1)
@@ -110,8 +85,7 @@ def test_streamed_encoder_equals_the_dense_one(
     named = [] if as_tensors else parts
     outputs = (encoder(data), encoder.encode_stream(chunks, sources=named, keep_latents=keep_latents))
     results = [[h, *torch.autograd.grad((h * target).sum(), wanted)] for h in outputs]
-    for expected, got in zip(*results, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("keep_latents", [False, True])
@@ -126,9 +100,8 @@ def test_spin_reads_tokens_as_a_stream(keep_latents: bool) -> None:
     streamed = model.encode_stream(chunks, side, keep_latents=keep_latents)
     dense = model.encode(tokens, mask, side)
     torch.testing.assert_close(streamed, dense, rtol=1e-5, atol=1e-5)
-    got = torch.autograd.grad(streamed.square().mean(), wanted)
-    for a, b in zip(got, torch.autograd.grad(dense.square().mean(), wanted), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    gradients = [torch.autograd.grad(h.square().mean(), wanted) for h in (streamed, dense)]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
     at_once = model.encode_stream([(tokens, mask)], side)
     torch.testing.assert_close(at_once, dense, rtol=1e-5, atol=1e-5)
 

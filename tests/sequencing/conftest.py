@@ -1,9 +1,9 @@
-"""Fixtures of this room: panels that are sites alone, VCF texts with any FORMAT."""
+"""Panels that are sites alone, VCF files with any FORMAT, and files of reads."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pysam
@@ -24,16 +24,16 @@ HEADER = """##fileformat=VCFv4.2
 
 @pytest.fixture
 def panel_of() -> Callable[..., SimpleNamespace]:
-    """panel_of([(POS, REF, ALT), ...], chrom="20", length=63025520): what readers ask of a panel."""
+    """panel_of([(POS, REF, ALT), ...], chrom="20", length=63025520): what readers need of a panel."""
 
     def make(
         records: Sequence[tuple[int, str, str]], chrom: str = "20", length: int | None = 63025520
     ) -> SimpleNamespace:
         position, ref, alt = (list(column) for column in zip(*records, strict=True))
         sites = Sites(chrom, np.array(position, np.int64), ref, alt, ["."] * len(position))
-        stated = "" if length is None else f",length={length}"
+        length_ = "" if length is None else f",length={length}"
         return SimpleNamespace(
-            chrom=chrom, contig_line=f"##contig=<ID={chrom}{stated}>", sites=sites, position=sites.position
+            chrom=chrom, contig_line=f"##contig=<ID={chrom}{length_}>", sites=sites, position=sites.position
         )
 
     return make
@@ -57,9 +57,8 @@ def gl_vcf(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-@dataclass(frozen=True)
-class ReadLine:
-    """One alignment: what a line of SAM says, with the 1-based position."""
+class ReadLine(NamedTuple):
+    """One alignment, with the fields of SAM and a 1-based position."""
 
     name: str
     position: int
@@ -68,21 +67,16 @@ class ReadLine:
     qualities: str | None
     flag: int = 0
     mapping_quality: int = 60
-    mate: int | None = None  # where it begins; by default that is not stated
-    contig: int = 0  # -1 of a read without a place
-
-
-@pytest.fixture
-def read_line() -> type[ReadLine]:
-    return ReadLine
+    mate: int | None = None  # its position
+    contig: int = 0  # -1 for a read without a place
 
 
 @pytest.fixture
 def write_reads(tmp_path: Path) -> Callable[..., Path]:
-    """write_reads([read_line(...), ...], name="t.bam"): sorted by position, with its index."""
+    """write_reads([fields of a ReadLine, ...], name="t.bam"): sorted by position, with its index."""
 
     def write(
-        reads: Sequence[ReadLine],
+        reads: Sequence[tuple[Any, ...]],
         name: str = "t.bam",
         contigs: Sequence[tuple[str, int]] = (("20", 63025520),),
         groups: Sequence[dict[str, str]] = ({"ID": "one", "SM": "NA1"},),
@@ -96,10 +90,10 @@ def write_reads(tmp_path: Path) -> Callable[..., Path]:
         }
         path = tmp_path / name
         mode = "wc" if path.suffix == ".cram" else "wb"
-        with pysam.AlignmentFile(
-            str(path), mode, header=header, reference_filename=None if reference is None else str(reference)
-        ) as file:
-            for line in sorted(reads, key=lambda line: (line.contig < 0, line.position)):
+        lines = sorted((ReadLine(*read) for read in reads), key=lambda line: (line.contig < 0, line.position))
+        fasta = None if reference is None else str(reference)
+        with pysam.AlignmentFile(str(path), mode, header=header, reference_filename=fasta) as file:
+            for line in lines:
                 read = pysam.AlignedSegment(file.header)
                 read.query_name, read.flag, read.reference_id = line.name, line.flag, line.contig
                 read.reference_start, read.mapping_quality = line.position - 1, line.mapping_quality

@@ -56,7 +56,7 @@ def columns(found: GenotypeLikelihoods) -> list[tuple[int, int, int]]:
 
 
 @pytest.fixture
-def shown(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> Callable[..., Any]:
+def shown(write_reads: WriteReads, panel_of: PanelOf) -> Callable[..., Any]:
     """shown(site, CIGAR, letters): allele and quality of the only read, or what was skipped.
 
     The read begins at 101, or a keyword says where; SNPs of it do not count.
@@ -66,8 +66,8 @@ def shown(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> Callab
         site: tuple[int, str, str], cigar: str, letters: str, at: int = LEFT_AT, qualities: str | None = None
     ) -> Any:
         reads = [
-            read_line("r", at, cigar, letters, qualities or "I" * len(letters)),
-            read_line("elsewhere", 500, "1M", "A", "I"),
+            ("r", at, cigar, letters, qualities or "I" * len(letters)),
+            ("elsewhere", 500, "1M", "A", "I"),
         ]
         panel = panel_of([site, (500, "A", "C")])
         found = read_alignments([write_reads(reads)], panel, settings=WITH_INDELS)
@@ -181,23 +181,19 @@ def test_unknown_bases_may_be_of_the_repeat(shown: Look) -> None:
         ({22: "*"}, {"bases with a quality below 10": 1}),
     ],
 )
-def test_the_quality_is_that_of_the_adjacent_bases(
-    shown: Look, places: dict[int, str], expected: Any
-) -> None:
+def test_the_quality_is_that_of_the_adjacent_bases(shown, places, expected) -> None:
     """I is 40, 5 is 20, + is 10, * is 9, $ is 3."""
     qualities = "".join(places.get(i, "I") for i in range(42))
     assert shown((BEFORE, "G", "GAC"), "20M2I20M", LEFT + "AC" + RIGHT, qualities=qualities) == expected
 
 
-def test_several_alleles_and_a_snp_at_one_place(
-    write_reads: WriteReads, read_line: type, panel_of: PanelOf
-) -> None:
+def test_several_alleles_and_a_snp_at_one_place(write_reads: WriteReads, panel_of: PanelOf) -> None:
     panel = panel_of([(BEFORE, "G", "GA"), (BEFORE, "G", "GAAA"), (BEFORE, "G", "T"), (BEFORE, "GTGA", "G")])
     reads = [
-        read_line("one", LEFT_AT, "20M1I20M", LEFT + "A" + RIGHT, "I" * 41),
-        read_line("three", LEFT_AT, "20M3I20M", LEFT + "AAA" + RIGHT, "I" * 43),
-        read_line("less", LEFT_AT, "20M3D17M", LEFT + RIGHT[3:], "I" * 37),
-        read_line("snp", LEFT_AT, "40M", LEFT[:-1] + "T" + RIGHT, "I" * 40),
+        ("one", LEFT_AT, "20M1I20M", LEFT + "A" + RIGHT, "I" * 41),
+        ("three", LEFT_AT, "20M3I20M", LEFT + "AAA" + RIGHT, "I" * 43),
+        ("less", LEFT_AT, "20M3D17M", LEFT + RIGHT[3:], "I" * 37),
+        ("snp", LEFT_AT, "40M", LEFT[:-1] + "T" + RIGHT, "I" * 40),
     ]
     found = read_alignments([write_reads(reads)], panel, settings=WITH_INDELS)
     by_site = Counter(row[:2] for row in columns(found))
@@ -205,8 +201,8 @@ def test_several_alleles_and_a_snp_at_one_place(
     assert found.skipped == {"fragments at a site with another allele": 6}
 
 
-def test_indels_count_only_if_wanted(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
-    path = write_reads([read_line("r", LEFT_AT, "20M1I20M", LEFT + "A" + RIGHT, "I" * 41)])
+def test_indels_count_only_if_wanted(write_reads: WriteReads, panel_of: PanelOf) -> None:
+    path = write_reads([("r", LEFT_AT, "20M1I20M", LEFT + "A" + RIGHT, "I" * 41)])
     panel = panel_of([(110, "A", "C"), (BEFORE, "G", "GA")])
     assert read_alignments([path], panel).counted_index.tolist() == [0]
     found = read_alignments([path], panel, settings=WITH_INDELS)
@@ -221,11 +217,9 @@ def test_indels_count_only_if_wanted(write_reads: WriteReads, read_line: type, p
     assert len(read_alignments([path], only, settings=WITH_INDELS).panel_index) == 1
 
 
-def test_an_indel_that_is_not_leftmost_has_no_data(
-    write_reads: WriteReads, read_line: type, panel_of: PanelOf
-) -> None:
+def test_an_indel_that_is_not_leftmost_has_no_data(write_reads: WriteReads, panel_of: PanelOf) -> None:
     """Reads with ALT have the indel at another position."""
-    path = write_reads([read_line("r", LEFT_AT, "40M", LEFT + RIGHT, "I" * 40)])
+    path = write_reads([("r", LEFT_AT, "40M", LEFT + RIGHT, "I" * 40)])
     panel = panel_of([(110, "A", "C"), (BEFORE, "G", "GCG"), (BEFORE - 1, "CGG", "CG")])
     found = read_alignments([path], panel, settings=WITH_INDELS)
     assert found.panel_index.tolist() == [0, 2]
@@ -233,9 +227,9 @@ def test_an_indel_that_is_not_leftmost_has_no_data(
     assert found.skipped == {reason: 1}
 
 
-def test_unknown_qualities(write_reads: WriteReads, read_line: type, panel_of: PanelOf) -> None:
+def test_unknown_qualities(write_reads: WriteReads, panel_of: PanelOf) -> None:
     """Unknown qualities are 255 in BAM; 93 is the highest quality."""
-    path = write_reads([read_line("r", 101, "4M", "ACAC", "~~~~")], name="without.bam", index=False)
+    path = write_reads([("r", 101, "4M", "ACAC", "~~~~")], name="without.bam", index=False)
     panel = panel_of([(position, *"AC") for position in range(101, 105)])
     changed = path.with_name("t.bam")
     with pysam.AlignmentFile(str(path)) as source, pysam.AlignmentFile(str(changed), "wb", source) as file:
@@ -347,14 +341,7 @@ def runs_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("cram", [False, True])
-def test_simulated_reads_show_their_haplotypes_alleles(
-    write_reads: WriteReads,
-    read_line: type,
-    panel_of: PanelOf,
-    rng: np.random.Generator,
-    tmp_path: Path,
-    cram: bool,
-) -> None:
+def test_simulated_reads_show_their_haplotypes_alleles(write_reads, panel_of, rng, tmp_path, cram) -> None:
     """By the reference, which is not given."""
     simulated = Simulated(rng)
     sites = simulated.sites
@@ -370,7 +357,7 @@ def test_simulated_reads_show_their_haplotypes_alleles(
     contigs = [("20", LENGTH)]
     path = write_reads(
         [
-            read_line(f"r{i}", read.position, read.cigar, read.letters, "I" * len(read.letters))
+            (f"r{i}", read.position, read.cigar, read.letters, "I" * len(read.letters))
             for i, read in enumerate(reads)
         ],
         "t.cram" if cram else "t.bam",

@@ -1,4 +1,4 @@
-"""Stored likelihoods, and two combined inputs of the same samples."""
+"""Stored likelihoods, two combined inputs of the same samples, and bases of fragments."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Region
 from spinimpute.runtime.errors import InputError
-from spinimpute.sequencing.fragments import FragmentBases
+from spinimpute.sequencing.fragments import FragmentBases, phred_of_bases
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,
     check_region,
@@ -108,7 +109,6 @@ def test_take() -> None:
     part = whole.take(slice(1, 3))
     assert part.panel_index.tolist() == [4, 6]
     assert part.phred_SX3.tolist() == [[[3, 4, 5]], [[6, 7, 8]]]
-    assert part.depth_SX is not None
     assert part.depth_SX.tolist() == [[4], [6]]
     assert (part.n_sites_file, part.skipped) == (7, {"x": 2})
 
@@ -134,9 +134,7 @@ def test_stored_numbers() -> None:
         ("X", GRCH38_S, [3_000_000], [1, 2, 0]),
     ],
 )
-def test_ploidy_by_chromosome_and_sex(
-    chrom: str, line: str, position: list[int], expected: list[int]
-) -> None:
+def test_ploidy_by_chromosome_and_sex(chrom, line, position, expected) -> None:
     panel = SimpleNamespace(chrom=chrom, contig_line=line, position=np.array(position))
     assert known_ploidy(panel, ["m", "f", "?"], {"m": True, "f": False}).tolist() == expected
     if chrom == "X":
@@ -149,3 +147,26 @@ def test_region_of_another_chromosome() -> None:
     check_region(None, panel)
     with pytest.raises(InputError, match=r"21:5-6 is not on the panel's chromosome\. Give a region on chr20"):
         check_region(Region("21", 5, 6), panel)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=25, unique=True), st.data())
+def test_linked_bases_are_of_fragments_with_several_sites(rows: list[tuple[int, int]], data: object) -> None:
+    """Bases beyond the sites do not matter."""
+    rows = sorted(rows, key=lambda row: row[::-1])
+    fragment, site = (np.array([row[i] for row in rows], np.int32) for i in range(2))
+    quality = np.arange(len(rows), dtype=np.uint8)
+    bases = FragmentBases(fragment, site, quality % 2, quality)
+    first, stop = sorted((data.draw(st.integers(0, 10)), data.draw(st.integers(0, 10))))
+    inside = [(f, s) for f, s in rows if first <= s < stop]
+    linked = bases.linked(Interval(first, stop))
+    expected = [(f, s, rows.index((f, s))) for f, s in inside if sum(g == f for g, _ in inside) > 1]
+    columns = zip(linked.fragment, linked.panel_index, linked.quality, strict=True)
+    assert list(columns) == expected
+    assert bases.n_at(Interval(first, stop)) == len(inside)
+
+
+def test_a_base_of_low_quality_has_no_information() -> None:
+    base = FragmentBases(np.zeros(1, int), np.zeros(1, int), np.zeros(1, np.uint8), np.ones(1, np.uint8))
+    phred_S3, _ = phred_of_bases(base, np.zeros(1, int))
+    assert phred_S3[0].tolist() == pytest.approx([3.01] * 3, abs=0.01)

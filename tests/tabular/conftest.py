@@ -1,45 +1,20 @@
 """`spinimpute tabular` in a temporary folder, and a table there."""
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from spinimpute.cli.main import run_command
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., Result]:
+def run(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
     """run(*arguments): `spinimpute tabular` in the temporary folder."""
     monkeypatch.chdir(tmp_path)
-
-    def run_main(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["spinimpute", "tabular", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            run_command()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Result(int(exited.value.code or 0), out, err)
-
-    return run_main
+    return partial(run, "tabular")
 
 
 @pytest.fixture

@@ -248,9 +248,7 @@ CHANGES: list[tuple[str, Change, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "change", "message"), CHANGES)
-def test_files_that_contradict_themselves(
-    kind: str, change: Change, message: str, files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_files_that_contradict_themselves(kind, change, message, files, tmp_path) -> None:
     with pytest.raises(InputError, match=message) as found:
         load_estimator(changed(files[kind], tmp_path / "m", change), "cpu")
     assert len(str(found.value).splitlines()) == 1

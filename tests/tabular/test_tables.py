@@ -1,5 +1,6 @@
 """Estimators on tables: categories, missing values, weights, training rows that are stored, importances."""
 
+import copy
 import pickle
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from spinimpute.tabular import (
     SPINRegressor,
 )
 from spinimpute.tabular.model_files import load_estimator, save_estimator
-from spinimpute.tabular.row_networks import FTBlock, FTTransformer
 from spinimpute.tabular.table import TableEncoder, with_days
 
 SMALL: dict[str, Any] = {"width": 16, "heads": 2, "steps": 150, "batch_size": 32, "random_state": 0}
@@ -32,14 +32,9 @@ SMALL: dict[str, Any] = {"width": 16, "heads": 2, "steps": 150, "batch_size": 32
 def people(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     """Rows with `smokes` or a large x have the class "ill"."""
     rng = np.random.default_rng(seed)
-    table = pd.DataFrame(
-        {
-            "x": rng.normal(size=n),
-            "smokes": rng.random(n) < 0.3,
-            "town": pd.Categorical(rng.choice(["A", "B", "C"], n)),
-            "note": rng.choice(["yes", "no"], n),
-        }
-    )
+    table = pd.DataFrame({"x": rng.normal(size=n), "smokes": rng.random(n) < 0.3})
+    table["town"] = pd.Categorical(rng.choice(["A", "B", "C"], n))
+    table["note"] = rng.choice(["yes", "no"], n)
     ill = table["smokes"].to_numpy() | (table["x"].to_numpy() > 1)
     return table, np.where(ill, "ill", "well")
 
@@ -68,14 +63,10 @@ def test_data_frames_with_categories_and_missing_values(kind: type) -> None:
 
 def test_cells_of_every_type() -> None:
     cells = [1, True, "1", 1.0, None, float("nan"), pd.NA, "a", "b", 2.5]
-    mixed = pd.DataFrame(
-        {"mixed": pd.Series(cells, dtype=object), "empty": pd.Series([None] * 10, dtype=object)}
-    )
+    mixed = pd.DataFrame({"mixed": cells, "empty": [None] * 10}, dtype=object)
     mixed["number"] = np.arange(10.0)
     encoder = TableEncoder().fit(mixed, 0)
-    known = encoder.categories_[0]
-    assert known is not None
-    assert known.tolist() == ["1", "2.5", "a", "b"]
+    assert encoder.categories_[0].tolist() == ["1", "2.5", "a", "b"]
     assert encoder.schema_.may_miss == (True, True, False)
     rows = encoder.transform(mixed)
     assert rows.missing_ND[:, 0].tolist() == [False] * 4 + [True] * 3 + [False] * 3
@@ -108,15 +99,9 @@ def with_times(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     rng = np.random.default_rng(seed)
     day, hours = rng.integers(0, 120, n), rng.integers(1, 100, n)
     moment = pd.Timestamp("2024-01-01") + pd.to_timedelta(day, unit="D")
-    table = pd.DataFrame(
-        {
-            "day": moment,
-            "there": moment.tz_localize("Asia/Tokyo"),
-            "date": pd.Series([one.date() for one in moment], dtype=object),
-            "lasts": pd.to_timedelta(hours, unit="h"),
-            "number": rng.normal(size=n),
-        }
-    )
+    table = pd.DataFrame({"day": moment, "there": moment.tz_localize("Asia/Tokyo")})
+    table["date"] = pd.Series([one.date() for one in moment], dtype=object)
+    table["lasts"], table["number"] = pd.to_timedelta(hours, unit="h"), rng.normal(size=n)
     return table, np.where(day > 60, "late", "early")
 
 
@@ -138,18 +123,15 @@ def test_dates_and_durations_are_numbers_of_days(columns: list[str], tmp_path: P
 
 def test_days_are_counted_from_1970_in_utc() -> None:
     table, _ = with_times(3)
-    table.loc[0, ["day", "there"]] = [
-        pd.Timestamp("2024-01-02 12:00"),
-        pd.Timestamp("2024-01-02 09:00+09:00"),
-    ]
+    table.loc[0, "day"] = pd.Timestamp("2024-01-02 12:00")
+    table.loc[0, "there"] = pd.Timestamp("2024-01-02 09:00+09:00")
     table.loc[0, "lasts"] = pd.Timedelta("6h")
     table.loc[1, "day"] = None
     found, times = with_days(table, None)
     assert times == [0, 1, 2, 3]
     first = 19_723  # days from 1970 to 2024
-    np.testing.assert_allclose(
-        found.loc[0, ["day", "there", "lasts"]].astype(float), [first + 1.5, first + 1, 0.25]
-    )
+    days = found.loc[0, ["day", "there", "lasts"]].astype(float)
+    np.testing.assert_allclose(days, [first + 1.5, first + 1, 0.25])
     assert np.isnan(found.loc[1, "day"])
     assert found["date"][2] == found["day"][2]
     with pytest.raises(ValueError, match="column 'day' held neither"):
@@ -189,15 +171,6 @@ def test_spin_predicts_from_inducing_points_alone() -> None:
     assert np.abs(model.predict(x[:20]) - before).max() > 1e-3  # they are read
 
 
-@pytest.mark.parametrize("kind", [SPINClassifier, NPTClassifier, SetTransformerClassifier])
-def test_queries_read_the_context_and_not_each_other(kind: type) -> None:
-    table, label = people(150)
-    model = kind(**SMALL | {"steps": 20}).fit(table, label)
-    together = model.predict_proba(table[:30])
-    alone = np.concatenate([model.predict_proba(table[i : i + 1]) for i in range(30)])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-
-
 def test_early_stopping_keeps_the_best_weights() -> None:
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(120, 5)), rng.normal(size=120)  # nothing to learn
@@ -206,15 +179,6 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     assert len(losses) < 100
     assert model.n_steps_ == 20 * (int(np.argmin(losses)) + 1)
     assert len(losses) - int(np.argmin(losses)) == 4
-
-
-def test_rows_of_weight_zero_have_no_influence() -> None:
-    table, label = people(300)
-    wrong = np.where(label == "ill", "well", "ill")
-    both, labels = pd.concat([table, table]), np.concatenate([label, wrong])
-    weight = np.repeat([1.0, 0.0], 300)
-    model = MLPClassifier(steps=300, random_state=0).fit(both, labels, sample_weight=weight)
-    assert (model.predict(table) == label).mean() > 0.9
 
 
 @pytest.mark.parametrize("kind", [MLPClassifier, SPINClassifier])
@@ -257,10 +221,8 @@ def test_attention_of_cls_points_to_the_column_that_matters() -> None:
         attention = model.column_attention(x, by_norm)
         assert attention.sum() == pytest.approx(1)
         assert attention.argmax() == 4
-    network = model.network_
-    assert isinstance(network, FTTransformer)
-    block, tokens = network.blocks[1], torch.randn(5, 7, 16)
-    assert isinstance(block, FTBlock)
+    network, tokens = model.network_, torch.randn(5, 7, 16)
+    block = network.blocks[1]
     with torch.no_grad():
         weight, v = block.attention(tokens)
         read = block.join((weight @ v).transpose(1, 2).flatten(-2))
@@ -268,10 +230,9 @@ def test_attention_of_cls_points_to_the_column_that_matters() -> None:
         rows, norms = model._rows(x[:9]), []
         state = network._start(rows)
         for block in network.blocks:
-            assert isinstance(block, FTBlock)
             norms.append(block.carried(state)[:, 1:].square().sum(-1).sqrt())
             state = block(state)
-        expected = (sum(norms) / len(norms)).sum(0)  # type: ignore[union-attr]
+        expected = sum(norms).sum(0)
     found = model.column_attention(x[:9], by_norm=True)
     np.testing.assert_allclose(found, (expected / expected.sum()).numpy(), rtol=1e-5)
 
@@ -337,12 +298,8 @@ def test_invalid_cells(cell: object, message: str) -> None:
     fitted = MLPRegressor(steps=2, batch_size=4).fit(good, np.arange(20.0))
     with pytest.raises(ValueError, match=f"column 'odd' holds {message}"):
         fitted.predict(table)
-
-
-def test_columns_of_complex_numbers() -> None:
-    table = pd.DataFrame({"x": np.arange(20.0), "odd": np.arange(20) + 1j})
     with pytest.raises(ValueError, match="column 'odd' holds a complex: 1j"):
-        MLPClassifier(steps=2).fit(table, np.arange(20) % 2)
+        MLPRegressor(steps=2).fit(table.assign(odd=np.arange(20) + 1j), np.arange(20.0))
 
 
 @pytest.mark.parametrize("largest", [1e300, -1e300, 1e160])
@@ -370,13 +327,11 @@ def test_a_label_far_from_those_of_training() -> None:
 def test_set_context_needs_no_training(kind: Any) -> None:
     table, label = people(150)
     model = kind(**SMALL | {"steps": 10}).fit(table, label)
-    before, weights = model.predict_proba(table[:30]), model.network_.state_dict()
-    weights = {name: weight.clone() for name, weight in weights.items()}
+    before, weights = model.predict_proba(table[:30]), copy.deepcopy(model.network_.state_dict())
     model.set_context(table[:50], label[:50])
     other = model.predict_proba(table[:30])
     assert np.abs(other - before).max() > 1e-6
-    for name, weight in model.network_.state_dict().items():
-        assert torch.equal(weight, weights[name])
+    torch.testing.assert_close(model.network_.state_dict(), weights, rtol=0, atol=0)
     order = np.random.default_rng(0).permutation(50)
     model.set_context(table.iloc[order], label[order])
     np.testing.assert_allclose(model.predict_proba(table[:30]), other, atol=1e-5)

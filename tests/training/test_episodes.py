@@ -1,6 +1,7 @@
 """Tasks: samples on one side of the split only, nothing hidden is shown, the same draw twice."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -70,14 +71,8 @@ def test_sites_asked_for_are_untyped_and_polymorphic(segment: Segment) -> None:
 def test_validation_segments_are_never_trained_on() -> None:
     source = SimulatedSource(9_998, 100_000, SMALL)
     assert source.first + source.segments <= FIRST_VALIDATION_SEED
-    trained = source(np.random.default_rng(0))
-    held_out = source.validation(2)
-    assert isinstance(trained, Segment)
-    seeds = {
-        trained.description["seed"],
-        *(s.description["seed"] for s in held_out if isinstance(s, Segment)),
-    }
-    assert len(seeds) == 3
+    segments = [source(np.random.default_rng(0)), *source.validation(2)]
+    assert len({segment.description["seed"] for segment in segments}) == 3
     with pytest.raises(InputError, match="segments"):
         SimulatedSource(1, 0, SMALL)
 
@@ -97,10 +92,8 @@ def test_held_out_samples_take_no_part_in_training(example_panel: spinimpute.Pan
     assert len(source.held_out) >= 8
     assert not set(source.held_out) & set(source.samples)
     for seed in range(4):
-        rng = np.random.default_rng(seed)
-        segment = source(rng)
-        used = set(np.asarray(segment.haplotype_sample))
-        assert used == set(source.samples)
+        segment = source(np.random.default_rng(seed))
+        assert set(np.asarray(segment.haplotype_sample)) == set(source.samples)
     for segment in source.validation(2):
         split = draw_split(segment, np.random.default_rng(0), EPISODES)
         sample = np.asarray(segment.haplotype_sample)
@@ -109,32 +102,23 @@ def test_held_out_samples_take_no_part_in_training(example_panel: spinimpute.Pan
 
 
 def test_a_small_panel_is_no_training_set(example: Path, tmp_path: Path) -> None:
-    names = [f"panel_AFR_{i:03d}" for i in range(1, 21)]
+    names, genetic_map = [f"panel_AFR_{i:03d}" for i in range(1, 21)], example / "genetic.map"
+    vcf, out = example / "panel.vcf.gz", tmp_path / "p.spin"
     with (
-        spinimpute.build_panel(
-            example / "panel.vcf.gz", tmp_path / "p.spin", example / "genetic.map", samples=names
-        ) as panel,
+        spinimpute.build_panel(vcf, out, genetic_map, samples=names) as panel,
         pytest.raises(InputError, match="at least 40 samples, got 20"),
     ):
         PanelSource(panel, 1)
 
 
-def test_a_panel_with_a_hole_can_be_trained_on(tmp_path: Path) -> None:
+def test_a_panel_with_a_hole_can_be_trained_on(write_vcf: Callable[..., Path], tmp_path: Path) -> None:
     """Segments start at sites: a centromere, with one site in many megabases, is no task."""
     rng = np.random.default_rng(0)
     positions = [*range(1000, 61_000, 500), 20_000_000, *range(40_000_000, 40_060_000, 500)]
-    lines = [
-        "##fileformat=VCFv4.2",
-        "##contig=<ID=1>",
-        '##FORMAT=<ID=GT,Number=1,Type=String,Description="G">',
-    ]
-    columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT"]
-    lines.append("\t".join([*columns, *(f"s{i}" for i in range(45))]))
-    for position in positions:
-        calls = [f"{a}|{b}" for a, b in rng.integers(0, 2, (45, 2))]
-        lines.append("\t".join(["1", str(position), ".", "A", "C", ".", "PASS", ".", "GT", *calls]))
-    (tmp_path / "p.vcf").write_text("\n".join(lines) + "\n")
-    with spinimpute.build_panel(tmp_path / "p.vcf", tmp_path / "p.spin", GeneticMap.constant()) as panel:
+    calls = [[f"{a}|{b}" for a, b in rng.integers(0, 2, (45, 2))] for _ in positions]
+    records = [(position, "A", "C", row) for position, row in zip(positions, calls, strict=True)]
+    vcf = write_vcf(records, [f"s{i}" for i in range(45)])
+    with spinimpute.build_panel(vcf, tmp_path / "p.spin", GeneticMap.constant()) as panel:
         source = PanelSource(panel, 1)
         for seed in range(60):
             draw_split(source(np.random.default_rng(seed)), np.random.default_rng(seed), EPISODES)

@@ -39,12 +39,8 @@ def test_log_lines_of_a_continued_run(tmp_path: Path) -> None:
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     steps = [entry["step"] for entry in entries if "step" in entry]
     assert steps == [1, 2, 3, 3, 4]  # step 3 was reported, not saved, and done again
-    scores = [
-        [entry[key] for key in ("train_loss", "validation_loss", "validation_r2")]
-        for entry in entries
-        if entry.get("step") == 3
-    ]
-    assert scores[0] == scores[1]
+    first, again = (entry for entry in entries if entry.get("step") == 3)
+    assert all(first[key] == again[key] for key in ("train_loss", "validation_loss", "validation_r2"))
     assert result.validation_loss == min(e["validation_loss"] for e in entries if "step" in e)
     assert not (tmp_path / "m.log.jsonl").exists()
 
@@ -58,13 +54,10 @@ def test_a_finished_run_has_nothing_to_continue(tmp_path: Path) -> None:
     assert out.read_bytes() == content
 
 
-def test_a_run_out_of_patience_has_nothing_to_continue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_out_of_patience_has_nothing_to_continue(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(Trainer, "validate", lambda self: AlleleValidation(float(self.step), 0.0))
-    config = configuration(
-        tmp_path / "c.toml", training=TABLES["training"].replace("steps = 4", "steps = 20\npatience = 2")
-    )
+    training = TABLES["training"].replace("steps = 4", "steps = 20\npatience = 2")
+    config = configuration(tmp_path / "c.toml", training=training)
     result = train(config, tmp_path / "m")
     assert (result.steps, result.validation_loss) == (3, 1.0)  # the best model is kept
     assert train(config, tmp_path / "m", resume=True).steps == 3
@@ -91,18 +84,12 @@ def test_an_older_result_needs_force(tmp_path: Path) -> None:
     assert spinimpute.load_predictor(out).kind == "spin"
 
 
-def test_a_model_of_3mers_learns_from_a_panel_and_imputes(
-    example: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_a_model_of_3mers_learns_from_a_panel_and_imputes(example, example_panel, tmp_path) -> None:
     config = configuration(tmp_path / "c.toml", model=TABLES["model"] + "\nk = 3")
     train(config, tmp_path / "m", panel=example_panel.path, steps=2)
-    summary = spinimpute.impute(
-        example / "target.vcf.gz",
-        tmp_path / "o.bcf",
-        example_panel,
-        predictor=spinimpute.PredictorSettings(model=tmp_path / "m"),
-        region=spinimpute.RegionSettings(region="20:400000-450000"),
-    )
+    predictor = spinimpute.PredictorSettings(model=tmp_path / "m")
+    region, target = spinimpute.RegionSettings("20:400000-450000"), example / "target.vcf.gz"
+    summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel, predictor=predictor, region=region)
     assert 0 < summary.written_sites < example_panel.n_sites
 
 

@@ -83,9 +83,7 @@ def test_nothing_is_made_twice(finished: Path) -> None:
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
-def test_a_killed_run_goes_on_and_ends_the_same(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_run_goes_on_and_ends_the_same(finished, tmp_path, capsys) -> None:
     """Once; the benchmark `workflow kills` does it as often as one likes."""
     ended = round_of_kills(tmp_path / "run", random.Random(1), 12.0, 2, print)
     said = capsys.readouterr().out

@@ -171,9 +171,7 @@ def test_a_sheet(names_of: Callable[[str], dict[str, Any]]) -> None:
         ({"indels": True, "sex": "s.txt"}, "--sex s.txt --indels"),
     ],
 )
-def test_options_of_a_target(
-    names_of: Callable[..., dict[str, Any]], target: dict[str, Any], words: str
-) -> None:
+def test_options_of_a_target(names_of, target, words) -> None:
     names = names_of("sample\tpath\nme\ta.bam\n", **target)
     assert names["options_of"](SimpleNamespace(target="t")) == words
 
@@ -207,9 +205,7 @@ def test_mistakes_in_a_sheet(names_of: Callable[[str], dict[str, Any]], sheet: s
         (60_000, 200_000, 64, 2),
     ],
 )
-def test_what_a_chunk_of_reads_asks_for_is_enough(
-    sites: int, haplotypes: int, samples: int, threads: int
-) -> None:
+def test_what_a_chunk_of_reads_asks_for_is_enough(sites, haplotypes, samples, threads) -> None:
     names: dict[str, Any] = {}
     exec((WORKFLOW / "resources.smk").read_text(), names)
     assert names["LARGE_PANEL"] == MOST_COPIED

@@ -1,0 +1,186 @@
+"""Verdicts of the papers' sections on made-up results whose answer is known; the front page.
+
+The tables themselves, and how results are read, are pinned by the committed pages (`test_papers.py`).
+"""
+
+import json
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.papers import cells, npt_parts, page, section_california, section_measures, section_processes
+from benchmarks.papers.claims import CANNOT, FAILS, HOLDS, NOT_RUN, PARTLY, Claim
+from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, TRUE
+from benchmarks.tabular.california import WITHOUT_BIASES
+
+SHARED = section_measures.SHARED
+NO_TARGETS, NO_FEATURES = "NPT, no target masking", "NPT, no feature masking"
+
+
+def classified(accuracy: float, **measures: float) -> dict[str, Any]:
+    return {"task": "classification", "loss": 1 - accuracy, **measures}
+
+
+def regressed(rmse: float) -> dict[str, Any]:
+    return {"task": "regression", "loss": rmse}
+
+
+def of_all(npt: dict[str, Any], others: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    return {method: [npt if method == "NPT" else others] for method in SHARED}
+
+
+def all_sets(npt_auroc: float, npt_accuracy: float, npt_rmse: float) -> dict[str, Any]:
+    """The other five are all alike: AUROC .9, accuracy .8, RMSE 3."""
+    one, others = classified(0.9, auroc=npt_auroc), classified(0.9, auroc=0.9)
+    binary = {name: of_all(one, others) for name in section_measures.BINARY}
+    numbers = {name: of_all(regressed(npt_rmse), regressed(3.0)) for name in section_measures.NUMBERS}
+    return binary | numbers | {"poker": of_all(classified(npt_accuracy), classified(0.8))}
+
+
+def test_ranks_are_means_over_sets() -> None:
+    assert section_measures.ranks([[0.9, 0.8, 0.7], [0.5, 0.6, 0.4]], True).tolist() == [1.5, 1.5, 3.0]
+    assert section_measures.ranks([[1.0, 1.0, 2.0]], False).tolist() == [1.5, 1.5, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("npt", "expected"), [((0.95, 0.9, 2.0), PARTLY), ((0.85, 0.9, 4.0), PARTLY), ((0.85, 0.7, 4.0), FAILS)]
+)
+def test_first_ranks(npt: tuple[float, float, float], expected: str) -> None:
+    """In part at most: the methods share seconds, not the paper's searches."""
+    found = all_sets(*npt)
+    assert section_measures._first_ranks(found).verdict == expected
+    assert section_measures.mean_ranks(found, "AUROC")["NPT"][0] == (1 if npt[0] > 0.9 else len(SHARED))
+    del found["poker"]["k-NN"]
+    assert section_measures._first_ranks(found).verdict == NOT_RUN
+
+
+def test_likelihoods_are_compared_where_they_were_kept() -> None:
+    def kept(*values: float) -> dict[str, list[dict[str, Any]]]:
+        methods = zip(("NPT", "xgboost", "k-NN"), values, strict=True)
+        return {method: [classified(0.9, log_loss=value)] for method, value in methods}
+
+    old = {method: [classified(0.9)] for method in ("NPT", "xgboost", "k-NN")}
+    assert section_measures._likelihood({"poker": old}).verdict == NOT_RUN
+    claim = section_measures._likelihood({"poker": kept(0.1, 0.2, 0.3), "income": old})
+    assert claim.verdict == PARTLY
+    assert claim.because.endswith("poker (1 fold): NPT 0.100, XGBoost 0.200, k-NN 0.300")
+    assert section_measures._likelihood({"poker": kept(0.4, 0.2, 0.3)}).verdict == FAILS
+
+
+@pytest.mark.parametrize(
+    ("cancer", "income", "expected"),
+    [(0.99, 0.896, PARTLY), (0.8, 0.896, PARTLY), (0.99, 0.894, PARTLY), (0.8, 0.894, FAILS)],
+)
+def test_level_is_within_half_a_hundredth(cancer: float, income: float, expected: str) -> None:
+    others = classified(0.9, auroc=0.9)
+    values = {"breast_cancer": cancer, "income": income}
+    found = {name: of_all(classified(0.9, auroc=auroc), others) for name, auroc in values.items()}
+    assert section_measures._auroc(found).verdict == expected
+    assert section_measures._auroc({"income": found["income"]}).verdict == NOT_RUN
+
+
+def variant(method: str, fold: int, rmse: float, steps: int = 400) -> dict[str, Any]:
+    found, configuration = {TRUE: rmse}, {"steps": steps}
+    return {"set": "boston", "method": method, "fold": fold, "found": found, "configuration": configuration}
+
+
+def test_variants_are_ranked_on_folds_that_all_have() -> None:
+    order = list(npt_parts.OF_TABLE_13)  # target masking first
+    rows = [variant(method, 0, 3.0 + i) for i, method in enumerate(order)]
+    assert npt_parts.rank_claim(rows).verdict == NOT_RUN
+    assert npt_parts.rank_claim([]).verdict == NOT_RUN
+    rows += [variant(method, 1, 3.0 + i) for i, method in enumerate(order)] + [variant(order[0], 2, 9.0)]
+    claim = npt_parts.rank_claim(rows)
+    assert claim.verdict == PARTLY, "not by the paper's measure"
+    assert "2 folds" in claim.because
+    reversed_ = [variant(row["method"], row["fold"], -row["found"][TRUE]) for row in rows]
+    assert npt_parts.rank_claim(reversed_).verdict == FAILS
+
+
+def test_parts_are_compared_on_the_same_folds() -> None:
+    base = [variant("NPT", fold, 3.0 + fold) for fold in range(4)] + [variant("NPT", 0, 1.0, steps=6)]
+    level = [variant(NO_TARGETS, fold, 3.0 + fold + change) for fold, change in enumerate((0.1, -0.1, 0.3))]
+    worse = [variant(NO_FEATURES, fold, 3.0 + fold + change) for fold, change in enumerate((1.0, 1.1, 1.2))]
+    without = [variant(NPT_WITHOUT_ABA, 0, 2.9), variant(NPT_WITHOUT_ABA, 1, 3.8)]
+    robust, both = npt_parts.claims([*base, *level])
+    assert robust.verdict == PARTLY, "few folds without a difference do not prove that there is none"
+    assert "no target masking +0.10 ± 0.12 (3)" in robust.because
+    assert both.verdict == NOT_RUN
+    robust, both = npt_parts.claims([*base, *level, *worse, *without])
+    assert robust.verdict == PARTLY
+    assert "no feature masking +1.10 ± 0.06 (3) (*)" in robust.because
+    assert "without ABA -0.15 ± 0.05 (2)" in robust.because
+    assert "(2) (*)" not in robust.because, "three standard errors of two folds are no evidence"
+    assert both.verdict == PARTLY
+    assert "boston, without ABA: -0.15 (2 folds)" in both.because
+    assert npt_parts.claims([*base, *worse])[0].verdict == FAILS
+    assert [claim.verdict for claim in npt_parts.claims([])] == [NOT_RUN, NOT_RUN]
+
+
+@pytest.mark.parametrize(("together", "expected"), [(0.47, HOLDS), (0.485, PARTLY), (0.495, FAILS)])
+def test_an_ensemble_is_ahead_of_all_or_of_most(together: float, expected: str) -> None:
+    assert section_california._gains({"ResNet": ((0.48, 0.50), together)}).verdict == expected
+    assert section_california._gains({}).verdict == NOT_RUN
+
+
+def trained(model: str, rmse: float, **seconds: int) -> dict[str, Any]:
+    return {"model": model, "rmse": rmse, "fit_seconds": 600, **seconds}
+
+
+def test_ensembles_of_transformers_are_compared_once_they_are_there() -> None:
+    fits = [trained("FTTransformer", 0.46), trained("FTTransformer", 0.47, fit_seconds=1_200)]
+    claim = section_california._best_ensemble(fits, {})
+    assert claim.verdict == CANNOT
+    assert "took 10 to 20 minutes, and kept no predictions" in claim.because
+    for error, expected in ((0.45, PARTLY), (0.49, FAILS)):
+        both = {"FTTransformer": ((0.46, 0.47), error), "ResNet": ((0.48, 0.49), 0.47)}
+        assert section_california._best_ensemble(fits, both).verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("without", "expected"), [(None, NOT_RUN), (0.50, HOLDS), (0.48, PARTLY), (0.45, FAILS)]
+)
+def test_feature_biases(without: float | None, expected: str) -> None:
+    """Of .45 and .47 the standard deviation is .0141: two standard errors of one and two seeds are .0346."""
+    usual = [trained("FTTransformer", rmse) for rmse in (0.45, 0.47)]
+    rows = [] if without is None else [trained(WITHOUT_BIASES, without)]
+    assert section_california._biases_needed([*usual, *rows]).verdict == expected
+    assert section_california._biases_needed([*usual[:1], *rows]).verdict == NOT_RUN
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(250, HOLDS), (400, PARTLY), (110, PARTLY), (90, FAILS)])
+def test_times_longer(seconds: int, expected: str) -> None:
+    """The processor's seconds count where they are known."""
+    transformer = trained("FTTransformer", 0.46, processor_seconds=seconds)
+    other = trained("ResNet", 0.48, processor_seconds=100)
+    assert section_california._slower([transformer, other]).verdict == expected
+    assert section_california._slower([transformer]).verdict == NOT_RUN
+    by_the_clock = [trained("FTTransformer", 0.46), trained(WITHOUT_BIASES, 0.47, processor_seconds=seconds)]
+    claim = section_california._slower([*by_the_clock, other])
+    assert claim.verdict == expected
+    assert "without feature biases" in claim.because
+    assert section_california.seconds([trained("MLP", 0.5)], "MLP") == [600]
+
+
+def test_processes_after_many_steps(tmp_path: Path) -> None:
+    def claim() -> Claim:
+        (found,) = (c for c in section_processes.section(tmp_path).claims if "100,000 steps" in c.says)
+        return found
+
+    assert claim().verdict == NOT_RUN
+    folder = tmp_path / "2026-11-25-context-64-128-steps-20000"
+    folder.mkdir()
+    for kind, log_likelihood in (("CIPNP", 1.289), ("IPNP", 1.3), ("CANP", 1.25)):
+        row = {"kind": kind, "log_likelihood": log_likelihood, "floored": 1.349, "steps": 20_000}
+        (folder / f"{kind}-1.json").write_text(json.dumps(row))
+    assert claim().verdict == PARTLY
+    assert "CANP 1.250" in claim().because
+    assert claim().because.endswith("not run: ANP, BANP")
+
+
+def test_the_front_page_is_one_screen() -> None:
+    """A line of 120 characters is one line of it; so is each further 120 of a table's row."""
+    lines = page.readme(page.make_sections(cells.RESULTS)).splitlines()
+    assert sum(max(1, ceil(len(line) / 120)) for line in lines) <= 45
