@@ -66,7 +66,8 @@ def draw(tables: Sequence[list[Accuracy]], titles: Sequence[str], out: Path) -> 
         axes[0, column].set_title(title)
         axes[0, column].legend(loc="lower right", frameon=False)
         below = axes[-1, column]
-        below.set_xticks(range(len(edges)), [short_bin(edge, first=i == 0) for i, edge in enumerate(edges)])
+        names = [short_bin(edge, first=i == 0) for i, edge in enumerate(edges)]
+        below.set_xticks(range(len(edges)), names, rotation=30)
         below.set_xlabel("minor allele frequency in the panel")
     figure.tight_layout()
     figure.savefig(out, dpi=150)
@@ -74,6 +75,6 @@ def draw(tables: Sequence[list[Accuracy]], titles: Sequence[str], out: Path) -> 
 
 
 def short_bin(name: str, *, first: bool) -> str:
-    """ "(0.002,0.005]" as "–.005", and the first one as "≤.002"."""
-    high = name.strip("(]").split(",")[1]
-    return ("≤" if first else "–") + high.removeprefix("0")
+    """The column head of a frequency bin: "(0.002,0.005]" becomes ".002–.005", the first one "≤.002"."""
+    low, high = (edge.removeprefix("0") for edge in name.strip("(]").split(","))
+    return f"≤{high}" if first else f"{low}–{high}"

@@ -42,13 +42,14 @@ BLOCK = re.compile(r"(<!-- ([\w-]+) table ([^:>]+): (.*?) -->\n).*?(<!-- end -->
 NUMBER = re.compile(r"(<!-- ([\w-]+) number ([^:>]+): (.*?) -->).*?(<!-- end -->)")
 SHARE = re.compile(r"\(([\d.]+)%\)")  # as the results write one, behind its numbers
 OURS, BEFORE = "spinimpute", "before"  # an earlier version is shown beside ours in the table of sets alone
+BINS_BEHIND = "bins in which a peer is ahead: by pooled r², by mean r² per variant"
 NAMES = {
     "allele-frequency": "panel frequencies alone",
     "10_nearest_haplotypes": "copying the 10 nearest haplotypes",
     "Beagle": "Beagle 5.4",
     "Minimac4": "Minimac4 4.1.2",
     "spinimpute": "**spinimpute**, shipped model",
-    BEFORE: "spinimpute before",
+    BEFORE: "previous version",
     "no_map": "spinimpute, no genetic map given",
     "SPIN_64": "SPIN, 64 inducing points (`--predictor spin`)",
     "SPIN_256": "SPIN, 256 inducing points",
@@ -106,11 +107,11 @@ def with_tables(text: str, results: Path) -> str:
 
 
 def pooled_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Pooled r2 by frequency, and the mean per variant over all sites."""
+    """Pooled r2 by frequency, and the mean r2 per variant over all sites."""
     rows = _accuracy(folders)
     table = _by_bin(rows, title, "pooled_r2")
     mean = {row.imputer: row.mean_r2 for row in rows if row.bin == ALL}
-    table[0].append("mean per variant")
+    table[0].append("mean r² per variant")
     for line, label in zip(table[1:], _order(labels(rows)), strict=True):
         line.append(_decimals(mean[label]))
     return table
@@ -158,13 +159,16 @@ def cuts_table(folders: Sequence[Path], title: str) -> list[list[str]]:
         for i, row in enumerate(row for row in _rows(folder / "cuts.tsv") if row["bin"] == ALL):
             columns = [column for column in row if column.startswith(("lost of", "kept of"))]
             table = table or [[name, *(_in_words(column) for column in columns)]]
+            label = NAMES[BEFORE] if row["imputer"] == BEFORE else row["imputer"]
             shares = [f"{SHARE.findall(row[column])[0]} %" for column in columns]
-            table.append([f"{where}: {row['imputer']}" if i == 0 else row["imputer"], *shares])
+            table.append([f"{where}: {label}" if i == 0 else label, *shares])
     return table
 
 
 def _in_words(column: str) -> str:
-    return column.replace("kept of constant", "kept of sites nobody varies at")
+    return column.replace("of constant", "of sites without variation").replace(
+        "of true", "of sites with true"
+    )
 
 
 def printed_r2_table(folders: Sequence[Path], title: str) -> list[list[str]]:
@@ -180,17 +184,20 @@ def printed_r2_table(folders: Sequence[Path], title: str) -> list[list[str]]:
             for row in rows
         }
         imputers = dict.fromkeys(row["imputer"] for row in rows)
-        table += [[label, *(" / ".join(value[label, one]) for one in names)] for label in imputers]
+        table += [
+            [NAMES[BEFORE] if label == BEFORE else label, *(" / ".join(value[label, one]) for one in names)]
+            for label in imputers
+        ]
     return table
 
 
 def sets_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Pooled r2 of every set of a folder of `sets`, errors beside the better peer's, and bins behind."""
+    """Pooled r2 of every set of a folder of `sets`, errors, and bins in which a peer is ahead."""
     table: list[list[str]] = []
     for case in sorted(path for path in folders[0].iterdir() if path.is_dir()):
         rows = read_accuracy(case / "accuracy.tsv")
         known = [label for label in labels(rows) if label not in BASELINES]
-        head = [title, *map(_name, known), "error / better peer's", "bins behind, pooled and by variant"]
+        head = [title, *map(_name, known), "error relative to the better peer", BINS_BEHIND]
         table = table or [head]
         overall = {row.imputer: row.pooled_r2 for row in rows if row.bin == ALL}
         behind = [
@@ -198,7 +205,7 @@ def sets_table(folders: Sequence[Path], title: str) -> list[list[str]]:
             for measure in ("pooled_r2", "mean_r2")
         ]
         ratio = f"{error_ratio(rows, OURS):.3f}".lstrip("0")
-        of_all = " and ".join(f"{n} of {len(bins(rows)) - 1}" for n in behind)
+        of_all = f"{behind[0]} and {behind[1]} of {len(bins(rows)) - 1}"
         table.append([case.name, *(_decimals(overall[label]) for label in known), ratio, of_all])
     return table
 

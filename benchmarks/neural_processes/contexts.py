@@ -174,7 +174,7 @@ def _rows(of_run: dict[Run, list[dict[str, Any]]], heads: Iterable[str]) -> list
         if any(of_kind):
             rows.append([kind, *(_cell([row["log_likelihood"] for row in found]) for found in of_kind)])
     oracle = [{round(row["floored"], 3) for row in of_run[run]} for run in runs]
-    rows.append(["who knows the process", *(" ".join(_short(x) for x in sorted(one)) for one in oracle)])
+    rows.append(["true process (upper bound)", *(" ".join(_short(x) for x in sorted(one)) for one in oracle)])
     return rows
 
 

@@ -73,7 +73,7 @@ def _figure4(runs: dict[Run, list[dict[str, Any]]]) -> str:
     for context, steps in columns:
         rows = runs.get(Run(context, None, steps, False), [])
         oracles.append(f"{np.mean([row['floored'] for row in rows]):.3f}" if rows else "–")
-    lines.append(["who knows the process (σ ≥ .1)", *oracles])
+    lines.append(["true process (upper bound; σ ≥ .1)", *oracles])
     return f"{markdown(lines)}\n\nMean ± sd over seeds (how many). The paper has a figure, no numbers."
 
 

@@ -65,7 +65,7 @@ def test_first_folder_of_an_imputer_counts(tmp_path: Path) -> None:
     text = "before\n<!-- accuracy table new old: Some people -->\nanything\n<!-- end -->\nafter\n"
     assert with_tables(text, tmp_path) == (
         "before\n<!-- accuracy table new old: Some people -->\n"
-        "| Some people | all | ≤.5 | mean per variant |\n"
+        "| Some people | all | ≤.5 | mean r² per variant |\n"
         "| --- | --- | --- | --- |\n"
         "| Beagle 5.4 | .9000 | – | .8000 |\n"
         "| **spinimpute**, shipped model | .9500 | .5000 | .8500 |\n"
@@ -141,7 +141,7 @@ def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
     head, _, first, *_, last = TABLES["trained"](tmp_path).splitlines()
     assert head == "| context points | 5–9 | 5–9; 2,000 steps | 9–20 |"
     assert first == "| CANP | .500 (1) | .250 (1) | 1.500 ± .707 (2) |"
-    assert last == "| who knows the process | 2.500 | 2.500 | 2.500 |"
+    assert last == "| true process (upper bound) | 2.500 | 2.500 | 2.500 |"
 
 
 def test_models_from_before_inducing_points_carried_y_are_told_apart(tmp_path: Path) -> None:
