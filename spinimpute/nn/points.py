@@ -1,8 +1,9 @@
-"""Inducing points for labelled points (x, y) whose attention carries the labels: an encoder and a reader.
+"""Encoder and reader of conditional inducing point neural processes (SPIN paper, sections 3.2 and 3.3).
 
-Used by the conditional inducing point neural processes (SPIN paper, sections 3.2 and 3.3).
+Inducing points attend to the context points (x, y) and keep weighted means of their x and y. Queries attend
+to the inducing points and average these means.
 
-Axes: see `spinimpute.nn`; U labels of an inducing point, Y + X.
+Axes: see `spinimpute.nn`; U = Y + X: the pooled outputs and positions of an inducing point.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,17 +18,20 @@ from spinimpute.nn.attention import XABD, MABOptions, MultiHeadAttention, attend
 from spinimpute.nn.carrying import LabelledChunk
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 
-RECOMPUTED_FROM = 256  # datapoints; for larger contexts, activations are recomputed for the gradient
-STREAM_CHUNK = 256  # datapoints of a larger context that are read at a time: they fit a processor's cache
-INPUT_RANGE = 2.0  # inputs lie mostly in ±2; the bends of ReLUs and the inducing points start within it
-MOST_POSITIONS = 1_000_000
+CHECKPOINT_FROM = 256  # datapoints; larger contexts use gradient checkpointing
+STREAM_CHUNK = (
+    256  # datapoints of a larger context that are processed together: they fit into the CPU's cache
+)
+INPUT_RANGE = 2.0  # inputs lie mostly in ±2; ReLU kinks and inducing points are initialized in this range
+MAX_POSITIONS = 1_000_000
 
 
 def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequential:
-    """`layers` linear layers with ReLU between them.
+    """Return `layers` linear layers with ReLU between them.
 
-    Weights start as in He et al. (2015). With torch's own start each layer shrinks the differences between
-    points, and attention to points that look alike learns nothing for thousands of steps.
+    Weights are initialized as in He et al. (2015). With PyTorch's default initialization each layer shrinks
+    the differences between points, and attention to nearly equal points learns nothing for thousands of
+    steps.
     """
     widths = [input_width, *[width] * (layers - 1), output_width]
     modules: list[nn.Module] = []
@@ -42,38 +46,39 @@ def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequ
 
 
 def spread_positions(x_size: int, number: int) -> Tensor:
-    """Starting positions (H, X) of inducing points, spread evenly over the range of inputs.
+    """Return initial positions (H, X) of inducing points, spread evenly over the range of inputs.
 
-    A file may ask for any number, and these positions take memory even where weights do not: raises
-    ValueError for more than MOST_POSITIONS.
+    Raises ValueError if `number` exceeds MAX_POSITIONS: it may come from an untrusted model file, and the
+    positions are allocated even when the model is built on PyTorch's meta device.
     """
-    if number > MOST_POSITIONS:
-        raise ValueError(f"inducing_points must be at most {MOST_POSITIONS:,}, got {number:,}")
+    if number > MAX_POSITIONS:
+        raise ValueError(f"inducing_points must be at most {MAX_POSITIONS:,}, got {number:,}")
     spread_HX = torch.quasirandom.SobolEngine(x_size, scramble=True).draw(number)
     return INPUT_RANGE * (2 * spread_HX - 1)
 
 
 class ContextPoints(NamedTuple):
-    """The points (inducing points, or the context itself) that predictions read, L of them.
+    """The L points to which queries attend: inducing points, or the context points themselves."""
 
-    Labels are pooled by each head of the encoder: mean outputs, then mean positions, of the same datapoints
-    with the same weights.
-    """
-
-    key_BLE: Tensor  # embedded positions, which queries are compared with
+    key_BLE: Tensor  # embedded positions, which are compared with those of the queries
     value_BLE: Tensor
-    label_BGLU: Tensor
+    label_BGLU: (
+        Tensor  # for each head of the encoder, the attention-weighted mean of y, followed by that of x
+    )
 
 
 class PointEncoder(nn.Module):
-    """Inducing points at positions of their own read labelled points and carry their labels, by one XABD.
+    """Inducing points with learned positions that attend once to the context points and pool their labels.
 
-        paper  H' = MAB(H, D), H starts from constants, keys are of D, labels among its attributes
-        here   h starts as the embedded point (s_h, 0) at a learned position s_h; the query position(s_h) is
-               compared with key_n = position(x_n), so that weights depend on positions alone; values are of
-               embedded (x_n, y_n); the same weights pool (y_n, x_n) unchanged
+    The attention is an XABD (cross-attention between datapoints, `nn.attention`). Differences from the paper
+    (Rastogi et al., ICLR 2023, sections 3.2 and 3.3):
 
-    Rastogi et al., ICLR 2023, sections 3.2 and 3.3.
+        paper  H' = MAB(H, D). The inducing points H start from constants. Keys are computed from the data D,
+               which include the labels.
+        here   Inducing point h starts as the embedding of (s_h, 0) at a learned position s_h. Its query
+               position(s_h) is compared with the keys position(x_n), so that attention depends on positions
+               alone. Values are computed from the embedding of (x_n, y_n). The same attention weights also
+               average (y_n, x_n) directly.
     """
 
     def __init__(self, x_size: int, y_size: int, width: int, layers: int, options: MABOptions) -> None:
@@ -85,10 +90,10 @@ class PointEncoder(nn.Module):
     def forward(
         self, chunks: Sequence[LabelledChunk], start_HX: Tensor, position: Callable[[Tensor], Tensor]
     ) -> ContextPoints:
-        """Encode a context in chunks (x_BNX, y_BNY); neither result nor gradients depend on the chunks.
+        """Encode a context that is given in chunks (x_BNX, y_BNY).
 
-        `position` embeds positions, (..., X) -> (..., E), of inducing points, datapoints and queries alike.
-        An empty context gives labels of 0.
+        Neither the result nor gradients depend on the chunks. `position` embeds the positions of inducing
+        points, datapoints and queries, (..., X) -> (..., E). The labels of an empty context are 0.
         """
         key_1HE = position(start_HX[None])
         query_1GHP = self.xabd.queries(key_1HE.unsqueeze(2))
@@ -107,7 +112,7 @@ class PointEncoder(nn.Module):
             return keys_values
 
         batch, first = chunks[0][0].shape[:2]
-        if len(chunks) == 1 and first < RECOMPUTED_FROM:
+        if len(chunks) == 1 and first < CHECKPOINT_FROM:
             keys, values = reader(chunks[0])()
             read_BGHP = attend(query_1GHP.expand(batch, -1, -1, -1), keys, values, scale=scale)
         else:
@@ -127,21 +132,22 @@ class PointEncoder(nn.Module):
 
 
 class TargetReading(NamedTuple):
-    """Results of attention from targets to the points of a context."""
+    """Results of attention from queries to the points of a context."""
 
-    r_BQI: Tensor  # input of a decoder
-    carried_BQY: Tensor  # outputs pooled by the attention, which a decoder corrects
+    r_BQI: Tensor  # input of the decoder
+    carried_BQY: Tensor  # attention-weighted mean of outputs, which the decoder corrects
 
 
 class PointReader(nn.Module):
-    """Targets read inducing points and the labels that they carry.
+    """Queries attend to inducing points and average their values and labels.
 
-        paper  r(x, H) = MAB(x, H), and a decoder of (x, r) gives the distribution of y
-        here   attention alone; head g pools the labels of the encoder's head g, y_g and x_g. The mixture of
-               all y_g is `carried_BQY`. A decoder corrects it with the values, the offset of each y_g from
-               the mixture, and the offset of x_g, the mean position of y_g, from the target
+        paper  r(x, H) = MAB(x, H). A decoder maps (x, r) to the distribution of y.
+        here   The attention block has no feed-forward layer. Head g averages the labels of the encoder's
+               head g: outputs y_g and positions x_g. A learned mixture of all y_g is `carried_BQY`. The
+               decoder corrects it. Its inputs are the averaged values, y_g minus the mixture, and x_g minus
+               the query's position.
 
-    It needs as many heads as the encoder has. `width` is the size of `r_BQI`.
+    It needs as many heads as the encoder. `width` is the size of `r_BQI`.
     """
 
     def __init__(self, x_size: int, y_size: int, width: int, options: MABOptions) -> None:
@@ -154,7 +160,7 @@ class PointReader(nn.Module):
         self.width = width + options.heads * (x_size + y_size)
 
     def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: ContextPoints) -> TargetReading:
-        """Read the points from targets at embedded positions `key_BQE` and positions `x_BQX`."""
+        """Attend to the points from queries at positions `x_BQX`, embedded as `key_BQE`."""
         query_BGQP = self.attention.queries(key_BQE)
         read_BQE, label_BGQU = self.attention.look_up(query_BGQP, *points)
         label_BQGU = label_BGQU.transpose(1, 2)

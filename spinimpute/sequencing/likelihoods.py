@@ -2,7 +2,7 @@
 
 They are Phred-scaled: -10 log10 of the likelihood relative to that of the most likely genotype.
 
-Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
+Axes: S sites, X samples, and an axis of length 3 for genotypes with 0, 1 and 2 ALT alleles.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from spinimpute.panels.spin_files import haploid_in_males
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.fragments import FragmentBases
 
-HIGHEST = 255  # Phred; less likely genotypes are practically impossible
-_MOST_READS = np.iinfo(np.uint16).max
+MAX_PHRED = 255  # less likely genotypes are practically impossible
+_MAX_READS = np.iinfo(np.uint16).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,25 +35,26 @@ class GenotypeLikelihoods:
     ploidy : uint8 (X,)
         1 or 2.
     panel_index : int64 (S,)
-        The panel's sites with data, increasing.
+        Indices of the panel sites that have data, increasing.
     phred_SX3 : uint8
-        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT, the smallest 0, at most 255; 0, 0, 0 without
-        data. A haploid sample has 0 or "2" copies: its middle value is 255.
+        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT, from 0 to 255. The smallest of the three is 0.
+        All three are 0 where a sample has no data. For a haploid sample the first value is for REF, the last
+        for ALT, and the middle one is 255.
     depth_SX : uint16 or None
         Number of counted reads; None if unknown.
     n_sites_file : int
-        Biallelic sites of the input: ALT alleles of records, or for reads the panel's SNPs and, if wanted,
-        indels.
+        Number of biallelic sites in the input. For variant files: the number of ALT alleles. For reads: the
+        number of panel SNPs, and of panel indels if requested.
     skipped : dict of str to int
-        Unused reads, bases and sites by reason.
+        Numbers of unused reads, bases and sites by reason.
     counted_index : int64
-        The panel's sites at which reads were counted, increasing; there were no reads at those that
-        `panel_index` lacks. Empty if depth_SX is None.
+        Indices of the panel sites at which reads were counted, increasing. Sites that are here but not in
+        `panel_index` had no reads. Empty if depth_SX is None.
     repaired : dict of str to int
-        Sites by repair, in the words of `targets.repair`.
+        Number of repaired sites by kind of repair. The keys are the texts in `targets.repair`.
     bases_X : sequence of FragmentBases
-        The bases from which the likelihoods of each sample were computed, or some of them: they show which
-        alleles are of one haplotype. Empty if unknown.
+        Bases of reads for each sample. Bases of one fragment lie on the same haplotype, which helps phasing.
+        Not all bases need to be here. Empty if unknown.
     """
 
     samples: list[str]
@@ -69,12 +70,12 @@ class GenotypeLikelihoods:
 
     @property
     def known_SX(self) -> np.ndarray:
-        """Sites with data of a sample, bool."""
+        """Whether a sample has data at a site, bool."""
         none_SX, one_SX, two_SX = np.moveaxis(self.phred_SX3, 2, 0)
         return (none_SX != two_SX) | ((none_SX != one_SX) & (self.ploidy == 2))
 
     def reorder_samples(self, samples: list[str]) -> GenotypeLikelihoods:
-        """The same with the samples in another order; raises InputError for other samples."""
+        """Return a copy with the samples in this order. Raises InputError if the sets of samples differ."""
         order_X = _order_in(self.samples, samples)
         return replace(
             self,
@@ -86,7 +87,7 @@ class GenotypeLikelihoods:
         )
 
     def take(self, rows: slice) -> GenotypeLikelihoods:
-        """Some of the sites; the counts and bases stay those of all sites."""
+        """Return a copy with some sites. Counts, `counted_index` and `bases_X` are still those of all."""
         return replace(
             self,
             panel_index=self.panel_index[rows],
@@ -96,19 +97,20 @@ class GenotypeLikelihoods:
 
 
 def stored_phred(phred: np.ndarray, haploid: np.ndarray | bool) -> np.ndarray:
-    """Phred-scaled likelihoods (..., 3), with any offset, as `GenotypeLikelihoods` stores them.
+    """Shift and round Phred-scaled likelihoods (..., 3) to the integers that `GenotypeLikelihoods` stores.
 
-    `haploid` is broadcast to (...); its middle values are ignored. Values must be finite.
+    `phred` may have any offset and must be finite. `haploid` is broadcast to (...). Where it is True, the
+    middle value of `phred` is ignored.
     """
     homozygous = np.minimum(phred[..., 0], phred[..., 2])
     lowest = np.where(haploid, homozygous, np.minimum(homozygous, phred[..., 1]))
-    stored = np.rint(phred - lowest[..., None]).clip(0, HIGHEST).astype(np.uint8)
-    stored[..., 1][np.broadcast_to(haploid, lowest.shape)] = HIGHEST
+    stored = np.rint(phred - lowest[..., None]).clip(0, MAX_PHRED).astype(np.uint8)
+    stored[..., 1][np.broadcast_to(haploid, lowest.shape)] = MAX_PHRED
     return stored
 
 
 def check_region(region: Region | None, panel: ReferencePanel) -> None:
-    """Raise InputError for a region of another chromosome than the panel's."""
+    """Raise InputError if the region is not on the panel's chromosome."""
     if region and not same_chromosome(region.chrom, panel.chrom):
         raise InputError(
             "mismatch", f"region {region} is not on the panel's chromosome. Give a region on {panel.chrom}."
@@ -116,7 +118,7 @@ def check_region(region: Region | None, panel: ReferencePanel) -> None:
 
 
 def known_ploidy(panel: ReferencePanel, samples: Sequence[str], sexes: dict[str, bool] | None) -> np.ndarray:
-    """The ploidy of samples by the panel's chromosome (or part of X) and by sex, uint8 (X,); 0 if undecided.
+    """Return the ploidy of each sample, uint8 (X,): 1 or 2, or 0 if neither chromosome nor sex decides it.
 
     `sexes` maps samples to whether they are male.
     """
@@ -131,8 +133,8 @@ def known_ploidy(panel: ReferencePanel, samples: Sequence[str], sexes: dict[str,
 def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -> GenotypeLikelihoods:
     """Combine two independent inputs of the same samples and panel, such as an array and reads.
 
-    At most one of them may have reads. The result has the sites of both, and the samples in the order of the
-    first. A sample that is haploid in one of them is haploid. Raises InputError for different samples.
+    At most one of them may have reads. The result has the sites of both, and the samples in the order of
+    `first`. A sample that is haploid in one of them is haploid. Raises InputError if the samples differ.
     """
     second = second.reorder_samples(first.samples)
     haploid_X = (first.ploidy == 1) | (second.ploidy == 1)
@@ -161,18 +163,18 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
 
 
 def stored_depth(depth: np.ndarray) -> np.ndarray:
-    """Numbers of reads as uint16, larger ones as the maximum."""
-    return np.clip(depth, 0, _MOST_READS).astype(np.uint16)
+    """Return numbers of reads as uint16, limited to its maximum."""
+    return np.clip(depth, 0, _MAX_READS).astype(np.uint16)
 
 
 def _order_in(names: list[str], wanted: list[str]) -> np.ndarray:
-    """Indices of the wanted samples among the names."""
+    """Return the index of each wanted sample in `names`. Raises InputError if the sets differ."""
     missing, additional = sorted(set(wanted) - set(names)), sorted(set(names) - set(wanted))
     if missing or additional:
-        only = [f"only one has {name}" for name in (missing[:1] + additional[:1])]
+        only = " and ".join(f"{name} is in only one of them" for name in missing[:1] + additional[:1])
         raise InputError(
             "mismatch",
-            f"two inputs to be combined have different samples: {', '.join(only)}. Use equal names in both "
+            f"the two inputs have different samples: {only}. Give the samples the same names in both "
             "(bcftools reheader).",
         )
     index_of = {name: i for i, name in enumerate(names)}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.runtime.errors import InputError
-from spinimpute.sequencing.likelihoods import HIGHEST
+from spinimpute.sequencing.likelihoods import MAX_PHRED
 from spinimpute.vcf.variant_file import Record, VariantFile
 
 # FORMAT fields; the first one with a value of the sample counts. Most programs agree on PL, and a call has
@@ -38,7 +38,9 @@ _DIPLOID_CALLS = np.array(
     ],
     np.float32,
 )
-_HAPLOID_CALLS = np.array([[0, HIGHEST, CALL_PHRED], [CALL_PHRED, HIGHEST, 0], [0, HIGHEST, 0]], np.float32)
+_HAPLOID_CALLS = np.array(
+    [[0, MAX_PHRED, CALL_PHRED], [CALL_PHRED, MAX_PHRED, 0], [0, MAX_PHRED, 0]], np.float32
+)
 
 
 class RecordLikelihoods(NamedTuple):

@@ -1,7 +1,7 @@
-"""Networks that read a context of labelled rows themselves: NPT and the Set Transformer on tables.
+"""Networks that attend to the labelled context rows directly, without inducing points.
 
-The label is the table's last column: a category, or a scaled number. Labels of the context are visible;
-labels of queries never enter.
+These are the NPT and the Set Transformer on tables. The label is the table's last column: a category, or a
+scaled number. The network sees the labels of the context, and never those of queries.
 
 Axes: see `spinimpute.nn`; D columns without the label.
 """
@@ -20,7 +20,7 @@ LABEL = -1  # the label's column
 
 
 class ContextNetwork(nn.Module):
-    """A `RowModel` over a table with its label; `classes` is 0 for a number."""
+    """A `RowModel` over a table with its label. `classes` is 0 if the label is numeric."""
 
     def __init__(self, network: RowModel, schema: Schema, classes: int) -> None:
         super().__init__()
@@ -29,9 +29,9 @@ class ContextNetwork(nn.Module):
         self.classes = classes
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows) -> Tensor:
-        """Outputs (Q, D + 1, K) for every column of the queries, the label last.
+        """Return outputs (Q, D + 1, K) for every column of the queries, the label last.
 
-        Labels are codes of classes, or scaled numbers. Queries read the context and never each other.
+        Labels are codes of classes, or scaled numbers. Queries attend to the context, never to each other.
         """
         context_table, query_table = _with_label(context, label_N), _without_label(query)
         value, missing = (torch.cat(both, 1) for both in zip(context_table, query_table, strict=True))
@@ -39,15 +39,15 @@ class ContextNetwork(nn.Module):
         return self.network.rows(value, missing, None, visible)[0, len(context) :]
 
     def datapoint_layers(self) -> list[MultiHeadAttention]:
-        """Attention between rows of an NPT."""
+        """Return the layers of an NPT that attend between rows."""
         return [layer.mab.attention for layer in self.modules() if isinstance(layer, ABD)]
 
     def label_outputs(self, outputs_QDK: Tensor) -> Tensor:
-        """Logits (Q, classes), or numbers (Q, 1)."""
+        """Return the logits (Q, classes) or numbers (Q, 1) of the label."""
         return outputs_QDK[:, LABEL, : self.classes or 1]
 
     def attribute_loss(self, outputs_QDK: Tensor, query: Rows, hidden_QD: Tensor) -> Tensor:
-        """Mean loss of the hidden cells that have a value: cross-entropy or squared error."""
+        """Return the mean loss (cross-entropy or squared error) of the hidden cells that have a value."""
         losses = []
         target_QD = hidden_QD & ~query.missing_ND
         for column, n in enumerate(self.schema.cardinality):

@@ -1,4 +1,4 @@
-"""Figures (PNG or SVG): attention as a heat map, importance of columns as bars."""
+"""Writes figures as PNG or SVG: attention weights as a heat map, the importance of columns as bars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = {".png": "png", ".svg": "svg"}
-MOST_BARS = 40
+MAX_BARS = 40
 
 
 def attention_figure(
@@ -26,10 +26,11 @@ def attention_figure(
     columns: str = "inducing points",
     order_rows: Sequence[int] | np.ndarray | None = None,
 ) -> None:
-    """Draw the attention weights (N, M) of `rows` to `columns` as a heat map.
+    """Draw attention weights (N, M) as a heat map.
 
-    `order_rows` holds the indices of rows from top to bottom, for example sorted by class. Raises InputError
-    if the path is neither .png nor .svg, or cannot be written.
+    `rows` and `columns` are the labels of the axes. `order_rows` holds the indices of the rows from top to
+    bottom, for example sorted by class. Raises InputError if the path is neither .png nor .svg, or cannot be
+    written.
     """
     from matplotlib.figure import Figure
 
@@ -47,7 +48,7 @@ def attention_figure(
 
 
 def importance_figure(names: Sequence[str], importance: Any, path: str | Path) -> None:
-    """Draw the importance (D,) of named columns as horizontal bars, the 40 most important ones at most.
+    """Draw the importance (D,) of named columns as horizontal bars, for at most the 40 most important.
 
     Raises InputError if the path is neither .png nor .svg, or cannot be written.
     """
@@ -56,7 +57,7 @@ def importance_figure(names: Sequence[str], importance: Any, path: str | Path) -
     importance_D = np.asarray(importance)
     if importance_D.shape != (len(names),):
         raise ValueError(f"importance must have the shape ({len(names)},), got {importance_D.shape}")
-    order = np.argsort(-importance_D, kind="stable")[:MOST_BARS]
+    order = np.argsort(-importance_D, kind="stable")[:MAX_BARS]
     figure = Figure(figsize=(6, 0.8 + 0.22 * len(order)), layout="constrained")
     ax = figure.subplots()
     ax.barh(np.arange(len(order)), importance_D[order])

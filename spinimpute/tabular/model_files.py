@@ -1,8 +1,8 @@
 """Fitted estimators as safetensors files: weights, scales, categories, and the context of predictions.
 
-A file names one of the twelve estimators and contains no code. It contains training rows only where
-predictions read them: the context of NPT and the Set Transformer. For SPIN it contains inducing points, which
-are means of rows as its network compares them, and of their labels.
+A file names one of the twelve estimators and contains no code. For NPT and the Set Transformer it contains
+the training rows that are their context. For SPIN it contains inducing points: means of embedded training
+rows and of their labels, and no single row.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def save_estimator(
         parameters = {key: _plain(value) for key, value in estimator.get_params(deep=False).items()}
         check_parameters(estimator, parameters)
         _check_fitted(estimator)
-        check_weights(estimator._make, _weights(tensors))  # parameters may have been set since
+        check_weights(estimator._make, _weights(tensors))  # set_params may have been called after fit
         description = {
             "estimator": name,
             "parameters": parameters,
@@ -95,7 +95,7 @@ def save_estimator(
 
 
 def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
-    """Read an estimator that `save_estimator` wrote; its predictions are the same.
+    """Read an estimator that `save_estimator` wrote. It predicts the same as before saving.
 
     Parameters
     ----------
@@ -122,17 +122,18 @@ def load_with_description(path: str | Path, device: str = "auto") -> tuple[Table
     try:
         arrays, checked = load_tensors(path, FORMAT, "tabular model")
         description = checked["description"]
-        _require(_checksum(description) == checked["checksum"], "the description is damaged: copy it again")
+        _require(
+            _checksum(description) == checked["checksum"],
+            "its checksum is wrong: the file is damaged. Copy it again",
+        )
         estimator = _rebuilt(description, arrays)
         _require(isinstance(description["metadata"], dict), "metadata are not an object")
-        _require("spinimpute" in description, "the version that wrote it is missing")
+        _require("spinimpute" in description, "the spinimpute version is missing from its description")
     except (
         ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
     ) as error:  # fmt: skip
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(
-            "content", f"tabular model {path}: content and description do not agree ({reason})"
-        ) from error
+        raise InputError("content", f"tabular model {path}: not a valid model ({reason})") from error
     return estimator.set_params(device=device), description
 
 
@@ -182,7 +183,7 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, SCALARS):
         return value
     raise TypeError(
-        f"a parameter has the type {type(value).__name__}, which a file cannot hold; use set_params"
+        f"a parameter of type {type(value).__name__} cannot be saved. Change it with set_params first"
     )
 
 
@@ -200,7 +201,10 @@ def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tabl
     encoder = TableEncoder(estimator.scaling, estimator.categorical_features)
     for fitted, stored in ((estimator, description["fitted"]), (encoder, description["encoder"])):
         for key, value in stored.items():
-            _require(_is_fitted_name(key) and not hasattr(type(fitted), key), f"it sets {key!r}")
+            _require(
+                _is_fitted_name(key) and not hasattr(type(fitted), key),
+                f"the description contains an unknown attribute, {key!r}",
+            )
             setattr(fitted, key, _restored_value(value, arrays))
     estimator.encoder_, estimator._is_training = encoder, False
     _check_kinds(estimator)
@@ -213,13 +217,13 @@ def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tabl
 def _check_kinds(estimator: TableEstimator) -> None:
     """Check the types of fitted attributes in a file."""
     names = getattr(estimator, "feature_names_in_", np.array([]))
-    _require(isinstance(names, np.ndarray), "names of columns that are not text")
+    _require(isinstance(names, np.ndarray), "names of columns must be text")
     times, columns = estimator.time_columns_, len(estimator.encoder_.categories_)
     _require(
         isinstance(times, list) and all(type(column) is int and 0 <= column < columns for column in times),
-        "dates in columns that do not exist",
+        "time_columns_ must be indices of columns",
     )
-    _require(isinstance(estimator.validation_losses_, list), "losses that are not a list")
+    _require(isinstance(estimator.validation_losses_, list), "validation losses must be a list")
     classes = getattr(estimator, "classes_", np.array([]))
     _require(isinstance(classes, np.ndarray) and classes.ndim == 1, "invalid classes")
     _require(all(isinstance(name, SCALARS) for name in classes.tolist()), "invalid classes")
@@ -231,31 +235,58 @@ def _check_fitted(estimator: TableEstimator) -> None:
     columns, known = len(encoder.categories_), [c for c in encoder.categories_ if c is not None]
     _require(all(c.dtype.kind == "U" and (c[1:] > c[:-1]).all() for c in known), "categories are not sorted")
     cardinality = tuple(0 if c is None else max(1, len(c)) for c in encoder.categories_)
-    _require(encoder.schema_.cardinality == cardinality, "the schema has other categories")
-    _require([*map(type, encoder.schema_.may_miss)] == [bool] * columns, "the schema has other columns")
+    _require(
+        encoder.schema_.cardinality == cardinality,
+        "the schema's numbers of categories differ from the lists of categories",
+    )
+    _require(
+        [*map(type, encoder.schema_.may_miss)] == [bool] * columns,
+        "may_miss of the schema must have a boolean for each column",
+    )
     numbers = (columns - len(known),)
-    _require([encoder.mean_.dtype, encoder.sd_.dtype] == [np.dtype(np.float64)] * 2, "scales of another type")
-    _require(encoder.mean_.shape == encoder.sd_.shape == numbers, "scales of other columns")
+    _require(
+        [encoder.mean_.dtype, encoder.sd_.dtype] == [np.dtype(np.float64)] * 2,
+        "means and standard deviations must be float64",
+    )
+    _require(
+        encoder.mean_.shape == encoder.sd_.shape == numbers,
+        "means and standard deviations must be those of the numeric columns",
+    )
     _require(
         bool((encoder.sd_ > 0).all() and np.isfinite([encoder.mean_, encoder.sd_]).all()),
-        "scales that are not positive numbers",
+        "means must be finite, and standard deviations finite and positive",
     )
     if encoder.quantiles_ is not None:
-        _require(encoder.quantiles_.quantiles_.shape[1:] == numbers, "quantiles of other columns")
-    _require(estimator.n_features_in_ == columns > 0, "another number of columns")
+        _require(
+            encoder.quantiles_.quantiles_.shape[1:] == numbers,
+            "quantiles must be those of the numeric columns",
+        )
+    _require(
+        estimator.n_features_in_ == columns > 0, "n_features_in_ differs from the number of encoded columns"
+    )
     names = getattr(estimator, "feature_names_in_", None)
-    _require(names is None or len({*names}) == len(names) == columns, "names of other columns")
-    _require(names is None or all(isinstance(name, str) for name in names), "names that are not text")
+    _require(
+        names is None or len({*names}) == len(names) == columns,
+        "names of columns must be unique, one for each column",
+    )
+    _require(names is None or all(isinstance(name, str) for name in names), "names of columns must be text")
     whole = (estimator.n_steps_, estimator.n_parameters_, estimator.peak_memory_)
-    _require(all(isinstance(number, int) for number in whole), "counts that are not whole numbers")
-    _require(all(isinstance(loss, float) for loss in estimator.validation_losses_), "invalid losses")
+    _require(all(isinstance(number, int) for number in whole), "counts must be whole numbers")
+    _require(
+        all(isinstance(loss, float) for loss in estimator.validation_losses_),
+        "validation losses must be numbers",
+    )
     if hasattr(estimator, "predict_proba"):
         _require(
-            len(set(estimator.classes_.tolist())) == len(estimator.classes_) > 0, "repeated classes, or none"
+            len(set(estimator.classes_.tolist())) == len(estimator.classes_) > 0,
+            "classes must be unique, and at least one",
         )
     else:
         scale = (estimator.label_mean_, estimator.label_sd_)
-        _require(all(map(math.isfinite, scale)) and scale[1] > 0, "labels without a scale")
+        _require(
+            all(map(math.isfinite, scale)) and scale[1] > 0,
+            "the label's mean must be finite, and its standard deviation finite and positive",
+        )
 
 
 def _weights(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -273,10 +304,18 @@ def _check_prediction(estimator: TableEstimator) -> None:
         if isinstance(estimator, RowsAsContext):
             label_N, classes = estimator.context_label_, estimator._classes
             shape = (len(label_N), columns)
-            _require(estimator.context_.missing_ND.shape == shape and len(label_N) > 0, "another context")
+            _require(
+                estimator.context_.missing_ND.shape == shape and len(label_N) > 0,
+                _require(
+                    0 < count <= estimator.inducing_points, "their number must be 1 to `inducing_points`"
+                ),
+            )
             valid = (label_N >= 0) & (label_N < classes)
-            _require(classes == 0 or bool(valid.all()), "a context of other classes")
-        _require(estimator._outputs(row).shape == (1, estimator._n_outputs), "outputs of another label")
+            _require(classes == 0 or bool(valid.all()), "the context's labels must be codes of the classes")
+        _require(
+            estimator._outputs(row).shape == (1, estimator._n_outputs),
+            "the network's outputs do not fit the label",
+        )
 
 
 def _check_points(estimator: SPINEstimator) -> None:
@@ -286,11 +325,13 @@ def _check_points(estimator: SPINEstimator) -> None:
     count = points.mass_BH.shape[-1]
     features = estimator.heads * estimator.head_width
     shapes = ((1, count, features), (1, count, estimator._n_outputs), (1, count))
-    _require(0 < count <= estimator.inducing_points, "other inducing points")
-    _require(tuple(part.shape for part in points) == shapes, "other inducing points")
-    _require(all(part.dtype == torch.float32 for part in points), "inducing points of another type")
-    _require(all(bool(part.isfinite().all()) for part in points), "inducing points that are not finite")
-    _require(bool((points.mass_BH >= 0).all()), "inducing points with masses below 0")
+    _require(
+        0 < count <= estimator.inducing_points, f"inducing points must be 1 to {estimator.inducing_points}"
+    )
+    _require(tuple(part.shape for part in points) == shapes, "inducing points have the wrong shape")
+    _require(all(part.dtype == torch.float32 for part in points), "inducing points must be float32")
+    _require(all(bool(part.isfinite().all()) for part in points), "inducing points must be finite")
+    _require(bool((points.mass_BH >= 0).all()), "masses of inducing points must not be negative")
 
 
 def _require(condition: bool, problem: str) -> None:
@@ -300,9 +341,9 @@ def _require(condition: bool, problem: str) -> None:
 
 
 def _stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
-    """JSON of a fitted attribute; its arrays are added to `tensors`, under names that start with its own.
+    """Return a fitted attribute as JSON, and add its arrays to `tensors`.
 
-    Raises TypeError for a kind of attribute that a file cannot hold.
+    Names of the arrays start with that of the attribute. Raises TypeError for a type that cannot be saved.
     """
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().numpy()
@@ -347,7 +388,10 @@ def _restored_value(stored: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if kind == "array":
         return arrays[held].copy()
     if kind in ("text", "objects"):
-        _require(all(isinstance(part, str) or kind == "objects" for part in held), "text that is not text")
+        _require(
+            all(isinstance(part, str) or kind == "objects" for part in held),
+            "a list of texts must contain text only",
+        )
         return np.array(held, dtype=str if kind == "text" else object)
     if kind == "rows":
         return Rows(*_restored_value(held, arrays))

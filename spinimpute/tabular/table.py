@@ -1,4 +1,4 @@
-"""Tables of numbers and categories as tensors, with scales and categories from the training rows.
+"""Encodes tables of numbers and categories as tensors, with scales and categories of the training rows.
 
 Axes: see `spinimpute.nn`.
 """
@@ -15,10 +15,10 @@ import torch
 from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
 
-FARTHEST = 1e6  # standard deviations
-QUANTILE_NOISE = 1e-3  # standard deviations, so that ties do not become steps (Gorishniy et al. 2021)
+CLIP_SD = 1e6  # scaled numbers are clipped to this many standard deviations on both sides
+QUANTILE_NOISE = 1e-3  # standard deviations; breaks ties before quantile scaling (Gorishniy et al. 2021)
 DATES, DURATIONS = ("datetime64", "datetime", "date"), ("timedelta64", "timedelta")  # as pandas names them
-MICROSECONDS_OF_A_DAY = 86_400e6
+MICROSECONDS_PER_DAY = 86_400e6
 
 
 class Rows(NamedTuple):
@@ -28,11 +28,11 @@ class Rows(NamedTuple):
     missing_ND: Tensor
 
     def take(self, index: Tensor) -> Rows:
-        """Rows with these numbers."""
+        """Return the rows at these indices."""
         return Rows(self.value_ND[index], self.missing_ND[index])
 
     def to(self, device: torch.device) -> Rows:
-        """Copy to a device."""
+        """Return a copy on a device."""
         return Rows(self.value_ND.to(device), self.missing_ND.to(device))
 
     def __len__(self) -> int:
@@ -40,14 +40,14 @@ class Rows(NamedTuple):
 
 
 class LabelledRows(NamedTuple):
-    """Rows with codes or scaled numbers as labels, and weights."""
+    """Rows with their labels (codes of classes, or scaled numbers) and weights."""
 
     rows: Rows
     label_N: Tensor
     weight_N: Tensor
 
     def take(self, index: Tensor) -> LabelledRows:
-        """Rows with these numbers."""
+        """Return the rows at these indices."""
         return LabelledRows(self.rows.take(index), self.label_N[index], self.weight_N[index])
 
 
@@ -56,7 +56,7 @@ class Schema:
     """Kinds of the columns."""
 
     cardinality: tuple[int, ...]  # categories of each column, 0 for numbers
-    may_miss: tuple[bool, ...]  # whether training rows have missing values
+    may_miss: tuple[bool, ...]  # whether the training rows have missing values in this column
 
     @property
     def continuous(self) -> tuple[int, ...]:
@@ -75,10 +75,10 @@ class Schema:
 
 
 class TableEncoder:
-    """Encode tables as tensors, with scales and categories of the training rows alone.
+    """Encodes tables as tensors, with scales and categories of the training rows only.
 
-    Columns of a DataFrame that are categorical, boolean or text, and those in `categorical`, are categories;
-    all others are numbers. A category that the training rows lack is missing.
+    Categorical columns are those in `categorical`, and the categorical, boolean and text columns of a
+    DataFrame. All others are numeric. Categories that were not seen in training are encoded as missing.
     """
 
     def __init__(self, scaling: str = "standard", categorical: Sequence[int | str] | None = None) -> None:
@@ -86,18 +86,18 @@ class TableEncoder:
         self.categorical = categorical
 
     def fit(self, table: Any, seed: int) -> TableEncoder:
-        """Learn scales and categories from training rows; NaN and None are missing.
+        """Learn scales and categories from training rows. NaN and None count as missing.
 
-        `seed` determines the noise that breaks ties before quantile scaling.
+        `seed` is for the noise that breaks ties before quantile scaling.
         """
         if self.scaling not in ("standard", "quantile"):
             raise ValueError(f"scaling must be 'standard' or 'quantile', got {self.scaling!r}")
         columns = _columns(table)
-        chosen = self._chosen(table, len(columns))
+        categorical = self._categorical(table, len(columns))
         self.categories_: list[np.ndarray | None] = []
         may_miss = []
         for number, column in enumerate(columns):
-            if number in chosen or _is_category(column):
+            if number in categorical or _is_category(column):
                 name_N, names = _named(column)
                 may_miss.append(bool((name_N < 0).any()))
                 self.categories_.append(np.unique(names))
@@ -139,7 +139,7 @@ class TableEncoder:
                 continue
             name_N, names = _named(column)
             code_of_name = np.searchsorted(categories, names)
-            # the last entry is the code of missing cells, whose name has the number -1
+            # the last entry encodes missing cells: their name index is -1, which selects it
             code_of_name = np.append(np.where(np.isin(names, categories), code_of_name, -1), -1)
             code_N = code_of_name[name_N]
             missing_ND[:, number] = code_N < 0
@@ -151,28 +151,29 @@ class TableEncoder:
                 scaled = self.quantiles_.transform(numbers)
             else:
                 scaled = (numbers - self.mean_) / self.sd_
-            # far outside of the training data all numbers are treated alike
             value_ND[:, list(self.schema_.continuous)] = np.nan_to_num(scaled, nan=0.0).clip(
-                -FARTHEST, FARTHEST
+                -CLIP_SD, CLIP_SD
             )
         return Rows(torch.from_numpy(value_ND), torch.from_numpy(missing_ND))
 
     def _numbers(self, columns: list[np.ndarray]) -> np.ndarray:
-        """Columns of numbers, float64."""
-        chosen = [
+        """Return the numeric columns, float64. Raises ValueError for text or infinite numbers."""
+        numeric = [
             column for column, categories in zip(columns, self.categories_, strict=True) if categories is None
         ]
-        if not chosen:
+        if not numeric:
             return np.empty((len(columns[0]) if columns else 0, 0))
         try:
-            numbers = np.stack([np.asarray(column, dtype=np.float64) for column in chosen], axis=1)
+            numbers = np.stack([np.asarray(column, dtype=np.float64) for column in numeric], axis=1)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"a column that held numbers in training does not: {error}") from error
+            raise ValueError(
+                f"a column was numeric in training, but cannot be converted to numbers now: {error}"
+            ) from error
         if np.isinf(numbers).any():
             raise ValueError("Input X contains infinity: every number must be finite, or NaN where missing")
         return numbers
 
-    def _chosen(self, table: Any, n_columns: int) -> set[int]:
+    def _categorical(self, table: Any, n_columns: int) -> set[int]:
         if self.categorical is None:
             return set()
         if isinstance(self.categorical, str):
@@ -195,10 +196,10 @@ class TableEncoder:
 
 
 def with_days(table: Any, time_columns: Sequence[int] | None) -> tuple[Any, list[int]]:
-    """Convert durations and dates (since 1970, in UTC) to days; also give the numbers of their columns.
+    """Convert durations, and dates (since 1970, in UTC), to days.
 
-    `time_columns` are these numbers in training, None while training. Raises ValueError if other columns hold
-    times.
+    Returns the table and the indices of the converted columns. `time_columns` are the indices that were found
+    when the model was fitted, None during fitting. Raises ValueError if the time columns now differ.
     """
     days_of_column: dict[int, np.ndarray] = {}
     for number in range(table.shape[1]):
@@ -222,7 +223,7 @@ def with_days(table: Any, time_columns: Sequence[int] | None) -> tuple[Any, list
 
 
 def _days(column: Any) -> np.ndarray | None:
-    """Days, float64 (N,), or None if the column holds no times."""
+    """Return the times of a column in days, float64 (N,), or None if it holds no times."""
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind in DATES:
         times = pd.to_datetime(column, utc=True).to_numpy("datetime64[us]")
@@ -230,7 +231,7 @@ def _days(column: Any) -> np.ndarray | None:
         times = pd.to_timedelta(column).to_numpy("timedelta64[us]")
     else:
         return None
-    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / MICROSECONDS_OF_A_DAY)
+    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / MICROSECONDS_PER_DAY)
 
 
 def _columns(table: Any) -> list[np.ndarray]:
@@ -240,7 +241,7 @@ def _columns(table: Any) -> list[np.ndarray]:
 
 
 def _plain(series: Any) -> np.ndarray:
-    """Numbers as float64, anything else as objects; raises ValueError for complex numbers and lists."""
+    """Return numbers as float64, others as objects. Raises ValueError for complex numbers and lists."""
     kind = getattr(series.dtype, "kind", "O")
     if kind in "iuf" and not hasattr(series, "cat"):
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
@@ -249,7 +250,7 @@ def _plain(series: Any) -> np.ndarray:
         if pd.api.types.is_list_like(cell) or isinstance(cell, complex | np.complexfloating):
             raise ValueError(
                 f"column {series.name!r} holds a {type(cell).__name__}: {cell!r}. "
-                "Give one number, text or date a cell."
+                "Each cell must hold one number, text or date."
             )
     return cells
 
@@ -259,9 +260,9 @@ def _is_category(column: np.ndarray) -> bool:
 
 
 def _named(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number of the name of each cell of a categorical column, -1 where missing, and the names."""
+    """Return each cell's index into the names of categories, -1 if missing, and the names."""
     name_N, values = pd.factorize(column)
-    # one name for a category whatever its type: True, 1 and 1.0 are the same
+    # the name does not depend on the type: True, 1 and 1.0 are the same category
     return name_N, np.array([_name(value) for value in values], dtype=object).astype(str)
 
 

@@ -161,7 +161,7 @@ def test_samples_get_other_names(world: World, gl: Path, bams: list[Path], tmp_p
     where = RegionSettings("20:1-20000")
     summary = impute_sequenced(tmp_path / "o.vcf", world.panel, given, region=where, force=True)
     assert summary.samples == ["s0", "mine", "s2", "s3", "s4", "s5"]
-    for wrong, said in ((names[:2], "2 names of samples for 6 files"), ([], "only one has mine")):
+    for wrong, said in ((names[:2], "2 names of samples for 6 files"), ([], "mine is in only one")):
         with pytest.raises(InputError, match=said):
             impute_sequenced(tmp_path / "p.vcf", world.panel, SequencingSettings(renamed, bams, names=wrong))
 
