@@ -133,7 +133,9 @@ def load_with_description(path: str | Path, device: str = "auto") -> tuple[Table
         ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
     ) as error:  # fmt: skip
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError("content", f"tabular model {path}: not a valid model ({reason})") from error
+        raise InputError(
+            "content", f"tabular model {path}: invalid description or content ({reason})"
+        ) from error
     return estimator.set_params(device=device), description
 
 
@@ -306,9 +308,7 @@ def _check_prediction(estimator: TableEstimator) -> None:
             shape = (len(label_N), columns)
             _require(
                 estimator.context_.missing_ND.shape == shape and len(label_N) > 0,
-                _require(
-                    0 < count <= estimator.inducing_points, "their number must be 1 to `inducing_points`"
-                ),
+                "the context must have rows, and as many rows and columns as the labels and the table",
             )
             valid = (label_N >= 0) & (label_N < classes)
             _require(classes == 0 or bool(valid.all()), "the context's labels must be codes of the classes")
