@@ -26,7 +26,7 @@ from spinimpute.pipeline.verdicts import untyped_warning
 from spinimpute.quality.frequencies import Frequencies
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import printable
-from spinimpute.targets.repair import RepairedTarget, SiteNote
+from spinimpute.targets.repair import SiteNote
 
 MANY_MISSING = 0.1  # of a sample's or a site's calls
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
@@ -198,9 +198,9 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
         for part in parts
         for note in sorted(
             [
-                *part.repaired.repairs,
-                *_unmatched_notes(part.repaired),
-                *_call_notes(part.repaired, part.panel),
+                *part.repairs,
+                *(_note(part.target, index, reason) for index, reason in part.match.reasons.items()),
+                *_call_notes(part),
             ],
             key=lambda note: note.position,
         )
@@ -247,19 +247,15 @@ def _write_table(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None
         writer.writerows([printable(str(cell)) for cell in row] for row in rows)
 
 
-def _unmatched_notes(repaired: RepairedTarget) -> list[SiteNote]:
-    return [_note(repaired.target, index, reason) for index, reason in repaired.match.reasons.items()]
-
-
 def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel_alt: str = ".") -> SiteNote:
     sites = target.sites
     position, name = int(sites.position[index]), sites.id[index]
     return SiteNote(position, name, sites.ref[index], sites.alt[index], panel_ref, panel_alt, what)
 
 
-def _call_notes(repaired: RepairedTarget, panel: ReferencePanel) -> list[SiteNote]:
+def _call_notes(part: MatchedTarget) -> list[SiteNote]:
     """Notes on matched sites: missing genotypes, one allele only, frequencies unlike those of the panel."""
-    target, match = repaired.target, repaired.match
+    panel, target, match = part.panel, part.target, part.match
     n_haplotypes = target.alleles.shape[1]
     frequencies = Frequencies.of(panel, target, match)
     n_called, n_alt = frequencies.called_T, frequencies.alt_T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import LAST_POSITION, Region
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
@@ -27,6 +29,11 @@ _REGION = re.compile(
     r"##spinimpute_region=(.+):([0-9]{1,10})-([0-9]{1,10}) "
     r"sites=([0-9]{1,10})(?: unmatched=([0-9]{1,10}))?( phased_here)?"
 )
+TARGET_POSITIONS = 32  # two people have the same genotypes at so many sites with a probability of about 1e-7
+
+_WRITTEN = re.compile(rf"^{TARGET_LINE}[0-9a-f:,]+$", re.MULTILINE)
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: its multiples are spread evenly
+_SUMMANDS = np.array([0, 1, 4], np.int8)  # of missing, REF and ALT: a sum of two tells both
 _CHECKSUM = re.compile(r"([0-9]{1,10}):([0-9a-f]+)")
 _COMMAND = "##spinimpute_command="
 _WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
@@ -43,54 +50,57 @@ def region_line(region: Region, sites: int, unmatched: int | None, phased_here: 
     return f"##spinimpute_region={region.chrom}:{region.start}-{region.end} sites={sites}{others}"
 
 
+def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
+    """Return the header line with checksums of a target at some sites, by which `ligate` recognizes it.
+
+    A hash of the positions chooses the sites, so chunks of the same target share sites even if the target was
+    cut for each of them. Checksums depend on genotypes, not on phase or format. `targets` are the parts of
+    the target before repairs. `header` is that of a file of `phase` or `convert` of which only a part was
+    read: its checksums are copied. Of other files they are computed, because other programs keep the header
+    when they change genotypes.
+    """
+    written = _WRITTEN.search(header)
+    if written is not None:
+        return written[0]
+    position = np.concatenate([np.unique(target.sites.position) for target in targets])
+    spread = position.astype(np.uint64) * _ODD
+    chosen = np.sort(position[np.argsort(spread, kind="stable")[:TARGET_POSITIONS]])
+    checksums = []
+    for at in chosen.tolist():
+        digest = hashlib.blake2b(digest_size=4)
+        for target in targets:
+            sites = target.sites
+            start, stop = np.searchsorted(sites.position, [at, at + 1]).tolist()
+            first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
+            summands_TQ = _SUMMANDS[target.alleles[start:stop] + 1]
+            sums_TX = np.add.reduceat(summands_TQ, first_X, axis=1, dtype=np.int8)
+            for row, sums_X in zip(range(start, stop), sums_TX, strict=True):
+                digest.update(f"{sites.ref[row]}>{sites.alt[row]}>".encode())
+                digest.update(sums_X.tobytes())
+        checksums.append(f"{at}:{digest.hexdigest()}")
+    return TARGET_LINE + ",".join(checksums)
+
+
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """A complete chunk.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    lines : list of str
-        Header without the lines of the region and the target.
-    samples, formats : list of str
-        Names of samples and FORMAT fields.
-    region : Region
-        The imputed region.
-    sites : int
-        Number of panel sites.
-    unmatched : int or None
-        Number of sites that the panel lacks; None if they are not kept.
-    phased_here : bool
-        Whether genotypes were phased in the run.
-    target : dict of int to str
-        Checksums of the target's genotypes by position; empty if the header has none.
-    is_bcf : bool
-        Whether the file is BCF.
-    records : RawRecords
-        Finds and changes fields of records.
-    data_start : int
-        Bytes before the first record.
-    position, ref_length, length, key : int64 (n,)
-        Position, length of REF, number of bytes, and hash of the site (`site_key`) of each record.
-    """
+    """A complete chunk. The arrays, int64, have an entry for each record."""
 
     path: Path
-    lines: list[str]
+    lines: list[str]  # of the header, without those of the region and the target
     samples: list[str]
-    formats: list[str]
+    formats: list[str]  # names of FORMAT fields
     region: Region
-    sites: int
-    unmatched: int | None
-    phased_here: bool
-    target: dict[int, str]
+    sites: int  # number of panel sites
+    unmatched: int | None  # number of sites that the panel lacks; None if they are not kept
+    phased_here: bool  # whether genotypes were phased in the run
+    target: dict[int, str]  # checksums of the target's genotypes by position; may be empty
     is_bcf: bool
     records: RawRecords
-    data_start: int
+    data_start: int  # bytes before the first record
     position: np.ndarray
     ref_length: np.ndarray
-    length: np.ndarray
-    key: np.ndarray
+    length: np.ndarray  # bytes of the record
+    key: np.ndarray  # hash of the site (`site_key`)
 
     def __len__(self) -> int:
         return len(self.position)

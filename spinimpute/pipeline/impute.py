@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.sites import NoMatch, Region
+from spinimpute.genotypes.sites import NoMatch
 from spinimpute.genotypes.untyped_intervals import FAR_CM
 from spinimpute.outputs.opening import choose_format
 from spinimpute.panels.opening import get_panel_path, open_reference
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
-from spinimpute.pipeline.impute_target import TargetImputer, flags_far
+from spinimpute.pipeline.impute_target import TargetImputer
 from spinimpute.pipeline.matched_target import read_matched
-from spinimpute.pipeline.merged_panels import open_or_merge
-from spinimpute.pipeline.output_steps import OutputFiles, Step
+from spinimpute.pipeline.output_steps import open_or_merge, open_outputs
 from spinimpute.pipeline.regions import (
     RegionSelection,
     RegionTarget,
-    RegionTargets,
-    read_regions,
+    choose_targets,
+    count_targets,
+    panel_intervals,
+    part_to_read,
     unmatched_sites,
 )
-from spinimpute.pipeline.run_plan import Panel, RunPlan, panel_files, plan_run, target_files
+from spinimpute.pipeline.run_plan import Panel, panel_files, plan_run
 from spinimpute.pipeline.settings import (
     OutputSettings,
     PredictorSettings,
@@ -132,199 +132,171 @@ def impute(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    files, panels = target_files(vcf), panel_files(panel)
+    files = [vcf] if isinstance(vcf, str | Path) else list(vcf)
+    panels = panel_files(panel)
     regions, buffer_cM = region.parsed()
-    selection = RegionSelection(regions, buffer_cM, target, min_typed_ratio)
-    summary = ImputationSummary()
-    run = _RunConfig(genetic_map, predictor, phasing, selection, output, resources, force, summary)
-    run.check()
+    several_buffers = buffer_cM is not None and len(regions) > 1
+    _check_arguments(files, phasing, min_typed_ratio, output, resources, several_buffers)
+    summary, threads = ImputationSummary(), choose_threads(resources.threads)
     with summary.stage("open panel"):
         plan = plan_run(out, files, panels, regions, output.output_type, genetic_map)
     summary.warnings += plan.warnings
+    tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
+    outs = [*plan.outputs, *tables.values()]
     inputs = [*files, *map(get_panel_path, panels), predictor.model, genetic_map, region.regions_file]
-    run.check_outputs(plan, inputs)
-    if plan.several:
-        run.check_panels(plan)
-    with OutputFiles(plan, summary) as outputs:
+    check_outputs([*outs, *output.report_files.to_check(outs)], force, inputs, streamed=outs[0])
+    choose_format(outs[0], output.output_type)
+    load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
+    if plan.several:  # refused before any target is read
+        for chromosome in chain.from_iterable(plan.outputs.values()):
+            with open_reference(chromosome.panels[0]) as parts:
+                load(parts[0])
+    with ExitStack() as reports, open_outputs(plan, summary, output, threads, target.sexes) as outputs:
         for step in outputs.steps(progress):
-            with step:
-                _impute_chromosome(run, step)
-        with _reports(run, files, panels):
-            outputs.finish()
+            file, panel_parts = step.chromosome.vcf, step.chromosome.panels
+            selection = RegionSelection(step.regions, buffer_cM, target, min_typed_ratio)
+            fits = partial(_check_target, file, selection, phasing, resources.max_memory, force)
+            with (
+                outputs.unless_absent(step),
+                open_or_merge(panel_parts, genetic_map, threads, fits, summary, step.progress) as parts,
+            ):
+                model, options = load(parts[0])
+                begin_stage(step.progress, "reading the target")
+                with summary.stage("read target"):
+                    intervals, warnings = panel_intervals(parts, step.regions)
+                    part = part_to_read(file, parts, model, intervals, selection)
+                    with within_budget(resources.max_memory, "reading the target"):
+                        read = read_matched(
+                            parts,
+                            file,
+                            target,
+                            allow_unphased=phasing == "auto" and parts[0].haplotypes is not None,
+                            only=None if part is None else part.region,
+                            force=force,
+                        )
+                    targets = choose_targets(file, read, part, model, intervals, selection)
+                summary.warnings += warnings
+                count_targets(summary, read, targets, buffer_cM is not None)
+                _collect_quality(summary, output, targets, file, model)
+                unmatched = [np.empty(0, np.int64)] * len(targets)
+                if output.keep_unmatched:
+                    unmatched = [unmatched_sites(one, summary.warnings) for one in targets]
+                n_sites, n_unmatched = sum(one.n_sites for one in targets), sum(map(len, unmatched))
+                if not summary.notes:
+                    summary.note_few_samples(summary.samples)
+                first = targets[0].matched
+                writer = step.open_writer(
+                    first.target.samples,
+                    first.target.ploidy,
+                    parts,
+                    n_sites + n_unmatched,
+                    model_lines=[f"##spinimpute_model={model.kind} {model.fingerprint} {model.device_name}"],
+                    region_lines=step.region_lines(
+                        first.panel.chrom,
+                        n_sites,
+                        n_unmatched if output.keep_unmatched else None,
+                        any(one.matched.target.unphased is not None for one in targets),
+                        [one.resolved.haplotypes for one in read.matched],
+                        "" if part is None else part.header,
+                    ),
+                    info_lines=[
+                        *([ER2_LINE] if output.leave_one_out else []),
+                        *([FAR_LINE] if first.panel.haplotypes is not None else []),
+                    ],
+                )
+                imputer = TargetImputer(model, options, writer, summary, threads, output.leave_one_out)
+                shares = split_progress(step.progress, [one.n_sites for one in targets])
+                for number, one in enumerate(targets):
+                    imputer.impute(one, unmatched[number], shares[number])
+        _write_reports(summary, output, tables, files, panels, reports)
     return summary
 
 
-@dataclass(frozen=True)
-class _RunConfig:
-    """Settings that hold for all chromosomes: the parameters of `impute`."""
-
-    genetic_map: str | Path | GeneticMap | None
-    predictor: PredictorSettings
-    phasing: str
-    selection: RegionSelection
-    output: OutputSettings
-    resources: Resources
-    force: bool
-    summary: ImputationSummary
-
-    @property
-    def tables(self) -> dict[str, Path]:
-        """Output files of the leave-one-out tables."""
-        return {table: Path(path) for table, path in self.output.leave_one_out_tables.items()}
-
-    @property
-    def collects_quality(self) -> bool:
-        """Whether the quality of typed genotypes is collected during the run."""
-        return self.output.leave_one_out or self.output.report_files.wanted
-
-    def check(self) -> None:
-        """Raise InputError for settings that cannot be used, or not together."""
-        least, buffer_cM = self.selection.min_typed_ratio, self.selection.buffer_cM
-        if self.phasing not in PHASING:
-            raise InputError(
-                "argument", f"{argument('phasing')} must be one of {', '.join(PHASING)}, got {self.phasing!r}"
-            )
-        if least is not None and not 0 <= least <= 1:
-            raise InputError(
-                "argument", f"{argument('min_typed_ratio')} must be between 0 and 1, got {least}"
-            )
-        names = [argument("report"), argument("report_figures"), argument("multiqc")]
-        quality = f"{argument('leave_one_out', True)}, {', '.join(names[:-1])} or {names[-1]}"
-        if self.resources.max_memory is not None and self.collects_quality:
-            raise InputError(
-                "arguments",
-                f"{argument('max_memory')} cannot be kept with {quality}. Leave it out, or leave these out",
-            )
-        if buffer_cM is not None and len(self.selection.regions) > 1 and self.collects_quality:
-            raise InputError(
-                "arguments",
-                f"{argument('buffer_cM')} around several regions would count typed genotypes twice in "
-                f"{quality}. Leave it out, or leave these out",
-            )
-
-    def check_outputs(self, plan: RunPlan, inputs: Sequence[object]) -> None:
-        """Raise InputError if genotypes, tables or the report cannot be written."""
-        outs = plan.paths
-        others = [*outs, *self.tables.values()]
-        reports = self.output.report_files.to_check(others)
-        check_outputs([*others, *reports], self.force, inputs, streamed=outs[0])
-        choose_format(outs[0], self.output.output_type)
-
-    def check_panels(self, plan: RunPlan) -> None:
-        """Raise InputError, before any target is read, if the predictor cannot read one of the panels."""
-        for chromosome in plan.chromosomes:
-            with open_reference(chromosome.panels[0]) as panels:
-                self.check_leave_one_out(panels)
-                self.load_predictor(panels)
-
-    def check_leave_one_out(self, panels: Sequence[ReferencePanel]) -> None:
-        """Raise InputError if genotypes are to be left out and the panel has no haplotypes."""
-        if self.output.leave_one_out and panels[0].haplotypes is None:
-            raise InputError(
-                "mismatch",
-                f"panel {panels[0].path}: leave-one-out needs haplotypes, but the panel holds "
-                f"{panels[0].holds}. Give a .spin file, a VCF or a BCF",
-            )
-
-    def load_predictor(self, panels: Sequence[ReferencePanel]) -> tuple[Predictor, dict[str, Any]]:
-        """Return the predictor for a panel, and its options."""
-        with self.summary.stage("load model"):
-            return predictor_for(
-                panels[0],
-                self.predictor.model,
-                self.predictor.name,
-                self.resources.predictor_options(self.predictor),
-                self.resources.device,
-            )
-
-    def selection_for(self, step: Step, panels: Sequence[ReferencePanel]) -> RegionSelection:
-        """Return the selection with the regions on one chromosome."""
-        regions, _ = step.regions(self.selection.regions, panels[0].chrom)
-        return RegionSelection(
-            regions, self.selection.buffer_cM, self.selection.settings, self.selection.min_typed_ratio
+def _check_arguments(
+    files: Sequence[str | Path],
+    phasing: str,
+    min_typed_ratio: float | None,
+    output: OutputSettings,
+    resources: Resources,
+    several_buffers: bool,
+) -> None:
+    """Raise InputError for arguments that cannot be used, or not together."""
+    if not files:
+        raise InputError("arguments", "no target: give one file, or one for each chromosome")
+    if phasing not in PHASING:
+        raise InputError(
+            "argument", f"{argument('phasing')} must be one of {', '.join(PHASING)}, got {phasing!r}"
+        )
+    if min_typed_ratio is not None and not 0 <= min_typed_ratio <= 1:
+        raise InputError(
+            "argument", f"{argument('min_typed_ratio')} must be between 0 and 1, got {min_typed_ratio}"
+        )
+    if not (output.leave_one_out or output.report_files.wanted):
+        return
+    names = [argument("report"), argument("report_figures"), argument("multiqc")]
+    quality = f"{argument('leave_one_out', True)}, {', '.join(names[:-1])} or {names[-1]}"
+    if resources.max_memory is not None:
+        raise InputError(
+            "arguments",
+            f"{argument('max_memory')} cannot be kept with {quality}. Leave it out, or leave these out",
+        )
+    if several_buffers:
+        raise InputError(
+            "arguments",
+            f"{argument('buffer_cM')} around several regions would count typed genotypes twice in "
+            f"{quality}. Leave it out, or leave these out",
         )
 
-    def allow_unphased(self, panels: Sequence[ReferencePanel]) -> bool:
-        """Whether unphased heterozygotes can be phased against the parts of a panel."""
-        return self.phasing == "auto" and panels[0].haplotypes is not None
 
-    def check_target(self, step: Step, panels: Sequence[ReferencePanel]) -> None:
-        """Raise InputError, before panels are merged, if the target cannot be imputed from one of them."""
-        vcf, selection = step.chromosome.vcf, self.selection_for(step, panels)
-        only = selection.part_to_check(vcf, panels)
-        try:
-            with within_budget(self.resources.max_memory, "reading the target"):
-                read_matched(
-                    panels,
-                    vcf,
-                    selection.settings,
-                    allow_unphased=self.allow_unphased(panels),
-                    only=only,
-                    force=self.force,
-                )
-        except NoMatch:
-            if only is None:  # otherwise the rest of the target may fit
-                raise
-
-
-def _impute_chromosome(run: _RunConfig, step: Step) -> None:
-    """Open the panel, read the target, phase and impute it, and write its records."""
-    summary, output, progress = run.summary, run.output, step.progress
-    threads = choose_threads(run.resources.threads)
-    with open_or_merge(
-        step.chromosome.panels, run.genetic_map, threads, partial(run.check_target, step), summary, progress
-    ) as panels:
-        run.check_leave_one_out(panels)
-        predictor, options = run.load_predictor(panels)
-        begin_stage(progress, "reading the target")
-        with summary.stage("read target"):
-            targets = read_regions(
-                step.chromosome.vcf,
-                panels,
-                predictor,
-                run.selection_for(step, panels),
-                allow_unphased=run.allow_unphased(panels),
-                max_memory=run.resources.max_memory,
-                force=run.force,
-            )
-        targets.count(summary)
-        _collect_quality(run, targets.chosen, step.chromosome.vcf, predictor)
-        unmatched: list[np.ndarray | None] = [None] * len(targets.chosen)
-        if output.keep_unmatched:
-            for number, target in enumerate(targets.chosen):
-                unmatched[number], warnings = unmatched_sites(target)
-                summary.warnings += warnings
-        first = targets.chosen[0].matched
-        if not summary.notes:
-            summary.note_few_samples(summary.samples)
-        n_unmatched = sum(len(rows) for rows in unmatched if rows is not None)
-        writer = step.writer(
-            first.target.samples,
-            first.target.ploidy,
-            panels,
-            output,
-            [f"##spinimpute_model={predictor.kind} {predictor.fingerprint} {predictor.device_name}"],
-            _region_lines(run, step, targets, n_unmatched),
-            sum(target.n_sites for target in targets.chosen) + n_unmatched,
-            threads,
-            sexes=run.selection.settings.sexes,
-            info_lines=[
-                *([ER2_LINE] if output.leave_one_out else []),
-                *([FAR_LINE] if flags_far(first.panel) else []),
-            ],
+def _load_predictor(
+    settings: PredictorSettings,
+    resources: Resources,
+    leave_one_out: bool,
+    summary: ImputationSummary,
+    panel: ReferencePanel,
+) -> tuple[Predictor, dict[str, Any]]:
+    """Return the predictor for a panel, and its options; the panel must have what `leave_one_out` needs."""
+    if leave_one_out and panel.haplotypes is None:
+        raise InputError(
+            "mismatch",
+            f"panel {panel.path}: leave-one-out needs haplotypes, but the panel holds {panel.holds}. Give a "
+            ".spin file, a VCF or a BCF",
         )
-        imputer = TargetImputer(predictor, options, writer, summary, threads, write_er2=output.leave_one_out)
-        shares = split_progress(progress, [target.n_sites for target in targets.chosen])
-        for number, target in enumerate(targets.chosen):
-            imputer.impute(target, unmatched[number], shares[number])
+    with summary.stage("load model"):
+        options = resources.predictor_options(settings)
+        return predictor_for(panel, settings.model, settings.name, options, resources.device)
+
+
+def _check_target(
+    vcf: str | Path,
+    selection: RegionSelection,
+    phasing: str,
+    max_memory: int | None,
+    force: bool,
+    panels: Sequence[ReferencePanel],
+) -> None:
+    """Raise InputError, before panels are merged, if the target cannot be imputed from one of them."""
+    only = selection.part_to_check(vcf, panels)
+    allow_unphased = phasing == "auto" and panels[0].haplotypes is not None
+    try:
+        with within_budget(max_memory, "reading the target"):
+            read_matched(
+                panels, vcf, selection.settings, allow_unphased=allow_unphased, only=only, force=force
+            )
+    except NoMatch:
+        if only is None:  # otherwise the rest of the target may fit
+            raise
 
 
 def _collect_quality(
-    run: _RunConfig, chosen: Sequence[RegionTarget], vcf: str | Path, predictor: Predictor
+    summary: ImputationSummary,
+    output: OutputSettings,
+    targets: Sequence[RegionTarget],
+    vcf: str | Path,
+    predictor: Predictor,
 ) -> None:
     """Have the summary collect what the output needs; rarely needed modules are imported here."""
-    summary, output, first = run.summary, run.output, chosen[0].matched
-    reported = output.report_files.wanted
+    reported, first = output.report_files.wanted, targets[0].matched
     if reported:
         from spinimpute.quality.report_data import ReportData
         from spinimpute.quality.sample_quality import SampleQuality
@@ -335,8 +307,7 @@ def _collect_quality(
             output.header_lines, f"{predictor.kind}, {predictor.fingerprint}, on {predictor.device_name}"
         )
         made.add_target(Path(vcf).name, first.target.contig_line, first.panel.chrom)
-        for one in chosen:
-            matched = one.matched
+        for matched in (one.matched for one in targets):
             made.add_panel(matched.panel)
             data.frequencies.add(matched.panel, matched.target, matched.match)
             data.by_sample.add_calls(
@@ -349,43 +320,28 @@ def _collect_quality(
         summary.leave_one_out = LeaveOneOutQuality(list(first.target.samples))
 
 
-def _region_lines(run: _RunConfig, step: Step, targets: RegionTargets, n_unmatched: int) -> list[str]:
-    """Header lines that make an output of one region a chunk, or count its regions."""
-    chosen = targets.chosen
-    panel = chosen[0].matched.panel
-    regions, n_in_file = step.regions(run.selection.regions, panel.chrom)
-    if n_in_file != 1:
-        return [f"{REGIONS_LINE}{n_in_file}"] if n_in_file else []
-    return [
-        region_line(
-            Region(panel.chrom, regions[0].start, regions[0].end),
-            sum(one.n_sites for one in chosen),
-            n_unmatched if run.output.keep_unmatched else None,
-            any(one.matched.target.unphased is not None for one in chosen),
-        ),
-        targets.target_line,
-    ]
+def _write_reports(
+    summary: ImputationSummary,
+    output: OutputSettings,
+    tables: Mapping[str, Path],
+    files: Sequence[str | Path],
+    panels: Sequence[Panel],
+    names: ExitStack,
+) -> None:
+    """Write report and tables under temporary names; they get their names when `names` closes."""
+    if output.report_files.wanted:
+        from spinimpute.reports.imputation_report import imputation_report
+        from spinimpute.reports.multiqc import typed_samples
 
-
-@contextmanager
-def _reports(run: _RunConfig, files: Sequence[str | Path], panels: Sequence[Panel]) -> Iterator[None]:
-    """Write report and tables under temporary names; they get their names at the end of the block."""
-    summary, report = run.summary, run.output.report_files
-    with ExitStack() as stack:
-        if report.wanted:
-            from spinimpute.reports.imputation_report import imputation_report
-            from spinimpute.reports.multiqc import typed_samples
-
-            data = summary.report_data
-            assert data is not None, "`_collect_quality` made them"
-            target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
-            panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
-            report.write(
-                imputation_report(summary, data, target, panel),
-                typed_samples(data.by_sample, summary.leave_one_out),
-                stack,
-            )
-        if summary.leave_one_out is not None:
-            for table, path in run.tables.items():
-                summary.leave_one_out.write(table, stack.enter_context(written_whole(path)))
-        yield
+        data = summary.report_data
+        assert data is not None, "`_collect_quality` made them"
+        target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+        panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+        output.report_files.write(
+            imputation_report(summary, data, target, panel),
+            typed_samples(data.by_sample, summary.leave_one_out),
+            names,
+        )
+    if summary.leave_one_out is not None:
+        for table, path in tables.items():
+            summary.leave_one_out.write(table, names.enter_context(written_whole(path)))

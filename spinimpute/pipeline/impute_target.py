@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from spinimpute.pipeline.matched_target import MatchedTarget
 from spinimpute.pipeline.regions import RegionTarget
 from spinimpute.predictors.engine import Engine, ImputationJob
 from spinimpute.predictors.interface import Predictor
-from spinimpute.quality.site_quality import dosage_variance, site_quality
+from spinimpute.quality.site_quality import site_quality
 from spinimpute.quality.summary import ImputationSummary, WindowCounts
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 
@@ -32,37 +32,24 @@ if TYPE_CHECKING:
 class TargetImputer:
     """Imputes the targets of a chromosome into one writer.
 
-    Attributes
-    ----------
-    predictor : Predictor
-        What imputes, with its options.
-    options : mapping
-        Options of the predictor.
-    writer : RecordWriter
-        The open output.
-    summary : ImputationSummary
-        Gets counts and timings; its `leave_one_out` and `report_data` are filled if they are not None.
-    threads : int
-        Results do not depend on it.
-    write_er2 : bool
-        Whether to write INFO/ER2 of every typed site.
+    The summary gets counts and timings, and its `leave_one_out` and `report_data`, if they are not None.
     """
 
     predictor: Predictor
-    options: Mapping[str, Any]
+    options: Mapping[str, Any]  # of the predictor
     writer: RecordWriter
     summary: ImputationSummary
-    threads: int
-    write_er2: bool
+    threads: int  # results do not depend on it
+    write_er2: bool  # whether to write INFO/ER2 of every typed site
 
-    def impute(self, target: RegionTarget, unmatched: np.ndarray | None, progress: Progress | None) -> None:
+    def impute(self, target: RegionTarget, unmatched: np.ndarray, progress: Progress | None) -> None:
         """Phase a target where needed, impute its panel sites and write them, with unmatched sites (rows)."""
         matched, summary = target.matched, self.summary
-        haplotypes, match = matched.target, matched.match
+        panel, haplotypes, match = matched.panel, matched.target, matched.match
         leave_out = summary.leave_one_out is not None
         self.writer.set_ploidy(haplotypes.ploidy)
         job = ImputationJob(
-            matched.panel,
+            panel,
             match.panel_index,
             self.threads,
             haplotypes.alleles.shape[1],
@@ -74,8 +61,12 @@ class TargetImputer:
         shares = split_progress(progress, [haplotypes.unphased is not None, leave_out, 1])
         unphased = haplotypes.unphased is not None and bool(haplotypes.unphased[match.target_index].any())
         if unphased:  # check memory before hours of work
+            from spinimpute.phasing.memory import check_phasing  # many kernels, which phased targets do not need
+
             self.predictor.check_memory(job)
-            self._check_phasing(matched)
+            assert panel.haplotypes is not None, "unphased targets are refused without haplotypes"
+            n_haplotypes, n_typed = panel.haplotypes.n_haplotypes, len(match.panel_index)
+            check_phasing(self.options.get("max_memory"), n_haplotypes, n_typed, self.threads)
         if matched.jumps_per_cM is None and (unphased or leave_out):
             begin_stage(progress, "estimating recombination")
             with summary.stage("estimate recombination"):
@@ -84,27 +75,25 @@ class TargetImputer:
         if haplotypes.unphased is not None:
             haplotypes = self._phase(matched, shares[0])
         er2_T = self._leave_one_out(matched, haplotypes, shares[1]) if leave_out else None
+        typed_TQ = haplotypes.alleles[match.target_index]
         records = WindowRecords(
-            matched.panel, haplotypes, match, er2_T if self.write_er2 else None, summary.report_data
+            panel,
+            haplotypes,
+            match,
+            typed_TQ,
+            match.panel_index[typed_TQ.max(axis=1) >= 0],
+            er2_T if self.write_er2 else None,
+            summary.report_data,
         )
         with self.predictor.engine(job) as engine:
-            windows = list[_WindowToWrite]()
+            windows: list[tuple[Interval, np.ndarray]] = []
             for interval in target.intervals:
-                cut = engine.windows(interval.sites)
-                extra = np.empty(0, np.int64)
-                if unmatched is not None:
-                    extra = interval.rows_within(haplotypes.sites.position, unmatched)
-                ends = [window.positions(matched.panel.position)[1] for window in cut[:-1]]
-                split = np.searchsorted(haplotypes.sites.position[extra], ends, side="right")
-                windows += map(_WindowToWrite, cut, np.split(extra, split))
+                cut, position = engine.windows(interval.sites), haplotypes.sites.position
+                extra = interval.rows_within(position, unmatched) if len(unmatched) else unmatched
+                ends = [window.positions(panel.position)[1] for window in cut[:-1]]
+                split = np.searchsorted(position[extra], ends, side="right")
+                windows += zip(cut, np.split(extra, split), strict=True)
             self._impute_windows(engine, records, windows, shares[2])
-
-    def _check_phasing(self, matched: MatchedTarget) -> None:
-        from spinimpute.phasing.memory import check_phasing  # many kernels, which phased targets do not need
-
-        haplotypes, n_typed = matched.panel.haplotypes, len(matched.match.panel_index)
-        assert haplotypes is not None, "unphased targets are refused without haplotypes"
-        check_phasing(self.options.get("max_memory"), haplotypes.n_haplotypes, n_typed, self.threads)
 
     def _phase(self, matched: MatchedTarget, progress: Progress | None) -> Haplotypes:
         """Return the target with the phase of its matched sites; that of other sites stays unknown."""
@@ -157,15 +146,15 @@ class TargetImputer:
         self,
         engine: Engine,
         records: WindowRecords,
-        windows: Sequence[_WindowToWrite],
+        windows: Sequence[tuple[Interval, np.ndarray]],
         progress: Progress | None,
     ) -> None:
-        """Compute windows in order, and write each while the next one is computed."""
+        """Compute windows in order, and write each, with unmatched sites, while the next one is computed."""
         summary = self.summary
-        n_sites, done = sum(one.window.n_sites for one in windows), 0
+        n_sites, done = sum(window.n_sites for window, _ in windows), 0
         begin_stage(progress, "imputing")
         pending: Future[None] | None = None
-        results = engine.impute_windows([one.window for one in windows], records.typed_TQ)
+        results = engine.impute_windows([window for window, _ in windows], records.typed_TQ)
         # closing: results end before the engine does, also after an error
         with closing(results), ThreadPoolExecutor(1, "write") as background:
             for window, extra in windows:
@@ -180,7 +169,8 @@ class TargetImputer:
                 summary.windows.append(
                     WindowCounts(records.panel.chrom, *positions, window.n_sites, int(high - low))
                 )
-                summary.count_kept(len(extra))
+                summary.kept_unmatched += len(extra)
+                summary.written_sites += len(extra)
                 done += window.n_sites
                 if progress is not None:
                     progress(done / n_sites)
@@ -190,53 +180,21 @@ class TargetImputer:
         summary.written_sites += n_sites
 
 
-class _WindowToWrite(NamedTuple):
-    """A window, and unmatched sites that are written with it: rows of the target, int64."""
-
-    window: Interval
-    extra: np.ndarray
-
-
-def flags_far(panel: ReferencePanel) -> bool:
-    """Whether sites far from typed ones are flagged.
-
-    With inducing points they are not: only the typed sites that a region's blocks see are read, and others
-    may be near.
-    """
-    return panel.haplotypes is not None
-
-
+@dataclass(frozen=True)
 class WindowRecords:
     """Makes the records of windows: typed calls unchanged, R2, AF and FAR, unmatched typed sites.
 
-    Attributes
-    ----------
-    panel : ReferencePanel
-        The panel whose sites are written.
-    target : Haplotypes
-        The phased target.
-    match : SiteMatch
-        Which of its sites the panel has.
-    er2_T : float64 (T,) or None
-        ER2 of the matched sites, if it is written.
-    report_data : ReportData or None
-        Gets the quality of every panel site, and of every sample at imputed sites.
-    typed_TQ : int8 (T, Q)
-        Alleles of the matched typed sites in panel order, -1 where missing.
+    FAR needs a panel of haplotypes: with inducing points, only the typed sites that a region's blocks see are
+    read, and others may be near.
     """
 
-    def __init__(
-        self,
-        panel: ReferencePanel,
-        target: Haplotypes,
-        match: SiteMatch,
-        er2_T: np.ndarray | None = None,
-        data: ReportData | None = None,
-    ) -> None:
-        self.er2_T, self.report_data = er2_T, data
-        self.panel, self.target, self.match = panel, target, match
-        self.typed_TQ = target.alleles[match.target_index]
-        self._called_index = match.panel_index[self.typed_TQ.max(axis=1) >= 0]
+    panel: ReferencePanel
+    target: Haplotypes  # phased
+    match: SiteMatch  # which of its sites the panel has
+    typed_TQ: np.ndarray  # alleles of these sites, int8, -1 where missing
+    called_index: np.ndarray  # panel sites where any sample has a call, int64
+    er2_T: np.ndarray | None = None  # written if it is not None
+    report_data: ReportData | None = None  # gets the quality of every panel site, and of every sample
 
     def write(self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, extra: np.ndarray) -> None:
         """Write the records of the next window from P(ALT), and unmatched sites (rows of the target)."""
@@ -249,10 +207,13 @@ class WindowRecords:
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
         if self.report_data is not None:
-            self._add_report_data(self.report_data, window, p_UQ, typed)
+            self.report_data.add_window(
+                panel, window.slice, p_UQ, site_quality(p_UQ), typed, self.target.ploidy
+            )
+        flags_far = panel.haplotypes is not None
         far = np.zeros(len(p_UQ), dtype=bool)
-        if flags_far(panel):
-            far = far_from_typed(panel.cM, self._called_index, window)
+        if flags_far:
+            far = far_from_typed(panel.cM, self.called_index, window)
         er2 = np.full(len(p_UQ), np.nan)
         if self.er2_T is not None:
             er2[typed_rows] = self.er2_T[low:high]
@@ -269,19 +230,8 @@ class WindowRecords:
             p_UQ, hard_UQ, sites = p_UQ[order], hard_UQ[order], sites.take(order)
             typed, far, er2 = typed[order], far[order], er2[order]
         info = site_quality(p_UQ)
-        if flags_far(panel):
+        if flags_far:
             info["FAR"] = far
         if self.er2_T is not None:
             info["ER2"] = er2
         writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)
-
-    def _add_report_data(
-        self, data: ReportData, window: Interval, p_UQ: np.ndarray, typed_U: np.ndarray
-    ) -> None:
-        panel, ploidy = self.panel, self.target.ploidy
-        frequency_U, position_U = panel.frequency[window.slice], panel.position[window.slice]
-        data.by_sample.add_dosages(p_UQ[~typed_U], frequency_U[~typed_U], ploidy)
-        r2_U = site_quality(p_UQ)["R2"]
-        assert r2_U is not None
-        variance_U2 = dosage_variance(p_UQ, frequency_U, ploidy)
-        data.imputed.add(panel.chrom, position_U, frequency_U, r2_U, typed_U, variance_U2)

@@ -5,10 +5,12 @@ Axes: T matched sites, X samples.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,54 +21,51 @@ from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.panels.spin_files import find_x_region
 from spinimpute.pipeline.settings import TargetSettings
-from spinimpute.pipeline.verdicts import Called, check_called, verdicts
+from spinimpute.pipeline.verdicts import check_called, verdicts
+from spinimpute.quality.frequencies import BLOCK_SITES
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.reader import read_target
-from spinimpute.targets.repair import ALT_TAKEN, RepairedTarget, repair_and_match
+from spinimpute.targets.repair import ALT_TAKEN, CONTRADICTORY, SiteNote, repair_and_match
+
+
+class WithCalls(NamedTuple):
+    """Which matched sites, and which samples, have a call."""
+
+    sites_T: np.ndarray
+    samples_X: np.ndarray
 
 
 @dataclass(frozen=True)
 class MatchedTarget:
-    """A target with the alleles of a panel: of a chromosome, or of a pseudo-autosomal or other part of X.
-
-    Attributes
-    ----------
-    panel : ReferencePanel
-        The panel of that part.
-    resolved : ResolvedPloidy
-        The target before repairs.
-    repaired : RepairedTarget
-        The target with the panel's alleles, and its matched sites.
-    jumps_per_cM : float or None
-        Recombination scale by all typed sites of the target (`recombination_scale`), if only some were read;
-        None if it is to be estimated from those that were.
-    """
+    """A target with the alleles of a panel: of a chromosome, or of a pseudo-autosomal or other part of X."""
 
     panel: ReferencePanel
-    resolved: ResolvedPloidy
-    repaired: RepairedTarget
-    jumps_per_cM: float | None = None
-
-    @property
-    def target(self) -> Haplotypes:
-        """The repaired target."""
-        return self.repaired.target
-
-    @property
-    def match(self) -> SiteMatch:
-        """Which of its sites the panel has."""
-        return self.repaired.match
+    resolved: ResolvedPloidy  # the target before repairs
+    target: Haplotypes
+    match: SiteMatch  # which of its sites the panel has
+    repairs: list[SiteNote]
+    contradictory: int = 0  # calls set missing, because records of the same site contradict each other
+    jumps_per_cM: float | None = None  # recombination scale by all typed sites; None: not known yet
 
     @cached_property
-    def called(self) -> Called:
-        """Which of the matched sites, and which samples, have calls."""
-        return Called.of(self.target, self.match)
+    def with_calls(self) -> WithCalls:
+        """Which matched sites and samples have calls; alleles are read a block of sites at a time."""
+        target, match = self.target, self.match
+        sites_T = np.zeros(len(match.target_index), bool)
+        most_Q = np.full(target.alleles.shape[1], -1, np.int8)
+        for start in range(0, len(sites_T), BLOCK_SITES):
+            some = slice(start, start + BLOCK_SITES)
+            alleles = target.alleles[match.target_index[some]]
+            sites_T[some] = alleles.max(axis=1) >= 0
+            np.maximum(most_Q, alleles.max(axis=0), out=most_Q)
+        first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
+        return WithCalls(sites_T, np.maximum.reduceat(most_Q, first_X) >= 0)
 
     @property
     def typed_index_used(self) -> np.ndarray:
         """Panel sites where any sample has a call, int64; with an inducing panel, those of its array."""
-        index, array = self.match.panel_index[self.called.sites_T], self.panel.array_index
+        index, array = self.match.panel_index[self.with_calls.sites_T], self.panel.array_index
         return index if array is None else index[np.isin(index, array)]
 
     def with_rate(self) -> MatchedTarget:
@@ -76,38 +75,58 @@ class MatchedTarget:
             return self
         return replace(self, jumps_per_cM=recombination_scale(haplotypes, self.match.panel_index))
 
-    @property
-    def name(self) -> str:
-        """The chromosome, with PAR1, non-PAR or PAR2 for a part of X."""
-        part = find_x_region(self.panel)
-        return self.panel.chrom if part is None else f"{self.panel.chrom} {part.name}"
-
 
 @dataclass
 class TargetRead:
-    """A target as `read_matched` returns it.
+    """A target as `read_matched` returns it, with warnings.
 
-    Attributes
-    ----------
-    matched : list of MatchedTarget
-        One for each part of the chromosome in which sites are typed.
-    warnings, refusals : list of str
-        Warnings to the user, and those for which a target is refused without `force`.
+    `matched` has an entry for each part of the chromosome in which sites are typed; `refusals` are the
+    warnings for which a target is refused without `force`.
     """
 
-    matched: list[MatchedTarget]
+    matched: list[MatchedTarget] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
 
     def count(self, summary: ImputationSummary) -> None:
-        """Add the counts and warnings of the target to a summary."""
+        """Add the sizes of panel and target, what was changed in the target, and warnings to a summary."""
         summary.warnings += self.warnings
         summary.refusals += self.refusals
         summary.count_skipped(self.matched[-1].target.skipped)  # of the whole file
         for one in self.matched:
-            _count(summary, one)
+            panel, target, match = one.panel, one.target, one.match
+            summary.panel_sites += panel.n_sites
+            summary.panel_haplotypes = max(summary.panel_haplotypes, panel.n_haplotypes)
+            summary.samples = len(target.samples)
+            summary.haplotypes = max(summary.haplotypes, target.alleles.shape[1])
+            summary.typed_sites += len(target.sites)
+            summary.matched_sites += len(match.panel_index)
+            first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
+            least_TX = np.minimum.reduceat(target.alleles[match.target_index], first_X, axis=1)
+            summary.missing_calls += int((least_TX < 0).sum())
+            for total, counts in (
+                (summary.repaired, Counter(repair.what for repair in one.repairs)),
+                (summary.unmatched, match.unmatched),
+                (summary.mended_calls, one.resolved.lost),
+                (summary.mended_calls, {CONTRADICTORY: one.contradictory} if one.contradictory else {}),
+            ):
+                for what, count in counts.items():
+                    total[what] = total.get(what, 0) + count
+            n_haploid = int((target.ploidy == 1).sum())
+            if n_haploid:
+                part = find_x_region(panel)
+                name = panel.chrom if part is None else f"{panel.chrom} {part.name}"
+                summary.haploid.append(f"{name}: {n_haploid} of {len(target.samples)} samples have one copy")
             summary.warnings += [f"{doubt}: is it the right sample?" for doubt in one.resolved.doubts]
-        for warning in _shared_samples(self.matched[0]):
+        first = self.matched[0]
+        shared = sorted(set(first.panel.samples) & set(first.target.samples))
+        if shared:
+            more = ", ..." if len(shared) > 3 else ""
+            warning = (
+                f"{len(shared)} target samples have the names of panel samples "
+                f"({', '.join(shared[:3])}{more}). If they are the same people, their accuracy says nothing "
+                "about other people"
+            )
             if warning not in summary.warnings:  # as for another chromosome
                 summary.warnings.append(warning)
 
@@ -127,25 +146,22 @@ def read_matched(
     missing. With `only`, no more than this region is read, where the reader can read a part, and the target
     is not judged as a whole. With `force`, a target that does not fit the panel is accepted.
     """
-
-    def read(wanted: Region | None) -> list[ResolvedPloidy | None]:
-        return read_target(
-            vcf,
-            panels,
-            allow_unphased=allow_unphased,
-            sexes=settings.sexes,
-            chain=settings.chain,
-            region=wanted,
-            samples=settings.samples,
-        )
-
+    read = partial(
+        read_target,
+        vcf,
+        panels,
+        allow_unphased=allow_unphased,
+        sexes=settings.sexes,
+        chain=settings.chain,
+        samples=settings.samples,
+    )
     try:
-        resolved = read(only)
+        resolved = read(region=only)
     except NoRecord:
         if only is None:
             raise
-        resolved, only = read(None), None
-    found = TargetRead([])
+        resolved, only = read(region=None), None
+    found = TargetRead()
     failure: NoMatch | None = None
     for panel, part in zip(panels, resolved, strict=True):
         if part is not None:
@@ -153,78 +169,36 @@ def read_matched(
                 repaired = repair_and_match(
                     panel.sites, panel.frequency, part.haplotypes, settings.ambiguous, allow_unphased
                 )
-                found.matched.append(MatchedTarget(panel, part, repaired))
+                target, match, repairs = repaired.target, repaired.match, repaired.repairs
+                found.matched.append(
+                    MatchedTarget(panel, part, target, match, repairs, repaired.contradictory)
+                )
                 continue
             except NoMatch as error:
                 failure = failure or error
-        found.warnings.append(_untyped_part(panel))
+        untyped = find_x_region(panel)
+        found.warnings.append(
+            f"no panel site is typed in {untyped.name if untyped else panel.chrom} ({panel.chrom}:"
+            f"{panel.position[0]}-{panel.position[-1]}): its {panel.n_sites} sites are left out"
+        )
     if not found.matched:
         assert failure is not None, "a target without a site in any part is refused by its reader"
         raise failure
-    if only is None:
-        _judge(found, vcf, lifted=settings.chain is not None)
+    if only is None:  # judge the target as a whole
+        called_X = np.logical_or.reduce([one.with_calls.samples_X for one in found.matched])
+        found.warnings += check_called(vcf, found.matched[0].target.samples, called_X)
+        for one in found.matched:
+            n_without_alt = sum(repair.what == ALT_TAKEN for repair in one.repairs)
+            for verdict in verdicts(
+                one.panel,
+                one.target,
+                one.match,
+                lifted=settings.chain is not None,
+                n_without_alt=n_without_alt,
+            ):
+                found.warnings.append(verdict.text)
+                if verdict.refused:
+                    found.refusals.append(verdict.text)
     if found.refusals and not force:
         raise InputError("mismatch", found.refusals[0])
     return found
-
-
-def _judge(found: TargetRead, vcf: str | Path, *, lifted: bool) -> None:
-    """Add warnings and refusals for a target as a whole."""
-    called_X = np.logical_or.reduce([one.called.samples_X for one in found.matched])
-    found.warnings += check_called(vcf, found.matched[0].target.samples, called_X)
-    for one in found.matched:
-        for verdict in verdicts(
-            one.panel,
-            one.target,
-            one.match,
-            lifted=lifted,
-            n_without_alt=one.repaired.counts().get(ALT_TAKEN, 0),
-        ):
-            found.warnings.append(verdict.text)
-            if verdict.refused:
-                found.refusals.append(verdict.text)
-
-
-def _untyped_part(panel: ReferencePanel) -> str:
-    part = find_x_region(panel)
-    return (
-        f"no panel site is typed in {part.name if part else panel.chrom} ({panel.chrom}:"
-        f"{panel.position[0]}-{panel.position[-1]}): its {panel.n_sites} sites are left out"
-    )
-
-
-def _count(summary: ImputationSummary, one: MatchedTarget) -> None:
-    """Add the size of panel and target, and what was changed in the target."""
-    panel, target, match = one.panel, one.target, one.match
-    summary.panel_sites += panel.n_sites
-    summary.panel_haplotypes = max(summary.panel_haplotypes, panel.n_haplotypes)
-    summary.samples = len(target.samples)
-    summary.haplotypes = max(summary.haplotypes, target.alleles.shape[1])
-    summary.typed_sites += len(target.sites)
-    summary.matched_sites += len(match.panel_index)
-    first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
-    least_TX = np.minimum.reduceat(target.alleles[match.target_index], first_X, axis=1)
-    summary.missing_calls += int((least_TX < 0).sum())
-    for total, counts in (
-        (summary.repaired, one.repaired.counts()),
-        (summary.unmatched, match.unmatched),
-        (summary.mended_calls, one.resolved.lost),
-        (summary.mended_calls, one.repaired.mended_calls()),
-    ):
-        for what, count in counts.items():
-            total[what] = total.get(what, 0) + count
-    if (target.ploidy == 1).any():
-        n_haploid = int((target.ploidy == 1).sum())
-        summary.haploid.append(f"{one.name}: {n_haploid} of {len(target.samples)} samples have one copy")
-
-
-def _shared_samples(matched: MatchedTarget) -> list[str]:
-    """Return a warning if samples of the target have the names of panel samples."""
-    shared = sorted(set(matched.panel.samples) & set(matched.target.samples))
-    if not shared:
-        return []
-    more = ", ..." if len(shared) > 3 else ""
-    return [
-        f"{len(shared)} target samples have the names of panel samples ({', '.join(shared[:3])}{more}). If "
-        "they are the same people, their accuracy says nothing about other people"
-    ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,15 +16,13 @@ from spinimpute.genotypes.untyped_intervals import cut_equal_lengths
 from spinimpute.hmm.recombination_scale import scale_in_header
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
-from spinimpute.pipeline.matched_target import MatchedTarget, TargetRead, read_matched
+from spinimpute.pipeline.matched_target import MatchedTarget, TargetRead
 from spinimpute.pipeline.settings import TargetSettings
-from spinimpute.pipeline.target_checksums import target_line
 from spinimpute.pipeline.verdicts import check_typed_ratio, untyped_warning
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.typed_tiles import starts_in_header
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.memory import within_budget
 from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
@@ -98,18 +96,11 @@ class RegionTarget:
 
 @dataclass(frozen=True)
 class RegionSelection:
-    """Which regions are imputed, and how much of a target is used for them.
+    """Which regions of a chromosome are imputed, and how much of a target is used for them.
 
-    Attributes
-    ----------
-    regions : sequence of Region
-        None for all panel sites.
-    buffer_cM : float or None
-        Only typed sites within this distance of a region are used for it; None for all.
-    settings : TargetSettings
-        How the target is read.
-    min_typed_ratio : float or None
-        Smallest share of typed sites in each of the panel's fixed stretches.
+    No region means all panel sites. With `buffer_cM`, only typed sites within this distance of a region are
+    used for it. `min_typed_ratio` is the smallest allowed share of typed sites in any of the panel's fixed
+    stretches.
     """
 
     regions: Sequence[Region]
@@ -117,11 +108,14 @@ class RegionSelection:
     settings: TargetSettings
     min_typed_ratio: float | None = None
 
-    def may_be_read_in_part(self, panels: Sequence[ReferencePanel]) -> bool:
-        """Whether a part of a target may be enough: the same sites are used as when our file was written."""
+    def buffer_to_read(self, panels: Sequence[ReferencePanel]) -> float | None:
+        """Return the buffer if a part of a target may be enough, and else None.
+
+        It is enough only if the same sites are used as when `phase` or `convert` wrote the file.
+        """
         settings = self.settings
         as_written = settings.ambiguous == "frequency" and settings.chain is None and settings.samples is None
-        return self.buffer_cM is not None and as_written and len(panels) == 1
+        return self.buffer_cM if as_written and len(panels) == 1 else None
 
     def part_to_check(self, vcf: str | Path, panels: Sequence[ReferencePanel]) -> Region | None:
         """Return what is read of a target to see whether it fits a panel, before panels are merged.
@@ -131,160 +125,42 @@ class RegionSelection:
         """
         first = panels[0]
         found, _ = panel_intervals(panels, self.regions)
-        if not self.regions or self.buffer_cM is None or not self.may_be_read_in_part(panels):
+        buffer_cM = self.buffer_to_read(panels)
+        if not self.regions or buffer_cM is None or PANEL_LINE not in _header_of(vcf)[0]:
             return None
-        header, _ = _header_of(vcf)
-        if PANEL_LINE not in header:
-            return None
-        near = [_with_buffer(first.cM, one.sites, self.buffer_cM) for one in found[first.checksum]]
+        near = [_with_buffer(first.cM, one.sites, buffer_cM) for one in found[first.checksum]]
         return Region(first.chrom, *Interval(near[0].start, near[-1].stop).positions(first.position))
 
 
-@dataclass
-class RegionTargets:
-    """What `read_regions` found.
-
-    Attributes
-    ----------
-    read : TargetRead
-        The target as it was read.
-    chosen : list of RegionTarget
-        The parts of the chromosome that the regions lie in; with a buffer, one for each region.
-    target_line : str
-        Line for the header of a chunk that distinguishes its target from others.
-    used_sites : int or None
-        With a buffer, the number of matched sites that are used.
-    warnings : list of str
-        Warnings of regions.
-    """
-
-    read: TargetRead
-    chosen: list[RegionTarget]
-    target_line: str
-    used_sites: int | None
-    warnings: list[str] = field(default_factory=list)
-
-    def count(self, summary: ImputationSummary) -> None:
-        """Add counts and warnings to a summary."""
-        summary.warnings += self.warnings
-        self.read.count(summary)
-        chosen = {one.matched.panel.checksum for one in self.chosen}
-        for matched in self.read.matched:
-            if matched.panel.checksum in chosen:
-                summary.count_array(matched.panel.array_index, matched.match.panel_index)
-        if self.used_sites is not None:
-            summary.used_sites = (summary.used_sites or 0) + self.used_sites
-        for matched in self.read.matched:
-            found, warnings = untyped_warning(
-                matched.panel,
-                [
-                    (one.matched.typed_index_used, each.sites)
-                    for one in self.chosen
-                    if one.matched.panel is matched.panel
-                    for each in one.intervals
-                ],
-            )
-            summary.untyped += found
-            summary.warnings += warnings
-
-
-def read_regions(
-    vcf: str | Path,
-    panels: Sequence[ReferencePanel],
-    predictor: Predictor,
-    selection: RegionSelection,
-    *,
-    allow_unphased: bool,
-    max_memory: int | None,
-    force: bool,
-) -> RegionTargets:
-    """Read as much of a target as regions and their buffers need, and choose the typed sites that are used.
-
-    `predictor` decides which typed sites results depend on. Raises InputError if the target cannot be used,
-    or if it has no site in the parts of the chromosome that the regions lie in.
-    """
-    intervals, warnings = panel_intervals(panels, selection.regions)
-    buffer_cM, least = selection.buffer_cM, selection.min_typed_ratio
-    part = None
-    if buffer_cM is not None and selection.may_be_read_in_part(panels):
-        part = part_to_read(
-            vcf, panels[0], predictor, intervals[panels[0].checksum], buffer_cM, least is not None
-        )
-    only = None if part is None else part.region
-    with within_budget(max_memory, "reading the target"):
-        read = read_matched(
-            panels, vcf, selection.settings, allow_unphased=allow_unphased, only=only, force=force
-        )
-    if part is None:  # otherwise it was checked when the file was written
-        for one in read.matched:
-            one.panel.check_typed(one.match.panel_index)
-    else:
-        read.matched = [replace(one, jumps_per_cM=part.jumps_per_cM) for one in read.matched]
-    chosen = [
-        RegionTarget(one, intervals[one.panel.checksum])
-        for one in read.matched
-        if one.panel.checksum in intervals
-    ]
-    if not chosen:
-        raise InputError(
-            "mismatch",
-            f"target {vcf}: it has no site in the part of the chromosome that contains "
-            f"{summarize_regions(selection.regions)}",
-        )
-    if least is not None:
-        for target in chosen:
-            for each in target.intervals:
-                check_typed_ratio(target.matched.panel, target.matched.typed_index_used, each.sites, least)
-    used_sites = None
-    if buffer_cM is not None:
-        split = [list(_near_each(one, predictor, buffer_cM)) for one in chosen]
-        used_sites = sum(
-            len(np.unique(np.concatenate([one.matched.match.panel_index for one in near]))) for near in split
-        )
-        chosen = [one for near in split for one in near]
-    line = target_line(read.matched, "" if part is None else _header_of(vcf)[0])
-    return RegionTargets(read, chosen, line, used_sites, warnings)
-
-
-def _near_each(target: RegionTarget, predictor: Predictor, buffer_cM: float) -> Iterator[RegionTarget]:
-    """Yield a target for each interval, with the typed sites near it."""
-    matched = target.matched.with_rate()
-    for one in target.intervals:
-        yield RegionTarget(within(matched, predictor, one.sites, buffer_cM), [one])
-
-
 class PartToRead(NamedTuple):
-    """The part of a target that is read.
-
-    Attributes
-    ----------
-    region : Region
-        Positions that are read.
-    jumps_per_cM : float or None
-        Recombination scale by all typed sites of the file; None without haplotypes.
-    """
+    """The part of a target that is read; `jumps_per_cM` is the recombination scale by all its typed sites."""
 
     region: Region
-    jumps_per_cM: float | None
+    jumps_per_cM: float | None  # None without haplotypes
+    header: str
 
 
 def part_to_read(
     vcf: str | Path,
-    panel: ReferencePanel,
+    panels: Sequence[ReferencePanel],
     predictor: Predictor,
-    intervals: Sequence[PanelInterval],
-    buffer_cM: float,
-    whole_stretches: bool = False,
+    intervals: Mapping[str, Sequence[PanelInterval]],
+    selection: RegionSelection,
 ) -> PartToRead | None:
     """Return the part of a target that regions and their buffer need; None for the whole file.
 
     Reading a part is enough only for a file that `phase` or `convert` wrote for this panel with this genetic
     map. In any other file all sites together decide how sites of unknown strand are repaired, whether target
-    and panel fit, the recombination scale, and where the predictor's tiles start. With
-    `whole_stretches`, all of the panel's fixed stretches that the intervals touch are read.
+    and panel fit, the recombination scale, and where the predictor's tiles start. With `min_typed_ratio`, all
+    of the panel's fixed stretches that the intervals touch are read.
     """
-    regions = [one.region for one in intervals if one.region is not None]
-    if len(regions) < len(intervals):
+    buffer_cM = selection.buffer_to_read(panels)
+    if buffer_cM is None:
+        return None
+    panel = panels[0]
+    wanted = intervals[panel.checksum]
+    regions = [one.region for one in wanted if one.region is not None]
+    if len(regions) < len(wanted):
         return None
     header, n_records = _header_of(vcf)
     starts = starts_in_header(header, panel)
@@ -295,15 +171,89 @@ def part_to_read(
     if n_records != starts.n_typed or (haplotypes is not None and jumps_per_cM is None):
         return None
     needed = [(region.start, region.end) for region in regions]
-    for sites, _ in intervals:
+    for sites, _ in wanted:
         near = _with_buffer(panel.cM, sites, buffer_cM)
         needed.append(predictor.positions_needed(panel, starts, sites, near))
-    if whole_stretches:
+    if selection.min_typed_ratio is not None:
         for low, high in cut_equal_lengths(panel.cM):
-            if any(low < sites.stop and high > sites.start for sites, _ in intervals):
+            if any(low < sites.stop and high > sites.start for sites, _ in wanted):
                 needed.append((starts.start_before(int(panel.position[low])), int(panel.position[high - 1])))
     region = Region(panel.chrom, min(start for start, _ in needed), max(end for _, end in needed))
-    return PartToRead(region, jumps_per_cM)
+    return PartToRead(region, jumps_per_cM, header)
+
+
+def choose_targets(
+    vcf: str | Path,
+    read: TargetRead,
+    part: PartToRead | None,
+    predictor: Predictor,
+    intervals: Mapping[str, Sequence[PanelInterval]],
+    selection: RegionSelection,
+) -> list[RegionTarget]:
+    """Return the targets in the parts of a chromosome that have regions; with a buffer, one for each region.
+
+    `part` is what was read, `predictor` decides which typed sites results depend on. Raises InputError if the
+    target has no site in these parts of the chromosome, or too few.
+    """
+    for one in read.matched if part is None else ():  # a part was checked when the file was written
+        one.panel.check_typed(one.match.panel_index)
+    chosen = [
+        RegionTarget(
+            one if part is None else replace(one, jumps_per_cM=part.jumps_per_cM),
+            intervals[one.panel.checksum],
+        )
+        for one in read.matched
+        if one.panel.checksum in intervals
+    ]
+    if not chosen:
+        raise InputError(
+            "mismatch",
+            f"target {vcf}: it has no site in the part of the chromosome that contains "
+            f"{summarize_regions(selection.regions)}",
+        )
+    if selection.min_typed_ratio is not None:
+        for target in chosen:
+            typed_index = target.matched.typed_index_used
+            for each in target.intervals:
+                check_typed_ratio(target.matched.panel, typed_index, each.sites, selection.min_typed_ratio)
+    buffer_cM = selection.buffer_cM
+    if buffer_cM is None:
+        return chosen
+    near: list[RegionTarget] = []
+    for target in chosen:
+        matched = target.matched.with_rate()
+        near += [
+            RegionTarget(within(matched, predictor, one.sites, buffer_cM), [one]) for one in target.intervals
+        ]
+    return near
+
+
+def count_targets(
+    summary: ImputationSummary, read: TargetRead, chosen: Sequence[RegionTarget], buffered: bool
+) -> None:
+    """Add counts and warnings to a summary; `buffered` targets use a part of the matched sites."""
+    read.count(summary)
+    for matched in read.matched:
+        own = [one for one in chosen if one.matched.panel.checksum == matched.panel.checksum]
+        index, array = matched.match.panel_index, matched.panel.array_index
+        if own and array is not None:
+            summary.array_sites = (summary.array_sites or 0) + len(array)
+            summary.outside_array += int(np.isin(index, array, invert=True).sum())
+        if own and buffered:
+            used = np.unique(np.concatenate([one.matched.match.panel_index for one in own]))
+            summary.used_sites = (summary.used_sites or 0) + len(used)
+    for matched in read.matched:
+        found, warnings = untyped_warning(
+            matched.panel,
+            [
+                (one.matched.typed_index_used, each.sites)
+                for one in chosen
+                if one.matched.panel is matched.panel
+                for each in one.intervals
+            ],
+        )
+        summary.untyped += found
+        summary.warnings += warnings
 
 
 def _header_of(vcf: str | Path) -> tuple[str, int]:
@@ -336,15 +286,17 @@ def within(matched: MatchedTarget, predictor: Predictor, sites: Interval, buffer
     near = Interval(*np.searchsorted(index_T, _with_buffer(panel.cM, sites, buffer_cM)).tolist())
     some = predictor.typed_needed(panel, index_T, sites, near).slice
     nearby = replace(match, panel_index=index_T[some], target_index=match.target_index[some])
-    return replace(matched, repaired=replace(matched.repaired, match=nearby))
+    return replace(matched, match=nearby)
 
 
-def unmatched_sites(target: RegionTarget) -> tuple[np.ndarray, list[str]]:
-    """Typed sites of the regions that the panel lacks and that can be written: rows, int64, and warnings."""
-    haplotypes, warnings = target.matched.target, []
-    position, unmatched = haplotypes.sites.position, target.matched.match.unmatched_index
-    rows = np.concatenate([one.rows_within(position, unmatched) for one in target.intervals])
-    sites = haplotypes.sites
+def unmatched_sites(target: RegionTarget, warnings: list[str]) -> np.ndarray:
+    """Return the typed sites of the regions that the panel lacks and that can be written: rows, int64.
+
+    Adds to `warnings` how many cannot.
+    """
+    haplotypes, sites = target.matched.target, target.matched.target.sites
+    unmatched = target.matched.match.unmatched_index
+    rows = np.concatenate([one.rows_within(sites.position, unmatched) for one in target.intervals])
     unnamed = np.array([UNKNOWN_ALLELE in (sites.ref[i], sites.alt[i]) for i in rows], bool)
     if unnamed.any():
         warnings.append(
@@ -359,4 +311,4 @@ def unmatched_sites(target: RegionTarget) -> tuple[np.ndarray, list[str]]:
                 "only panel sites can be phased"
             )
         rows = rows[~unphased]
-    return rows, warnings
+    return rows

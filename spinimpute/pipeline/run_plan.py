@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from spinimpute.outputs.opening import BGEN, PGEN, choose_format
 from spinimpute.panels.merging.merge import check_mergeable
 from spinimpute.panels.opening import (
     PANEL_FILES,
+    PanelArgument,
     get_panel_paths,
     is_panel_file,
     map_in_panel_error,
@@ -31,71 +33,28 @@ _LAST = 1_000  # sorts after all numbered chromosomes
 _LETTERS = {"X": _LAST, "Y": _LAST + 1, "MT": _LAST + 2}
 
 Panel = ReferencePanel | str | Path
-PanelOrPanels = Panel | Sequence[Panel]
 
 
 @dataclass(frozen=True)
 class Chromosome:
-    """The inputs of one chromosome. In a run of one panel and one target file only these two are known.
+    """The inputs of one chromosome. In a run of one panel and one target file, only these two are known."""
 
-    Attributes
-    ----------
-    name : str
-        Name in the panel; "" if unknown.
-    panels : sequence of ReferencePanel, str or Path
-        Panels of the chromosome; several are merged.
-    vcf : str or Path
-        Target file.
-    contig_line : str
-        Contig line of the header.
-    panel_lines : sequence of str
-        Header lines that name the panels; several for a chromosome X in parts.
-    holds : str
-        What the panel holds: haplotypes or inducing points.
-    """
-
-    name: str
-    panels: Sequence[Panel]
+    name: str  # in the panel; "" if unknown
+    panels: Sequence[Panel]  # several are merged
     vcf: str | Path
     contig_line: str = ""
-    panel_lines: Sequence[str] = ()
-    holds: str = ""
+    panel_lines: Sequence[str] = ()  # header lines that name the panels
+    holds: str = ""  # haplotypes or inducing points
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run imputes, in order.
+    """What a run imputes, in order. With `several` chromosomes, those that the target lacks are skipped."""
 
-    Attributes
-    ----------
-    outputs : list of (Path, list of Chromosome)
-        Output files and the chromosomes of each.
-    several : bool
-        Whether the run covers several chromosomes; those that the target lacks are skipped with a warning.
-    warnings : list of str
-        Warnings to the user.
-    """
-
-    outputs: list[tuple[Path, list[Chromosome]]]
+    outputs: dict[Path, list[Chromosome]]
+    regions: Sequence[Region]
     several: bool = False
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def paths(self) -> list[Path]:
-        """All output files."""
-        return [path for path, _ in self.outputs]
-
-    @property
-    def chromosomes(self) -> list[Chromosome]:
-        """All chromosomes."""
-        return [one for _, chromosomes in self.outputs for one in chromosomes]
-
-    @property
-    def shares_target(self) -> bool:
-        """Whether several chromosomes are read from the same target file."""
-        chromosomes = self.chromosomes
-        files = {str(one.vcf) for one in chromosomes}
-        return len(chromosomes) > 1 and len(files) == 1 and files != {""}
 
 
 def plan_run(
@@ -111,12 +70,12 @@ def plan_run(
     `out` may contain PLACEHOLDER for one output per chromosome; `files` is empty if no target file holds
     records by chromosome. Raises InputError if the files cannot be used together.
     """
-    check_placeholders(out)
-    if len(files) < 2 and len(panels) < 2 and PLACEHOLDER not in str(out):
-        return RunPlan([(Path(out), [Chromosome("", panels, next(iter(files), ""))])])
+    one_output = fixed_output(out)
+    if len(files) < 2 and len(panels) < 2 and one_output is not None:
+        return RunPlan({Path(out): [Chromosome("", panels, next(iter(files), ""))]}, regions)
     chromosomes, left_out, warnings = assign_files(files, panels, regions)
     warnings = [*left_out.values(), *warnings]
-    if PLACEHOLDER in str(out):
+    if one_output is None:
         read = {Path(path).resolve() for path in files}
         for chrom in left_out:
             if fits_into_names(chrom) and output_of(out, chrom).resolve() not in read:
@@ -134,10 +93,10 @@ def plan_run(
                 f"the panel of chromosome {first.name} holds {first.holds}, that of {one.name} {one.holds}. "
                 "Give panels of one kind, or impute these chromosomes in separate runs",
             )
-    if PLACEHOLDER in str(out):
-        outputs = [(output_of(out, one.name), [one]) for one in chromosomes]
+    if one_output is None:
+        outputs = {output_of(out, one.name): [one] for one in chromosomes}
     else:
-        outputs = [(Path(out), chromosomes)]
+        outputs = {Path(out): chromosomes}
         if len(chromosomes) > 1 and choose_format(Path(out), output_type) in (BGEN, PGEN):
             raise InputError(
                 "arguments",
@@ -145,10 +104,10 @@ def plan_run(
                 f"one. Put "
                 f"{PLACEHOLDER} in its name",
             )
-    return RunPlan(outputs, True, warnings)
+    return RunPlan(outputs, regions, True, warnings)
 
 
-def panel_files(panel: PanelOrPanels) -> list[Panel]:
+def panel_files(panel: PanelArgument) -> list[Panel]:
     """Return the given panels: one, several, or all in a folder. Raises InputError if there is none."""
     found: list[Panel] = []
     for one in panel if isinstance(panel, Sequence) and not isinstance(panel, str) else [panel]:
@@ -164,14 +123,6 @@ def panel_files(panel: PanelOrPanels) -> list[Panel]:
     if not found:
         raise InputError("arguments", "no panel: give one for each chromosome")
     return found
-
-
-def target_files(vcf: str | Path | Sequence[str | Path]) -> list[str | Path]:
-    """Return the given target files. Raises InputError if there is none."""
-    files = [vcf] if isinstance(vcf, str | Path) else list(vcf)
-    if not files:
-        raise InputError("arguments", "no target: give one file, or one for each chromosome")
-    return files
 
 
 def assign_files(
@@ -216,23 +167,16 @@ def assign_files(
 
 
 def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
-    if not isinstance(panel, str | Path):
-        return _chromosome([panel], panel, vcf)
-    path = Path(panel)
-    if path.is_file() and not is_panel_file(path):
+    if isinstance(panel, str | Path) and Path(panel).is_file() and not is_panel_file(panel):
         raise InputError(
             "content",
-            f"{path} is not a panel file, and several panels, targets or outputs need panel files. "
-            f"Compile it "
-            "with 'spinimpute panel build'",
+            f"{panel} is not a panel file, and several panels, targets or outputs need panel files. "
+            "Compile it with 'spinimpute panel build'",
         )
-    with open_panel_file(path) as parts:
-        return _chromosome(parts, panel, vcf)
-
-
-def _chromosome(parts: Sequence[ReferencePanel], panel: Panel, vcf: str | Path) -> Chromosome:
-    first = parts[0]
-    return Chromosome(first.chrom, [panel], vcf, first.contig_line, panel_lines(parts), first.holds)
+    opened = open_panel_file(panel) if isinstance(panel, str | Path) else nullcontext([panel])
+    with opened as parts:
+        first = parts[0]
+        return Chromosome(first.chrom, [panel], vcf, first.contig_line, panel_lines(parts), first.holds)
 
 
 def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
@@ -332,8 +276,11 @@ def _sort_key(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
     return at, number, plain
 
 
-def check_placeholders(out: str | Path) -> None:
-    """Raise InputError for an output whose name has something in braces that is not PLACEHOLDER."""
+def fixed_output(out: str | Path) -> str | Path | None:
+    """Return an output that is one file; None if its name contains PLACEHOLDER.
+
+    Raises InputError for anything else in braces.
+    """
     unknown = next((word for word in words_in_braces(out) if word != PLACEHOLDER), None)
     if unknown is not None:
         raise InputError(
@@ -341,11 +288,6 @@ def check_placeholders(out: str | Path) -> None:
             f"output {out}: unknown placeholder {unknown}. Write {PLACEHOLDER} for the name of each "
             "chromosome, or give a name without braces",
         )
-
-
-def fixed_output(out: str | Path) -> str | Path | None:
-    """Return an output that is one file; None if its name contains PLACEHOLDER."""
-    check_placeholders(out)
     return None if PLACEHOLDER in str(out) else out
 
 

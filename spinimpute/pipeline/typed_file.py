@@ -16,11 +16,10 @@ from spinimpute.outputs.opening import RecordWriter, choose_format, open_writer
 from spinimpute.panels.opening import PanelArgument, get_panel_paths
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
-from spinimpute.pipeline.chunk_file import PANEL_LINE
+from spinimpute.pipeline.chunk_file import PANEL_LINE, target_line
 from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
-from spinimpute.pipeline.merged_panels import open_or_merge
+from spinimpute.pipeline.output_steps import open_or_merge
 from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
-from spinimpute.pipeline.target_checksums import target_line
 from spinimpute.predictors.typed_tiles import starts_line
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.devices import choose_threads
@@ -210,7 +209,7 @@ def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
         *(f"{PANEL_LINE}{one.panel.checksum}" for one in matched),
         *scales,
         *([starts_line(_positions(matched[0]))] if _may_be_read_in_part(matched) else []),
-        target_line(matched),
+        target_line([one.resolved.haplotypes for one in matched]),
     ]
 
 

@@ -24,7 +24,7 @@ from spinimpute.genotypes.untyped_intervals import (
     untyped_intervals,
 )
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.quality.frequencies import BLOCK_SITES, Frequencies
+from spinimpute.quality.frequencies import Frequencies
 from spinimpute.runtime.errors import InputError, argument
 
 LEAST_SHARE = 0.1  # smallest share of panel sites among the target's sites in the panel's region,
@@ -47,37 +47,8 @@ class Verdict:
     refused: bool
 
 
-@dataclass(frozen=True)
-class Called:
-    """The matched sites and the samples with calls.
-
-    Attributes
-    ----------
-    sites_T : bool (T,)
-        Whether any sample has a call at the site.
-    samples_X : bool (X,)
-        Whether the sample has a call at any site.
-    """
-
-    sites_T: np.ndarray
-    samples_X: np.ndarray
-
-    @classmethod
-    def of(cls, target: Haplotypes, match: SiteMatch) -> Called:
-        """Read the alleles of a repaired target, a block of sites at a time."""
-        sites_T = np.zeros(len(match.target_index), bool)
-        most_Q = np.full(target.alleles.shape[1], -1, np.int8)
-        for start in range(0, len(sites_T), BLOCK_SITES):
-            some = slice(start, start + BLOCK_SITES)
-            alleles = target.alleles[match.target_index[some]]
-            sites_T[some] = alleles.max(axis=1) >= 0
-            np.maximum(most_Q, alleles.max(axis=0), out=most_Q)
-        first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
-        return cls(sites_T, np.maximum.reduceat(most_Q, first_X) >= 0)
-
-
 def check_called(vcf: str | Path, samples: Sequence[str], called_X: np.ndarray) -> list[str]:
-    """Return a warning if samples have no call, as in `Called`. Raises InputError if none has a call."""
+    """Return a warning if samples have no call at any panel site. Raises InputError if none has a call."""
     without = [name for name, called in zip(samples, called_X.tolist(), strict=True) if not called]
     if len(without) == len(samples):
         raise InputError(

@@ -1,8 +1,10 @@
 """Data that a run collects for its report, in addition to the counts of its summary."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+
+import numpy as np
 
 from spinimpute.genotypes.builds import infer_build
 from spinimpute.panels.reference import ReferencePanel
@@ -10,6 +12,7 @@ from spinimpute.panels.spin_files import find_x_region
 from spinimpute.quality.frequencies import TypedFrequencies
 from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.sample_quality import SampleQuality
+from spinimpute.quality.site_quality import dosage_variance
 
 _COMMAND = "##spinimpute_command="  # the command line adds it to the header
 
@@ -72,3 +75,19 @@ class ReportData:
     imputed: ImputedSites = field(default_factory=ImputedSites)
     frequencies: TypedFrequencies = field(default_factory=TypedFrequencies)
     provenance: Provenance = field(default_factory=Provenance)
+
+    def add_window(
+        self,
+        panel: ReferencePanel,
+        rows: slice,
+        p_UQ: np.ndarray,
+        info: Mapping[str, np.ndarray | None],
+        typed_U: np.ndarray,
+        ploidy: np.ndarray,
+    ) -> None:
+        """Add P(ALT) and the `site_quality` of consecutive panel sites; `typed_U` marks typed sites."""
+        frequency_U, r2_U = panel.frequency[rows], info["R2"]
+        assert r2_U is not None
+        self.by_sample.add_dosages(p_UQ[~typed_U], frequency_U[~typed_U], ploidy)
+        variance_U2 = dosage_variance(p_UQ, frequency_U, ploidy)
+        self.imputed.add(panel.chrom, panel.position[rows], frequency_U, r2_U, typed_U, variance_U2)

@@ -170,17 +170,6 @@ class ImputationSummary(RunSummary):
         self.phased_calls += int(unphased_TX.sum())
         self.phased_samples = max(self.phased_samples, int(unphased_TX.any(axis=0).sum()))
 
-    def count_array(self, array_index: np.ndarray | None, typed_index: np.ndarray) -> None:
-        """Add an inducing panel's array (panel sites; None without array) and typed sites outside it."""
-        if array_index is not None:
-            self.array_sites = (self.array_sites or 0) + len(array_index)
-            self.outside_array += int(np.isin(typed_index, array_index, invert=True).sum())
-
-    def count_kept(self, n_sites: int) -> None:
-        """Add written unmatched typed sites."""
-        self.kept_unmatched += n_sites
-        self.written_sites += n_sites
-
     def lines(self) -> list[str]:
         """The summary as text."""
         out = [

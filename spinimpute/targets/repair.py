@@ -87,10 +87,6 @@ class RepairedTarget:
             counts[repair.what] = counts.get(repair.what, 0) + 1
         return counts
 
-    def mended_calls(self) -> dict[str, int]:
-        """Number of calls that became missing, by reason."""
-        return {CONTRADICTORY: self.contradictory} if self.contradictory else {}
-
 
 @dataclass(frozen=True)
 class _PanelMatch:

@@ -152,7 +152,7 @@ def test_what_an_error_ends_does_not_look_whole(
     def fails(*_: object) -> None:
         raise InputError("content", "the report fails")
 
-    monkeypatch.setattr(impute, "_reports", fails)
+    monkeypatch.setattr(impute, "_write_reports", fails)
     words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "-o", "-", "-O", form]
     with pytest.raises(SystemExit) as ended:
         run_command([*map(str, words), "--report", str(example / "no.html")])

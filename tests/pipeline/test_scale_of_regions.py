@@ -10,7 +10,7 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm import parameters
 from spinimpute.hmm.recombination_scale import SCALE_LINE, recombination_scale, scale_in_header, scale_line
-from spinimpute.pipeline import matched_target, regions
+from spinimpute.pipeline import impute, matched_target
 from spinimpute.pipeline.matched_target import TargetRead
 from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
@@ -49,14 +49,14 @@ def test_the_scale_is_that_of_all_typed_sites(
         write(target, tmp_path / "ours.vcf.gz", example_panel)
         target = tmp_path / "ours.vcf.gz"
     read: list[int] = []
-    read_matched = regions.read_matched
+    read_matched = impute.read_matched
 
     def count(*arguments: Any, **options: Any) -> TargetRead:
         found = read_matched(*arguments, **options)
         read.extend(len(one.match.panel_index) for one in found.matched)
         return found
 
-    monkeypatch.setattr(regions, "read_matched", count)
+    monkeypatch.setattr(impute, "read_matched", count)
     spinimpute.impute(target, tmp_path / "whole.vcf.gz", example_panel)
     part = spinimpute.impute(target, tmp_path / "part.vcf.gz", example_panel, region=REGION)
     assert part.used_sites < read[0]

@@ -8,7 +8,8 @@ import pytest
 
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites
-from spinimpute.pipeline.verdicts import Called, Verdict, check_called, sites_alike, verdicts
+from spinimpute.pipeline.matched_target import MatchedTarget
+from spinimpute.pipeline.verdicts import Verdict, check_called, sites_alike, verdicts
 from spinimpute.runtime.errors import InputError
 
 BUILDS = {"GRCh37": "##contig=<ID=20,length=63025520>", "GRCh38": "##contig=<ID=20,length=64444167>"}
@@ -99,7 +100,9 @@ def test_calls_by_site_and_by_sample() -> None:
         [[-1, -1, -1, -1, -1], [-1, -1, 1, -1, -1], [0, 1, -1, -1, -1], [0, 0, 0, 0, 0]], np.int8
     )
     target = Haplotypes(sites, alleles, ["a", "b", "c"], np.array([2, 1, 2], np.uint8), BUILDS["GRCh37"])
-    called = Called.of(target, SiteMatch(np.array([3, 5, 8]), np.array([0, 1, 2]), {}, {}))
+    match = SiteMatch(np.array([3, 5, 8]), np.array([0, 1, 2]), {}, {})
+    nothing: Any = None
+    called = MatchedTarget(nothing, nothing, target, match, []).with_calls
     assert called.sites_T.tolist() == [False, True, True]
     assert called.samples_X.tolist() == [True, True, False]
 

@@ -15,7 +15,8 @@ import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Region
 from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
-from spinimpute.pipeline.regions import PanelInterval, part_to_read, within
+from spinimpute.pipeline.regions import PanelInterval, PartToRead, RegionSelection, part_to_read, within
+from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.typed_tiles import (
     MOST_FLANK,
@@ -149,6 +150,13 @@ def ours(
     return path, whole
 
 
+def part_around(
+    path: Path, panel: spinimpute.Panel, interval: PanelInterval, buffer_cM: float
+) -> PartToRead | None:
+    selection = RegionSelection([interval.region or Region("20", 1, 1)], buffer_cM, TargetSettings())
+    return part_to_read(path, [panel], PREDICTOR, {panel.checksum: [interval]}, selection)
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     st.integers(0, 44).map(lambda n: 101 * n), st.integers(1, 800),
@@ -167,9 +175,7 @@ def test_what_is_read_and_used(
     path, whole = ours
     last = min(first + length, example_panel.n_sites)
     region = Region("20", *(int(p) for p in example_panel.position[[first, last - 1]]))
-    to_read = part_to_read(
-        path, example_panel, PREDICTOR, [PanelInterval(Interval(first, last), region)], buffer_cM
-    )
+    to_read = part_around(path, example_panel, PanelInterval(Interval(first, last), region), buffer_cM)
     assert to_read is not None
     (read,) = read_matched([example_panel], path, only=to_read.region).matched
     index = whole.match.panel_index
@@ -208,6 +214,6 @@ def test_of_a_file_that_has_been_changed_all_is_read(
     if change != "no index":
         subprocess.run(["bcftools", "index", "-t", path], check=True)
     low, high = np.searchsorted(example_panel.position, [region.start, region.end + 1]).tolist()
-    to_read = part_to_read(path, example_panel, PREDICTOR, [PanelInterval(Interval(low, high), region)], 0.0)
+    to_read = part_around(path, example_panel, PanelInterval(Interval(low, high), region), 0.0)
     # samples have no say in where tiles are
     assert (to_read is None) == (change != "fewer samples")

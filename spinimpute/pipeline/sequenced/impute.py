@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +14,7 @@ from spinimpute.outputs.opening import choose_format
 from spinimpute.panels.opening import PanelArgument, get_panel_path
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
-from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line
-from spinimpute.pipeline.merged_panels import open_or_merge
-from spinimpute.pipeline.output_steps import OutputFiles, Step
+from spinimpute.pipeline.output_steps import Step, open_or_merge, open_outputs
 from spinimpute.pipeline.run_plan import Panel, panel_files, plan_run
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.sequenced.intervals import SequencedInterval, check_inputs, read_intervals
@@ -94,147 +92,124 @@ def impute_sequenced(
         plan = plan_run(out, files, panels, regions, output.output_type, genetic_map)
     summary.warnings += plan.warnings
     inputs = [*map(get_panel_path, panels), genetic_map, *sequencing.paths, region.regions_file]
-    reports = output.report_files.to_check(plan.paths)
-    check_outputs([*plan.paths, *reports], force, inputs, streamed=plan.paths[0])
-    choose_format(plan.paths[0], output.output_type)
-    run = _RunConfig(sequencing, genetic_map, regions, buffer_cM, output, resources, force, summary)
-    with OutputFiles(plan, summary) as outputs:
+    outs = list(plan.outputs)
+    reports = output.report_files.to_check(outs)
+    check_outputs([*outs, *reports], force, inputs, streamed=outs[0])
+    choose_format(outs[0], output.output_type)
+    threads, max_memory = choose_threads(resources.threads), resources.max_memory
+    with ExitStack() as names, open_outputs(plan, summary, output, threads, sequencing.sexes) as outputs:
         for step in outputs.steps(progress):
-            with step:
-                _impute_chromosome(run, step)
+            samples, panel_parts = sequencing, step.chromosome.panels
+            if files:
+                samples = replace(sequencing, likelihoods=step.chromosome.vcf)
+            fits = partial(_check_samples, samples, step.regions, buffer_cM, max_memory, force)
+            with (
+                outputs.unless_absent(step),
+                open_or_merge(panel_parts, genetic_map, threads, fits, summary, step.progress) as parts,
+            ):
+                begin_stage(step.progress, "reading the samples")
+                with (
+                    summary.stage("read samples"),
+                    within_budget(max_memory, "reading the samples", fewer_samples()),
+                ):
+                    found = read_intervals(parts, samples, step.regions, buffer_cM, force=force)
+                found.count(summary)
+                _impute_intervals(step, parts, found.intervals, summary, resources, sequencing)
         summary.warnings += summary.coverage.warnings()  # of all chromosomes
-        with _report(run, panels):
-            outputs.finish()
+        if output.report_files.wanted:
+            _write_report(summary, output, sequencing, panels, names)
     return summary
 
 
-@dataclass(frozen=True)
-class _RunConfig:
-    """Settings that hold for all chromosomes: the parameters of `impute_sequenced`."""
-
-    sequencing: SequencingSettings
-    genetic_map: str | Path | GeneticMap | None
-    regions: Sequence[Region]
-    buffer_cM: float | None
-    output: OutputSettings
-    resources: Resources
-    force: bool
-    summary: SequencedSummary
-
-    def budget_of_reading(self) -> AbstractContextManager[None]:
-        """Return a context that keeps the memory budget while samples are read."""
-        return within_budget(self.resources.max_memory, "reading the samples", fewer_samples())
-
-    def sequencing_of(self, step: Step) -> SequencingSettings:
-        """Return the samples' files for one chromosome."""
-        if not self.sequencing.likelihood_files:
-            return self.sequencing
-        return replace(self.sequencing, likelihoods=step.chromosome.vcf)
-
-    def check_inputs(self, step: Step, panels: Sequence[ReferencePanel]) -> None:
-        """Raise InputError, before panels are merged, if samples cannot be imputed from one of them."""
-        regions, _ = step.regions(self.regions, panels[0].chrom)
-        with self.budget_of_reading():
-            check_inputs(panels, self.sequencing_of(step), regions, self.buffer_cM, force=self.force)
+def _check_samples(
+    sequencing: SequencingSettings,
+    regions: Sequence[Region],
+    buffer_cM: float | None,
+    max_memory: int | None,
+    force: bool,
+    panels: Sequence[ReferencePanel],
+) -> None:
+    """Raise InputError, before panels are merged, if samples cannot be imputed from one of them."""
+    with within_budget(max_memory, "reading the samples", fewer_samples()):
+        check_inputs(panels, sequencing, regions, buffer_cM, force=force)
 
 
-def _impute_chromosome(run: _RunConfig, step: Step) -> None:
-    """Open the panel, read the samples, impute them, and write their records."""
-    summary, output, progress = run.summary, run.output, step.progress
-    threads = choose_threads(run.resources.threads)
-    sequencing = run.sequencing_of(step)
-    with open_or_merge(
-        step.chromosome.panels, run.genetic_map, threads, partial(run.check_inputs, step), summary, progress
-    ) as panels:
-        begin_stage(progress, "reading the samples")
-        regions, n_in_file = step.regions(run.regions, panels[0].chrom)
-        with summary.stage("read samples"), run.budget_of_reading():
-            found = read_intervals(panels, sequencing, regions, run.buffer_cM, force=run.force)
-        found.count(summary)
-        first = found.intervals[0].likelihoods
-        n_samples = len(summary.samples)
-        if not summary.notes:
-            summary.note_few_samples(n_samples)
-        if output.report_files.wanted:
-            _collect_report_data(run, found.intervals)
-        threads_of_chains = min(
-            threads_within(
-                run.resources.max_memory, one.panel, one.sites, n_samples, threads, one.likelihoods.bases_X
-            )
-            for one in found.intervals
+def _impute_intervals(
+    step: Step,
+    panels: Sequence[ReferencePanel],
+    intervals: Sequence[SequencedInterval],
+    summary: SequencedSummary,
+    resources: Resources,
+    sequencing: SequencingSettings,
+) -> None:
+    """Impute the samples in the intervals of a chromosome, and write their records."""
+    first, n_samples, output = intervals[0].likelihoods, len(summary.samples), step.files.output
+    if not summary.notes:
+        summary.note_few_samples(n_samples)
+    if output.report_files.wanted:
+        _collect_report_data(summary, output, sequencing, intervals)
+    threads = min(
+        threads_within(
+            resources.max_memory, one.panel, one.sites, n_samples, step.files.threads, one.likelihoods.bases_X
         )
-        writer = step.writer(
-            first.samples,
-            first.ploidy,
-            panels,
-            output,
-            [],
-            _region_lines(regions, n_in_file, found.intervals),
-            sum(interval.n_sites for interval in found.intervals),
+        for one in intervals
+    )
+    n_sites = sum(one.n_sites for one in intervals)
+    # as for genotypes that are phased in the run, the order of a sample's haplotypes is arbitrary
+    region_lines = step.region_lines(intervals[0].panel.chrom, n_sites, None, phased_here=True)
+    writer = step.open_writer(first.samples, first.ploidy, panels, n_sites, region_lines=region_lines)
+    begin_stage(step.progress, "imputing")
+    shares = split_progress(step.progress, [one.sites.n_sites for one in intervals])
+    for number, interval in enumerate(intervals):
+        records = SequencedRecords(interval, writer, summary)
+        windows = genotypes_by_window(
+            interval.panel,
+            interval.sites.start,
+            interval.phred_SX3(),
+            records.haploid_X,
             threads,
-            sexes=sequencing.sexes,
+            shares[number],
+            interval.likelihoods.bases_X,
         )
-        begin_stage(progress, "imputing")
-        shares = split_progress(progress, [one.sites.n_sites for one in found.intervals])
-        for number, interval in enumerate(found.intervals):
-            records = SequencedRecords(interval, writer, summary)
-            windows = genotypes_by_window(
-                interval.panel,
-                interval.sites.start,
-                interval.phred_SX3(),
-                records.haploid_X,
-                threads_of_chains,
-                shares[number],
-                interval.likelihoods.bases_X,
-            )
-            records.write_all(windows)
+        records.write_all(windows)
 
 
-def _collect_report_data(run: _RunConfig, intervals: Sequence[SequencedInterval]) -> None:
+def _collect_report_data(
+    summary: SequencedSummary,
+    output: OutputSettings,
+    sequencing: SequencingSettings,
+    intervals: Sequence[SequencedInterval],
+) -> None:
     """Have the summary collect what a report needs; rarely needed modules are imported here."""
     from spinimpute.quality.report_data import ReportData
     from spinimpute.quality.sample_quality import SampleQuality
 
-    summary = run.summary
     data = summary.report_data = summary.report_data or ReportData(
         SampleQuality(intervals[0].likelihoods.samples)
     )
     made = data.provenance
-    made.add_run(
-        run.output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network"
-    )
-    made.add("target", run.sequencing.named)
+    made.add_run(output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network")
+    made.add("target", sequencing.named)
     for interval in intervals:
         made.add_panel(interval.panel)
 
 
-@contextmanager
-def _report(run: _RunConfig, panels: Sequence[Panel]) -> Iterator[None]:
-    """Write the report under a temporary name; it gets its name at the end of the block."""
-    summary, report = run.summary, run.output.report_files
-    with ExitStack() as stack:
-        if report.wanted:
-            from spinimpute.reports.multiqc import sequenced_samples
-            from spinimpute.reports.sequenced_report import sequenced_report
+def _write_report(
+    summary: SequencedSummary,
+    output: OutputSettings,
+    sequencing: SequencingSettings,
+    panels: Sequence[Panel],
+    names: ExitStack,
+) -> None:
+    """Write the report under a temporary name; it gets its name when `names` closes."""
+    from spinimpute.reports.multiqc import sequenced_samples
+    from spinimpute.reports.sequenced_report import sequenced_report
 
-            assert summary.report_data is not None, "`_collect_report_data` made them"
-            panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
-            report.write(
-                sequenced_report(summary, summary.report_data, run.sequencing.named, panel),
-                sequenced_samples(summary.report_data.by_sample, summary),
-                stack,
-            )
-        yield
-
-
-def _region_lines(
-    regions: Sequence[Region], n_in_file: int, intervals: Sequence[SequencedInterval]
-) -> list[str]:
-    """Header lines that make an output of one region a chunk, or count its regions.
-
-    As for genotypes that are phased in the run, the order of a sample's haplotypes is arbitrary.
-    """
-    if n_in_file != 1:
-        return [f"{REGIONS_LINE}{n_in_file}"] if n_in_file else []
-    whole = Region(intervals[0].panel.chrom, regions[0].start, regions[0].end)
-    return [region_line(whole, sum(one.n_sites for one in intervals), None, phased_here=True)]
+    data = summary.report_data
+    assert data is not None, "`_collect_report_data` made them"
+    panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    output.report_files.write(
+        sequenced_report(summary, data, sequencing.named, panel),
+        sequenced_samples(data.by_sample, summary),
+        names,
+    )

@@ -11,7 +11,7 @@ import numpy as np
 
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.pipeline.sequenced.intervals import SequencedInterval
-from spinimpute.quality.site_quality import dosage_variance, site_quality
+from spinimpute.quality.site_quality import site_quality
 from spinimpute.quality.summary import SequencedSummary
 
 MOST_GENOTYPES, MOST_SITES = 2**18, 8_192  # that are written at once
@@ -49,12 +49,7 @@ class SequencedRecords:
         p_SQ = in_columns(p_S2X, haploid_X)
         info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
         if data is not None:
-            r2, frequency_S = info["R2"], panel.frequency[rows]
-            assert r2 is not None
-            ploidy = np.where(haploid_X, 1, 2)
-            variance_S2 = dosage_variance(p_SQ, frequency_S, ploidy)
-            data.imputed.add(panel.chrom, panel.position[rows], frequency_S, r2, typed_S, variance_S2)
-            data.by_sample.add_dosages(p_SQ, frequency_S, ploidy)
+            data.add_window(panel, rows, p_SQ, info, typed_S, np.where(haploid_X, 1, 2))
         alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
         self._writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
 
