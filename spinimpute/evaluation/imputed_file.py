@@ -17,20 +17,12 @@ PROBABILITY_TOLERANCE = 0.02  # programs print two decimals or more
 
 @dataclass(frozen=True)
 class ImputedBlock:
-    """Scored sites of the imputed file.
+    """Scored sites of the imputed file."""
 
-    Attributes
-    ----------
-    rows : int64 (n,)
-        Indices into `Truth.keys`.
-    dosage : float32 (n, n_samples)
-        Expected ALT count; NaN where the file has none.
-    probability : float32 (n, n_samples, 3) or None
-        Probabilities of 0, 1, 2 ALT alleles; NaN where the file has none, None if no site has any.
-    """
-
-    rows: np.ndarray
-    dosage: np.ndarray
+    rows: np.ndarray  # int64 (n,): indices into `Truth.keys`
+    dosage: np.ndarray  # float32 (n, n_samples): expected ALT count; NaN where the file has none
+    # float32 (n, n_samples, 3) or None: probabilities of 0, 1, 2 ALT alleles; NaN where the file has none,
+    # None if no site has any
     probability: np.ndarray | None
 
 

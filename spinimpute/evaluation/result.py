@@ -28,54 +28,29 @@ class AccuracyCurves(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """The result of `evaluate`.
+    """The result of `evaluate`."""
 
-    Attributes
-    ----------
-    by_frequency : DataFrame
-        A row for each imputer (BASELINE and IMPUTED) and bin of minor allele frequency in the panel: imputer,
-        bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites, genotypes.
-    by_sample : DataFrame
-        A row for each sample: sample, pooled_r2, nrc and genotypes of the imputed file, over all scored
-        sites.
-    calibration : DataFrame or None
-        Calibration of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
-        calibration_error); None if the imputed file has no GP.
-    scored_sites : int
-        Number of scored sites.
-    missing_sites : int
-        Scored sites that the imputed file lacks. They count as the panel's frequency.
-    missing_genotypes : int
-        Missing values at imputed sites. They also count as the panel's frequency.
-    unknown_genotypes : int
-        Genotypes that are missing in the truth at scored sites. They are not scored.
-    samples : list of str
-        Compared samples, in the order of the truth.
-    truth_only_samples, imputed_only_samples : list of str
-        Samples of only one of the two files; empty if `samples` were selected.
-    samples_in_panel : list of str
-        Compared samples whose names are also in the panel: their scores mean little.
-    left_out : dict of str to int
-        Reason -> sites that are not scored.
-    fields_used : tuple of str
-        The fields of DS, HDS, GP and GT that dosages were read from.
-    regions : list of str
-        The compared regions, such as "20:1-1000"; empty for all.
-    """
-
+    # a row for each imputer (BASELINE and IMPUTED) and bin of minor allele frequency in the panel: imputer,
+    # bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites, genotypes
     by_frequency: pd.DataFrame
+    # a row for each sample: sample, pooled_r2, nrc and genotypes of the imputed file, over all scored sites
     by_sample: pd.DataFrame
+    # calibration of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
+    # calibration_error); None if the imputed file has no GP
     calibration: pd.DataFrame | None
     scored_sites: int
-    missing_sites: int
-    missing_genotypes: int
-    unknown_genotypes: int
-    samples: list[str]
+    missing_sites: int  # scored sites that the imputed file lacks; they count as the panel's frequency
+    missing_genotypes: int  # missing values at imputed sites: they also count as the panel's frequency
+    unknown_genotypes: int  # genotypes that are missing in the truth at scored sites: not scored
+    samples: list[str]  # compared samples, in the order of the truth
+    # samples of only one of the two files; empty if `samples` were selected
     truth_only_samples: list[str]
     imputed_only_samples: list[str]
+    # compared samples whose names are also in the panel: their scores mean little
     samples_in_panel: list[str]
-    left_out: dict[str, int] = field(default_factory=dict)
-    fields_used: tuple[str, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)  # reason -> sites that are not scored
+    fields_used: tuple[str, ...] = ()  # the fields of DS, HDS, GP and GT that dosages were read from
+    # the compared regions, such as "20:1-1000"; empty for all
     regions: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:

@@ -147,27 +147,14 @@ def ploidy_rule(chrom: str) -> str:
 
 @dataclass(frozen=True)
 class Truth:
-    """True genotypes of the scored sites, in the order of the truth file.
-
-    Attributes
-    ----------
-    keys : list of SiteKey
-        The sites.
-    frequency : float64 (n_sites,)
-        ALT frequency in the panel.
-    count : int8 (n_sites, n_samples)
-        ALT count, MISSING where unknown.
-    haploid : uint8 (n_sites, ceil(n_samples / 8))
-        Bits of `numpy.packbits`: the genotype is known and has one allele.
-    left_out : dict of str to int
-        Reason -> sites of the truth that are not scored.
-    """
+    """True genotypes of the scored sites, in the order of the truth file."""
 
     keys: list[SiteKey]
-    frequency: np.ndarray
-    count: np.ndarray
+    frequency: np.ndarray  # float64 (n_sites,): ALT frequency in the panel
+    count: np.ndarray  # int8 (n_sites, n_samples): ALT count, MISSING where unknown
+    # uint8 (n_sites, ceil(n_samples / 8)): bits of `numpy.packbits`: the genotype is known and has one allele
     haploid: np.ndarray
-    left_out: dict[str, int]
+    left_out: dict[str, int]  # reason -> sites of the truth that are not scored
 
     def ploidy(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Ploidy of the genotypes of some sites, int8 (n, n_samples); 2 where the genotype is unknown."""

@@ -40,24 +40,13 @@ from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
 
 @dataclass
 class Join:
-    """The join of two neighbouring chunks.
-
-    Attributes
-    ----------
-    left, right : Chunk
-        The two neighbours.
-    sites : int
-        Sites in the overlap.
-    exchanged : int
-        Samples whose haplotypes were exchanged after the join.
-    largest_difference : float or None
-        Largest difference of DS in the overlap; None without DS or overlap.
-    """
+    """The join of two neighbouring chunks."""
 
     left: Chunk
     right: Chunk
-    sites: int
-    exchanged: int = 0
+    sites: int  # sites in the overlap
+    exchanged: int = 0  # samples whose haplotypes were exchanged after the join
+    # largest difference of DS in the overlap; None without DS or overlap
     largest_difference: float | None = None
 
     @property
@@ -77,25 +66,13 @@ class Join:
 
 @dataclass
 class LigationSummary:
-    """Counts and warnings.
+    """Counts and warnings of `ligate`."""
 
-    Attributes
-    ----------
-    span : str
-        Region from the start of the first chunk to the end of the last.
-    chunks, samples, sites : int
-        Number of chunks, samples and sites.
-    joins : list of Join
-        One per pair of neighbours.
-    warnings : list of str
-        Warnings to the user.
-    """
-
-    span: str = ""
+    span: str = ""  # region from the start of the first chunk to the end of the last
     chunks: int = 0
     samples: int = 0
     sites: int = 0
-    joins: list[Join] = field(default_factory=list)
+    joins: list[Join] = field(default_factory=list)  # one per pair of neighbours
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:

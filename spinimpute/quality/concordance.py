@@ -51,24 +51,14 @@ def _n_common(one: str, other: str) -> int:
 
 @dataclass(frozen=True)
 class MinorGenotypes:
-    """A block of genotypes, counted in copies of the panel's minor allele.
+    """A block of genotypes, counted in copies of the panel's minor allele."""
 
-    Attributes
-    ----------
-    true : float (n_sites, n_samples)
-        True copies; NaN where unknown.
-    dosage : float (n_sites, n_samples)
-        Imputed copies; NaN where not imputed.
-    probability : float (n_sites, n_samples, 3) or None
-        Probabilities of 0, 1, 2 copies; NaN where not imputed, and for 2 copies of a haploid sample.
-    haploid : bool (n_sites, n_samples)
-        Whether a genotype has one allele.
-    """
-
-    true: np.ndarray
-    dosage: np.ndarray
+    true: np.ndarray  # float (n_sites, n_samples): true copies; NaN where unknown
+    dosage: np.ndarray  # float (n_sites, n_samples): imputed copies; NaN where not imputed
+    # float (n_sites, n_samples, 3) or None: probabilities of 0, 1, 2 copies; NaN where not imputed, and for 2
+    # copies of a haploid sample
     probability: np.ndarray | None
-    haploid: np.ndarray
+    haploid: np.ndarray  # bool (n_sites, n_samples): whether a genotype has one allele
 
     def as_homozygous(self) -> MinorGenotypes:
         """Haploid genotypes as homozygous ones."""
@@ -105,19 +95,12 @@ class Concordance:
     """Tallies of SNPs and indels by bin of minor allele frequency, by sample, and by probability.
 
     Sites outside all bins are not counted.
-
-    Attributes
-    ----------
-    by_bin : float64 (2, n_bins, FIELDS)
-        SNPs and indels, by minor allele frequency.
-    by_sample : float64 (2, n_samples, FIELDS)
-        By sample.
-    by_probability : int64 (2, CALIBRATION_BINS, 2, 3)
-        By the probability of the most likely genotype: right and wrong ones, with 0, 1, 2 true minor alleles.
     """
 
     def __init__(self, n_samples: int, bins: Sequence[float] = DEFAULT_BINS) -> None:
         self._bins = frequency_bins(bins)
+        # SNPs and indels, by minor allele frequency, by sample, and by the probability of the most likely
+        # genotype: right and wrong ones, with 0, 1, 2 true minor alleles
         self.by_bin = np.zeros((2, len(self._bins), FIELDS))
         self.by_sample = np.zeros((2, n_samples, FIELDS))
         self.by_probability = np.zeros((2, CALIBRATION_BINS, 2, 3), dtype=np.int64)

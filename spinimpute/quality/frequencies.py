@@ -27,22 +27,13 @@ OTHER_POPULATION = "between both: other population than the panel's, or a bad as
 
 @dataclass(frozen=True)
 class Frequencies:
-    """ALT frequencies of target and panel at the matched sites.
+    """ALT frequencies of target and panel at the matched sites."""
 
-    Attributes
-    ----------
-    called_T, alt_T : int64
-        Known alleles of the target, and those that are ALT.
-    panel_T : float64
-        The panel's frequencies.
-    panel_haplotypes : int
-        Number of haplotypes from which the panel's frequencies are counted.
-    """
-
+    # int64: known alleles of the target, and those that are ALT
     called_T: np.ndarray
     alt_T: np.ndarray
-    panel_T: np.ndarray
-    panel_haplotypes: int
+    panel_T: np.ndarray  # float64: the panel's frequencies
+    panel_haplotypes: int  # number of haplotypes from which the panel's frequencies are counted
 
     @classmethod
     def of(cls, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> Frequencies:

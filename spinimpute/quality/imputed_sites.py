@@ -14,29 +14,15 @@ COMMON = 0.05  # minor allele frequency; rarer sites are imputed less well every
 
 @dataclass
 class ImputedSites:
-    """Estimated quality of every panel site: lists with an entry for each window.
-
-    Attributes
-    ----------
-    chroms : list of str
-        Chromosomes.
-    positions : list of integers (n_sites,)
-        Positions in base pairs.
-    minor : list of float32 (n_sites,)
-        Minor allele frequency in the panel.
-    r2 : list of float32 (n_sites,)
-        Estimated R2, see `site_quality`.
-    typed : list of bool (n_sites,)
-        Whether the site is typed.
-    variance : list of float32 (n_sites, 2)
-        Explained and residual sums of squares, see `dosage_variance`.
-    """
+    """Estimated quality of every panel site: lists with an entry for each window."""
 
     chroms: list[str] = field(default_factory=list)
-    positions: list[np.ndarray] = field(default_factory=list)
+    positions: list[np.ndarray] = field(default_factory=list)  # integers (n_sites,): positions in base pairs
+    # float32 (n_sites,): minor allele frequency in the panel
     minor: list[np.ndarray] = field(default_factory=list)
-    r2: list[np.ndarray] = field(default_factory=list)
-    typed: list[np.ndarray] = field(default_factory=list)
+    r2: list[np.ndarray] = field(default_factory=list)  # float32 (n_sites,): estimated R2, see `site_quality`
+    typed: list[np.ndarray] = field(default_factory=list)  # bool (n_sites,): whether the site is typed
+    # float32 (n_sites, 2): explained and residual sums of squares, see `dosage_variance`
     variance: list[np.ndarray] = field(default_factory=list)
 
     def add(

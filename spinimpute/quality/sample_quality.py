@@ -19,23 +19,13 @@ class SampleQuality:
     The expected r2 is the pooled r2 of a sample in `evaluate` if the probabilities are right: the variance
     over sites of its dosages, counted in copies of the panel's minor allele, over this variance plus the mean
     variance of the genotypes given the probabilities.
-
-    Attributes
-    ----------
-    typed_sites : int
-        Sites with target calls of any sample.
-    called_X : int64
-        Typed sites with a call of the sample.
-    sites : int
-        Sites with added dosages.
-    sum_X, square_X, residual_X : float64
-        Sums over these sites of dosages, of their squares, and of variances of the genotypes.
     """
 
     samples: list[str]
-    typed_sites: int = 0
-    called_X: np.ndarray = field(init=False)
-    sites: int = 0
+    typed_sites: int = 0  # sites with target calls of any sample
+    called_X: np.ndarray = field(init=False)  # int64: typed sites with a call of the sample
+    sites: int = 0  # sites with added dosages
+    # float64: sums over these sites of dosages, of their squares, and of variances of the genotypes
     sum_X: np.ndarray = field(init=False)
     square_X: np.ndarray = field(init=False)
     residual_X: np.ndarray = field(init=False)

@@ -39,29 +39,17 @@ class WindowCounts(NamedTuple):
 
 @dataclass(repr=False)
 class RunSummary:
-    """The summary of any run.
+    """The summary of any run."""
 
-    Attributes
-    ----------
-    seconds : dict of str to float
-        Time by stage, in the order in which the stages started.
-    peak_memory_mb : float
-        Largest resident size in MB.
-    warnings : list of str
-        Warnings to the user.
-    notes : list of str
-        Notes to the user, which are also in the output's header.
-    report_data : ReportData or None
-        Further data for the report, if a report is wanted.
-    skipped : dict of str to int
-        Records that were not read, by reason.
-    """
-
+    # time by stage, in the order in which the stages started
     seconds: dict[str, float] = field(default_factory=dict, kw_only=True)
-    peak_memory_mb: float = field(default=0.0, kw_only=True)
+    peak_memory_mb: float = field(default=0.0, kw_only=True)  # largest resident size in MB
     warnings: list[str] = field(default_factory=list, kw_only=True)
+    # notes to the user, which are also in the output's header
     notes: list[str] = field(default_factory=list, kw_only=True)
+    # further data for the report, if a report is wanted
     report_data: ReportData | None = field(default=None, kw_only=True)
+    # records that were not read, by reason
     skipped: dict[str, int] = field(default_factory=dict, kw_only=True)
 
     def __repr__(self) -> str:
@@ -100,70 +88,34 @@ class RunSummary:
 
 @dataclass(repr=False)
 class ImputationSummary(RunSummary):
-    """The summary of imputing, phasing, converting or checking typed targets.
-
-    Attributes
-    ----------
-    panel_sites, panel_haplotypes : int
-        Size of the panel.
-    samples, haplotypes, typed_sites : int
-        Size of the target.
-    matched_sites : int
-        Typed sites that are panel sites.
-    array_sites : int or None
-        Sites of the array of an inducing panel.
-    outside_array : int
-        Matched sites outside that array, which the model does not use.
-    used_sites : int or None
-        Matched sites that are used for the region and its buffer.
-    missing_calls : int
-        Typed genotype calls with a missing allele, which were imputed.
-    phased_calls, phased_samples : int
-        Phased heterozygotes, and samples with phased heterozygotes.
-    kept_unmatched : int
-        Written unmatched typed sites.
-    written_sites : int
-        All written sites.
-    repaired : dict of str to int
-        Target sites by repair.
-    unmatched, skipped : dict of str to int
-        Unmatched target sites, and records that were not read, by reason.
-    mended_calls : dict of str to int
-        Calls that were set missing, by reason.
-    haploid : list of str
-        Numbers of haploid samples: a line for each chromosome or part of X with haploid samples.
-    windows : list of WindowCounts
-        Windows in the order of computation.
-    untyped : list of IntervalCounts
-        Intervals of the panel without a typed site nearby, the largest of each panel first.
-    refusals : list of str
-        Reasons to refuse the target without `force`; they are also in the warnings.
-    leave_one_out : LeaveOneOutQuality or None
-        Accuracy at typed sites, if wanted.
-    """
+    """The summary of imputing, phasing, converting or checking typed targets."""
 
     panel_sites: int = 0
     panel_haplotypes: int = 0
     samples: int = 0
     haplotypes: int = 0
     typed_sites: int = 0
-    matched_sites: int = 0
-    array_sites: int | None = None
-    outside_array: int = 0
-    used_sites: int | None = None
-    missing_calls: int = 0
+    matched_sites: int = 0  # typed sites that are panel sites
+    array_sites: int | None = None  # sites of the array of an inducing panel
+    outside_array: int = 0  # matched sites outside that array, which the model does not use
+    used_sites: int | None = None  # matched sites that are used for the region and its buffer
+    missing_calls: int = 0  # typed genotype calls with a missing allele, which were imputed
+    # phased heterozygotes, and samples with phased heterozygotes
     phased_calls: int = 0
     phased_samples: int = 0
-    kept_unmatched: int = 0
+    kept_unmatched: int = 0  # written unmatched typed sites
     written_sites: int = 0
-    repaired: dict[str, int] = field(default_factory=dict)
-    unmatched: dict[str, int] = field(default_factory=dict)
-    mended_calls: dict[str, int] = field(default_factory=dict)
+    repaired: dict[str, int] = field(default_factory=dict)  # target sites by repair
+    unmatched: dict[str, int] = field(default_factory=dict)  # unmatched target sites by reason
+    mended_calls: dict[str, int] = field(default_factory=dict)  # calls that were set missing, by reason
+    # numbers of haploid samples: a line for each chromosome or part of X with haploid samples
     haploid: list[str] = field(default_factory=list)
-    windows: list[WindowCounts] = field(default_factory=list)
+    windows: list[WindowCounts] = field(default_factory=list)  # windows in the order of computation
+    # intervals of the panel without a typed site nearby, the largest of each panel first
     untyped: list[IntervalCounts] = field(default_factory=list)
+    # reasons to refuse the target without `force`; they are also in the warnings
     refusals: list[str] = field(default_factory=list)
-    leave_one_out: LeaveOneOutQuality | None = None
+    leave_one_out: LeaveOneOutQuality | None = None  # accuracy at typed sites, if wanted
 
     def count_phased(self, unphased_TX: np.ndarray) -> None:
         """Add the heterozygotes that are phased, bool (T, X)."""
@@ -223,30 +175,15 @@ class ImputationSummary(RunSummary):
 
 @dataclass(repr=False)
 class SequencedSummary(RunSummary):
-    """The summary of imputing sequenced samples.
-
-    Attributes
-    ----------
-    panel_sites, panel_haplotypes : int
-        Size of the panel.
-    coverage : Coverage
-        How much data each sample has.
-    file_sites, matched_sites : int
-        Sites of the files, and those that are panel sites.
-    repaired, skipped : dict of str to int
-        Sites by repair, and unused reads, bases and sites by reason.
-    haploid : int
-        Haploid samples.
-    written_sites : int
-        All written sites.
-    """
+    """The summary of imputing sequenced samples."""
 
     panel_sites: int = 0
     panel_haplotypes: int = 0
     coverage: Coverage = field(default_factory=Coverage)
+    # sites of the files, and those that are panel sites
     file_sites: int = 0
     matched_sites: int = 0
-    repaired: dict[str, int] = field(default_factory=dict)
+    repaired: dict[str, int] = field(default_factory=dict)  # sites by repair
     haploid: int = 0
     written_sites: int = 0
 

@@ -96,13 +96,7 @@ class LikelihoodReader:
 
     The order of samples is that of the first file: likelihoods, array, or reads. With `force`, genotypes of
     an array that do not fit the panel are accepted, and likelihoods and reads may cover the same sites.
-
-    Attributes
-    ----------
-    warnings : list of str
-        Warnings to the user; `read` adds to them.
-    absent : list of str
-        Why files have no data in what was read.
+    `read` adds warnings to the user to `warnings`, and to `absent` why files have no data in what was read.
     """
 
     def __init__(self, settings: SequencingSettings, panels: Sequence[Panel], *, force: bool = False) -> None:

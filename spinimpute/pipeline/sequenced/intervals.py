@@ -34,24 +34,12 @@ _MOST_REASONS = 3  # in a message
 
 @dataclass(frozen=True)
 class SequencedInterval:
-    """Consecutive panel sites that are imputed together, and the likelihoods of samples there.
-
-    Attributes
-    ----------
-    panel : Panel
-        The panel.
-    likelihoods : GenotypeLikelihoods
-        At these sites.
-    written : sequence of PanelInterval
-        The sites that are written, in order of position.
-    sites : Interval
-        The sites that are imputed, buffers included.
-    """
+    """Consecutive panel sites that are imputed together, and the likelihoods of samples there."""
 
     panel: Panel
     likelihoods: GenotypeLikelihoods
-    written: Sequence[PanelInterval]
-    sites: Interval
+    written: Sequence[PanelInterval]  # the sites that are written, in order of position
+    sites: Interval  # the sites that are imputed, buffers included
 
     @property
     def n_sites(self) -> int:
@@ -149,25 +137,13 @@ def _which_known(found: GenotypeLikelihoods, group: Sequence[_Buffered]) -> list
 
 @dataclass
 class SequencedInput:
-    """What `read_intervals` found on a chromosome.
+    """What `read_intervals` found on a chromosome."""
 
-    Attributes
-    ----------
-    intervals : list of SequencedInterval
-        In order of position; regions whose buffers overlap are one.
-    read : list of (GenotypeLikelihoods, int)
-        Likelihoods as they were read, and the number of panel sites for which they were.
-    skipped : dict of str to int
-        Records that were not read, by reason.
-    panel_haplotypes : int
-        Size of the panel.
-    warnings : list of str
-        Warnings to the user.
-    """
-
+    # in order of position; regions whose buffers overlap are one
     intervals: list[SequencedInterval] = field(default_factory=list)
+    # likelihoods as they were read, and the number of panel sites for which they were
     read: list[tuple[GenotypeLikelihoods, int]] = field(default_factory=list)
-    skipped: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)  # records that were not read, by reason
     panel_haplotypes: int = 0
     warnings: list[str] = field(default_factory=list)
 
