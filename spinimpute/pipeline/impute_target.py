@@ -61,7 +61,9 @@ class TargetImputer:
         shares = split_progress(progress, [haplotypes.unphased is not None, leave_out, 1])
         unphased = haplotypes.unphased is not None and bool(haplotypes.unphased[match.target_index].any())
         if unphased:  # check memory before hours of work
-            from spinimpute.phasing.memory import check_phasing  # many kernels, which phased targets do not need
+            from spinimpute.phasing.memory import (
+                check_phasing,  # many kernels, which phased targets do not need
+            )
 
             self.predictor.check_memory(job)
             assert panel.haplotypes is not None, "unphased targets are refused without haplotypes"

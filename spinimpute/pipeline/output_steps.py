@@ -97,9 +97,7 @@ class OutputFiles:
             if not chromosomes[0].name:  # one panel: regions on other chromosomes are refused later
                 regions = [list(plan.regions)]
             for chromosome, here in zip(chromosomes, regions, strict=True):
-                yield Step(
-                    self, path, chromosomes, chromosome, here, sum(map(len, regions)), shares[number]
-                )
+                yield Step(self, path, chromosomes, chromosome, here, sum(map(len, regions)), shares[number])
                 number += 1
             if self.writer is not None:
                 anything = True
