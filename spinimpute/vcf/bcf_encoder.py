@@ -19,20 +19,9 @@ from spinimpute.vcf.bcf_format import (
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import (
     InfoValues,
-    NumberCodes,
     SampleFields,
     SampleLayout,
-    numbers_per_sample,
 )
-
-
-def _number_table(codes: NumberCodes) -> np.ndarray:
-    """The float32 of every number code, as its bits; uint32 (codes,)."""
-    table = np.empty(codes.count, dtype=np.uint32)
-    table[: codes.missing] = codes.numbers().astype(np.float32).view(np.uint32)
-    table[codes.missing], table[codes.absent] = FLOAT_MISSING, FLOAT_END
-    return table
-
 
 # genotype values by allele + 2: absent, missing, 0, 1; the lowest bit of the second allele means "phased"
 _FIRST_ALLELE = np.array([INT8_END, 0, 2, 4], dtype=np.int8)
@@ -40,29 +29,30 @@ _SECOND_ALLELE = np.array([INT8_END, 1, 3, 5], dtype=np.int8)
 
 
 class BcfEncoder:
-    """Encodes blocks of records as BCF; `file_start` is the start of the file."""
+    """Encodes blocks of records as BCF; `file_start` is the start of the file.
+
+    `bytes_per_record` is approximate.
+    """
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
         self._header = header
         self._layout = layout
-        self._number_table = _number_table(layout.codes)
+        codes = layout.codes
+        self._number_bits = np.empty(codes.absent + 1, np.uint32)  # float32 of each number code
+        self._number_bits[: codes.missing] = (np.arange(codes.missing) / codes.one).astype("f4").view("u4")
+        self._number_bits[codes.missing :] = FLOAT_MISSING, FLOAT_END
         self._contig_number, self._field_number = header.numbers
         self.file_start = file_start(header.text.encode())
 
         template = bytearray()
         self._offsets: dict[str, int] = {}  # of each FORMAT key's values in the sample part of a record
-        for key in layout.formats:
-            n_values = numbers_per_sample(key, layout.max_ploidy)
+        for key, n_values in layout.n_values.items():
             kind = INT8 if key == "GT" else FLOAT
             template += typed_integer(self._field_number[key]) + typed_descriptor(kind, n_values)
             self._offsets[key] = len(template)
             template += bytes(layout.n_samples * n_values * SIZES[kind])
         self._template = np.frombuffer(bytes(template), dtype=np.uint8)
-
-    @property
-    def bytes_per_record(self) -> int:
-        """Approximate length of a record."""
-        return len(self._template) + 100
+        self.bytes_per_record = len(template) + 100
 
     def encode(
         self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
@@ -84,7 +74,7 @@ class BcfEncoder:
                 alt=alt,
                 n_info=n_info,
                 info=record_info,
-                n_formats=len(self._layout.formats),
+                n_formats=len(self._layout.n_values),
                 n_samples=self._layout.n_samples,
                 sample_bytes=sample_bytes,
             )
@@ -140,5 +130,5 @@ class BcfEncoder:
                     self._offsets[key] + 4 * value,
                     (rows.shape[1], 4 * len(numbers)),
                 )
-                target[...] = self._number_table[codes]
+                target[...] = self._number_bits[codes]
         return rows

@@ -10,9 +10,10 @@ follows from its position in the stream.
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Protocol
@@ -66,29 +67,33 @@ class BgzfWriter:
     def __init__(self, file: _Sink, threads: int = 1) -> None:
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bgzf") if threads > 1 else None
-        self._tasks: deque[Future[list[bytes]]] = deque()
-        self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD
+        self._tasks: deque[Callable[[], list[bytes]]] = deque()
+        self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 0
         self._waiting = bytearray()
         self._block_lengths: list[int] = []
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes to the stream."""
+    def write(self, data: bytes | bytearray | memoryview, *, last: bool = False) -> None:
+        """Append bytes to the stream; after the last ones, write all blocks that wait."""
         self._waiting += data
-        task_size = BLOCK_SIZE * _BLOCKS_PER_TASK
-        full = len(self._waiting) // task_size * task_size
-        if full:
-            view = memoryview(self._waiting)
-            for start in range(0, full, task_size):
-                self._compress(bytes(view[start : start + task_size]))
-            view.release()
-            del self._waiting[:full]
+        size = BLOCK_SIZE * _BLOCKS_PER_TASK
+        stop = len(self._waiting) if last else len(self._waiting) // size * size
+        for start in range(0, stop, size):
+            part = bytes(self._waiting[start : min(start + size, stop)])
+            pool = self._pool
+            self._tasks.append(
+                partial(_compress_blocks, part)
+                if pool is None
+                else pool.submit(_compress_blocks, part).result
+            )
+        del self._waiting[:stop]
+        while len(self._tasks) > (0 if last else self._tasks_in_flight):
+            blocks = self._tasks.popleft()()
+            self._block_lengths.extend(map(len, blocks))
+            self._file.write(b"".join(blocks))
 
     def finish(self) -> None:
         """Write the remaining bytes and the end-of-file block."""
-        self._compress(bytes(self._waiting))
-        self._waiting.clear()
-        while self._tasks:
-            self._write_blocks(self._tasks.popleft().result())
+        self.write(b"", last=True)
         self._file.write(EOF_BLOCK)
         self.abandon()
 
@@ -107,18 +112,6 @@ class BgzfWriter:
         block, within = np.divmod(positions, BLOCK_SIZE)
         return (block_start[block] << np.uint64(16)) | within.astype(np.uint64)
 
-    def _compress(self, data: bytes) -> None:
-        if self._pool is None:
-            self._write_blocks(_compress_blocks(data))
-            return
-        self._tasks.append(self._pool.submit(_compress_blocks, data))
-        if len(self._tasks) > self._tasks_in_flight:
-            self._write_blocks(self._tasks.popleft().result())
-
-    def _write_blocks(self, blocks: list[bytes]) -> None:
-        self._block_lengths.extend(map(len, blocks))
-        self._file.write(b"".join(blocks))
-
 
 class DamagedFile(Exception):
     """A file is truncated or damaged; the message says where."""
@@ -134,7 +127,7 @@ class BgzfReader:
     def __init__(self, file: BufferedReader, threads: int = 1) -> None:
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="inflate") if threads > 1 else None
-        self._tasks: deque[Future[bytes]] = deque()
+        self._tasks: deque[Callable[[], bytes]] = deque()
         self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 1
         self._offset = file.tell()
         self._at_end = False
@@ -142,8 +135,15 @@ class BgzfReader:
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes of the stream; fewer only at its end."""
-        while len(self._waiting) < size and (data := self._next_data()) is not None:
-            self._waiting += data
+        while len(self._waiting) < size and (self._tasks or not self._at_end):
+            while len(self._tasks) < self._tasks_in_flight and not self._at_end:
+                blocks, pool = self._read_blocks(), self._pool
+                self._tasks.append(
+                    partial(_inflate_blocks, blocks)
+                    if pool is None
+                    else pool.submit(_inflate_blocks, blocks).result
+                )
+            self._waiting += self._tasks.popleft()()
         data = bytes(memoryview(self._waiting)[:size])
         del self._waiting[:size]
         return data
@@ -153,15 +153,6 @@ class BgzfReader:
         self._tasks.clear()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-
-    def _next_data(self) -> bytes | None:
-        while len(self._tasks) < self._tasks_in_flight and not self._at_end:
-            blocks = self._read_blocks()
-            if self._pool is not None:
-                self._tasks.append(self._pool.submit(_inflate_blocks, blocks))
-            else:
-                return _inflate_blocks(blocks)
-        return self._tasks.popleft().result() if self._tasks else None
 
     def _read_blocks(self) -> list[tuple[int, bytes]]:
         """The next blocks with their offsets in the file."""

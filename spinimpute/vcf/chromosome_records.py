@@ -7,6 +7,7 @@ index to skip most of the earlier records, but checks that the index led to the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +47,7 @@ class ChromosomeRecords:
 
     def __init__(self, file: VariantFile, region: Region | None, chrom: str | None) -> None:
         self.chrom = self.contig_line = ""
-        self.skipped: dict[str, int] = {}
+        self.skipped: Counter[str] = Counter()
         self._file, self._region = file, region
         self._wanted = region.chrom if region else chrom
 
@@ -61,23 +62,25 @@ class ChromosomeRecords:
             query = f"{indexed.name}:{region.start}-{region.end}" if region else indexed.name
         chrom = ""
         n_kept = last = 0
-        others: dict[str, int] = {}
+        others: Counter[str] = Counter()
         for record in file.records(query):
             name, position = record.CHROM, record.POS
             if name not in meant:
                 meant[name] = wanted is None or name in chromosome_names(wanted, [*listed, name])
             if not meant[name]:
-                others[name] = others.get(name, 0) + 1
+                others[name] += 1
                 continue
             if record.start >= LAST_POSITION:  # POS is truncated to 32 bits
                 if not region:
-                    self._skip(BEYOND_LAST)
+                    self.skipped[BEYOND_LAST] += 1
                 continue
             if region and not region.start <= position <= region.end:
                 continue
             if not chrom:
                 chrom = name
-                self.chrom = _whole_chromosome(wanted, listed, chrom)
+                # the whole chromosome in the header: the first record may be in a part of X
+                own = plain_chromosome(wanted or chrom)
+                self.chrom = next((c for c in (chrom, *listed) if plain_chromosome(c) == own), chrom)
                 self.contig_line = file.contig_line(self.chrom)
             elif name != chrom and wanted is None:
                 raise file.error(
@@ -85,7 +88,7 @@ class ChromosomeRecords:
                     f"Choose one with {argument('region')}"
                 )
             if position < 1:
-                self._skip(AT_POSITION_0)
+                self.skipped[AT_POSITION_0] += 1
                 continue
             if name != chrom and (position < last or plain_chromosome(name) == plain_chromosome(chrom)):
                 raise file.error(
@@ -106,13 +109,10 @@ class ChromosomeRecords:
         if not n_kept:
             raise file.error(self._no_records(list(others)), kind=NoRecord)
         if not region and wanted is not None:
-            here = n_kept + sum(self.skipped.get(why, 0) for why in (AT_POSITION_0, BEYOND_LAST))
+            here = n_kept + self.skipped[AT_POSITION_0] + self.skipped[BEYOND_LAST]
             elsewhere = sum(others.values()) if indexed is None else file.n_records - here
             if elsewhere > 0:
                 self.skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
-
-    def _skip(self, reason: str) -> None:
-        self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
     def _indexed(self, contigs: list[IndexedContig], wanted: str) -> IndexedContig | None:
         """The contig to read through the index; None if the file is read from its start."""
@@ -143,12 +143,6 @@ class ChromosomeRecords:
             return f"no record in {wanted}. The file has chromosome {', '.join(others[:10])}"
         is_empty = not self._file.n_read and not self._region
         return f"no record in {wanted}" + (". The file may be empty" if is_empty else "")
-
-
-def _whole_chromosome(wanted: str | None, listed: list[str], first: str) -> str:
-    """The header's name of the whole chromosome; the first record's name may be that of a part of X."""
-    own = plain_chromosome(first if wanted is None else wanted)
-    return next((name for name in (first, *listed) if plain_chromosome(name) == own), first)
 
 
 class RecordCount(NamedTuple):

@@ -1,18 +1,15 @@
 """Headers of VCF and BCF: reading them, composing them, and the numbers of their names in BCF."""
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from spinimpute.genotypes.builds import contig_length
 from spinimpute.runtime.errors import InputError, repeated
-from spinimpute.runtime.unpacking import GZIP_MAGIC, LONGEST_RECORD
+from spinimpute.runtime.unpacking import LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
 from spinimpute.vcf.bgzf import DamagedFile
 
@@ -49,8 +46,6 @@ _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+
 _CONTIG_LINE = re.compile(r'##contig=<ID=[^<>,"]+(?:,[A-Za-z_][\w.]*=(?:"(?:[^"\\]|\\.)*"|[^<>,"]*))*>')
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
 _EXPLICIT_NUMBER = re.compile(r",IDX=(\d{1,15})(?!\d)")
-_ANY_NUMBER = re.compile(rb"IDX=0*(\d+)")
-LARGEST_NUMBER = 1_000_000  # IDX of a header line: htslib allocates a table of this length
 
 
 class FileStart(NamedTuple):
@@ -84,19 +79,6 @@ def read_start(stream: ByteStream) -> FileStart | None:
         seen = columns if columns >= 0 else max(0, len(lines) - len(b"#CHROM"))
         _check_length(len(lines))
     return None
-
-
-def too_large_number(path: Path) -> str:
-    """The first IDX beyond LARGEST_NUMBER in a file's header; "" if there is none, or no readable header."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-        with gzip.open(path) if packed else path.open("rb") as stream:
-            found = read_start(stream)
-    except (DamagedFile, OSError, EOFError, zlib.error):  # the reader reports it
-        return ""
-    numbers = () if found is None else _ANY_NUMBER.findall(found.header)
-    return next((n.decode() for n in numbers if len(n) > 9 or int(n) > LARGEST_NUMBER), "")
 
 
 def _check_length(n_bytes: int) -> None:
@@ -144,7 +126,17 @@ def make_header(layout: OutputLayout) -> OutputHeader:
 
     Raises InputError for unusable names of samples, and ValueError for wrong or repeated lines.
     """
-    _check_samples(layout.samples)
+    if not layout.samples:
+        raise ValueError("there are no samples to write")
+    for name in layout.samples:
+        if not name.strip() or any(character in name for character in "\t\n\r\0"):
+            raise InputError(
+                "content",
+                f"a sample is named {name!r}. A name must not be blank or contain tabs or line breaks. "
+                "Rename the sample",
+            )
+    if (twice := repeated(layout.samples)) is not None:
+        raise InputError("content", f"two samples are named {twice!r}. Rename one of them")
     step = f"{10**-layout.decimals:.{layout.decimals}f}"
     lines = [
         "##fileformat=VCFv4.2",
@@ -156,24 +148,14 @@ def make_header(layout: OutputLayout) -> OutputHeader:
         *(FORMAT_LINES[key].format(step=step) for key in layout.formats),
         *layout.header_lines,
     ]
-    contigs: dict[str, int | None] = {}
-    info_types: dict[str, str] = {}
     for line in lines:
         if not line.startswith("##") or "\n" in line or "\r" in line:
             raise ValueError(f"not a line of a VCF header: {line!r}")
-        defined = definition(line)
-        if defined is None:
-            continue
-        kind, name = defined
-        if kind == "contig":
-            if name in contigs:
-                raise ValueError(f"contig {name} is defined twice")
-            contigs[name] = contig_length(line)
-            continue
-        if kind == "INFO":
-            if name in info_types:
-                raise ValueError(f"INFO/{name} is defined twice")
-            info_types[name] = info_type(line)
+    defined = [(definition(line) or ("", ""), line) for line in lines]
+    contigs = {name: contig_length(line) for (kind, name), line in defined if kind == "contig"}
+    info_types = {name: info_type(line) for (kind, name), line in defined if kind == "INFO"}
+    if twice := repeated(f"{kind}/{name}" for (kind, name), _ in defined if kind in ("contig", "INFO")):
+        raise ValueError(f"{twice} is defined twice")
     columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *layout.samples]
     text = "\n".join([*lines, "\t".join(columns)]) + "\n"
     return OutputHeader(text, contigs, info_types, header_numbers(lines))
@@ -213,17 +195,3 @@ def info_type(line: str) -> str:
     """The type in a "##INFO=<...>" line, by default "String"."""
     match = _INFO_TYPE.search(line)
     return match[1] if match else "String"
-
-
-def _check_samples(samples: Sequence[str]) -> None:
-    if not samples:
-        raise ValueError("there are no samples to write")
-    for name in samples:
-        if not name.strip() or any(character in name for character in "\t\n\r\0"):
-            raise InputError(
-                "content",
-                f"a sample is named {name!r}. A name must not be blank or contain tabs or line breaks. "
-                "Rename the sample",
-            )
-    if (twice := repeated(samples)) is not None:
-        raise InputError("content", f"two samples are named {twice!r}. Rename one of them")

@@ -62,13 +62,17 @@ def read_index(path: Path) -> list[IndexedContig]:
     Empty if the index is missing, unreadable, older than the file, or of another file.
     """
     index = _index_of(path)
-    if index is None or not path.is_file():
+    if index is None:
         return []
     if not has_fresh_index(path):
         _warn_of(index, path, "is older than the file")
         return []
+    names = None
     try:
-        names = _bcf_contigs(path)
+        if is_bcf(path):
+            with gzip.open(path) as file:
+                lines = read_header(file).rstrip(b"\0").decode().splitlines()
+            names = {number: name for name, number in header_numbers(lines).contigs.items()}
         if (names is not None) != path.name.endswith(".bcf"):
             return []  # cyvcf2 goes by the name, and would read the wrong kind of index
         contigs = _contigs(index)
@@ -82,15 +86,22 @@ def read_index(path: Path) -> list[IndexedContig]:
     return contigs
 
 
-def check_index(path: Path) -> None:
-    """Raise DamagedFile if htslib would use a damaged index for this file: it corrupts memory with it."""
+def check_index(path: Path, name: str) -> None:
+    """Raise InputError if htslib would use a damaged index for this file: it corrupts memory with it.
+
+    `name` is the file's role and path.
+    """
     index = _index_of(path)
     if index is None:
         return
     try:
         _contigs(index)
     except _UNREADABLE as error:
-        raise DamagedFile(f"its index {index} is damaged ({error})") from error
+        raise InputError(
+            "damaged",
+            f"{name}: its index {index} is damaged ({error}). Remove it, or write it again: "
+            f"bcftools index -f {path}",
+        ) from error
 
 
 def check_bam_index(index: Path) -> int:
@@ -99,7 +110,8 @@ def check_bam_index(index: Path) -> int:
     Raises DamagedFile for a damaged index: htslib crashes on it, or reads without end.
     """
     try:
-        return max((contig.end for contig in _parse(_content(index), (_BAI, _CSI))), default=0)
+        content = gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND)
+        return max((contig.end for contig in _parse(content, (_BAI, _CSI))), default=0)
     except _UNREADABLE as error:
         raise DamagedFile(str(error)) from error
 
@@ -172,7 +184,7 @@ def split_by_size(path: Path, header_contigs: list[str], region: Region | None) 
 def has_fresh_index(path: Path) -> bool:
     """Whether there is a .csi or .tbi index that is not older than the file."""
     index = _index_of(path)
-    return index is not None and path.is_file() and index.stat().st_mtime >= path.stat().st_mtime
+    return index is not None and index.stat().st_mtime >= path.stat().st_mtime
 
 
 def _index_of(path: Path) -> Path | None:
@@ -180,21 +192,13 @@ def _index_of(path: Path) -> Path | None:
 
     It prefers .csi, and also looks for the file's name without its suffix.
     """
-    if path.is_file():
-        with path.open("rb") as file:
-            if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
-                return None
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+            return None
     names = (name + suffix for suffix in (".csi", ".tbi") for name in (path.name, path.stem))
     return next((index for index in map(path.with_name, names) if index.is_file()), None)
-
-
-def _bcf_contigs(path: Path) -> dict[int, str] | None:
-    """Names of the header's contigs by number; None for a VCF."""
-    if not is_bcf(path):
-        return None
-    with gzip.open(path) as file:
-        header = read_header(file).rstrip(b"\0").decode()
-    return {number: name for name, number in header_numbers(header.splitlines()).contigs.items()}
 
 
 def _records_end_at(path: Path, end: int) -> bool:
@@ -218,10 +222,6 @@ def _warn_of(index: Path, path: Path, what: str) -> None:
     )
 
 
-def _content(index: Path) -> bytes:
-    return gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND)
-
-
 def _contigs(index: Path) -> list[IndexedContig]:
     """The chromosomes in the index of a VCF or BCF; raises one of _UNREADABLE."""
     state = index.stat()
@@ -230,7 +230,7 @@ def _contigs(index: Path) -> list[IndexedContig]:
 
 @lru_cache(maxsize=4)  # a file is opened several times in a run, and parsing its index takes half a second
 def _contigs_of(index: Path, _changed: int, _size: int) -> list[IndexedContig]:
-    return _parse(_content(index), (_TBI, _CSI))
+    return _parse(gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND), (_TBI, _CSI))
 
 
 def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:

@@ -5,7 +5,7 @@ the file. A query reads only the bins that overlap its region.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,41 +35,6 @@ class ContigRecords:
     next_offset: np.ndarray
 
 
-class RecordPlaces:
-    """Collects where records are, on their contig and in the uncompressed stream, while a file is written."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[str, list[tuple[np.ndarray, ...]]] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """Contigs that have records, in the order of the file."""
-        return list(self._blocks)
-
-    def add(
-        self, contig: str, position: np.ndarray, length: np.ndarray, start: np.ndarray, stop: np.ndarray
-    ) -> None:
-        """Append n records of a contig.
-
-        `position` is 1-based, `length` is that of REF, and `start` and `stop` are the offsets of each record
-        and of the byte after it in the uncompressed stream; all are integers of shape (n,).
-        """
-        begin = np.maximum(position - 1, 0)  # POS 0 is the telomere before the first base
-        self._blocks.setdefault(contig, []).append((begin, begin + length, start, stop))
-
-    def contigs(
-        self, names: Sequence[str], virtual_offsets: Callable[[np.ndarray], np.ndarray]
-    ) -> list[ContigRecords]:
-        """The records of the named contigs; `virtual_offsets` converts offsets in the stream."""
-        no_records = [(np.empty(0, dtype=np.int64),) * 4]
-        contigs = []
-        for name in names:
-            blocks = self._blocks.get(name, no_records)
-            begin, end, start, stop = (np.concatenate(column) for column in zip(*blocks, strict=True))
-            contigs.append(ContigRecords(name, begin, end, virtual_offsets(start), virtual_offsets(stop)))
-        return contigs
-
-
 def csi_depth(length: int) -> int:
     """Levels below the root that a CSI index needs to cover `length` positions."""
     depth = 0
@@ -78,71 +43,49 @@ def csi_depth(length: int) -> int:
     return depth
 
 
-def tbi_index(contigs: Sequence[ContigRecords]) -> bytes:
-    """The uncompressed TBI index of a VCF; contigs in the order of the file, no end beyond TBI_MAX_LENGTH."""
-    names = _joined_names(contigs)
-    parts = [b"TBI\1", struct.pack("<i", len(contigs)), _TABIX_VCF, struct.pack("<i", len(names)), names]
-    for contig in contigs:
-        linear = _linear_index(contig)
-        bins = _chunks_by_bin(contig, TBI_DEPTH)
-        parts.append(struct.pack("<i", len(bins) + 1))
-        for number, chunks in bins.items():
-            parts.append(struct.pack("<Ii", number, len(chunks)))
-            parts.extend(struct.pack("<2Q", *chunk) for chunk in chunks)
-        parts.append(struct.pack("<Ii4Q", _statistics_bin(TBI_DEPTH), 2, *_statistics(contig)))
-        parts += [struct.pack("<i", len(linear)), linear.astype("<u8").tobytes()]
-    parts.append(struct.pack("<Q", 0))
-    return b"".join(parts)
-
-
-def csi_index(contigs: Sequence[ContigRecords], length: int, *, of_bcf: bool) -> bytes:
-    """The uncompressed CSI index of a VCF or BCF; no record ends beyond `length`.
+def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, of_bcf: bool = False) -> bytes:
+    """The uncompressed CSI index for positions up to `csi_length`, or TBI index without that length.
 
     Contigs are those of a VCF that have records, in the order of the file, or all of a BCF's header, because
-    a BCF refers to contigs by their number there.
+    a BCF refers to contigs by their number there. In a TBI index no record ends beyond TBI_MAX_LENGTH.
     """
-    depth = csi_depth(length)
-    names = _joined_names(contigs)
-    auxiliary = b"" if of_bcf else _TABIX_VCF + struct.pack("<i", len(names)) + names
-    parts = [
-        b"CSI\1",
-        struct.pack("<3i", MIN_SHIFT, depth, len(auxiliary)),
-        auxiliary,
-        struct.pack("<i", len(contigs)),
-    ]
+    is_csi = csi_length is not None
+    depth = TBI_DEPTH if csi_length is None else csi_depth(csi_length)
+    names = b"".join(contig.name.encode() + b"\0" for contig in contigs)
+    description = b"" if of_bcf else _TABIX_VCF + struct.pack("<i", len(names)) + names
+    count = struct.pack("<i", len(contigs))
+    if is_csi:
+        parts = [b"CSI\1", struct.pack("<3i", MIN_SHIFT, depth, len(description)), description, count]
+    else:
+        parts = [b"TBI\1", count, description]
+    statistics_bin = first_bin(depth + 1) + 1  # a pseudo-bin
     for contig in contigs:
         if not len(contig.begin):
             parts.append(struct.pack("<i", 0))
             continue
         linear = _linear_index(contig)
         bins = _chunks_by_bin(contig, depth)
-        parts.append(struct.pack("<i", len(bins) + 1))
+        bins[statistics_bin] = [
+            (int(contig.offset[0]), int(contig.next_offset[-1])),
+            (len(contig.begin), 0),  # records with and without a position
+        ]
+        parts.append(struct.pack("<i", len(bins)))
         for number, chunks in bins.items():
-            first_offset = int(linear[_first_window(number, depth)])
-            parts.append(struct.pack("<IQi", number, first_offset, len(chunks)))
+            parts.append(struct.pack("<I", number))
+            if is_csi:
+                first = 0 if number == statistics_bin else int(linear[_first_window(number, depth)])
+                parts.append(struct.pack("<Q", first))
+            parts.append(struct.pack("<i", len(chunks)))
             parts.extend(struct.pack("<2Q", *chunk) for chunk in chunks)
-        parts.append(struct.pack("<IQi4Q", _statistics_bin(depth), 0, 2, *_statistics(contig)))
+        if not is_csi:
+            parts += [struct.pack("<i", len(linear)), linear.astype("<u8").tobytes()]
     parts.append(struct.pack("<Q", 0))
     return b"".join(parts)
-
-
-def _joined_names(contigs: Sequence[ContigRecords]) -> bytes:
-    return b"".join(contig.name.encode() + b"\0" for contig in contigs)
 
 
 def first_bin(level: int) -> int:
     """Number of the first bin of a level, which is also the number of bins above; level 0 is the root."""
     return ((1 << (LEVEL_SHIFT * level)) - 1) // 7
-
-
-def _bins(begin: np.ndarray, end: np.ndarray, depth: int) -> np.ndarray:
-    """The smallest bin that contains each interval [begin, end); int64 (n_records,)."""
-    bins = np.zeros(len(begin), dtype=np.int64)
-    for level in range(1, depth + 1):
-        shift = MIN_SHIFT + LEVEL_SHIFT * (depth - level)
-        fits = begin >> shift == (end - 1) >> shift
-        bins = np.where(fits, first_bin(level) + (begin >> shift), bins)
-    return bins
 
 
 def _first_window(bin_number: int, depth: int) -> int:
@@ -152,8 +95,15 @@ def _first_window(bin_number: int, depth: int) -> int:
 
 
 def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[int, int]]]:
-    """Virtual offsets, end exclusive, of the records of each bin; bins are in ascending order."""
-    bins = _bins(contig.begin, contig.end, depth)
+    """Virtual offsets, end exclusive, of the records in each bin; bins are in ascending order.
+
+    A record is in the smallest bin that contains it.
+    """
+    bins = np.zeros(len(contig.begin), dtype=np.int64)
+    for level in range(1, depth + 1):
+        shift = MIN_SHIFT + LEVEL_SHIFT * (depth - level)
+        fits = contig.begin >> shift == (contig.end - 1) >> shift
+        bins = np.where(fits, first_bin(level) + (contig.begin >> shift), bins)
     run_start = np.flatnonzero(np.concatenate([[True], bins[1:] != bins[:-1]]))
     run_last = np.concatenate([run_start[1:], [len(bins)]]) - 1
     chunks: dict[int, list[tuple[int, int]]] = {}
@@ -182,12 +132,3 @@ def _linear_index(contig: ContigRecords) -> np.ndarray:
         windows = slice(first[record], last[record] + 1)
         linear[windows] = np.minimum(linear[windows], contig.offset[record])
     return np.minimum.accumulate(linear[::-1])[::-1]
-
-
-def _statistics_bin(depth: int) -> int:
-    """Number of the pseudo-bin with the offsets and the number of a contig's records."""
-    return first_bin(depth + 1) + 1
-
-
-def _statistics(contig: ContigRecords) -> tuple[int, int, int, int]:
-    return int(contig.offset[0]), int(contig.next_offset[-1]), len(contig.begin), 0

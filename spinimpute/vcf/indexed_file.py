@@ -18,7 +18,7 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import STANDARD, FilesTogether
 from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.vcf.bgzf import BgzfWriter
-from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, RecordPlaces, csi_index, tbi_index
+from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, ContigRecords, encode_index
 
 OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
 """Output types by suffix: compressed VCF, BCF, and plain VCF, which has no index."""
@@ -48,8 +48,9 @@ class IndexedFile(FilesTogether):
         self._output_type = output_type
         self._piped = os.fspath(path) == STANDARD
         self._contigs = contigs
-        self._record_places = RecordPlaces()
-        self._position = 0  # in the uncompressed stream
+        # by contig: position, position after the last base, and both offsets in the uncompressed stream
+        self._records: dict[str, list[tuple[np.ndarray, ...]]] = {}
+        self._position = len(file_start)  # in that stream
         self._file: BinaryIO | _StandardOutput | None = None
         self._bgzf: BgzfWriter | None = None
         super().__init__(Path(path), [] if self._piped else [Path(path)])
@@ -58,7 +59,7 @@ class IndexedFile(FilesTogether):
         with self.errors_named():
             self._file = _StandardOutput() if self._piped else self.files[0].path.open("wb")
             self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
-            self._write(file_start)
+            (self._bgzf or self._file).write(file_start)
 
     def append(
         self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
@@ -69,25 +70,44 @@ class IndexedFile(FilesTogether):
         the file cannot be written, for example because the disk is full.
         """
         stop = self._position + np.cumsum(length)
-        self._record_places.add(chrom, position, ref_length, stop - length, stop)
-        self._write(data)
+        begin = np.maximum(position - 1, 0)  # POS 0 is the telomere before the first base
+        self._records.setdefault(chrom, []).append((begin, begin + ref_length, stop - length, stop))
+        self._position += len(data)
+        with self.errors_named():
+            (self._bgzf or self._file).write(data)  # type: ignore[union-attr]
 
     def write_ends(self) -> None:
         """Complete the file, and write its index."""
         assert self._file is not None
         if self._bgzf is not None:
             self._bgzf.finish()
-        if not self._piped:
-            self._file.close()
-            if self._bgzf is not None:
-                self._write_index(self._bgzf)
+        if self._piped:
+            return
+        self._file.close()
+        if self._bgzf is None:
+            return
+        of_bcf = self._output_type == "b"
+        contigs = []
+        for name in self._contigs if of_bcf else self._records:
+            blocks = self._records.get(name, [(np.empty(0, np.int64),) * 4])
+            begin, end, start, stop = (np.concatenate(column) for column in zip(*blocks, strict=True))
+            offsets = map(self._bgzf.virtual_offsets, (start, stop))
+            contigs.append(ContigRecords(name, begin, end, *offsets))
+        lengths = [self._contigs[contig.name] or 0 for contig in contigs]
+        length = max([*lengths, *(int(contig.end.max(initial=0)) for contig in contigs)], default=0)
+        is_csi = of_bcf or length > TBI_MAX_LENGTH
+        self.files.append(PartialFile(Path(f"{self.path}{'.csi' if is_csi else '.tbi'}")))
+        with self.files[-1].path.open("wb") as file:
+            index = BgzfWriter(file)
+            index.write(encode_index(contigs, length if is_csi else None, of_bcf=of_bcf))
+            index.finish()
 
     def give_names(self, obsolete: Sequence[Path] = ()) -> None:
         """Give the file and its index their final names, or standard output its last byte."""
         if isinstance(self._file, _StandardOutput):
             self._file.complete()
         else:  # an earlier file may have an index in the other format
-            super().give_names([*obsolete, *(_with_suffix(self.path, suffix) for suffix in (".tbi", ".csi"))])
+            super().give_names([*obsolete, *(Path(f"{self.path}{suffix}") for suffix in (".tbi", ".csi"))])
 
     def drop(self) -> None:
         """Close the file."""
@@ -96,28 +116,6 @@ class IndexedFile(FilesTogether):
         with contextlib.suppress(OSError):  # a full disk fails once more at the last flush
             if self._file is not None:
                 self._file.close()
-
-    def _write(self, data: bytes) -> None:
-        self._position += len(data)
-        with self.errors_named():
-            (self._bgzf or self._file).write(data)  # type: ignore[union-attr]
-
-    def _write_index(self, bgzf: BgzfWriter) -> None:
-        """Write the index of the finished stream to a temporary file."""
-        of_bcf = self._output_type == "b"
-        names = list(self._contigs) if of_bcf else self._record_places.names
-        contigs = self._record_places.contigs(names, bgzf.virtual_offsets)
-        ends = [int(contig.end.max()) for contig in contigs if len(contig.end)]
-        length = max([*ends, *(self._contigs[name] or 0 for name in names)], default=0)
-        if of_bcf or length > TBI_MAX_LENGTH:
-            suffix, content = ".csi", csi_index(contigs, length, of_bcf=of_bcf)
-        else:
-            suffix, content = ".tbi", tbi_index(contigs)
-        self.files.append(PartialFile(_with_suffix(self.path, suffix)))
-        with self.files[-1].path.open("wb") as file:
-            index = BgzfWriter(file)
-            index.write(content)
-            index.finish()
 
 
 class _StandardOutput:
@@ -189,7 +187,3 @@ def choose_output_type(path: Path, output_type: str | None, others: Sequence[str
         f"the name of {path} has no known format. It must end with {', '.join([*OUTPUT_TYPES, *others])}, or "
         "give the output type (z, b or v)",
     )
-
-
-def _with_suffix(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)

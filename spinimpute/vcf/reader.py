@@ -111,10 +111,6 @@ class HaplotypeReader:
                 self._seen_ploidy[:] = ploidy
             yield HaplotypeBlock(block.sites, select_haplotypes(block.calls, kept), block.multiallelic)
 
-    def read_all(self) -> Haplotypes:
-        """Read all haplotypes; a sample's ploidy may show late in the file."""
-        return to_haplotypes(self.read_calls(), self.ploidy)
-
     def read_calls(self) -> Calls:
         """Read all calls, each with its own number of alleles."""
         blocks = list(self._blocks())
@@ -132,26 +128,20 @@ class HaplotypeReader:
             Sites.concatenate([block.sites for block in blocks]),
             np.concatenate([block.calls for block in blocks]),
             self.samples,
-            self.contig_line,
-            self.skipped,
+            self._records.contig_line,
+            dict(self.skipped),
             unphased,
             halved=halved,
         )
 
     def _blocks(self) -> Iterator[CallBlock]:
-        usable = False
+        block = None
         try:
-            for record in self._records:
-                self._builder.add(record, self._records.chrom)
-                if self._builder.full:
-                    usable = True
-                    yield self._builder.take()
-            if not self._builder.empty:
-                usable = True
-                yield self._builder.take()
+            for block in self._builder.blocks(self._records):
+                yield block
         finally:
             self._file.close()
-        if not usable:
+        if block is None:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
             raise self._file.error(f"no usable record ({reasons})", kind=NoRecord)
 
@@ -219,4 +209,5 @@ def read_haplotypes(
         allow_unphased=allow_unphased,
         without_alt=without_alt,
     )
-    return reader.read_all()
+    calls = reader.read_calls()
+    return to_haplotypes(calls, reader.ploidy)  # a sample's ploidy may show late in the file

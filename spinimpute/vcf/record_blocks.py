@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from spinimpute.genotypes.sites import NO_ALT, Sites, unusable_alt
 from spinimpute.runtime.errors import argument, call
+from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import Record, VariantFile
 
 
@@ -42,6 +45,24 @@ class AcceptedCalls(NamedTuple):
     without_alt: Callable[[int, str], bool] | None = None
 
 
+@dataclass
+class _BlockColumns:
+    """Number of ALT alleles of each record; record, number of the ALT, and columns of each site."""
+
+    chrom: str = ""
+    n_alts: list[int] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    allele: list[int] = field(default_factory=list)
+    position: list[int] = field(default_factory=list)
+    ref: list[str] = field(default_factory=list)
+    alt: list[str] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+
+    def place(self, row: int) -> str:
+        """Chromosome and position of a record, for messages."""
+        return f"{self.chrom}:{self.position[self.row.index(row)]}"
+
+
 class BlockBuilder:
     """Collects records of a file and makes blocks of them.
 
@@ -60,60 +81,57 @@ class BlockBuilder:
         *,
         block_size: int,
         ploidy: np.ndarray,
-        skipped: dict[str, int],
+        skipped: Counter[str],
     ) -> None:
         self._file, self._samples, self._order, self._accepted = file, samples, order, accepted
         self._seen_ploidy, self._skipped = ploidy, skipped
         self.missing_one = np.zeros(len(samples), bool)
         self._genotypes = np.empty((block_size, len(samples), 3), dtype=np.int16)
-        self._columns = _RecordColumns()
 
-    @property
-    def full(self) -> bool:
-        """Whether `take` must be called before another record is added."""
-        return len(self._columns.position) == len(self._genotypes)
+    def blocks(self, records: ChromosomeRecords) -> Iterator[CallBlock]:
+        """Yield blocks of sites, one for each usable ALT allele; records without one are only counted.
 
-    @property
-    def empty(self) -> bool:
-        """Whether no record waits."""
-        return not self._columns.position
-
-    def add(self, record: Record, chrom: str) -> None:
-        """Add the next record, on chromosome `chrom`; a record without usable ALT is only counted.
-
-        Raises InputError if the record has no genotypes, or a call of more than two alleles.
+        Raises InputError for a record without genotypes, a call of more than two alleles or of an allele that
+        the record lacks, and for calls that are not accepted.
         """
-        ref, alleles = self._file.alleles(record)
-        without_alt = self._accepted.without_alt
-        if not alleles and without_alt is not None and without_alt(record.POS, ref):
-            alts = [(1, ".")]
-        else:
-            alts = self._usable_alts(alleles)
-        if alts:
-            self._store_genotypes(record, self._genotypes[len(self._columns.position)])
-            self._columns.add(record, chrom, ref, len(alleles), alts)
+        columns = _BlockColumns()
+        for record in records:
+            ref, alleles = self._file.alleles(record)
+            alts = self._usable_alts(record, ref, alleles)
+            if not alts:
+                continue
+            row = len(columns.n_alts)
+            self._store_genotypes(record, self._genotypes[row])
+            columns.chrom = records.chrom
+            columns.n_alts.append(len(alleles))
+            for number, alt in alts:
+                columns.row.append(row)
+                columns.allele.append(number)
+                columns.position.append(record.POS)
+                columns.ref.append(ref)
+                columns.alt.append(alt)
+                columns.name.append(record.ID or ".")
+            if row + 1 == len(self._genotypes):
+                yield self._block(columns)
+                columns = _BlockColumns()
+        if columns.row:
+            yield self._block(columns)
 
-    def take(self) -> CallBlock:
-        """Make a block of the waiting records, at least one, with a site for each usable ALT allele.
-
-        Raises InputError for a call that names an allele which the record lacks, and for calls that are not
-        accepted.
-        """
-        columns, self._columns = self._columns, _RecordColumns()
-        return self._block(columns, self._genotypes[: len(columns.position)])
-
-    def _usable_alts(self, alts: list[str]) -> list[tuple[int, str]]:
+    def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
         """(number, allele) of the ALT alleles that are sequences; the others are counted in `skipped`."""
         if len(alts) == 1 and alts[0].isalpha():
             return [(1, alts[0])]
+        without_alt = self._accepted.without_alt
+        if not alts and without_alt is not None and without_alt(record.POS, ref):
+            return [(1, ".")]
         usable = []
         for number, alt in enumerate(alts, start=1):
             if not (reason := unusable_alt(alt)):
                 usable.append((number, alt))
             else:
-                self._skipped[reason] = self._skipped.get(reason, 0) + 1
+                self._skipped[reason] += 1
         if not alts:
-            self._skipped[NO_ALT] = self._skipped.get(NO_ALT, 0) + 1
+            self._skipped[NO_ALT] += 1
         return usable
 
     def _store_genotypes(self, record: Record, out: np.ndarray) -> None:
@@ -136,8 +154,9 @@ class BlockBuilder:
                 "Only haploid and diploid samples can be imputed"
             )
 
-    def _block(self, columns: _RecordColumns, genotypes: np.ndarray) -> CallBlock:
+    def _block(self, columns: _BlockColumns) -> CallBlock:
         """Check the genotypes of a block and split its records into biallelic sites."""
+        genotypes = self._genotypes[: len(columns.n_alts)]
         # over all three columns, because numpy is slow where the last axis is short and has gaps
         peak, least = int(genotypes.max()), int(genotypes.min())
         if peak > min(columns.n_alts):
@@ -151,9 +170,8 @@ class BlockBuilder:
         if not self._accepted.mixed_ploidy and (has_missing or self._seen_ploidy.min() < 2):
             self._check_ploidy(calls, columns)
         if not self._accepted.missing and has_missing:
-            self._raise_at(
-                (calls == -1).any(axis=2), columns, "a missing genotype. Fill or remove missing calls first"
-            )
+            missing = (calls == -1).any(axis=2)
+            self._raise_at(missing, columns, "a missing genotype. Fill or remove missing calls first")
         multiallelic = np.array([columns.n_alts[row] > 1 for row in columns.row])
         if multiallelic.any():
             calls = calls[columns.row]
@@ -163,21 +181,19 @@ class BlockBuilder:
                 unphased = unphased[columns.row] & (calls[:, :, 0] != calls[:, :, 1])
             if halved is not None:  # a call counts at the first ALT of its record
                 halved = np.where(np.diff(columns.row, prepend=-1) > 0, halved[columns.row], 0)
-        position = np.array([columns.position[row] for row in columns.row], dtype=np.int64)
-        ref = [columns.ref[row] for row in columns.row]
-        name = [columns.name[row] for row in columns.row]
-        sites = Sites(columns.chrom, position, ref, columns.alt, name)
+        position = np.array(columns.position, dtype=np.int64)
+        sites = Sites(columns.chrom, position, columns.ref, columns.alt, columns.name)
         return CallBlock(sites, calls, multiallelic, unphased, halved)
 
-    def _raise_at(self, bad: np.ndarray, columns: _RecordColumns, what: str) -> None:
+    def _raise_at(self, bad: np.ndarray, columns: _BlockColumns, what: str) -> None:
         """Raise for the first True of `bad`, bool (n_records, n_samples), if there is one."""
         if bad.any():
             row, sample = np.unravel_index(int(np.argmax(bad)), bad.shape)
-            where = f"{columns.chrom}:{columns.position[row]}"
+            where = columns.place(int(row))
             raise self._file.error(f"sample {self._samples[sample]} has, at {where}, {what}")
 
     def _check_phase(
-        self, genotypes: np.ndarray, columns: _RecordColumns
+        self, genotypes: np.ndarray, columns: _BlockColumns
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Find unphased heterozygotes, bool (n_records, n_samples), and raise InputError if not accepted.
 
@@ -201,7 +217,7 @@ class BlockBuilder:
             )
         return unphased if unphased.any() else None, half.sum(axis=1) if half.any() else None
 
-    def _check_ploidy(self, calls: np.ndarray, columns: _RecordColumns) -> None:
+    def _check_ploidy(self, calls: np.ndarray, columns: _BlockColumns) -> None:
         first, second = calls[:, :, 0], calls[:, :, 1]
         haploid = (first >= 0) & (second == -2)
         # "./." is also written for haploid samples, and "." for diploid ones: neither shows the ploidy
@@ -214,39 +230,12 @@ class BlockBuilder:
             per_record = np.where(haploid[:, sample], 1, np.where(diploid[:, sample], 2, 0))
             expected = int(known[sample]) or int(per_record[per_record > 0][0])
             row = int(np.argmax((per_record > 0) & (per_record != expected)))
-            words = {1: "haploid", 2: "diploid"}
+            words, place = {1: "haploid", 2: "diploid"}, columns.place(row)
             raise self._file.error(
-                f"sample {self._samples[sample]} is {words[int(per_record[row])]} at "
-                f"{columns.chrom}:{columns.position[row]} but {words[expected]} before. Choose a region "
-                f"with one ploidy ({argument('region')}). Chromosome X is split automatically if the header "
-                "has its length: ##contig=<ID=X,length=...>"
+                f"sample {self._samples[sample]} is {words[int(per_record[row])]} at {place} but "
+                f"{words[expected]} before. Choose a region with one ploidy ({argument('region')}). "
+                "Chromosome X is split automatically if the header has its length: ##contig=<ID=X,length=...>"
             )
         known[now_haploid] = 1
         known[now_diploid] = 2
         self.missing_one |= ((first == -1) & (second == -2)).any(axis=0)
-
-
-class _RecordColumns:
-    """Text columns of the records of a block, and the record of each biallelic site."""
-
-    def __init__(self) -> None:
-        self.chrom = ""
-        self.position: list[int] = []
-        self.ref: list[str] = []
-        self.name: list[str] = []
-        self.n_alts: list[int] = []
-        self.row: list[int] = []  # of each biallelic site: its record in this block
-        self.allele: list[int] = []  # of each biallelic site: the number of its ALT
-        self.alt: list[str] = []
-
-    def add(self, record: Record, chrom: str, ref: str, n_alts: int, alts: list[tuple[int, str]]) -> None:
-        row = len(self.position)
-        self.chrom = chrom
-        self.position.append(record.POS)
-        self.ref.append(ref)
-        self.name.append(record.ID or ".")
-        self.n_alts.append(n_alts)
-        for number, alt in alts:
-            self.row.append(row)
-            self.allele.append(number)
-            self.alt.append(alt)

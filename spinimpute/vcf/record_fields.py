@@ -45,31 +45,18 @@ def _round_units(probability_X, one, certain, units_X):  # type: ignore[no-untyp
         units_X[x] = units
 
 
-@dataclass(frozen=True)
 class NumberCodes:
-    """Small integers for numbers of samples: 0 to 2 in units of the last decimal, "missing", and "absent"."""
+    """Small integers for numbers of samples: 0 to 2 in units of the last decimal, `missing` and `absent`.
 
-    decimals: int
+    A number is absent if a sample lacks it, such as that of a haploid sample's second haplotype. `one` is the
+    code of the number 1.
+    """
 
-    @property
-    def one(self) -> int:
-        """Code of the number 1."""
-        return int(10**self.decimals)
-
-    @property
-    def missing(self) -> int:
-        """Code of a missing number ("."); lower codes are the numbers 0 to 2."""
-        return 2 * self.one + 1
-
-    @property
-    def absent(self) -> int:
-        """Code of a number that a sample lacks, such as that of a haploid sample's second haplotype."""
-        return 2 * self.one + 2
-
-    @property
-    def count(self) -> int:
-        """Number of codes."""
-        return 2 * self.one + 3
+    def __init__(self, decimals: int) -> None:
+        self.decimals = decimals
+        self.one = int(10**decimals)
+        self.missing = 2 * self.one + 1  # the lower codes are the numbers
+        self.absent = self.missing + 1
 
     def units(self, probability: np.ndarray) -> np.ndarray:
         """Round float32 probabilities to units of the last decimal; near 0 and 1 see `CERTAIN`.
@@ -82,15 +69,6 @@ class NumberCodes:
             probability.reshape(-1), np.float32(self.one), np.float32(self.one - CERTAIN), units.reshape(-1)
         )
         return units
-
-    def numbers(self) -> np.ndarray:
-        """The numbers 0 to 2 by code; float64 (missing,)."""
-        return np.arange(self.missing) / self.one
-
-
-def numbers_per_sample(key: str, ploidy: int) -> int:
-    """Number of values of a FORMAT field for a sample of this ploidy."""
-    return {"GT": ploidy, "DS": 1, "HDS": ploidy, "GP": ploidy + 1}[key]
 
 
 @dataclass(frozen=True)
@@ -111,7 +89,7 @@ class InfoValues:
         """Format numbers (not finite: absent), or booleans of flags, in the order of the header.
 
         Records that are not typed have the flag IMPUTED. Raises ValueError for a key that the header does not
-        define as numbers or a flag, and for wrong shapes.
+        define as numbers or a flag.
         """
         unknown = [key for key in arrays if header.info_types.get(key) not in _INFO_TYPES]
         if unknown:
@@ -121,17 +99,11 @@ class InfoValues:
             values = arrays.get(key)
             if values is None:
                 continue
-            if np.shape(values) != np.shape(typed):
-                raise ValueError(f"INFO/{key} has shape {np.shape(values)}, the records {np.shape(typed)}")
             if info_type == "Flag":
                 columns[key] = ["" if present else None for present in np.asarray(values).tolist()]
-                continue
-            columns[key] = _info_texts(key, info_type, np.asarray(values, np.float64))
+            else:
+                columns[key] = _info_texts(key, info_type, np.asarray(values, np.float64))
         return cls(columns, typed.tolist())
-
-    def take(self, records: slice) -> "InfoValues":
-        """The values of some of the records."""
-        return InfoValues({key: values[records] for key, values in self.columns.items()}, self.typed[records])
 
     def texts(self) -> list[str]:
         """The INFO column of each record."""
@@ -171,13 +143,17 @@ class SampleFields:
 
 
 class SampleLayout:
-    """Assigns haplotype columns to samples of ploidy 1 or 2, and turns dosages into fields."""
+    """Assigns haplotype columns to samples of ploidy 1 or 2, and turns dosages into fields.
+
+    `n_values` maps each of the FORMAT keys to the most values of a sample.
+    """
 
     def __init__(self, ploidy: np.ndarray, formats: Sequence[str], codes: NumberCodes) -> None:
         self.codes = codes
         self.n_samples = len(ploidy)
         self.max_ploidy = int(ploidy.max())
-        self.formats = tuple(formats)
+        n_values = {"GT": self.max_ploidy, "DS": 1, "HDS": self.max_ploidy, "GP": self.max_ploidy + 1}
+        self.n_values = {key: n_values[key] for key in formats}
         self.n_haplotypes = int(ploidy.sum())
         self.uniform = bool((ploidy == self.max_ploidy).all())
         self._haploid = ploidy == 1
@@ -196,9 +172,9 @@ class SampleLayout:
             haplotypes[np.isnan(hap_dosage)] = ALLELE_MISSING
         alleles = self._per_sample(haplotypes, ALLELE_ABSENT)
         numbers: dict[str, list[np.ndarray]] = {}
-        if self.formats != ("GT",):
+        if self.n_values.keys() != {"GT"}:
             units = self._per_sample(self.codes.units(hap_dosage), 0)
-            numbers = {key: self._numbers(key, units) for key in self.formats if key != "GT"}
+            numbers = {key: self._numbers(key, units) for key in self.n_values if key != "GT"}
         return SampleFields(alleles, unphased, numbers)
 
     def _per_sample(self, values: np.ndarray, absent: int) -> np.ndarray:

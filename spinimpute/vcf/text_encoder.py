@@ -9,10 +9,8 @@ from spinimpute.vcf.record_fields import (
     ALLELE_ABSENT,
     ALLELE_MISSING,
     InfoValues,
-    NumberCodes,
     SampleFields,
     SampleLayout,
-    numbers_per_sample,
 )
 
 _LONGEST = 8  # bytes of a value with its separator, such as ":0.12345"
@@ -22,12 +20,6 @@ def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """The texts side by side, uint8 (n, _LONGEST), and their lengths, uint8 (n,)."""
     table = np.frombuffer(b"".join(text.ljust(_LONGEST, b"\0") for text in texts), dtype=np.uint8)
     return table.reshape(-1, _LONGEST), np.array([len(text) for text in texts], dtype=np.uint8)
-
-
-def _number_texts(separator: bytes, codes: NumberCodes) -> list[bytes]:
-    """Text of every number code after a separator; empty for a number that a sample lacks."""
-    texts = [f"{number:.{codes.decimals}f}".rstrip("0").rstrip(".") for number in codes.numbers().tolist()]
-    return [*(separator + text.encode() for text in texts), separator + b".", b""]
 
 
 def _genotype_texts(max_ploidy: int) -> list[bytes]:
@@ -46,17 +38,9 @@ def _genotype_texts(max_ploidy: int) -> list[bytes]:
     ]
 
 
-def _genotype_index(fields: SampleFields) -> np.ndarray:
-    """Index of each call in `_genotype_texts`; int8 (r, n)."""
-    index_RN = np.empty(fields.alleles.shape[:2], np.int8)
-    unphased_RN = np.empty((0, 0), bool) if fields.unphased is None else fields.unphased
-    _fill_genotype_index(fields.alleles, unphased_RN, index_RN)
-    return index_RN
-
-
 @kernel()
 def _fill_genotype_index(alleles_RNP, unphased_RN, index_RN):  # type: ignore[no-untyped-def]
-    """Fill index_RN; unphased_RN has no records if all calls are phased."""
+    """Fill the index of each call in `_genotype_texts`; unphased_RN has no records if all are phased."""
     n_records, n_samples, ploidy = alleles_RNP.shape
     for r in range(n_records):
         for n in range(n_samples):
@@ -99,67 +83,45 @@ def _write_columns(  # type: ignore[no-untyped-def]
 
 
 class VcfTextEncoder:
-    """Encodes blocks of records as lines of VCF; `file_start` is the start of the file."""
+    """Encodes blocks of records as lines of VCF; `file_start` is the start of the file.
+
+    `bytes_per_record` is approximate.
+    """
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
-        self._layout = layout
-        self._format_column = ":".join(layout.formats)
-        has_genotypes = layout.formats[0] == "GT"
+        keys = list(layout.n_values)
+        self._format_column = ":".join(keys)
+        self._has_genotypes = keys[0] == "GT"
+        self._genotype = _text_table(_genotype_texts(layout.max_ploidy) if self._has_genotypes else [b""])
+        codes = layout.codes
+        texts = [
+            f"{number:.{codes.decimals}f}".rstrip("0").rstrip(".").encode()
+            for number in (np.arange(codes.missing) / codes.one).tolist()
+        ]
         self._numbers = [  # FORMAT key, rank of the value
-            (key, value)
-            for key in layout.formats
-            if key != "GT"
-            for value in range(numbers_per_sample(key, layout.max_ploidy))
+            (key, rank) for key in keys if key != "GT" for rank in range(layout.n_values[key])
         ]
-        self._genotype = _text_table(_genotype_texts(layout.max_ploidy) if has_genotypes else [b""])
-        tables = [
-            _text_table(
-                _number_texts(
-                    b"," if value else b"\t" if i == 0 and not has_genotypes else b":", layout.codes
-                )
-            )
-            for i, (_, value) in enumerate(self._numbers)
-        ]
-        n_codes = layout.codes.count
+        tables = []
+        for i, (_, rank) in enumerate(self._numbers):
+            separator = b"," if rank else b"\t" if i == 0 and not self._has_genotypes else b":"
+            tables.append(_text_table([*(separator + text for text in texts), separator + b".", b""]))
+        n_codes = codes.absent + 1
         self._number_KCB = np.array([table for table, _ in tables]).reshape(-1, n_codes, _LONGEST)
         self._number_length_KC = np.array([length for _, length in tables], np.uint8).reshape(-1, n_codes)
         self._width = int(self._genotype[1].max()) + int(self._number_length_KC.max(axis=1, initial=0).sum())
+        self.bytes_per_record = layout.n_samples * self._width + 100
         self.file_start = header.text.encode()
-
-    @property
-    def bytes_per_record(self) -> int:
-        """Approximate length of a record."""
-        return self._layout.n_samples * self._width + 100
 
     def encode(
         self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
         """Encode r sites on contig `chrom`: the bytes of all lines, and the length of each, int64 (r,)."""
-        fixed = [
-            f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{self._format_column}".encode()
-            for position, name, ref, alt, record_info in zip(
-                sites.position.tolist(), sites.id, sites.ref, sites.alt, info.texts(), strict=True
-            )
-        ]
-        columns, stops = self._sample_columns(fields)
-        encoded: list[bytes | memoryview] = []
-        start = 0
-        for record, stop in zip(fixed, stops.tolist(), strict=True):
-            encoded.append(record)
-            encoded.append(columns[start:stop])
-            start = stop
-        lengths = np.array([len(record) for record in fixed], dtype=np.int64)
-        return encoded, lengths + np.diff(stops, prepend=0)
-
-    def _sample_columns(self, fields: SampleFields) -> tuple[memoryview, np.ndarray]:
-        """Text of all records from the tab after FORMAT to the newline, and the end of each record."""
         n_records, n_samples = fields.alleles.shape[:2]
-        genotype_RN = (
-            _genotype_index(fields)
-            if self._layout.formats[0] == "GT"
-            else np.empty((n_records, 0), dtype=np.int8)
-        )
-        codes = [fields.numbers[key][value] for key, value in self._numbers]
+        genotype_RN = np.empty((n_records, n_samples if self._has_genotypes else 0), np.int8)
+        if self._has_genotypes:
+            unphased_RN = np.empty((0, 0), bool) if fields.unphased is None else fields.unphased
+            _fill_genotype_index(fields.alleles, unphased_RN, genotype_RN)
+        codes = [fields.numbers[key][rank] for key, rank in self._numbers]
         code_KRN = codes[0][None] if len(codes) == 1 else np.array(codes, np.int32)
         if not codes:
             code_KRN = np.empty((0, n_records, n_samples), dtype=np.int32)
@@ -168,4 +130,23 @@ class VcfTextEncoder:
         _write_columns(
             genotype_RN, *self._genotype, code_KRN, self._number_KCB, self._number_length_KC, out, stop_R
         )
-        return out.data[: stop_R[-1]], stop_R
+        encoded: list[bytes | memoryview] = []
+        lengths = np.diff(stop_R, prepend=0)
+        start = 0
+        rows = zip(
+            sites.position.tolist(),
+            sites.id,
+            sites.ref,
+            sites.alt,
+            info.texts(),
+            stop_R.tolist(),
+            strict=True,
+        )
+        for record, (position, name, ref, alt, record_info, stop) in enumerate(rows):
+            fixed = (
+                f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{self._format_column}"
+            ).encode()
+            encoded += (fixed, out.data[start:stop])
+            lengths[record] += len(fixed)
+            start = stop
+        return encoded, lengths

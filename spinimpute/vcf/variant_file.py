@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from spinimpute.runtime.open_files import closed, opened
 from spinimpute.runtime.unpacking import GZIP_MAGIC, LONGEST_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
-from spinimpute.vcf.header import too_large_number
+from spinimpute.vcf.header import FileStart, read_start
 from spinimpute.vcf.index_reader import check_index
 
 NO_SAMPLES = "the file has sites without samples. Give a file with genotypes"
@@ -36,8 +37,9 @@ _BGEN_MAGIC = b"bgen"  # after two numbers of the file and two of the header
 _FIXED_COLUMNS = 9  # before the samples
 _SMALL = 2**23  # bytes of a file
 _LEAST_PACKED = 655  # mean size of blocks of 65,536 bytes that are compressed to no less than a hundredth
-_BLOCK_START = EOF_BLOCK[:4]
 _READ_BYTES = 2**22
+_NUMBER = re.compile(rb"IDX=0*(\d+)")
+_LARGEST_NUMBER = 1_000_000  # IDX of a header line: htslib allocates a table of this length
 _FORMAT_LINE = [2]  # htslib's number of ##FORMAT
 _INTEGER_MISSING, _INTEGER_END = -(2**31), -(2**31) + 1  # in htslib
 _UNREADABLE = (OSError, EOFError, zlib.error)
@@ -81,16 +83,18 @@ class VariantFile:
 
     def __init__(self, path: str | Path, role: str) -> None:
         self.path, self.role = Path(path), role
+        self._name = f"{role} {self.path}"
         self.n_read = 0
-        check_variant_file(self.path, role)
+        start = check_variant_file(self.path, role)
+        self._is_text = start is not None and not start.is_bcf
         try:
             str(self.path).encode()
         except UnicodeEncodeError as error:  # cyvcf2 encodes the name so
             raise self.error(
                 "the name of the file, or of a folder, is not valid UTF-8. Rename it", "argument"
             ) from error
-        if not _is_bcf(self.path):  # htslib reads the index of a VCF as soon as it opens the file
-            self._check_index()
+        if self._is_text:  # htslib reads the index of a VCF as soon as it opens the file
+            check_index(self.path, self._name)
         opened("read", self._name)
         try:
             self._vcf = cyvcf2.VCF(str(self.path))
@@ -101,17 +105,17 @@ class VariantFile:
             raise self.error(f"the header {_NOT_UTF8}", "damaged") from error
         except Exception as error:  # OSError or a bare Exception, depending on the defect
             closed("read", self._name)
-            if not self.path.is_file():
+            if start is None:
                 raise self.error(
                     "the content of this pipe is not VCF or BCF, and other formats cannot be read from a "
                     "pipe. Copy it to a file"
                 ) from error
-            if fault := _header_fault(self.path):
+            if fault := _header_fault(start.header):
                 raise self.error(fault) from error
             raise self.error(
                 f"the header cannot be read ({error}). Is the file damaged?", "damaged"
             ) from error
-        if self._is_text() and (fault := _surplus_columns(self.path)):
+        if start is not None and not start.is_bcf and (fault := _surplus_columns(start)):
             self.close()
             raise self.error(fault)
 
@@ -125,20 +129,10 @@ class VariantFile:
                 f"the name of a chromosome in the header or the index {_NOT_UTF8}", "damaged"
             ) from error
 
-    def _check_index(self) -> None:
-        if not self.path.is_file():
-            return
-        try:
-            check_index(self.path)
-        except DamagedFile as error:
-            raise self.error(
-                f"{error}. Remove it, or write it again: bcftools index -f {self.path}", "damaged"
-            ) from error
-
     @property
     def n_records(self) -> int:
         """Number of records that the index states; raises InputError without a readable index."""
-        self._check_index()
+        check_index(self.path, self._name)
         try:
             return int(self._vcf.num_records)
         except Exception as error:
@@ -173,7 +167,7 @@ class VariantFile:
         a record that is truncated, malformed or empty.
         """
         if region is not None:
-            self._check_index()
+            check_index(self.path, self._name)
         source = iter(self._vcf) if region is None else self._vcf(region)
         place = "the header"
         while True:
@@ -196,15 +190,12 @@ class VariantFile:
 
     def _malformed(self, region: str | None, place: str) -> InputError:
         """The error for the record after `n_read` others, the last of which is at `place`."""
-        line = _line_of_record(self.path, self.n_read + 1) if region is None and self._is_text() else ""
+        line = _line_of_record(self.path, self.n_read + 1) if region is None and self._is_text else ""
         return self.error(
             f"the file is truncated or malformed at record {self.n_read + 1}, after {place}{line}. Correct "
             "the record, or get the file again. bcftools view may show what is wrong",
             "damaged",
         )
-
-    def _is_text(self) -> bool:
-        return self.path.is_file() and not _is_bcf(self.path)
 
     def alleles(self, record: Record) -> tuple[str, list[str]]:
         """REF and the ALT alleles of a record; raises InputError for invalid UTF-8."""
@@ -269,10 +260,6 @@ class VariantFile:
         self._vcf.close()
         closed("read", self._name)
 
-    @property
-    def _name(self) -> str:
-        return f"{self.role} {self.path}"
-
     def __enter__(self) -> Self:
         return self
 
@@ -282,11 +269,11 @@ class VariantFile:
         self.close()
 
 
-def check_variant_file(path: Path, role: str) -> None:
-    """Check that a file starts and ends like a VCF, VCF.gz or BCF; a pipe is not checked.
+def check_variant_file(path: Path, role: str) -> FileStart | None:
+    """Check that a file starts and ends like a VCF, VCF.gz or BCF, and return its start; None for a pipe.
 
-    Raises InputError if the file is missing, a folder, empty, truncated or of another format, or if a small
-    file has a huge record.
+    The start has no header if that cannot be read. Raises InputError if the file is missing, a folder, empty,
+    truncated or of another format, or if a small file has a huge record.
     """
 
     def error(code: Code, what: str) -> InputError:
@@ -297,7 +284,7 @@ def check_variant_file(path: Path, role: str) -> None:
     if path.is_dir():
         raise error("not-found", "this is a folder. Give a VCF, VCF.gz or BCF file")
     if not path.is_file():
-        return
+        return None
     try:
         with path.open("rb") as file:
             head = file.read(20)
@@ -308,8 +295,8 @@ def check_variant_file(path: Path, role: str) -> None:
         raise error("read", f"cannot be read: {failure.strerror}") from failure
     if not head:
         raise error("damaged", "the file is empty")
-    content = head
-    if head.startswith(GZIP_MAGIC):
+    content, is_packed = head, head.startswith(GZIP_MAGIC)
+    if is_packed:
         try:
             with gzip.open(path) as decompressed:
                 content = decompressed.read(len(_VCF_MAGIC))
@@ -322,12 +309,18 @@ def check_variant_file(path: Path, role: str) -> None:
             raise error(
                 "content", f"this is BGEN. Export it (plink2 --bgen FILE ref-first --export {_EXPORT})"
             )
-        kind = "a compressed file, but not of a VCF" if content is not head else "no VCF or BCF file"
+        kind = "a compressed file, but not of a VCF" if is_packed else "no VCF or BCF file"
         raise error(
             "content", f"this is {kind}: it starts with {content[:16]!r}, a VCF with '##fileformat=VCF'"
         )
-    if number := too_large_number(path):
-        raise error("damaged", f"the number of a header line, IDX={number}, is too large. Get the file again")
+    start = None
+    with suppress(DamagedFile, *_UNREADABLE), _open_unpacked(path) as stream:  # cyvcf2 reports it
+        start = read_start(stream)
+    start = start or FileStart(content.startswith(BCF_MAGIC), b"", 0, b"")
+    for number in map(bytes.decode, _NUMBER.findall(start.header)):
+        if len(number) > len(str(_LARGEST_NUMBER)) or int(number) > _LARGEST_NUMBER:
+            what = f"the number of a header line, IDX={number}, is too large. Get the file again"
+            raise error("damaged", what)
     # htslib accepts a last line that is truncated inside a genotype ("0|1" to "0")
     if head.startswith(_VCF_MAGIC) and not tail.endswith(b"\n"):
         raise error(
@@ -335,75 +328,70 @@ def check_variant_file(path: Path, role: str) -> None:
             "the file is truncated: its last line has no newline. Get the file again; if it is complete, add "
             "a newline",
         )
-    if _is_bgzf(head) and tail != EOF_BLOCK:
+    is_bgzf = (
+        head.startswith(EOF_BLOCK[:4]) and head[12:14] == EOF_BLOCK[12:14]
+    )  # plain gzip has no such block
+    if is_bgzf and tail != EOF_BLOCK:
         raise error(
             "damaged",
             "the file is truncated: the block that ends a BGZF file is missing. Copy the file again",
         )
     # cyvcf2 allocates the memory that a record asks for, however much it is
-    if size <= _SMALL and (length := _long_record(path, path.stat().st_mtime_ns)):
+    if is_packed and size <= _SMALL and (length := _long_record(path, is_bgzf, path.stat().st_mtime_ns)):
         raise error(
             "damaged",
             f"its {size:,} bytes unpack to a line or record of at least {length:,} bytes, more than the "
             f"{LONGEST_RECORD:,} that are allowed in so small a file",
         )
+    return start
 
 
 def starts_as_variant_file(path: Path) -> bool:
     """Whether the content, decompressed if need be, starts like a VCF or BCF; False if it is unreadable."""
-    with suppress(*_UNREADABLE), _open_decompressed(path) as file:
+    with suppress(*_UNREADABLE), _open_unpacked(path) as file:
         return file.read(len(_VCF_MAGIC)).startswith((_VCF_MAGIC, BCF_MAGIC))
     return False
 
 
-def _open_decompressed(path: Path) -> BinaryIO | gzip.GzipFile:
+def _open_unpacked(path: Path) -> BinaryIO | gzip.GzipFile:
     with path.open("rb") as file:
         is_packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     return gzip.open(path) if is_packed else path.open("rb")
 
 
-def _header_fault(path: Path) -> str:
+def _header_fault(header: bytes) -> str:
     """The common mistakes in the header's line #CHROM, for a message; "" if there is none."""
-    with suppress(*_UNREADABLE, StopIteration), _open_decompressed(path) as file:
-        line = next(line for line in file if not line.startswith(b"##"))
-        columns = line.decode(errors="replace").rstrip("\r\n").split("\t")
-        if not columns[0].startswith("#CHROM"):
-            return ""
-        if len(columns) < _FIXED_COLUMNS - 1 and len(line.split()) > len(columns):
-            return "the line #CHROM has spaces between its columns. Use tabs there, and in the records"
-        if twice := repeated(columns[_FIXED_COLUMNS:]):
-            return f"two samples are named {twice}. Rename one of them"
-        if len(columns) == _FIXED_COLUMNS:
-            return NO_SAMPLES
-    return ""
+    line = header.decode(errors="replace").rstrip("\r\n\0").rpartition("\n")[2]
+    columns = line.split("\t")
+    if len(columns) < _FIXED_COLUMNS - 1 and len(line.split()) > len(columns):
+        return "the line #CHROM has spaces between its columns. Use tabs there, and in the records"
+    if twice := repeated(columns[_FIXED_COLUMNS:]):
+        return f"two samples are named {twice}. Rename one of them"
+    return NO_SAMPLES if len(columns) == _FIXED_COLUMNS else ""
 
 
-def _surplus_columns(path: Path) -> str:
+def _surplus_columns(start: FileStart) -> str:
     """A record with more columns than the header, for a message; htslib silently ignores these columns.
 
-    Only the first bytes are checked, because all records of a program have the same columns.
+    Only the records read with the header are checked, because all records of a program have the same columns.
     """
-    n_read = n_columns = 0
-    with suppress(*_UNREADABLE), _open_decompressed(path) as file:
-        for number, line in enumerate(file, start=1):
-            n_read += len(line)
-            if n_read > _READ_BYTES:
-                break
-            if line.startswith(b"#CHROM\t"):
-                n_columns = line.count(b"\t") + 1
-            elif n_columns and line.count(b"\t") >= n_columns:
-                n_found = line.rstrip(b"\r\n\t").count(b"\t") + 1  # tabs at the end are harmless
-                if n_found > n_columns:
-                    return (
-                        f"line {number} has {n_found} columns, the header {n_columns}. Name the missing "
-                        "samples, or correct the record"
-                    )
+    lines = start.header.rstrip(b"\n").split(b"\n")
+    if not lines[-1].startswith(b"#CHROM\t"):
+        return ""
+    n_columns = lines[-1].count(b"\t") + 1
+    for number, line in enumerate(start.rest.split(b"\n"), start=len(lines) + 1):
+        n_found = line.rstrip(b"\r\t").count(b"\t") + 1  # tabs at the end are harmless
+        if n_found > n_columns:
+            return (
+                f"line {number} has {n_found} columns, the header {n_columns}. Name the missing samples, or "
+                "correct the record"
+            )
     return ""
 
 
 def _line_of_record(path: Path, record: int) -> str:
     """Number and start of the line of a record, counted from 1, for a message; "" if there is none."""
-    with suppress(*_UNREADABLE), _open_decompressed(path) as file:
+    with suppress(*_UNREADABLE), _open_unpacked(path) as file:
         lines = dropwhile(lambda numbered: not numbered[1].startswith(b"#CHROM"), enumerate(file, start=1))
         for number, line in islice(lines, record, record + 1):
             return f" (line {number}: {line[:60].decode(errors='replace')!r})"
@@ -411,46 +399,26 @@ def _line_of_record(path: Path, record: int) -> str:
 
 
 @lru_cache(maxsize=16)  # a file is opened several times in a run
-def _long_record(path: Path, _changed: int) -> int:
+def _long_record(path: Path, is_bgzf: bool, _changed: int) -> int:
     """Length of a line or record above LONGEST_RECORD in a compressed file, as far as it is read; else 0."""
     with suppress(*_UNREADABLE, struct.error):
         packed = path.read_bytes()
-        if not packed.startswith(GZIP_MAGIC) or (
-            _is_bgzf(packed) and len(packed) > _LEAST_PACKED * packed.count(_BLOCK_START)
-        ):
+        if is_bgzf and len(packed) > _LEAST_PACKED * packed.count(EOF_BLOCK[:4]):
             return 0
-        with gzip.open(path) as decompressed:
-            return _long_bcf_record(decompressed) if is_bcf(path) else _long_line(decompressed)
+        length = 0
+        with gzip.open(path) as file:
+            if is_bcf(path):
+                length = header_length(file.read(START_BYTES))
+                while length <= LONGEST_RECORD:
+                    file.seek(length, os.SEEK_CUR)
+                    lengths = file.read(RECORD_LENGTHS.size)
+                    if not lengths:
+                        return 0
+                    length = sum(RECORD_LENGTHS.unpack(lengths))
+                return length
+            while data := file.read(_READ_BYTES):
+                last = data.rfind(b"\n")
+                length = length + len(data) if last < 0 else len(data) - last - 1  # of the unfinished line
+                if length > LONGEST_RECORD:
+                    return length
     return 0
-
-
-def _long_line(file: gzip.GzipFile) -> int:
-    length = 0  # of the line that has not ended yet
-    while data := file.read(_READ_BYTES):
-        last = data.rfind(b"\n")
-        length = length + len(data) if last < 0 else len(data) - last - 1
-        if length > LONGEST_RECORD:
-            return length
-    return 0
-
-
-def _long_bcf_record(file: gzip.GzipFile) -> int:
-    length = header_length(file.read(START_BYTES))
-    while length <= LONGEST_RECORD:
-        file.seek(length, os.SEEK_CUR)
-        lengths = file.read(RECORD_LENGTHS.size)
-        if not lengths:
-            return 0
-        length = sum(RECORD_LENGTHS.unpack(lengths))
-    return length
-
-
-def _is_bcf(path: Path) -> bool:
-    with suppress(*_UNREADABLE):  # a VCF that is not compressed
-        return path.is_file() and is_bcf(path)
-    return False
-
-
-def _is_bgzf(head: bytes) -> bool:
-    """A gzip member with the extra field "BC"; plain gzip has no block that ends the file."""
-    return head[:4] == GZIP_MAGIC + b"\x08\x04" and head[12:14] == b"BC"

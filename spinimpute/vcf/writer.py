@@ -84,28 +84,33 @@ class GenotypeWriter(IndexedFile):
         """
         hap_dosage = np.asarray(hap_dosage, dtype=np.float32)
         typed = np.asarray(typed, dtype=bool)
-        self._check_block(chrom, sites, hap_dosage, haplotypes, typed)
-        values = InfoValues.from_arrays(self._header, info, typed)
-        if not len(sites):
-            return
+        self._check_block(chrom, sites, hap_dosage, info, haplotypes, typed)
         step = max(1, _ENCODED_BYTES // self._encoder.bytes_per_record)
         for start in range(0, len(sites), step):
             records = slice(start, start + step)
-            self._write_records(
-                chrom,
-                sites.take(records),
+            some_sites = sites.take(records)
+            values = InfoValues.from_arrays(
+                self._header,
+                {key: None if value is None else value[records] for key, value in info.items()},
+                typed[records],
+            )
+            fields = self._layout.fields(
                 hap_dosage[records],
-                values.take(records),
                 None if haplotypes is None else haplotypes[records],
                 None if unphased is None else unphased[records],
             )
-        self._last_position = int(sites.position[-1])
+            encoded, lengths = self._encoder.encode(some_sites, chrom, values, fields)
+            ref_length = np.array([len(ref) for ref in some_sites.ref])
+            self.append(chrom, some_sites.position, ref_length, lengths, b"".join(encoded))
+        if len(sites):
+            self._last_position = int(sites.position[-1])
 
     def _check_block(
         self,
         chrom: str,
         sites: Sites,
         hap_dosage: np.ndarray,
+        info: Mapping[str, np.ndarray | None],
         haplotypes: np.ndarray | None,
         typed: np.ndarray,
     ) -> None:
@@ -124,25 +129,13 @@ class GenotypeWriter(IndexedFile):
             raise ValueError("haplotypes must be 0, 1 or -1")
         if typed.shape != shape[:1]:
             raise ValueError(f"typed must have shape {shape[:1]}, got {typed.shape}")
+        for key, values in info.items():
+            if values is not None and np.shape(values) != typed.shape:
+                raise ValueError(f"INFO/{key} has shape {np.shape(values)}, the records {typed.shape}")
         previous = 0
-        if chrom in self._record_places.names:
-            if chrom != self._record_places.names[-1]:
+        if chrom in self._records:
+            if chrom != next(reversed(self._records)):
                 raise ValueError(f"the records of {chrom} are not all together")
             previous = self._last_position
         if (np.diff(sites.position, prepend=previous) < 0).any():
             raise ValueError(f"the positions on {chrom} go backwards")
-
-    def _write_records(
-        self,
-        chrom: str,
-        sites: Sites,
-        hap_dosage: np.ndarray,
-        info: InfoValues,
-        haplotypes: np.ndarray | None,
-        unphased: np.ndarray | None,
-    ) -> None:
-        encoded, lengths = self._encoder.encode(
-            sites, chrom, info, self._layout.fields(hap_dosage, haplotypes, unphased)
-        )
-        ref_length = np.array([len(ref) for ref in sites.ref])
-        self.append(chrom, sites.position, ref_length, lengths, b"".join(encoded))

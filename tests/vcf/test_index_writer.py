@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.index_reader import check_index
-from spinimpute.vcf.index_writer import ContigRecords, RecordPlaces, csi_depth, csi_index, tbi_index
+from spinimpute.vcf.index_writer import ContigRecords, csi_depth, encode_index
 from spinimpute.vcf.writer import GenotypeWriter
 
 needs_bcftools = pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
@@ -107,10 +107,10 @@ def chunks_to_read(index: ReadIndex, contig: ReadContig, begin: int, end: int) -
 
 def contig_records(name: str, begin: list[int], length: list[int], record_bytes: int = 7000) -> ContigRecords:
     """Records of equal size in a stream whose virtual offsets are made up: blocks of 2**16 bytes."""
-    places = RecordPlaces()
-    stop = np.arange(1, len(begin) + 1) * record_bytes
-    places.add(name, np.array(begin) + 1, np.array(length), stop - record_bytes, stop)
-    return places.contigs([name], lambda position: position.astype(np.uint64))[0]
+    first, stop = np.array(begin, np.int64), np.arange(1, len(begin) + 1, dtype=np.uint64) * record_bytes
+    return ContigRecords(
+        name, first, first + np.array(length, np.int64), stop - np.uint64(record_bytes), stop
+    )
 
 
 intervals = st.lists(
@@ -126,9 +126,7 @@ def test_a_query_visits_every_overlapping_record(records, query_begin, query_len
     begin, length = zip(*records, strict=True)
     contig = contig_records("20", list(begin), list(length))
     longest = 3_000_000
-    index = read_index(
-        tbi_index([contig]) if kind == "tbi" else csi_index([contig], longest, of_bcf=kind == "bcf")
-    )
+    index = read_index(encode_index([contig], None if kind == "tbi" else longest, of_bcf=kind == "bcf"))
     assert index.names == ([] if kind == "bcf" else ["20"])
     query_end = query_begin + query_length
     chunks = chunks_to_read(index, index.contigs[0], query_begin, query_end)
@@ -141,7 +139,7 @@ def test_a_query_visits_every_overlapping_record(records, query_begin, query_len
 def test_every_record_lies_in_one_bin_and_the_statistics_count_them(records):
     begin, length = zip(*records, strict=True)
     contig = contig_records("20", list(begin), list(length), record_bytes=70_000)
-    index = read_index(tbi_index([contig]))
+    index = read_index(encode_index([contig], None))
     bins = index.contigs[0].bins
     assert bins.pop(37_450) == [(int(contig.offset[0]), int(contig.next_offset[-1])), (len(records), 0)]
     covered = sum(stop - start for chunks in bins.values() for start, stop in chunks)
@@ -151,7 +149,7 @@ def test_every_record_lies_in_one_bin_and_the_statistics_count_them(records):
 def test_few_bytes_are_read_for_a_small_region_of_a_large_file():
     n = 20_000
     contig = contig_records("20", [1000 * i for i in range(n)], [1] * n, record_bytes=1000)
-    for data in (tbi_index([contig]), csi_index([contig], 20_000_000, of_bcf=False)):
+    for data in (encode_index([contig], None), encode_index([contig], 20_000_000)):
         index = read_index(data)
         chunks = chunks_to_read(index, index.contigs[0], 10_000_000, 10_000_100)
         assert sum(stop - start for start, stop in chunks) < 200_000
@@ -165,10 +163,10 @@ def test_depth_of_a_csi_index(length, depth):
 
 
 def test_contigs_without_records_keep_their_place_in_the_index_of_a_bcf():
-    places = RecordPlaces()
-    places.add("2", np.array([5]), np.array([1]), np.array([0]), np.array([9]))
-    contigs = places.contigs(["1", "2", "3"], lambda position: position.astype(np.uint64))
-    index = read_index(csi_index(contigs, 1000, of_bcf=True))
+    contigs = [
+        contig_records(name, *content) for name, *content in (("1", [], []), ("2", [4], [1]), ("3", [], []))
+    ]
+    index = read_index(encode_index(contigs, 1000, of_bcf=True))
     assert [len(contig.bins) for contig in index.contigs] == [0, 2, 0]
 
 
@@ -278,7 +276,7 @@ def test_a_contig_longer_than_any(tmp_path, suffix, length):
     sites = Sites("20", np.arange(60_000, 60_008), ["A"] * 8, ["C"] * 8, ["."] * 8)
     with GenotypeWriter(path, OutputLayout(["a"], np.array([2], np.uint8), [line])) as writer:
         writer.write_block("20", sites, np.zeros((8, 2), np.float32), {}, None, np.zeros(8, dtype=bool))
-    check_index(path)
+    check_index(path, "target")
     reader = cyvcf2.VCF(str(path))
     assert line in reader.raw_header
     assert len(list(reader("20:60000-63000"))) == 8
