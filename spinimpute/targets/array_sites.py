@@ -40,12 +40,7 @@ class PanelArray:
 
     panel_index: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     n_sites: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-
-    def skip(self, reason: str, count: int = 1) -> None:
-        """Count sites that are not taken."""
-        if count:
-            self.skipped[reason] = self.skipped.get(reason, 0) + count
+    skipped: Counter[str] = field(default_factory=Counter)
 
 
 class _ArraySite(NamedTuple):
@@ -67,23 +62,27 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     (`NoSiteOfPanel`).
     """
     path = Path(path)
+    if not path.is_file():
+        raise InputError("not-found", f"array {path}: {why_no_file(path)}")
     found = PanelArray()
     site_of = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
     chosen: set[int] = set()
     others: set[str] = set()
-    sites = Counter(_listed(path, found))  # a line may be repeated a million times
+    listed_sites = _records(path, found) if starts_as_variant_file(path) else _lines(path)
+    sites = Counter(listed_sites)  # a line may be repeated a million times
     meant = chromosome_names(panel.chrom, {listed.chrom for listed in sites})
     for listed, count in sites.items():
         found.n_sites += count
         if listed.chrom not in meant:
             others.add(listed.chrom)
-            found.skip(ON_ANOTHER_CHROMOSOME, count)
+            found.skipped[ON_ANOTHER_CHROMOSOME] += count
             continue
         site = _site(listed, panel, frequency, site_of)
         if site is None:
-            found.skip(NOT_IN_PANEL, count)
+            found.skipped[NOT_IN_PANEL] += count
         else:
-            found.skip(TWICE, count - (site not in chosen))
+            if again := count - (site not in chosen):
+                found.skipped[TWICE] += again
             chosen.add(site)
     if not chosen:
         where = f"{panel.chrom}:{panel.position[0]}-{panel.position[-1]}"
@@ -111,12 +110,6 @@ def _site(
     return first + int(np.argmin(np.abs(frequency[first:last] - 0.5)))
 
 
-def _listed(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
-    if not path.is_file():
-        raise InputError("not-found", f"array {path}: {why_no_file(path)}")
-    return _records(path, found) if starts_as_variant_file(path) else _lines(path)
-
-
 def _records(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
     with VariantFile(path, "array") as file:
         for record in file.records():
@@ -126,7 +119,7 @@ def _records(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
                 yield _ArraySite(record.CHROM, record.POS, ref, alt)
             if not alts:
                 found.n_sites += 1
-                found.skip(NO_ALT)
+                found.skipped[NO_ALT] += 1
 
 
 def _lines(path: Path) -> Iterator[_ArraySite]:

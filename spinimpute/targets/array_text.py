@@ -13,6 +13,7 @@ import sys
 import warnings
 import zipfile
 import zlib
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -43,6 +44,7 @@ _LETTERS = frozenset("ACGT")
 _MISSING = frozenset("-0?.N")
 _INDEL = frozenset("DI")
 _NO_PLACE = frozenset({"", "-", "--"})
+_UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)  # the last: a password
 _HEADS = frozenset({"rsid", "snpid", "name", "marker"})
 _COMMENTED_HEAD = re.compile(r"#\s*rsid\s", re.IGNORECASE)
 _BUILDS = (
@@ -91,17 +93,18 @@ def is_array_text(path: Path) -> bool:
         with _opened(path) as file:
             for _ in range(2_000):
                 line = file.readline(4_096)
-                if not line:
-                    return False
-                if line.startswith("##fileformat=VCF"):
+                if not line or line.startswith("##fileformat=VCF"):
                     return False
                 if _COMMENTED_HEAD.match(line):
                     return True
                 fields = _fields(line)
                 if fields is None:
                     continue
-                return _is_head(fields) or _looks_like_a_call(fields)
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError):
+                looks_like_a_call = (
+                    len(fields) in (4, 5) and fields[2].isdecimal() and _letters(fields) is not None
+                )
+                return _is_head(fields) or looks_like_a_call
+    except _UNREADABLE:
         return False
     return False
 
@@ -132,13 +135,7 @@ def read_array_text(path: Path) -> ArrayText:
                         f"target {path}: it has more than {MOST_CALLS:,} calls, the limit for such a file. "
                         "Give its genotypes as VCF",
                     )
-    except (
-        OSError,
-        EOFError,
-        zlib.error,
-        zipfile.BadZipFile,
-        RuntimeError,
-    ) as error:  # for example a password
+    except _UNREADABLE as error:
         raise InputError(
             "read", f"target {path}: cannot be read to its end ({error}). Get it again"
         ) from error
@@ -150,26 +147,16 @@ def read_array_text(path: Path) -> ArrayText:
 
 
 def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
-    """Read a file's calls on the panel's chromosome, see `array_calls`."""
-    build = infer_build(contig_line, panel.chrom)
-    return array_calls(read_array_text(path), path, panel, contig_line, build, lift)
-
-
-def array_calls(
-    text: ArrayText,
-    path: Path,
-    panel: Sites,
-    contig_line: str,
-    panel_build: str,
-    lift: Lift | None = None,
-) -> Calls:
     """The calls on the panel's chromosome, sorted, with REF and ALT of the panel.
 
     If the letters are those of the other strand, so are REF and ALT; `repair_and_match` then swaps the
-    strand. Letters that the panel lacks make a site that matches none. `path` is for messages, `panel` are
-    the sites of all its parts, and `lift` leads to its build. Warns if the file states another build than the
-    panel's and there is no `lift`. Raises InputError if no call is on the chromosome, or none has alleles.
+    strand. Letters that the panel lacks make a site that matches none. `panel` are the sites of all parts of
+    the panel, and `lift` leads to its build. Warns if the file states another build than the panel's and
+    there is no `lift`. Raises the errors of `read_array_text`, and InputError if no call is on the
+    chromosome, or none has alleles.
     """
+    text = read_array_text(path)
+    panel_build = infer_build(contig_line, panel.chrom)
     chrom = plain_chromosome(panel.chrom)
     here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # of humans
     if not here:
@@ -181,16 +168,21 @@ def array_calls(
             f"({argument('chain')})",
             stacklevel=2,
         )
-    lost = {ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced}
-    skipped = {reason: count for reason, count in lost.items() if count}
+    skipped = Counter({ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced})
     rows: list[tuple[int, str, str, str]] = []
     calls: list[tuple[int, int]] = []
     places = snp_alleles(panel)
     if lift is not None:
-        here = _lifted(here, lift, skipped)
+        lifted = [(lift.place(call.position), call) for call in here]
+        skipped[NOT_IN_CHAIN] = sum(place is None for place, _ in lifted)
+        here = [
+            replace(call, position=place[0], letters=complement(call.letters) if place[1] else call.letters)
+            for place, call in lifted
+            if place is not None
+        ]
     for call in sorted(here, key=lambda call: call.position):
         if set(call.letters) & _INDEL:
-            skipped[NO_ALLELES] = skipped.get(NO_ALLELES, 0) + 1
+            skipped[NO_ALLELES] += 1
             continue
         ref, alt = choose_alleles(call.letters, places.get(call.position, []))
         rows.append((call.position, ref, alt, call.id))
@@ -198,36 +190,17 @@ def array_calls(
         calls.append((coded[0], coded[1] if len(coded) > 1 else -2))
     if not rows:
         raise InputError("content", f"target {path}: no call on chromosome {chrom} has alleles")
+    positions, *texts = (list(column) for column in zip(*rows, strict=True))
     calls_SX2 = np.array(calls, np.int8)[:, None]
     unphased = (calls_SX2[:, :, 0] != calls_SX2[:, :, 1]) & (calls_SX2[:, :, 1] >= 0)
     return Calls(
-        Sites(
-            panel.chrom,
-            np.array([row[0] for row in rows], np.int64),
-            [row[1] for row in rows],
-            [row[2] for row in rows],
-            [row[3] for row in rows],
-        ),
+        Sites(panel.chrom, np.array(positions, np.int64), *texts),
         calls_SX2,
         [text.name],
         contig_line,
-        skipped,
+        dict(+skipped),
         unphased if unphased.any() else None,
     )
-
-
-def _lifted(calls: list[ArrayCall], lift: Lift, skipped: dict[str, int]) -> list[ArrayCall]:
-    """The calls in the panel's build; calls without a position there are counted."""
-    out = []
-    for call in calls:
-        place = lift.place(call.position)
-        if place is None:
-            skipped[NOT_IN_CHAIN] = skipped.get(NOT_IN_CHAIN, 0) + 1
-            continue
-        position, other_strand = place
-        letters = complement(call.letters) if other_strand else call.letters
-        out.append(replace(call, position=position, letters=letters))
-    return out
 
 
 def _opened(path: Path) -> TextIO:
@@ -263,10 +236,6 @@ def _fields(line: str) -> list[str] | None:
 
 def _is_head(fields: list[str]) -> bool:
     return fields[0].lower() in _HEADS
-
-
-def _looks_like_a_call(fields: list[str]) -> bool:
-    return len(fields) in (4, 5) and fields[2].isdecimal() and _letters(fields) is not None
 
 
 def _letters(fields: list[str]) -> str | None:

@@ -107,37 +107,30 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     _refuse_repeats(path, site_of_row, sample_of_row, rows)
     places = snp_alleles(panel)
     calls = np.full((len(sites), len(samples), 2), -1, np.int8)
-    seen = _letters_of_sites(site_of_row, len(sites), letters)
-    named = [choose_alleles(seen[i], places.get(int(place), [])) for i, (place, _) in enumerate(sites)]
-    ref, alt = (np.array([pair[i] for pair in named]) for i in (0, 1))
+    seen: list[set[str]] = [set() for _ in sites]  # called bases
+    for base in "ACGT":
+        for site in np.unique(site_of_row[(letters == base).any(axis=1)]):
+            seen[site].add(base)
+    positions, names = zip(*sites, strict=True)
+    named = [
+        choose_alleles(bases, places.get(int(position), []))
+        for bases, position in zip(seen, positions, strict=True)
+    ]
+    ref, alt = (np.array(alleles) for alleles in zip(*named, strict=True))
     called = (letters != "").all(axis=1)
     known = (letters == ref[site_of_row][:, None]) | (letters == alt[site_of_row][:, None])
     called &= known.all(axis=1)
     coded = np.sort((letters == alt[site_of_row][:, None]).astype(np.int8), axis=1)
     calls[site_of_row[called], sample_of_row[called]] = coded[called]
+    unphased = calls[:, :, 0] != calls[:, :, 1]
     return Calls(
-        Sites(
-            panel.chrom,
-            np.array([int(place) for place, _ in sites], np.int64),
-            [pair[0] for pair in named],
-            [pair[1] for pair in named],
-            [str(name) for _, name in sites],
-        ),
+        Sites(panel.chrom, np.array(positions, np.int64), ref.tolist(), alt.tolist(), list(map(str, names))),
         calls,
         [str(name) for name in samples],
         contig_line,
         {reason: count for reason, count in skipped.items() if count},
-        _unphased(calls),
+        unphased if unphased.any() else None,
     )
-
-
-def _letters_of_sites(site_of_row: np.ndarray, n_sites: int, letters: np.ndarray) -> list[set[str]]:
-    """Called bases of each site."""
-    seen: list[set[str]] = [set() for _ in range(n_sites)]
-    for base in "ACGT":
-        for site in np.unique(site_of_row[(letters == base).any(axis=1)]):
-            seen[site].add(base)
-    return seen
 
 
 def _lifted(
@@ -150,11 +143,6 @@ def _lifted(
     other_strand = np.array([place is not None and place[1] for place in places])[row]
     lost = placed & np.array([place is None for place in places])[row]
     return lifted, other_strand, lost
-
-
-def _unphased(calls: np.ndarray) -> np.ndarray | None:
-    unphased = calls[:, :, 0] != calls[:, :, 1]
-    return unphased if unphased.any() else None
 
 
 def _table(path: Path) -> tuple[int, list[str], str]:

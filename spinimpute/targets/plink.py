@@ -10,9 +10,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,22 +39,25 @@ _BASES = re.compile(r"[ACGTNacgtn]+")
 _BLOCK_ALLELES = 16 * 2**20  # read at once
 
 
-@dataclass(frozen=True)
-class _PlinkSite:
+class _PlinkSite(NamedTuple):
     """A biallelic site: numbers of variant and ALT in the file, and whether REF and ALT are swapped."""
 
     position: int
-    variant: int
-    allele: int
     ref: str
     alt: str
     id: str
+    variant: int
+    allele: int
     swapped: bool
 
 
 def is_plink(path: Path) -> bool:
     """Whether a file starts as .bed and .pgen files do."""
-    return _starts_with(path, _PLINK_MAGIC)
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_PLINK_MAGIC)) == _PLINK_MAGIC
+    except OSError:
+        return False
 
 
 def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
@@ -67,8 +69,10 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     have no names.
     """
     pgenlib = load_pgenlib()
-    bed = _starts_with(path, _BED_MAGIC)
-    variants, names = (_beside(path, bed, kind) for kind in ("variants", "samples"))
+    with path.open("rb") as file:
+        bed = file.read(len(_BED_MAGIC)) == _BED_MAGIC
+    variants = _beside(path, "variants", [".bim"] if bed else [".pvar", ".pvar.zst", ".bim"])
+    names = _beside(path, "samples", [".fam"] if bed else [".psam", ".fam"])
     samples, sexes = _samples(names)
     if variants.suffix == ".bim":
         _check_bim(variants)
@@ -87,16 +91,31 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
             f"{names.name} belong to it?",
         ) from error
     skipped: Counter[str] = Counter()
-    rows = sorted(_rows(table, panel, lift, skipped), key=lambda row: row.position)
+    chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
+    meant = chromosome_names(panel.chrom, set(chroms))
+    rows: list[_PlinkSite] = []
+    panel_alleles = snp_alleles(panel)
+    for variant, chrom in enumerate(chroms):
+        if chrom in meant:
+            rows += _sites(table, variant, panel_alleles, lift, skipped)
+        else:
+            skipped[ON_ANOTHER_CHROMOSOME] += 1
     if not rows:
-        if no_bases := _no_bases(table, panel.chrom):
-            raise NoRecord("content", f"target {variants}{no_bases}")
-        found = list(dict.fromkeys(_text(table.get_variant_chrom(i)) for i in range(table.get_variant_ct())))
+        first = next((variant for variant, chrom in enumerate(chroms) if chrom in meant), None)
+        alleles = [] if first is None else _alleles(table, first)
+        if first is not None and not all(_BASES.fullmatch(a) for a in alleles if a not in _NO_ALLELE):
+            raise NoRecord(
+                "content",
+                f"target {variants}, variant {first + 1}: its alleles are {'/'.join(alleles)}, and no "
+                f"variant on chromosome {panel.chrom} has letters of bases. Recode them (plink --alleleACGT "
+                "for 1 to 4, or --update-alleles)",
+            )
         raise NoRecord(
             "content",
             f"target {variants}: no usable variant on chromosome {panel.chrom}. The file has chromosome "
-            f"{', '.join(found[:10])}",
+            f"{', '.join(list(dict.fromkeys(chroms))[:10])}",
         )
+    rows.sort(key=lambda row: row.position)
     try:
         calls, unphased = _read(reader, rows, len(samples))
     except (RuntimeError, MemoryError) as error:
@@ -106,13 +125,8 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     finally:
         reader.close()
         table.close()
-    sites = Sites(
-        panel.chrom,
-        np.array([row.position for row in rows], np.int64),
-        [row.ref for row in rows],
-        [row.alt for row in rows],
-        [row.id for row in rows],
-    )
+    positions, ref, alt, ids, *_ = (list(column) for column in zip(*rows, strict=True))
+    sites = Sites(panel.chrom, np.array(positions, np.int64), ref, alt, ids)
     none = unphased if unphased.any() else None
     return Calls(sites, calls, samples, contig_line, dict(skipped), none, sexes)
 
@@ -126,20 +140,8 @@ def load_pgenlib() -> Any:
     return pgenlib
 
 
-def _starts_with(path: Path, magic: bytes) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(magic)) == magic
-    except OSError:
-        return False
-
-
-def _beside(path: Path, bed: bool, kind: str) -> Path:
-    """The file of variants or samples that belongs to a .bed or .pgen."""
-    suffixes = {
-        "variants": [".bim"] if bed else [".pvar", ".pvar.zst", ".bim"],
-        "samples": [".fam"] if bed else [".psam", ".fam"],
-    }[kind]
+def _beside(path: Path, kind: str, suffixes: list[str]) -> Path:
+    """The first of the files that may hold the variants or samples of a .bed or .pgen."""
     for suffix in suffixes:
         if path.with_suffix(suffix).is_file():
             return path.with_suffix(suffix)
@@ -209,62 +211,49 @@ def _check_bim(path: Path) -> None:
                 )
 
 
-def _rows(table: Any, panel: Sites, lift: Lift | None, skipped: Counter[str]) -> Iterator[_PlinkSite]:
-    chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
-    meant = chromosome_names(panel.chrom, set(chroms))
-    places = snp_alleles(panel)
-    for variant, chrom in enumerate(chroms):
-        if chrom not in meant:
-            skipped[ON_ANOTHER_CHROMOSOME] += 1
-            continue
-        position = int(table.get_variant_pos(variant))
-        if not 1 <= position <= LAST_POSITION:
-            skipped[NO_PLACE] += 1
-            continue
-        other_strand = False
-        if lift is not None:
-            place = lift.place(position)
-            if place is None:
-                skipped[NOT_IN_CHAIN] += 1
+def _sites(
+    table: Any,
+    variant: int,
+    panel_alleles: dict[int, list[tuple[str, str]]],
+    lift: Lift | None,
+    skipped: Counter[str],
+) -> Iterator[_PlinkSite]:
+    """The biallelic sites of a variant; what makes no site is counted."""
+    position = int(table.get_variant_pos(variant))
+    if not 1 <= position <= LAST_POSITION:
+        skipped[NO_PLACE] += 1
+        return
+    alleles = _alleles(table, variant)
+    if lift is not None:
+        place = lift.place(position)
+        if place is None:
+            skipped[NOT_IN_CHAIN] += 1
+            return
+        position, other_strand = place
+        if other_strand and max(map(len, alleles)) > 1:
+            skipped[INDEL_TURNED] += 1
+            return
+        alleles = list(map(complement, alleles)) if other_strand else alleles
+    name = _text(table.get_variant_id(variant))
+    ref, *alts = alleles
+    for number, alt in enumerate(alts, start=1):
+        if (ref in _NO_ALLELE) != (alt in _NO_ALLELE):
+            known = alt if ref in _NO_ALLELE else ref
+            if known.upper() not in {"A", "C", "G", "T"}:
+                skipped[NO_ALT] += 1
                 continue
-            position, other_strand = place
-        name = _text(table.get_variant_id(variant))
-        count = int(table.get_allele_ct(variant))
-        ref, *alts = (_text(table.get_allele_code(variant, i)) for i in range(count))
-        if other_strand:
-            if max(map(len, (ref, *alts))) > 1:
-                skipped[INDEL_TURNED] += 1
-                continue
-            ref, *alts = map(complement, (ref, *alts))
-        for allele, alt in enumerate(alts, start=1):
-            if (ref in _NO_ALLELE) != (alt in _NO_ALLELE):
-                known = alt if ref in _NO_ALLELE else ref
-                if known.upper() not in {"A", "C", "G", "T"}:
-                    skipped[NO_ALT] += 1
-                    continue
-                first, second = choose_alleles({known.upper()}, places.get(position, []))
-                # calls count `known` as the file does: REF is 0
-                swapped = (first == known.upper()) != (known == ref)
-                yield _PlinkSite(position, variant, allele, first, second, name, swapped)
-            elif _BASES.fullmatch(ref) and _BASES.fullmatch(alt):
-                yield _PlinkSite(position, variant, allele, ref, alt, name, False)
-            else:
-                skipped[NO_ALT if alt in _NO_ALLELE else SYMBOLIC] += 1
+            first, second = choose_alleles({known.upper()}, panel_alleles.get(position, []))
+            # calls count `known` as the file does: REF is 0
+            swapped = (first == known.upper()) != (known == ref)
+            yield _PlinkSite(position, first, second, name, variant, number, swapped)
+        elif _BASES.fullmatch(ref) and _BASES.fullmatch(alt):
+            yield _PlinkSite(position, ref, alt, name, variant, number, False)
+        else:
+            skipped[NO_ALT if alt in _NO_ALLELE else SYMBOLIC] += 1
 
 
-def _no_bases(table: Any, chrom: str) -> str:
-    """Number and alleles of the first variant on a chromosome, for a message; "" if the alleles are bases."""
-    chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
-    meant = chromosome_names(chrom, set(chroms))
-    for variant in (number for number, name in enumerate(chroms) if name in meant):
-        alleles = [_text(table.get_allele_code(variant, i)) for i in range(table.get_allele_ct(variant))]
-        if all(_BASES.fullmatch(allele) for allele in alleles if allele not in _NO_ALLELE):
-            return ""
-        return (
-            f", variant {variant + 1}: its alleles are {'/'.join(alleles)}, and no variant on chromosome "
-            f"{chrom} has letters of bases. Recode them (plink --alleleACGT for 1 to 4, or --update-alleles)"
-        )
-    return ""
+def _alleles(table: Any, variant: int) -> list[str]:
+    return [_text(table.get_allele_code(variant, i)) for i in range(table.get_allele_ct(variant))]
 
 
 def _read(reader: Any, rows: list[_PlinkSite], n_samples: int) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ Axes: D records of one site, Q haplotypes, X samples.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -82,15 +83,15 @@ class RepairedTarget:
 
     def counts(self) -> dict[str, int]:
         """Number of repairs, by kind."""
-        counts: dict[str, int] = {}
-        for repair in self.repairs:
-            counts[repair.what] = counts.get(repair.what, 0) + 1
-        return counts
+        return dict(Counter(repair.what for repair in self.repairs))
 
 
 @dataclass(frozen=True)
 class _PanelMatch:
-    """A target site and the panel site with the same alleles in some order and on some strand."""
+    """A target site and the panel site with the same alleles in some order and on some strand.
+
+    `exact` means the same order and strand.
+    """
 
     index: int
     panel_index: int
@@ -98,10 +99,7 @@ class _PanelMatch:
     other_strand: bool
     ambiguous: bool
     without_alt: bool
-
-    @property
-    def exact(self) -> bool:
-        return not (self.swapped or self.other_strand)
+    exact: bool
 
 
 def repair_and_match(
@@ -160,16 +158,17 @@ def repair_and_match(
     target_index = np.flatnonzero(kept)
     repaired = replace(target, sites=sites, alleles=alleles)
     if not kept.all():
-        unphased = None if target.unphased is None else target.unphased[target_index]
         repaired = replace(
-            repaired,
+            target,
             sites=sites.take(target_index),
             alleles=alleles[target_index],
-            unphased=unphased,
+            unphased=None if target.unphased is None else target.unphased[target_index],
             halved=None if target.halved is None else target.halved[target_index],
         )
     match = _matched(panel, repaired.sites, sum(repair.what == STRAND_UNKNOWN for repair in repairs))
-    repaired, contradictory = merge_duplicates(repaired, match, allow_unphased)
+    contradictory = 0
+    if match.duplicate_of:
+        repaired, contradictory = _merge_duplicates(repaired, match, allow_unphased)
     return RepairedTarget(repaired, match, repairs, target_index, contradictory)
 
 
@@ -226,7 +225,8 @@ def _find(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
         for alleles, swapped, other_strand in candidates:
             if alleles in here:
                 site = start + here.index(alleles)
-                yield _PanelMatch(index, site, swapped, other_strand, ambiguous, without_alt)
+                exact = not (swapped or other_strand)
+                yield _PanelMatch(index, site, swapped, other_strand, ambiguous, without_alt, exact)
                 break
 
 
@@ -265,10 +265,8 @@ def _treatment(
     return STRAND_UNKNOWN, False
 
 
-def merge_duplicates(target: Haplotypes, match: SiteMatch, allow_unphased: bool) -> tuple[Haplotypes, int]:
+def _merge_duplicates(target: Haplotypes, match: SiteMatch, allow_unphased: bool) -> tuple[Haplotypes, int]:
     """Give the matched record of a site the calls of all its records; count calls that became missing."""
-    if not match.duplicate_of:
-        return target, 0
     records: dict[int, list[int]] = {}
     for again, first in match.duplicate_of.items():
         records.setdefault(first, [first]).append(again)

@@ -2,9 +2,8 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import spinimpute
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
-from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -95,19 +93,3 @@ def test_a_man_on_x(tmp_path: Path, formats: Sequence[str]) -> None:
         np.testing.assert_allclose(first.alt_dosage, [0.25, 1.125], atol=4e-5)
         np.testing.assert_allclose(second.alt_dosage, [0.5, np.nan], atol=4e-5)
     assert (tmp_path / "x.sample").read_text().splitlines()[2:] == ["0 man 0 1", "0 woman 0 2"]
-
-
-def test_existing_files(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
-    (tmp_path / "o.sample").write_text("mine")
-    with pytest.raises(InputError, match=r"o\.sample already exists; use force=True"):
-        spinimpute.impute(example / "target.vcf.gz", tmp_path / "o.bgen", example_panel)
-    assert [path.name for path in tmp_path.iterdir()] == ["o.sample"]
-
-
-def test_a_full_disk(
-    example: Path, example_panel: spinimpute.Panel, small_disk: Callable[[int], Any]
-) -> None:
-    folder = small_disk(40).folder
-    with pytest.raises(InputError, match=r"cannot write .*o\.bgen: "):
-        spinimpute.impute(example / "target.vcf.gz", folder / "o.bgen", example_panel)
-    assert list(folder.iterdir()) == []

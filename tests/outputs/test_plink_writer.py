@@ -164,17 +164,17 @@ def test_chromosome_x(tmp_path: Path, part: str) -> None:
     assert float(row[head.index("ALT_FREQS")]) == pytest.approx(dosage.mean(), abs=1e-4)
 
 
-@pytest.mark.parametrize("suffix", [".pgen", ".pvar", ".psam"])
-def test_existing_files(example: Path, example_panel: spinimpute.Panel, tmp_path: Path, suffix: str) -> None:
-    there = tmp_path / f"o{suffix}"
-    there.write_text("mine")
-    target, out = example / "target.vcf.gz", tmp_path / "o.pgen"
-    with pytest.raises(InputError, match=rf"o\{suffix} already exists; use force=True"):
+@pytest.mark.parametrize("there", ["o.pgen", "o.pvar", "o.psam", "o.sample"])
+def test_existing_files(example: Path, example_panel: spinimpute.Panel, tmp_path: Path, there: str) -> None:
+    written = ["o.bgen", "o.sample"] if there == "o.sample" else ["o.pgen", "o.psam", "o.pvar"]
+    (tmp_path / there).write_text("mine")
+    target, out = example / "target.vcf.gz", tmp_path / written[0]
+    with pytest.raises(InputError, match=rf"{there} already exists; use force=True"):
         convert(target, out, example_panel)
-    assert [path.name for path in tmp_path.iterdir()] == [there.name]
+    assert [path.name for path in tmp_path.iterdir()] == [there]
     convert(target, out, example_panel, force=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["o.pgen", "o.psam", "o.pvar"]
-    assert there.read_bytes() != b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == written
+    assert (tmp_path / there).read_bytes() != b"mine"
 
 
 def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
@@ -206,10 +206,11 @@ def test_a_type_that_contradicts_the_name() -> None:
         choose_format(Path("o.pgen"), "b")
 
 
+@pytest.mark.parametrize("name", ["o.pgen", "o.bgen", "o.vcf", "o.bcf"])
 def test_a_full_disk(
-    example: Path, example_panel: spinimpute.Panel, small_disk: Callable[[int], Any]
+    example: Path, example_panel: spinimpute.Panel, small_disk: Callable[[int], Any], name: str
 ) -> None:
     folder = small_disk(40).folder
-    with pytest.raises(InputError, match=r"cannot write .*o\.pgen: "):
-        spinimpute.impute(example / "target.vcf.gz", folder / "o.pgen", example_panel)
+    with pytest.raises(InputError, match=rf"cannot write .*{name}: "):
+        spinimpute.impute(example / "target.vcf.gz", folder / name, example_panel)
     assert list(folder.iterdir()) == []

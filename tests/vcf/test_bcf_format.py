@@ -1,7 +1,5 @@
 """The binary form of BCF: what is written is read again, and in as few bytes as the format allows."""
 
-import io
-
 import pytest
 
 from spinimpute.vcf.bcf_format import (
@@ -12,9 +10,7 @@ from spinimpute.vcf.bcf_format import (
     INT32,
     SIZES,
     BadRecord,
-    file_start,
     read_descriptor,
-    read_header,
     read_integer,
     typed_descriptor,
     typed_integer,
@@ -49,12 +45,6 @@ def test_descriptors_and_texts(count: int) -> None:
 def test_a_length_that_is_no_integer() -> None:
     with pytest.raises(BadRecord, match="not an integer"):
         read_descriptor(bytes([0xF0 | CHAR, 0x10 | FLOAT, 0, 0, 0, 0]), 0)
-
-
-def test_header() -> None:
-    header = b"##fileformat=VCFv4.2\n#CHROM\n"
-    assert read_header(io.BytesIO(file_start(header) + b"records")) == header + b"\0"
-    assert read_header(io.BytesIO(file_start(header)[:20])) == header[:11]
 
 
 def test_numbers_of_names() -> None:

@@ -13,7 +13,6 @@ from hypothesis.extra import numpy as arrays
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.header import OutputLayout
-from spinimpute.vcf.record_fields import _info_texts
 from spinimpute.vcf.writer import GenotypeWriter
 
 PLOIDY = np.array([2, 1, 2], np.uint8)
@@ -154,23 +153,3 @@ def test_a_tiny_posterior_is_no_dosage(tmp_path: Path) -> None:
     assert none == {"DS": ["0"], "HDS": ["0", "0"], "GP": ["1", "0", "0"]}
     assert one == {"DS": ["1"], "HDS": ["1"], "GP": ["0", "1"]}
     assert both == {"DS": ["2"], "HDS": ["1", "1"], "GP": ["0", "0", "1"]}
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.integers(0, 2_000).map(lambda number: number / 2_000),  # halves of the last decimal
-            st.floats(-2, 2),
-            st.sampled_from([np.nan, np.inf]),
-        ),
-        max_size=8,
-    )
-)
-def test_info_of_a_record_does_not_depend_on_the_others(values: list[float]) -> None:
-    together = _info_texts("R2", "Float", np.array(values, np.float64))
-    assert together == [text for value in values for text in _info_texts("R2", "Float", np.array([value]))]
-    for value, text in zip(values, together, strict=True):
-        if text is None:
-            assert not np.isfinite(value)
-        else:
-            assert abs(float(text) - value) <= 0.0005 + 1e-12

@@ -1,6 +1,5 @@
 import gzip
 import itertools
-import resource
 import shutil
 import subprocess
 from fractions import Fraction
@@ -101,23 +100,13 @@ def slow_sample(dosages: list[np.float32], formats) -> str:
 
 def slow_records(sites: Sites, ploidy, dosage: np.ndarray, formats) -> list[str]:
     first = np.cumsum([0, *ploidy])
-    return [
-        "\t".join(
-            [
-                sites.chrom,
-                str(sites.position[i]),
-                sites.id[i],
-                sites.ref[i],
-                sites.alt[i],
-                ".",
-                "PASS",
-                "IMPUTED",
-            ]
-            + [":".join(formats)]
-            + [slow_sample(list(dosage[i, first[s] : first[s + 1]]), formats) for s in range(len(ploidy))]
-        )
-        for i in range(len(sites))
-    ]
+    records = []
+    for i in range(len(sites)):
+        fixed = [sites.chrom, str(sites.position[i]), sites.id[i], sites.ref[i], sites.alt[i]]
+        fixed += [".", "PASS", "IMPUTED", ":".join(formats)]
+        dosages = [list(dosage[i, first[s] : first[s + 1]]) for s in range(len(ploidy))]
+        records.append("\t".join(fixed + [slow_sample(its, formats) for its in dosages]))
+    return records
 
 
 @pytest.mark.parametrize(
@@ -286,10 +275,18 @@ def test_header_and_info(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("name", ["", " ", "\x0b", "a\tb", "a\nb", "a\0"])
-def test_names_that_no_header_can_hold(tmp_path, name):
-    with pytest.raises(InputError, match="A name must not be blank or contain tabs or line breaks"):
-        write(tmp_path / "x.vcf", [2], make_dosage(3, 2), samples=[name])
+UNUSABLE = "A name must not be blank or contain tabs or line breaks"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["a", "a"], "two samples are named 'a'")]
+    + [(["a", name], UNUSABLE) for name in ("", " ", "\x0b", "a\tb", "a\nb", "a\0")],
+)
+def test_unusable_sample_names(tmp_path, names, message):
+    with pytest.raises(InputError, match=message):
+        write(tmp_path / "x.vcf", [2, 2], make_dosage(3, 4), samples=names)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("suffix", ["vcf.gz", "bcf"])
@@ -312,16 +309,7 @@ def test_more_names_than_one_byte_can_number(tmp_path, suffix):
         tmp_path / f"x.{suffix}", [2], make_dosage(8, 2), info={"I149": values}, extra_info_lines=extra
     )
     reader = cyvcf2.VCF(str(path))
-    assert [record.INFO.get("I149") for record in reader] == [
-        -7,
-        127,
-        128,
-        -120,
-        -121,
-        40_000,
-        2_000_000_000,
-        None,
-    ]
+    assert [record.INFO.get("I149") for record in reader] == [*values[:-1].astype(int).tolist(), None]
     reader.close()
 
 
@@ -391,25 +379,6 @@ def test_nothing_appears_before_the_end(tmp_path, suffix):
         writer.write_block("20", make_sites(3), np.zeros((3, 3)), {}, None, np.zeros(3, dtype=bool))
 
 
-@pytest.mark.parametrize("suffix", ["vcf", "vcf.gz", "bcf"])
-def test_a_full_disk_is_reported_and_nothing_is_left(tmp_path, suffix):
-    """A limit on the size of files stands for the full disk."""
-    n = 20_000
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    dosage = np.random.default_rng(0).random((n, 3), dtype=np.float32)
-    sites = Sites("20", np.arange(1, n + 1), ["A"] * n, ["C"] * n, ["."] * n)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-        with (
-            pytest.raises(InputError, match=r"cannot write .*x\..*: File too large"),
-            start(tmp_path / f"x.{suffix}") as writer,
-        ):
-            writer.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_paths_that_cannot_be_written(tmp_path):
     (tmp_path / "folder.bcf").mkdir()
     with pytest.raises(InputError, match="it is a folder"):
@@ -431,16 +400,6 @@ def test_the_format_goes_by_the_suffix_or_is_given(tmp_path):
     start(tmp_path / "x.out", output_type="b").close()
     assert gzip.decompress((tmp_path / "x.out").read_bytes())[:5] == b"BCF\2\2"
     assert (tmp_path / "x.out.csi").exists()
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [(["a", "a"], "two samples are named 'a'"), (["a", ""], "named ''"), (["a\tb", "c"], "tabs")],
-)
-def test_unusable_sample_names(tmp_path, names, message):
-    with pytest.raises(InputError, match=message):
-        GenotypeWriter(tmp_path / "x.bcf", OutputLayout(names, np.array([2, 2], np.uint8), CONTIGS))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_contradictory_arguments(tmp_path):
