@@ -310,7 +310,7 @@ FORMS = {
         (),
         (
             *(command.replace("{d}", "{g}/target.vcf") for command in _TARGET),
-            f"impute --vcf {{g}}/target.vcf {_ON_PANEL} -t 1 -o {{o}}/o.vcf --max-memory 1G --seed 1 -O v "
+            f"impute --vcf {{g}}/target.vcf {_ON_PANEL} -t 1 -o {{o}}/o.vcf --max-memory 1G -O v "
             "--predictor haplotype --ambiguous keep --phasing auto --device cpu",
             f"impute --vcf {{g}}/target.vcf {_ON_PANEL} -t 1 -o {{o}}/o.vcf --predictor spin "
             "--inducing-points 8",
