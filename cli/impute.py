@@ -187,7 +187,7 @@ def impute(
     """Impute genotypes at all sites of a reference panel; unphased genotypes are phased first.
 
     \b
-    Example:
+    For example:
       spinimpute impute --vcf target.vcf.gz --panel panel.spin --map genetic.map
         --out imputed.vcf.gz --region 20:1-5000000 --threads 8
 
