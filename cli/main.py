@@ -91,7 +91,7 @@ def spinimpute() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def version(as_json: bool) -> None:
     """Versions of spinimpute, its models and its libraries, and what there is to compute with."""
-    from spinimpute.predictors.versions import environment
+    from spinimpute.predictors.loading import environment
 
     found = environment()
     if as_json:

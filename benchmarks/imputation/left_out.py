@@ -31,8 +31,8 @@ from benchmarks.imputation.tables import markdown, number, write_tsv
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import match_sites
 from spinimpute.pipeline.trust import judging
-from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention import posterior_alleles, tile
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.quality.metrics import mean_variant_r2, pooled_r2, site_statistics
 from spinimpute.vcf.reader import read_haplotypes

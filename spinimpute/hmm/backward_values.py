@@ -25,17 +25,11 @@ class BackwardValues(NamedTuple):
 
     The value of haplotype n in pattern d of the i-th of these spans, right of place p of the span, is
     stay_PDL[p, d] * behind_INL[i, n] + come_PDL[p, d].
-
-    Attributes
-    ----------
-    behind_INL
-        Values behind each of the spans.
-    stay_PDL, come_PDL
-        Parts of queries that do not leave their haplotype up to the span's end, and of those that leave it.
-        They are undefined in other spans.
     """
 
-    behind_INL: np.ndarray
+    behind_INL: np.ndarray  # values behind each of the spans
+    # stay_PDL, come_PDL: parts of queries that do not leave their haplotype up to the span's end, and of
+    # those that leave it. They are undefined in other spans.
     stay_PDL: np.ndarray
     come_PDL: np.ndarray
 

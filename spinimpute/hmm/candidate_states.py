@@ -20,7 +20,7 @@ of a state.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,28 +39,13 @@ class BlockPlaces(NamedTuple):
 
 
 class KeptCandidates(NamedTuple):
-    """Candidates whose posteriors are kept, query by query, and block by block in any order.
+    """Candidates whose posteriors are kept, query by query, and block by block in any order."""
 
-    Attributes
-    ----------
-    haplotype_C : int32
-        Haplotypes, ascending for each block and query.
-    posterior_CP : float32
-        Posteriors at the block's places, 0 in slots without a place.
-    start_QB, count_QB : int64
-        Index of the first candidate of a query and block, and their number.
-    """
-
-    haplotype_C: np.ndarray
-    posterior_CP: np.ndarray
+    haplotype_C: np.ndarray  # int32, haplotypes, ascending for each block and query
+    posterior_CP: np.ndarray  # float32, posteriors at the block's places, 0 in slots without a place
+    # start_QB, count_QB: int64, index of the first candidate of a query and block, and their number
     start_QB: np.ndarray
     count_QB: np.ndarray
-
-    @classmethod
-    def allocate(cls, most: int, n_slots: int, n_queries: int, n_blocks: int) -> Self:
-        """Return memory for up to `most` candidates."""
-        start_QB, count_QB = np.zeros((2, n_queries, n_blocks), np.int64)
-        return cls(np.empty(most, np.int32), np.empty((most, n_slots), np.float32), start_QB, count_QB)
 
 
 def order_by_block(kept: KeptCandidates) -> tuple[np.ndarray, Candidates]:
@@ -95,27 +80,18 @@ class _Thresholds(NamedTuple):
 
 
 class _QuerySteps(NamedTuple):
-    """One query's steps, float32.
+    """One query's steps, float32."""
 
-    Attributes
-    ----------
-    emission_S2, jump_S, share
-        Emissions, jump probabilities, and 1 / N.
-    total_S
-        Sum of all forward values at each place.
-    keep_S, arrive_S
-        What takes the backward values, which hold a place's emissions, to left of it: value * keep + arrive.
-    joint_S
-        One over the sum of forward times backward values.
-    """
-
+    # emission_S2, jump_S, share: emissions, jump probabilities, and 1 / N
     emission_S2: np.ndarray
     jump_S: np.ndarray
     share: np.float32
-    total_S: np.ndarray
+    total_S: np.ndarray  # sum of all forward values at each place
+    # keep_S, arrive_S: what takes the backward values, which hold a place's emissions, to left of it: value *
+    # keep + arrive
     keep_S: np.ndarray
     arrive_S: np.ndarray
-    joint_S: np.ndarray
+    joint_S: np.ndarray  # one over the sum of forward times backward values
 
 
 def fill_posteriors_of_own_states(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 from llvmlite import ir
@@ -37,35 +36,11 @@ def _all_lanes(builder: Any, number: Any) -> Any:
     return builder.shuffle_vector(first, undefined, zeros)
 
 
-def _lanewise(instruction: str) -> FunctionType:
-    """Return the code generator of an operator on two vectors, or on a vector and one number."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        x, y = (
-            _all_lanes(builder, argument) if numba_type == types.float32 else argument
-            for numba_type, argument in zip(signature.args, arguments, strict=True)
-        )
-        return getattr(builder, instruction)(x, y, flags=FLAGS)
-
-    return generate  # type: ignore[return-value]
-
-
-OPERATORS = {
-    operator.add: _lanewise("fadd"),
-    operator.iadd: _lanewise("fadd"),
-    operator.mul: _lanewise("fmul"),
-    operator.truediv: _lanewise("fdiv"),
-}
-
-
 class LanesType(types.Type):
     """Numba's type of a vector of LANES numbers."""
 
-    def __init__(self) -> None:
-        super().__init__(name=f"Lanes({LANES})")
 
-
-LANES_TYPE = LanesType()
+LANES_TYPE = LanesType(f"Lanes({LANES})")
 
 
 @register_model(LanesType)
@@ -74,8 +49,15 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, numba_type, VECTOR)
 
 
-def _define(operation: Callable[[Any, Any], Any], generate: FunctionType) -> None:
-    """Register the code generator of an operator with numba."""
+def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
+    """Define an operator on two vectors, or on a vector and one number, for numba."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, y = (
+            _all_lanes(builder, argument) if numba_type == types.float32 else argument
+            for numba_type, argument in zip(signature.args, arguments, strict=True)
+        )
+        return getattr(builder, instruction)(x, y, flags=FLAGS)
 
     @type_callable(operation)
     def type_operation(context: Any) -> Any:
@@ -90,8 +72,10 @@ def _define(operation: Callable[[Any, Any], Any], generate: FunctionType) -> Non
         lower_builtin(operation, *pair)(generate)
 
 
-for _operation, _generate in OPERATORS.items():
-    _define(_operation, _generate)
+_define(operator.add, "fadd")
+_define(operator.iadd, "fadd")
+_define(operator.mul, "fmul")
+_define(operator.truediv, "fdiv")
 
 
 def _address(

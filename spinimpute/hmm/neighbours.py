@@ -18,23 +18,15 @@ COMPARED = 32  # matches compared at once
 
 
 class NotedHaplotypes(NamedTuple):
-    """Haplotypes noted for open blocks: block b is at index b modulo A.
+    """Haplotypes noted for open blocks: block b is at index b modulo A."""
 
-    Attributes
-    ----------
-    marked_QAW : uint64
-        In small panels, a bit for each noted haplotype.
-    list_QAM, n_listed_QA : int32
-        In large panels, the noted haplotypes and their number.
-    before_Q6 : int32
-        About the place before: where the longest matches start, their number (-1 if more than are looked at
-        may be as long), the first and the last of these haplotypes, and the blocks. If all of these matches
-        continue and no others are taken, the same haplotypes need not be noted again.
-    """
-
-    marked_QAW: np.ndarray
+    marked_QAW: np.ndarray  # uint64, in small panels, a bit for each noted haplotype
+    # list_QAM, n_listed_QA: int32, in large panels, the noted haplotypes and their number
     list_QAM: np.ndarray
     n_listed_QA: np.ndarray
+    # int32, about the place before: where the longest matches start, their number (-1 if more than are looked
+    # at may be as long), the first and the last of these haplotypes, and the blocks. If all of these matches
+    # continue and no others are taken, the same haplotypes need not be noted again.
     before_Q6: np.ndarray
 
 

@@ -17,24 +17,12 @@ from spinimpute.runtime.kernels import kernel
 
 
 class SpanPatterns(NamedTuple):
-    """Patterns of the panel in spans of typed places.
+    """Patterns of the panel in spans of typed places."""
 
-    Attributes
-    ----------
-    pattern_IN : int32
-        The pattern of each haplotype, numbered within its span.
-    first_I1 : int64
-        Index in bits_D and count_D of a span's first pattern.
-    bits_D : uint64
-        Alleles of a pattern; the span's first place is the lowest bit.
-    count_D : float32
-        Number of haplotypes with the pattern.
-    """
-
-    pattern_IN: np.ndarray
-    first_I1: np.ndarray
-    bits_D: np.ndarray
-    count_D: np.ndarray
+    pattern_IN: np.ndarray  # int32, the pattern of each haplotype, numbered within its span
+    first_I1: np.ndarray  # int64, index in bits_D and count_D of a span's first pattern
+    bits_D: np.ndarray  # uint64, alleles of a pattern; the span's first place is the lowest bit
+    count_D: np.ndarray  # float32, number of haplotypes with the pattern
 
 
 def span_patterns(panel_NW: np.ndarray, n_places: int) -> SpanPatterns:

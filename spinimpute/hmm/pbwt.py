@@ -33,17 +33,10 @@ COUNTED = 512  # haplotypes between two counts of keys
 
 
 class Candidates(NamedTuple):
-    """Panel haplotypes that queries may copy: lists for each block, query by query.
+    """Panel haplotypes that queries may copy: lists for each block, query by query."""
 
-    Attributes
-    ----------
-    haplotype_C : int32
-        Ascending for each block and query.
-    first_BQ1 : int64
-        Index of a list's first haplotype; the last column is the end of a block's lists.
-    """
-
-    haplotype_C: np.ndarray
+    haplotype_C: np.ndarray  # int32, ascending for each block and query
+    # int64, index of a list's first haplotype; the last column is the end of a block's lists
     first_BQ1: np.ndarray
 
     @classmethod
@@ -61,23 +54,15 @@ class Candidates(NamedTuple):
 
 
 class CandidateSettings(NamedTuple):
-    """Number of candidates.
+    """Number of candidates."""
 
-    Attributes
-    ----------
-    nearest : int
-        Haplotypes taken at each typed site and side, with all that match as long as the last of them.
-    most : int
-        Largest number taken there. If more match equally long (up to `neighbours.SEEN` on each side are
-        looked at), they are taken at even distances in the order: those next to the query resemble one
-        another where they differ from it.
-    margin : int
-        Typed sites beyond a block's ends whose neighbours count, too.
-    """
-
+    # Haplotypes taken at each typed site and side, with all that match as long as the last of them
     nearest: int = 8
+    # Largest number taken there. If more match equally long (up to `neighbours.SEEN` on each side are looked
+    # at), they are taken at even distances in the order: those next to the query resemble one another where
+    # they differ from it.
     most: int = 256
-    margin: int = 8
+    margin: int = 8  # typed sites beyond a block's ends whose neighbours count, too
 
 
 class _Queries(NamedTuple):
@@ -296,17 +281,10 @@ def _find_anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> _An
 
 
 class Matches(NamedTuple):
-    """Haplotypes with the longest matches on one side.
+    """Haplotypes with the longest matches on one side."""
 
-    Attributes
-    ----------
-    haplotype_C : int32
-        Lists, ascending.
-    start_BQ, stop_BQ : int64
-        Bounds of the list of a block and query.
-    """
-
-    haplotype_C: np.ndarray
+    haplotype_C: np.ndarray  # int32, lists, ascending
+    # start_BQ, stop_BQ: int64, bounds of the list of a block and query
     start_BQ: np.ndarray
     stop_BQ: np.ndarray
 
@@ -316,50 +294,27 @@ class Matches(NamedTuple):
         return Matches(self.haplotype_C, start_BQ, stop_BQ)
 
 
-def matches_on_left(
+def longest_matches(
     panel: PanelAlleles,
     queries: TypedAlleles,
     first_B: np.ndarray,
     n_gaps_B: np.ndarray,
     settings: CandidateSettings,
+    *,
+    on_left: bool,
 ) -> Matches:
-    """Find the longest matches that end left of a block's gaps, or near them. See `find_candidates`."""
-    return _longest_matches(panel, queries, first_B - 1, first_B + n_gaps_B - 2, settings)
+    """Find the longest matches that end left of a block's gaps or start right of them, or near there.
 
-
-def matches_on_right(
-    panel_backwards: PanelAlleles,
-    queries: TypedAlleles,
-    first_B: np.ndarray,
-    n_gaps_B: np.ndarray,
-    settings: CandidateSettings,
-) -> Matches:
-    """Find the longest matches that start right of a block's gaps, or near them. See `find_candidates`."""
-    last_B = len(panel_backwards.packed_SP) - 1 - first_B  # counted from the other end
-    return _longest_matches(panel_backwards, queries.backwards(), last_B - n_gaps_B + 1, last_B, settings)
-
-
-def unite(left: Matches, right: Matches) -> Candidates:
-    """Return the haplotypes that match on either side, for the same blocks and queries."""
-    n_blocks, n_queries = left.start_BQ.shape
-    first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
-    return Candidates(_merge_lists(left, right, first_BQ1), first_BQ1)
-
-
-def _longest_matches(
-    panel: PanelAlleles,
-    queries: TypedAlleles,
-    left_B: np.ndarray,
-    right_B: np.ndarray,
-    settings: CandidateSettings,
-) -> Matches:
-    """Find the longest matches that end at the places [left, right] of each block, or near them.
-
-    left_B and right_B both increase or both decrease. Of equally long matches those next to the query in
-    the order of reversed prefixes count, in which equal haplotypes keep the panel's order and the query
-    comes first.
+    Parameters are those of `find_candidates`; matches on the right are found in the panel backwards. Of
+    equally long matches those next to the query in the order of reversed prefixes count, in which equal
+    haplotypes keep the panel's order and the query comes first.
     """
-    anchors = _find_anchors(len(panel.packed_SP), left_B - settings.margin, right_B + settings.margin)
+    n_places = len(panel.packed_SP)
+    left_B, right_B = first_B - 1, first_B + n_gaps_B - 2  # places at which matches end
+    if not on_left:  # places are counted from the other end
+        left_B, right_B = n_places - first_B - n_gaps_B, n_places - 1 - first_B
+        queries = TypedAlleles.of(queries.alleles_SX[::-1])
+    anchors = _find_anchors(n_places, left_B - settings.margin, right_B + settings.margin)
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
     most_listed = 0
     if len(panel.bits_NW) > parameters.MOST_STATES:
@@ -370,6 +325,13 @@ def _longest_matches(
         panel.packed_SP, panel.bits_NW, walked, anchors, settings, n_open, most_listed, start_BQ, stop_BQ
     )
     return Matches(haplotype_C, start_BQ, stop_BQ)
+
+
+def unite(left: Matches, right: Matches) -> Candidates:
+    """Return the haplotypes that match on either side, for the same blocks and queries."""
+    n_blocks, n_queries = left.start_BQ.shape
+    first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
+    return Candidates(_merge_lists(left, right, first_BQ1), first_BQ1)
 
 
 def find_candidates(
@@ -387,5 +349,6 @@ def find_candidates(
     """
     blocks = first_B, n_gaps_B, settings
     return unite(
-        matches_on_left(panel, queries, *blocks), matches_on_right(panel_backwards, queries, *blocks)
+        longest_matches(panel, queries, *blocks, on_left=True),
+        longest_matches(panel_backwards, queries, *blocks, on_left=False),
     )

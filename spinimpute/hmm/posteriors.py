@@ -77,7 +77,9 @@ def copying_posteriors(
     n_slots = int(n_gaps_B.max()) + 1
     blocks = BlockPlaces(first_B - 1, first_B + n_gaps_B - 1)
     least = np.float32(least_share / len(panel_NW))
-    kept = KeptCandidates.allocate(len(candidates.haplotype_C), n_slots, len(emission_QS2), len(first_B))
+    most = len(candidates.haplotype_C)
+    start_QB, count_QB = np.zeros((2, len(emission_QS2), len(first_B)), np.int64)
+    kept = KeptCandidates(np.empty(most, np.int32), np.empty((most, n_slots), np.float32), start_QB, count_QB)
     if len(panel_NW) > parameters.MOST_STATES:
         fill_posteriors_of_own_states(panel_NW, emission_QS2, jump_S, blocks, candidates, least, kept)
     else:
@@ -102,61 +104,35 @@ def _fill_ends(n_places, blocks, first_BQ1, posterior_CP):  # type: ignore[no-un
 
 
 class _Forward(NamedTuple):
-    """Forward values of a group at the places of the spans [first_span, stop_span), which blocks need.
-
-    Attributes
-    ----------
-    first_pattern : int
-        The first pattern of these spans.
-    stay_PDL, come_PDL : float32
-        As in `BackwardValues`, from this pattern on.
-    scale_SL : float32
-        One over the sum of all values at each place.
-    """
+    """Forward values of a group at the places of the spans [first_span, stop_span), which blocks need."""
 
     first_span: int
     stop_span: int
-    first_pattern: int
+    first_pattern: int  # the first pattern of these spans
+    # stay_PDL, come_PDL: float32, as in `BackwardValues`, from this pattern on
     stay_PDL: np.ndarray
     come_PDL: np.ndarray
-    scale_SL: np.ndarray
+    scale_SL: np.ndarray  # float32, one over the sum of all values at each place
 
 
 class _Held(NamedTuple):
-    """Values of the spans of one block; span i is at index i modulo H. All are float32 but filled_HD.
+    """Values of the spans of one block; span i is at index i modulo H. All are float32 but filled_HD."""
 
-    Attributes
-    ----------
-    stay_HPDL, come_HPDL
-        Backward values.
-    joint_HPL
-        One over the sum of forward times backward values of all haplotypes.
-    sum_HDLF, values_HDFP
-        See `_sum_over_places` and `_fill_values`.
-    filled_HD : int64
-        Number of the block and query whose values_HDFP are filled in.
-    """
-
+    # stay_HPDL, come_HPDL: backward values
     stay_HPDL: np.ndarray
     come_HPDL: np.ndarray
-    joint_HPL: np.ndarray
+    joint_HPL: np.ndarray  # one over the sum of forward times backward values of all haplotypes
+    # sum_HDLF, values_HDFP: see `_sum_over_places` and `_fill_values`
     sum_HDLF: np.ndarray
     values_HDFP: np.ndarray
-    filled_HD: np.ndarray
+    filled_HD: np.ndarray  # int64, number of the block and query whose values_HDFP are filled in
 
 
 class _Ends(NamedTuple):
-    """Values of candidates on both sides of the spans of their block.
+    """Values of candidates on both sides of the spans of their block."""
 
-    Attributes
-    ----------
-    value_X : float32
-        Values, one after the other for LANES queries' candidates of a block.
-    forward_IB, backward_IB : int64
-        Index in value_X of a span's and block's first value.
-    """
-
-    value_X: np.ndarray
+    value_X: np.ndarray  # float32, values, one after the other for LANES queries' candidates of a block
+    # forward_IB, backward_IB: int64, index in value_X of a span's and block's first value
     forward_IB: np.ndarray
     backward_IB: np.ndarray
 

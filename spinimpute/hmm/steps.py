@@ -82,35 +82,21 @@ def side_by_side(emission_QS2: np.ndarray) -> np.ndarray:
 
 
 class SpanValues(NamedTuple):
-    """Values of the patterns at a place of a span, float32.
+    """Values of the patterns at a place of a span, float32."""
 
-    Attributes
-    ----------
-    stay_DL, come_DL
-        See the module's docstring.
-    scale_L
-        Forwards one over the sum of all values, backwards the last divisor.
-    """
-
+    # stay_DL, come_DL: see the module's docstring
     stay_DL: np.ndarray
     come_DL: np.ndarray
-    scale_L: np.ndarray
+    scale_L: np.ndarray  # forwards one over the sum of all values, backwards the last divisor
 
 
 class SpanSums(NamedTuple):
-    """Sums over each pattern's haplotypes of their values around a span, float32 (D, L).
+    """Sums over each pattern's haplotypes of their values around a span, float32 (D, L)."""
 
-    Attributes
-    ----------
-    left_DL, right_DL
-        Of forward values before the span, and of backward values behind it.
-    product_DL
-        Of the products of both.
-    """
-
+    # left_DL, right_DL: of forward values before the span, and of backward values behind it
     left_DL: np.ndarray
     right_DL: np.ndarray
-    product_DL: np.ndarray
+    product_DL: np.ndarray  # of the products of both
 
 
 @kernel()

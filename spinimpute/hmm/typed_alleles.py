@@ -16,55 +16,36 @@ MISSING = 2
 
 @dataclass(frozen=True)
 class PanelAlleles:
-    """A panel's alleles at typed places, none missing.
+    """A panel's alleles at typed places, none missing."""
 
-    Attributes
-    ----------
-    packed_SP : uint8
-        Packed bits of each place (`numpy.packbits`).
-    bits_NW : uint64
-        Bit s is set if the allele at place s is 1 (`pack_rows`).
-    """
-
-    packed_SP: np.ndarray
-    bits_NW: np.ndarray
+    packed_SP: np.ndarray  # uint8, packed bits of each place (`numpy.packbits`)
+    bits_NW: np.ndarray  # uint64, bit s is set if the allele at place s is 1 (`pack_rows`)
 
     @classmethod
     def of(cls, alleles_SN: np.ndarray) -> PanelAlleles:
         """Pack alleles, uint8, 0 or 1."""
-        return cls._of_packed(np.packbits(alleles_SN, axis=1), alleles_SN.shape[1])
+        packed_SP = np.packbits(alleles_SN, axis=1)
+        return cls(packed_SP, rows_of_packed(packed_SP, alleles_SN.shape[1]))
 
     @classmethod
     def ordered(cls, packed_SP: np.ndarray, order_N: np.ndarray) -> PanelAlleles:
         """Put the haplotypes of packed bits into an order."""
-        return cls._of_packed(order_packed(packed_SP, order_N), len(order_N))
+        ordered_SP = order_packed(packed_SP, order_N)
+        return cls(ordered_SP, rows_of_packed(ordered_SP, len(order_N)))
 
     def backwards(self) -> PanelAlleles:
         """Return the alleles in reverse order of places."""
-        return self._of_packed(np.ascontiguousarray(self.packed_SP[::-1]), len(self.bits_NW))
-
-    @classmethod
-    def _of_packed(cls, packed_SP: np.ndarray, n_haplotypes: int) -> PanelAlleles:
-        return cls(packed_SP, rows_of_packed(packed_SP, n_haplotypes))
+        packed_SP = np.ascontiguousarray(self.packed_SP[::-1])
+        return PanelAlleles(packed_SP, rows_of_packed(packed_SP, len(self.bits_NW)))
 
 
 @dataclass(frozen=True)
 class TypedAlleles:
-    """Alleles of queries at typed places.
+    """Alleles of queries at typed places."""
 
-    Attributes
-    ----------
-    alleles_SX : uint8
-        0, 1 or MISSING.
-    bits_XW : uint64
-        Bit s is set if the allele at place s is 1 (`pack_rows`).
-    known_XW : uint64
-        Bit s is set if the call at place s is not missing.
-    """
-
-    alleles_SX: np.ndarray
-    bits_XW: np.ndarray
-    known_XW: np.ndarray
+    alleles_SX: np.ndarray  # uint8, 0, 1 or MISSING
+    bits_XW: np.ndarray  # uint64, bit s is set if the allele at place s is 1 (`pack_rows`)
+    known_XW: np.ndarray  # uint64, bit s is set if the call at place s is not missing
 
     @classmethod
     def of(cls, alleles_SX: np.ndarray) -> TypedAlleles:
@@ -75,7 +56,3 @@ class TypedAlleles:
             pack_rows((alleles_SX == 1).astype(np.uint8)),
             pack_rows(known_SX.astype(np.uint8)),
         )
-
-    def backwards(self) -> TypedAlleles:
-        """Return the alleles in reverse order of places."""
-        return TypedAlleles.of(self.alleles_SX[::-1])

@@ -36,24 +36,12 @@ class PhasedSites(Protocol):
 
 @dataclass(frozen=True)
 class PassWindow:
-    """A window of typed sites.
+    """A window of typed sites."""
 
-    Attributes
-    ----------
-    sites : Interval
-        The typed sites of the window.
-    decided : Interval
-        The core that the window decides, counted within the window.
-    panel_NW : uint64
-        Typed alleles of the panel (`pack_rows`); rows are sorted by their content.
-    cM_S : float64
-        Genetic positions.
-    """
-
-    sites: Interval
-    decided: Interval
-    panel_NW: np.ndarray
-    cM_S: np.ndarray
+    sites: Interval  # the typed sites of the window
+    decided: Interval  # the core that the window decides, counted within the window
+    panel_NW: np.ndarray  # uint64, typed alleles of the panel (`pack_rows`); rows are sorted by their content
+    cM_S: np.ndarray  # float64, genetic positions
 
     @property
     def decided_sites(self) -> Interval:

@@ -49,31 +49,19 @@ _LIKELIHOOD = (10.0 ** (-np.arange(256) / 10)).astype(np.float32)  # by Phred-sc
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Observations of samples side by side at some sites, and the panel there.
+    """Observations of samples side by side at some sites, and the panel there."""
 
-    Attributes
-    ----------
-    cM_S, frequency_S, trust_S : float
-        See `CopiedPanel`.
-    phred_SH3 : uint8
-        Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved genotypes.
-    haploid_H : bool
-        Samples with one copy.
-    linked_H : sequence of FragmentBases
-        Bases of fragments with several of the sites, for each sample; empty without fragments.
-    first : int
-        Number of the first site in linked_H.
-    share_H : float or None
-        Share of sites at which a sample is observed; given if these are not all sites.
-    """
-
+    # cM_S, frequency_S, trust_S: float, see `CopiedPanel`
     cM_S: np.ndarray
     frequency_S: np.ndarray
     trust_S: np.ndarray
+    # uint8, Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved genotypes
     phred_SH3: np.ndarray
-    haploid_H: np.ndarray
+    haploid_H: np.ndarray  # bool, samples with one copy
+    # bases of fragments with several of the sites, for each sample; empty without fragments
     linked_H: Sequence[FragmentBases]
-    first: int
+    first: int  # number of the first site in linked_H
+    # share of sites at which a sample is observed; given if these are not all sites
     share_H: np.ndarray | None = None
 
 
@@ -88,12 +76,8 @@ class Sweep(NamedTuple):
 class Chains(ABC):
     """The chains of some samples; lane l is the first chain of a sample, lane l + H its second one.
 
-    windows: where copying is counted. pairs: for samples with few reads, or None.
-
-    Attributes
-    ----------
-    usage_WNH : float32
-        How much both chains copy each haplotype, over all sweeps.
+    windows: where copying is counted. pairs: for samples with few reads, or None. usage_WNH, float32, is how
+    much both chains copy each haplotype, over all sweeps.
     """
 
     def __init__(

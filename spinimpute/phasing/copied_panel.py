@@ -67,16 +67,9 @@ class CopyingWindow(NamedTuple):
 
 
 class CopyingWindows:
-    """Windows of equal genetic length in which copying is counted.
+    """Windows of equal genetic length in which copying is counted, no more than counting places.
 
-    There are no more windows than counting places, `counted_at`.
-
-    Attributes
-    ----------
-    windows : list of CopyingWindow
-        In order.
-    counted_G : list of list of int
-        The windows for which each counting place counts.
+    `counted_G` lists the windows for which each of the places `counted_at` counts.
     """
 
     def __init__(self, cM_S: np.ndarray, counted_at: Sequence[int], length_cM: float) -> None:

@@ -31,38 +31,23 @@ _LARGEST = 500.0  # logarithm of odds whose exponential is still finite
 
 
 class SweptFragments(NamedTuple):
-    """Fragments of samples side by side, and the state of a sweep.
+    """Fragments of samples side by side, and the state of a sweep."""
 
-    Attributes
-    ----------
-    first_H1 : int64
-        Index of a sample's first base.
-    place_B, fragment_B : int32
-        Place of a base, and its fragment among those of all samples.
-    ref_B : float32
-        Probability that a haplotype with REF is read as this base; with ALT it is one less that.
-    first_F, last_F : int32
-        A fragment's first and last base.
-    message_B : float32
-        The logarithm of the odds for the first chain.
-    left_F, right_F : float64
-        Sums of the messages on either side of the place.
-    next_H : int64
-        The first base that is not passed.
-    open_HO, n_open_H : int32, int64
-        The open fragments.
-    """
-
-    first_H1: np.ndarray
+    first_H1: np.ndarray  # int64, index of a sample's first base
+    # place_B, fragment_B: int32, place of a base, and its fragment among those of all samples
     place_B: np.ndarray
     fragment_B: np.ndarray
+    # float32, probability that a haplotype with REF is read as this base; with ALT it is one less that
     ref_B: np.ndarray
+    # first_F, last_F: int32, a fragment's first and last base
     first_F: np.ndarray
     last_F: np.ndarray
-    message_B: np.ndarray
+    message_B: np.ndarray  # float32, the logarithm of the odds for the first chain
+    # left_F, right_F: float64, sums of the messages on either side of the place
     left_F: np.ndarray
     right_F: np.ndarray
-    next_H: np.ndarray
+    next_H: np.ndarray  # int64, the first base that is not passed
+    # open_HO, n_open_H: int32, int64, the open fragments
     open_HO: np.ndarray
     n_open_H: np.ndarray
 

@@ -48,40 +48,22 @@ EXCHANGE_EVERY = 8  # places; smaller distances gain nothing
 
 
 class SweptPlaces(NamedTuple):
-    """Samples at consecutive places of a sweep.
+    """Samples at consecutive places of a sweep."""
 
-    Attributes
-    ----------
-    first_place : int
-        Number of the first place.
-    jump_S : float32
-        See `jump_probabilities`.
-    likelihood_S3H : float32
-        Likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved samples.
-    haploid_H : bool
-        Samples with one copy.
-    starting : bool
-        This is the first sweep. The two chains are still the same: each is given the likeliest allele of the
-        other, and nothing is exchanged.
-    emission_S2L : float32
-        The chains' emissions, updated by the sweep.
-    probability_SL : float32
-        P(ALT) of the chains from all other places; at the start only for observed samples.
-    factor_S2H : float32
-        Factors of a heterozygote's likelihood from fragments, see `heterozygote_factors`.
-    exchanged_SH : bool
-        Whether everything behind a place is exchanged between the chains.
-    """
-
-    first_place: int
-    jump_S: np.ndarray
+    first_place: int  # number of the first place
+    jump_S: np.ndarray  # float32, see `jump_probabilities`
+    # float32, likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved samples
     likelihood_S3H: np.ndarray
-    haploid_H: np.ndarray
+    haploid_H: np.ndarray  # bool, samples with one copy
+    # This is the first sweep. The two chains are still the same: each is given the likeliest allele of the
+    # other, and nothing is exchanged.
     starting: bool
-    emission_S2L: np.ndarray
+    emission_S2L: np.ndarray  # float32, the chains' emissions, updated by the sweep
+    # float32, P(ALT) of the chains from all other places; at the start only for observed samples
     probability_SL: np.ndarray
+    # float32, factors of a heterozygote's likelihood from fragments, see `heterozygote_factors`
     factor_S2H: np.ndarray
-    exchanged_SH: np.ndarray
+    exchanged_SH: np.ndarray  # bool, whether everything behind a place is exchanged between the chains
 
 
 @kernel(fast=True)

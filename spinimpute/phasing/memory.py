@@ -38,27 +38,14 @@ WIDEST = 0.25  # share of the sites at which the states of one window differ
 
 
 class ChainSizes(NamedTuple):
-    """Numbers on which the memory of chains depends.
+    """Numbers on which the memory of chains depends."""
 
-    Attributes
-    ----------
-    haplotypes : int
-        Haplotypes of the panel.
-    sites : int
-        Sites that are computed at once, flanks included.
-    samples : int
-        Samples.
-    bases : int
-        Largest number of bases of a sample's fragments at these sites.
-    common, minor_alleles : int
-        In large panels: common sites (`large_panels.search`), and minor alleles of all haplotypes at the
-        others.
-    """
-
-    haplotypes: int
-    sites: int
+    haplotypes: int  # of the panel
+    sites: int  # sites that are computed at once, flanks included
     samples: int
-    bases: int = 0
+    bases: int = 0  # largest number of bases of a sample's fragments at these sites
+    # common, minor_alleles: in large panels: common sites (`large_panels.search`), and minor alleles of all
+    # haplotypes at the others
     common: int = 0
     minor_alleles: int = 0
 

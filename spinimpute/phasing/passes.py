@@ -41,20 +41,11 @@ UNCHANGED, EXCHANGED, EXCHANGED_BEHIND = 0, 1, 2  # the last two may be combined
 
 
 class LaneDecisions(NamedTuple):
-    """Decisions on HALF targets.
+    """Decisions on HALF targets."""
 
-    Attributes
-    ----------
-    decision_SH : uint8
-        UNCHANGED, EXCHANGED and EXCHANGED_BEHIND at unphased heterozygotes.
-    posterior_SH : float32
-        Posterior probability of the decision.
-    probability_SL : float32
-        P(ALT) from all other places, at unphased heterozygotes and at places with a missing call.
-    """
-
-    decision_SH: np.ndarray
-    posterior_SH: np.ndarray
+    decision_SH: np.ndarray  # uint8, UNCHANGED, EXCHANGED and EXCHANGED_BEHIND at unphased heterozygotes
+    posterior_SH: np.ndarray  # float32, posterior probability of the decision
+    # float32, P(ALT) from all other places, at unphased heterozygotes and at places with a missing call
     probability_SL: np.ndarray
 
     @classmethod

@@ -59,21 +59,11 @@ _Task = tuple[PassWindow, Interval]  # a window and samples
 
 @dataclass(frozen=True)
 class _Pass:
-    """The settings of a pass.
+    """The settings of a pass."""
 
-    Attributes
-    ----------
-    jumps_per_cM : float
-        The recombination scale.
-    doubtful_TX : bool
-        Heterozygotes that are missing on the right side of a decision.
-    starting : bool
-        This is the first pass.
-    """
-
-    jumps_per_cM: float
-    doubtful_TX: np.ndarray
-    starting: bool
+    jumps_per_cM: float  # the recombination scale
+    doubtful_TX: np.ndarray  # bool, heterozygotes that are missing on the right side of a decision
+    starting: bool  # this is the first pass
 
 
 def phase_haplotypes(

@@ -19,72 +19,34 @@ class Targets(NamedTuple):
     """Calls of the samples that are phased, and of all others that may be copied.
 
     X counts the samples to be phased; samples with the same calls are represented by the first of them.
-
-    Attributes
-    ----------
-    alleles_TQ : uint8
-        0 or 1; missing calls are filled.
-    known_TQ : bool
-        Calls that are not missing.
-    open_TX : bool
-        Unphased heterozygotes.
-    column_X2 : int64
-        The two haplotypes of each sample to be phased.
-    sample_Q : int64
-        The sample to be phased that has the calls of each haplotype, or -1.
-    locked_X2 : int64
-        A sample's first and last typed site with a known phase, or T twice.
-    mismatch_T : float32
-        Probability that an allele differs from the copied one.
     """
 
-    alleles_TQ: np.ndarray
-    known_TQ: np.ndarray
-    open_TX: np.ndarray
-    column_X2: np.ndarray
-    sample_Q: np.ndarray
-    locked_X2: np.ndarray
-    mismatch_T: np.ndarray
+    alleles_TQ: np.ndarray  # uint8, 0 or 1; missing calls are filled
+    known_TQ: np.ndarray  # bool, calls that are not missing
+    open_TX: np.ndarray  # bool, unphased heterozygotes
+    column_X2: np.ndarray  # int64, the two haplotypes of each sample to be phased
+    sample_Q: np.ndarray  # int64, the sample to be phased that has the calls of each haplotype, or -1
+    locked_X2: np.ndarray  # int64, a sample's first and last typed site with a known phase, or T twice
+    mismatch_T: np.ndarray  # float32, probability that an allele differs from the copied one
 
 
 class Decisions(NamedTuple):
-    """Decisions of a pass.
+    """Decisions of a pass."""
 
-    Attributes
-    ----------
-    decision_TX : uint8
-        See `passes.LaneDecisions`.
-    posterior_TX : float32
-        Posterior probability of the decision, 1 without one.
-    likely_T2X : bool
-        Whether ALT is the likelier allele.
-    """
-
-    decision_TX: np.ndarray
-    posterior_TX: np.ndarray
-    likely_T2X: np.ndarray
+    decision_TX: np.ndarray  # uint8, see `passes.LaneDecisions`
+    posterior_TX: np.ndarray  # float32, posterior probability of the decision, 1 without one
+    likely_T2X: np.ndarray  # bool, whether ALT is the likelier allele
 
 
 class TargetLanes(NamedTuple):
-    """Calls of HALF targets at the places of a window.
+    """Calls of HALF targets at the places of a window."""
 
-    Attributes
-    ----------
-    call_S2L : float32
-        Emissions of the calls (`allele_emissions`). Lane l is the first haplotype of target l, lane l +
-        HALF its other one; the last target fills up the lanes.
-    seen_S2L : float32
-        The same emissions with doubtful calls missing.
-    open_SH : bool
-        Unphased heterozygotes.
-    wanted_S : bool
-        Places with a missing call.
-    """
-
+    # float32, emissions of the calls (`allele_emissions`). Lane l is the first haplotype of target l, lane l
+    # + HALF its other one; the last target fills up the lanes.
     call_S2L: np.ndarray
-    seen_S2L: np.ndarray
-    open_SH: np.ndarray
-    wanted_S: np.ndarray
+    seen_S2L: np.ndarray  # float32, the same emissions with doubtful calls missing
+    open_SH: np.ndarray  # bool, unphased heterozygotes
+    wanted_S: np.ndarray  # bool, places with a missing call
 
     @classmethod
     def allocate(cls, n_places: int) -> Self:

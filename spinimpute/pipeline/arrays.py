@@ -19,7 +19,7 @@ from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
 from spinimpute.pipeline.sequenced.inputs import at_all_sites, haplotypes_of
 from spinimpute.pipeline.sequenced.records import in_columns
 from spinimpute.pipeline.settings import PredictorSettings, Resources, check_settings
-from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError

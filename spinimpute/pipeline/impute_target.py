@@ -18,8 +18,7 @@ from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.matched_target import MatchedTarget
 from spinimpute.pipeline.regions import RegionTarget
-from spinimpute.predictors.engine import Engine, ImputationJob
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import Engine, ImputationJob, Predictor
 from spinimpute.quality.site_quality import site_quality
 from spinimpute.quality.summary import ImputationSummary, WindowCounts
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress

@@ -1,13 +1,17 @@
-"""Loads predictors from checkpoints, by the rows of the registry."""
+"""Loads predictors from checkpoints, by the rows of the registry, and lists versions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+import re
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.predictors.interface import Predictor, UnfitWeights
+from spinimpute.predictors import registry
+from spinimpute.predictors.interface import Checkpoint, Predictor, UnfitWeights
 from spinimpute.predictors.registry import (
     PREDICTORS,
     PredictorRow,
@@ -16,7 +20,7 @@ from spinimpute.predictors.registry import (
     row_named,
     row_of_kind,
 )
-from spinimpute.runtime.devices import choose_device
+from spinimpute.runtime.devices import choose_device, choose_threads
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
@@ -54,13 +58,12 @@ def load_predictor(
         The file is not a checkpoint, of an unknown kind, or damaged; or the predictor does not take the
         options.
     """
-    given = _without_none(options)
-    row, weights, settings = _checkpoint(path, name, None, given)
-    chosen = row.choose_options(given)
+    given = {option: value for option, value in (options or {}).items() if value is not None}
+    predictor, row, _ = _load(path, name, None, given, device)
     for option in row.options:
         if option.name in given and not option.loading:
             raise InputError("arguments", f"{option.name} is an option of imputing, not of loading")
-    return _load(row, path, weights, settings, device, chosen)
+    return predictor
 
 
 def predictor_for(
@@ -77,21 +80,16 @@ def predictor_for(
     the default of an option. Raises InputError as `load_predictor` does, and if the predictor does not read
     the panel.
     """
-    given = _without_none(options)
+    given = {option: value for option, value in (options or {}).items() if value is not None}
     if model is None or isinstance(model, str | Path):
-        row, weights, settings = _checkpoint(model, name, panel, given)
-        _check_reads(row, panel, model)
-        chosen = row.choose_options(given)
-        found = _load(row, model, weights, settings, device, chosen)
+        found, _, chosen = _load(model, name, panel, given, device)
     else:
-        own_row = row_of_kind(model.kind)
-        if own_row is None:
+        row, found = row_of_kind(model.kind), model
+        if row is None:
             raise InputError(
                 "argument", f"the predictor is of the kind {model.kind!r}, which has no row in the registry"
             )
-        row, found = own_row, model
-        _check_name(row, name, "the loaded predictor")
-        _check_reads(row, panel)
+        _check_fit(row, name, "the loaded predictor", panel)
         chosen = row.choose_options(given)
         for option in row.options:
             if option.name in given and option.loading:
@@ -103,51 +101,73 @@ def predictor_for(
     return found, chosen
 
 
-def _without_none(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (options or {}).items() if value is not None}
-
-
-def _checkpoint(
-    path: str | Path | None, name: str | None, panel: ReferencePanel | None, given: Mapping[str, Any]
-) -> tuple[PredictorRow, dict[str, Any], Any]:
-    """Read a checkpoint: the predictor's row, weights and settings (JSON, which may be wrong)."""
-    shipped = path is None
+def _load(
+    path: str | Path | None,
+    name: str | None,
+    panel: ReferencePanel | None,
+    given: Mapping[str, Any],
+    device: str,
+) -> tuple[Predictor, PredictorRow, dict[str, Any]]:
+    """Load the predictor of a checkpoint, by default a shipped one; return its row and options, too."""
+    weights: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     if path is None:
         row = default_row(None if panel is None else panel.holds, given) if name is None else row_named(name)
-        if panel is not None:
-            _check_reads(row, panel)
-        if not row.has_weights:
-            return row, {}, {}
-        path = row.shipped_checkpoint
-    elif name is not None and not row_named(name).has_weights:
-        raise InputError("arguments", f"the predictor {name!r} has no weights. Leave out the model {path}.")
-    weights, metadata = load_tensors(path, FORMAT, "model")
-    found = row_of_kind(metadata.get("kind"))
-    if found is None:
-        raise InputError(
-            "content",
-            f"{path}: models of the kind {metadata.get('kind')!r} are unknown to this version. "
-            "Update spinimpute, or train the model again.",
-        )
-    _check_name(found, name, f"model {path}")
+        _check_fit(row, None, "", panel)
+        if row.has_weights:
+            weights, metadata = load_tensors(row.shipped_checkpoint, FORMAT, "model")
+    else:
+        if name is not None and not row_named(name).has_weights:
+            raise InputError(
+                "arguments", f"the predictor {name!r} has no weights. Leave out the model {path}."
+            )
+        weights, metadata = load_tensors(path, FORMAT, "model")
+        found = row_of_kind(metadata.get("kind"))
+        if found is None:
+            raise InputError(
+                "content",
+                f"{path}: models of the kind {metadata.get('kind')!r} are unknown to this version. "
+                "Update spinimpute, or train the model again.",
+            )
+        row = found
+        _check_fit(row, name, f"model {path}", panel, path)
     try:
-        found.choose_options(given)
+        chosen = row.choose_options(given)
     except InputError as error:
-        if shipped:
+        if path is None:
             raise
         raise InputError("arguments", f"model {path}: {error}") from error
-    return found, weights, metadata.get("model")
+    if row.auto_device is None and device == "cuda":
+        raise InputError(
+            "arguments",
+            f"the predictor {row.name!r} only computes on the processor. Leave out {argument('device')}.",
+        )
+    where = choose_device((row.auto_device or "cpu") if device == "auto" else device)
+    checkpoint = Checkpoint(weights, metadata.get("model"), fingerprint(weights), where, chosen)
+    load: Callable[[Checkpoint], Predictor] = imported(row.load)
+    try:
+        return load(checkpoint), row, chosen
+    except UnfitWeights as error:
+        raise InputError(
+            "damaged",
+            f"{path or row.shipped}: the weights do not fit the settings of the model ({error}). "
+            "Copy the file again.",
+        ) from error
 
 
-def _check_name(row: PredictorRow, name: str | None, what: str) -> None:
+def _check_fit(
+    row: PredictorRow,
+    name: str | None,
+    what: str,
+    panel: ReferencePanel | None,
+    model: str | Path | None = None,
+) -> None:
+    """Raise InputError unless a predictor is the named one, if any, and reads the panel, if any."""
     if name is not None and row_named(name) != row:
         raise InputError(
             "mismatch", f"{what} is of the kind {row.kind!r} and does not fit the predictor {name!r}"
         )
-
-
-def _check_reads(row: PredictorRow, panel: ReferencePanel, model: str | Path | None = None) -> None:
-    if panel.holds not in row.reads:
+    if panel is not None and panel.holds not in row.reads:
         of = "" if model is None else f" of the model {model}"
         others = " or ".join(repr(other.name) for other in PREDICTORS if panel.holds in other.reads)
         raise InputError(
@@ -158,27 +178,26 @@ def _check_reads(row: PredictorRow, panel: ReferencePanel, model: str | Path | N
         )
 
 
-def _load(
-    row: PredictorRow,
-    path: str | Path | None,
-    weights: dict[str, Any],
-    settings: Any,
-    device: str,
-    chosen: dict[str, Any],
-) -> Predictor:
-    if row.auto_device is None and device == "cuda":
-        raise InputError(
-            "arguments",
-            f"the predictor {row.name!r} only computes on the processor. Leave out {argument('device')}.",
-        )
-    where = choose_device((row.auto_device or "cpu") if device == "auto" else device)
-    load = imported(row.load)
-    try:
-        predictor: Predictor = load(weights, settings, fingerprint(weights), where, chosen)
-    except UnfitWeights as error:
-        raise InputError(
-            "damaged",
-            f"{path or row.shipped}: the weights do not fit the settings of the model ({error}). "
-            "Copy the file again.",
-        ) from error
-    return predictor
+def environment() -> dict[str, str]:
+    """Versions of everything that results depend on, by name.
+
+    These are spinimpute, its shipped models, Python, each required library, the system and the GPU.
+    """
+    import torch  # slow to load
+
+    found = {"spinimpute": version("spinimpute")}
+    for row in sorted(registry.PREDICTORS, key=lambda row: row.name):
+        if row.shipped is not None:
+            weights, _ = load_tensors(row.shipped_checkpoint, FORMAT, "model")
+            found[f"model {row.name}"] = fingerprint(weights)
+    found["python"] = platform.python_version()
+    required = [line for line in requires("spinimpute") or [] if "extra ==" not in line]
+    for name in sorted(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    found["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
+    found["processors"] = str(choose_threads(None))
+    found["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can use"
+    return found

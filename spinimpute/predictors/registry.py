@@ -94,9 +94,7 @@ class PredictorRow:
     help: str  # for a list of predictors
     kind: str  # in checkpoints
     reads: tuple[str, ...]  # what a panel may hold, see `ReferencePanel.holds`
-    # "module:attribute" of a function of weights, settings, fingerprint, device and options that returns the
-    # `Predictor`
-    load: str
+    load: str  # "module:attribute" of a function that turns a `Checkpoint` (`interface`) into the `Predictor`
     has_weights: bool = True  # the predictor is loaded from a checkpoint
     shipped: str | None = None  # the checkpoint in the package
     options: tuple[Option, ...] = ()

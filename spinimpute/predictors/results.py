@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,19 +22,19 @@ from spinimpute.runtime.errors import InputError
 BYTES = np.dtype(np.float32).itemsize
 
 
+@dataclass
 class MemoryResults:
-    """P(ALT), float32 (U, Q), in memory."""
+    """P(ALT), float32, in memory."""
 
-    def __init__(self, n_sites: int, n_queries: int) -> None:
-        self._p_UQ = np.empty((n_sites, n_queries), np.float32)
+    p_UQ: np.ndarray
 
     def put(self, start: int, queries: slice, p_XQ: np.ndarray) -> None:
         """Store results, float32 (X, q), of some queries at the sites from `start` on."""
-        self._p_UQ[start : start + len(p_XQ), queries] = p_XQ
+        self.p_UQ[start : start + len(p_XQ), queries] = p_XQ
 
     def take(self, start: int, stop: int) -> np.ndarray:
         """Return the results of all queries at the sites [start, stop): a view, which may be changed."""
-        return self._p_UQ[start:stop]
+        return self.p_UQ[start:stop]
 
     def close(self) -> None:
         """Release the memory; arrays that were taken stay valid."""

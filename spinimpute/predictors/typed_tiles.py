@@ -57,18 +57,14 @@ def with_flanks(typed_cM_T: np.ndarray, typed: Interval, reach_cM: float) -> Int
     )
 
 
-def tile_with_flanks(typed_cM_T: np.ndarray, tiles: range, reach_cM: float) -> Interval:
-    """Typed sites that consecutive tiles read."""
-    return with_flanks(typed_cM_T, Interval(tiles[0] * TILE_GAPS - 1, tiles.stop * TILE_GAPS), reach_cM)
-
-
 def typed_of_tiles(cM: np.ndarray, typed_index: np.ndarray, sites: Interval, reach_cM: float) -> Interval:
     """Typed sites that the tiles of some panel sites read, extended to the left to the start of a tile.
 
     cM has an entry for each panel site; there is at least one typed site.
     """
     tiles = tiles_between(sites.start, sites.stop, typed_index)
-    typed = tile_with_flanks(cM[typed_index], tiles, reach_cM)
+    own = Interval(tiles.start * TILE_GAPS - 1, tiles.stop * TILE_GAPS)
+    typed = with_flanks(cM[typed_index], own, reach_cM)
     return Interval(typed.start // TILE_GAPS * TILE_GAPS, typed.stop)
 
 

@@ -18,7 +18,7 @@ from spinimpute.genotypes.blocks import (
 )
 from spinimpute.genotypes.intervals import Interval, cut_windows
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
-from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.spin.engine import BlockEngine
 
 N_SITES = 300

@@ -104,7 +104,7 @@ def test_without_a_typed_site_there_are_frequencies(
     example_panel: spinimpute.Panel, random_predictor: SPINPredictor
 ) -> None:
     from spinimpute.genotypes.intervals import Interval
-    from spinimpute.predictors.engine import ImputationJob
+    from spinimpute.predictors.interface import ImputationJob
     from spinimpute.predictors.spin.engine import BlockEngine
 
     with BlockEngine(random_predictor, ImputationJob(example_panel, np.arange(0), threads=1)) as engine:

@@ -12,8 +12,8 @@ from spinimpute.hmm import parameters
 from spinimpute.hmm.recombination_scale import SCALE_LINE, recombination_scale, scale_in_header, scale_line
 from spinimpute.pipeline import impute, matched_target
 from spinimpute.pipeline.matched_target import TargetRead
-from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
+from spinimpute.predictors.interface import ImputationJob
 
 REGION = spinimpute.RegionSettings("20:1-50000", 0.2)
 

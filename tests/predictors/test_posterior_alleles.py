@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention import posterior_alleles as mixing
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, GapSites
 from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
@@ -25,6 +24,7 @@ from spinimpute.predictors.haplotype_attention.posterior_alleles import (
     posterior_weight,
     rare_allele_odds,
 )
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 
 

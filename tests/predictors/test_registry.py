@@ -3,10 +3,9 @@
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import cyvcf2
 import numpy as np
@@ -18,9 +17,8 @@ import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
 from spinimpute.predictors import loading, registry
-from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
-from spinimpute.predictors.interface import Predictor
-from spinimpute.predictors.loading import FORMAT, load_predictor, predictor_for
+from spinimpute.predictors.interface import Checkpoint, Engine, ImputationJob, Predictor, panel_frequencies
+from spinimpute.predictors.loading import FORMAT, environment, load_predictor, predictor_for
 from spinimpute.predictors.registry import (
     PREDICTORS,
     Option,
@@ -34,7 +32,6 @@ from spinimpute.predictors.registry import (
 )
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.predictors.train import read_configuration
-from spinimpute.predictors.versions import environment
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors
 
@@ -51,20 +48,14 @@ class Frequencies(Engine):
 
 
 class FrequencyPredictor(Predictor):
-    kind, fingerprint, device_name = "toy", "none", "cpu"
+    kind, fingerprint = "toy", "none"
 
     def engine(self, job: ImputationJob) -> Frequencies:
         return Frequencies(job)
 
 
-def load(
-    weights: Mapping[str, np.ndarray],
-    settings: dict[str, Any],
-    fingerprint: str,
-    device: str,
-    options: Mapping[str, Any],
-) -> FrequencyPredictor:
-    assert not weights
+def load(checkpoint: Checkpoint) -> FrequencyPredictor:
+    assert not checkpoint.weights
     return FrequencyPredictor()
 
 

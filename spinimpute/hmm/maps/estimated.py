@@ -27,21 +27,11 @@ BASES_PER_CM = 1e6  # where a map has no length
 
 
 class MapEstimate(NamedTuple):
-    """An estimated map.
+    """An estimated map."""
 
-    Attributes
-    ----------
-    cM_X : float64
-        Genetic positions of all sites.
-    n_sites : int
-        Number of sites between which lengths were estimated.
-    gain : float
-        Relative reduction of the negative log-likelihood of the haplotypes left out.
-    """
-
-    cM_X: np.ndarray
-    n_sites: int
-    gain: float
+    cM_X: np.ndarray  # float64, genetic positions of all sites
+    n_sites: int  # number of sites between which lengths were estimated
+    gain: float  # relative reduction of the negative log-likelihood of the haplotypes left out
 
 
 @dataclass(frozen=True)

@@ -24,30 +24,15 @@ BYTES_AT_ONCE = 2**24  # of packed alleles
 
 @dataclass(frozen=True, eq=False)
 class HaplotypeAlleles:
-    """Alleles of a panel at consecutive sites.
+    """Alleles of a panel at consecutive sites."""
 
-    Attributes
-    ----------
-    common_D : int64
-        Sites with bits.
-    bits_NW : uint64
-        Their ALT alleles (`pack_rows`).
-    site_C : int32
-        Other sites where haplotypes have the minor allele: lists, increasing, haplotype by haplotype.
-    first_N1 : int64
-        Index of each haplotype's list, and the end of the last one.
-    alt_is_major_S : bool
-        Sites where more than half of the panel has ALT.
-    minor_count_S : int64
-        Number of haplotypes with the minor allele.
-    """
-
-    common_D: np.ndarray
-    bits_NW: np.ndarray
+    common_D: np.ndarray  # int64, sites with bits
+    bits_NW: np.ndarray  # uint64, their ALT alleles (`pack_rows`)
+    # int32, other sites where haplotypes have the minor allele: lists, increasing, haplotype by haplotype
     site_C: np.ndarray
-    first_N1: np.ndarray
-    alt_is_major_S: np.ndarray
-    minor_count_S: np.ndarray
+    first_N1: np.ndarray  # int64, index of each haplotype's list, and the end of the last one
+    alt_is_major_S: np.ndarray  # bool, sites where more than half of the panel has ALT
+    minor_count_S: np.ndarray  # int64, number of haplotypes with the minor allele
 
     @classmethod
     def read(cls, panel: Panel, sites: Interval, common_D: np.ndarray, packed_DB: np.ndarray) -> Self:

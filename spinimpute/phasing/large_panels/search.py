@@ -19,7 +19,7 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import order_packed
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.parameters import MOST_SEARCHED
-from spinimpute.hmm.pbwt import CandidateSettings, matches_on_left, matches_on_right, unite
+from spinimpute.hmm.pbwt import CandidateSettings, longest_matches, unite
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, last_places
@@ -43,26 +43,14 @@ def common_sites(frequency_S: np.ndarray) -> np.ndarray:
 
 
 class Search:
-    """The data that the search for all samples at some panel sites shares.
-
-    Attributes
-    ----------
-    common_T : int64
-        Common sites, counted from the first one.
-    alleles : HaplotypeAlleles
-        At all of the sites.
-    windows : list of Interval
-        Windows of the sites, counted from the first one.
-    sees_all : bool
-        Whether chains may copy all haplotypes.
-    """
+    """The data that the search for all samples at some panel sites shares; sites count from the first one."""
 
     def __init__(self, panel: Panel, sites: Interval) -> None:
         self.common_T = np.flatnonzero(common_sites(panel.frequency[sites.slice]))
         packed_TB = panel.packed_rows(sites.start + self.common_T)
         self.alleles = HaplotypeAlleles.read(panel, sites, self.common_T, packed_TB)
         n = panel.n_haplotypes
-        self.sees_all = n <= MOST_SEARCHED
+        self.sees_all = n <= MOST_SEARCHED  # chains may copy all haplotypes
         self._searched_M = spread(min(n, MOST_SEARCHED), n)
         searched_TB = order_packed(packed_TB, self._searched_M)
         n_searched = len(self._searched_M)
@@ -112,8 +100,8 @@ class Search:
         queries = TypedAlleles.of(np.where(sure_TQ, p_TQ > 0.5, MISSING).astype(np.uint8))
         first_B = np.arange(1, max(n_common, 2), BLOCK)
         blocks = first_B, np.minimum(BLOCK, n_common + 1 - first_B), MATCHES
-        left = pool.submit(matches_on_left, forwards, queries, *blocks)
-        right = pool.submit(matches_on_right, backwards, queries, *blocks)
+        left = pool.submit(longest_matches, forwards, queries, *blocks, on_left=True)
+        right = pool.submit(longest_matches, backwards, queries, *blocks, on_left=False)
         found = unite(left.result(), right.result())
         windows = [slice(*np.searchsorted(first_B, window.seen).tolist()) for window in self._copying.windows]
 

@@ -27,18 +27,10 @@ from spinimpute.runtime.kernels import kernel
 
 
 class CopiedStates(NamedTuple):
-    """The states of a sample.
+    """The states of a sample."""
 
-    Attributes
-    ----------
-    bits_IK : uint16
-        Alleles at 16 places each.
-    share_K : float32
-        Shares, which sum to 1; 0 for states that fill up the lanes.
-    """
-
-    bits_IK: np.ndarray
-    share_K: np.ndarray
+    bits_IK: np.ndarray  # uint16, alleles at 16 places each
+    share_K: np.ndarray  # float32, shares, which sum to 1; 0 for states that fill up the lanes
 
 
 @kernel(fast=True)

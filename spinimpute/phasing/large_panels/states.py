@@ -24,24 +24,12 @@ OTHERS = 1_000  # haplotypes that represent all that were not chosen
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """The states of one sample.
+    """The states of one sample."""
 
-    Attributes
-    ----------
-    site_R : int64
-        Sites, increasing.
-    packed_RB : uint8
-        Alleles of the states there, as bits in the order of `numpy.packbits`.
-    weight_K : float
-        How many haplotypes of the panel each state represents.
-    same_S : uint8
-        The common allele of all states at other sites.
-    """
-
-    site_R: np.ndarray
-    packed_RB: np.ndarray
-    weight_K: np.ndarray
-    same_S: np.ndarray
+    site_R: np.ndarray  # int64, sites, increasing
+    packed_RB: np.ndarray  # uint8, alleles of the states there, as bits in the order of `numpy.packbits`
+    weight_K: np.ndarray  # float, how many haplotypes of the panel each state represents
+    same_S: np.ndarray  # uint8, the common allele of all states at other sites
 
     @classmethod
     def choose(

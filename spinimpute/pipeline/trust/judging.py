@@ -25,7 +25,7 @@ from spinimpute.panels.stored_rows import store_rows
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, SiteDoubts, distance_to_typed, trust
 from spinimpute.panels.writer import PanelWriter
 from spinimpute.pipeline.trust.discordance import alleles_of, fairly_ordered, find_discordance
-from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 
 SUSPICIOUS = 0.95  # trust below which a site is judged

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
-from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns, GapSites
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
 from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
 from spinimpute.runtime.kernels import kernel
 
@@ -173,8 +173,10 @@ def agreed_patterns(
 
 
 @kernel()
-def _fill_agreed(agreed_QG, first_word_G, minor_W, sites, minor_p, out_UQ):  # type: ignore[no-untyped-def]
+def fill_agreed(agreed_QG, patterns, sites, minor_p, out_UQ):  # type: ignore[no-untyped-def]
+    """Write P(ALT) into out_UQ at the minor alleles of agreed patterns, each with probability minor_p."""
     first_gap, gap_start_G1, _, flip_U = sites
+    first_word_G, minor_W = patterns.first_word_G, patterns.minor_W
     for q in range(len(agreed_QG)):
         for g in range(agreed_QG.shape[1]):
             first_site, n_sites = gap_start_G1[g], gap_start_G1[g + 1] - gap_start_G1[g]
@@ -188,10 +190,3 @@ def _fill_agreed(agreed_QG, first_word_G, minor_W, sites, minor_p, out_UQ):  # t
                     u = first_site + (word << 6) + trailing_zeros(minor)
                     minor &= minor - np.uint64(1)
                     out_UQ[u, q] = np.float32(1) - minor_p if flip_U[u] else minor_p
-
-
-def fill_agreed(
-    agreed_QG: np.ndarray, patterns: GapPatterns, sites: GapSites, p: float, out_UQ: np.ndarray
-) -> None:
-    """Write P(ALT) into out_UQ at the minor alleles of agreed patterns, each with probability p."""
-    _fill_agreed(agreed_QG, patterns.first_word_G, patterns.minor_W, sites, np.float32(p), out_UQ)

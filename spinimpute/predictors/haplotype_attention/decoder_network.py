@@ -17,10 +17,8 @@ from spinimpute.predictors.haplotype_attention.copying import CarriedEntries
 from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded, transposed
 from spinimpute.predictors.haplotype_attention.settings import (
     ABSENT_LOGIT,
-    COPIED_FEATURES,
     EPSILON,
     SCALE,
-    SITE_FEATURES,
     SPREAD_FEATURES,
 )
 from spinimpute.runtime.fast_math import fast_log
@@ -48,14 +46,10 @@ class DecoderWeights(NamedTuple):
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> DecoderWeights:
-        """Take them from the weights of `HaplotypeAttention`; KeyError or ValueError for another model."""
-        n_value = len(weights["pair.4.bias"]) - 2
-        first, absent = weights["decoder.0.weight"], weights["absent.weight"][0].astype(np.float32)
-        expected = COPIED_FEATURES + 2 * n_value + SPREAD_FEATURES + SITE_FEATURES
-        if first.shape[1] != expected or len(absent) != SPREAD_FEATURES + SITE_FEATURES:
-            raise ValueError(f"a decoder must have {expected} features, got {first.shape[1]}")
+        """Take them from the weights of `HaplotypeAttention`."""
+        absent = weights["absent.weight"][0]
         return cls(
-            transposed(first),
+            transposed(weights["decoder.0.weight"]),
             padded(weights["decoder.0.bias"]),
             transposed(weights["decoder.2.weight"]),
             padded(weights["decoder.2.bias"]),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from spinimpute.hmm.pbwt import Candidates, Matches, unite
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.panels.panel import Panel
-from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.haplotype_attention.memory import limits_of
 from spinimpute.predictors.haplotype_attention.posterior_alleles import rare_allele_odds
 from spinimpute.predictors.haplotype_attention.tile import (
@@ -28,11 +27,9 @@ from spinimpute.predictors.haplotype_attention.tile import (
     read_tile,
     windows_of_tiles,
 )
+from spinimpute.predictors.interface import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.results import FileResults, MemoryResults
 from spinimpute.predictors.typed_tiles import tiles_between
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 
 class PanelRates(NamedTuple):
@@ -42,11 +39,10 @@ class PanelRates(NamedTuple):
     rare_odds_C: np.ndarray  # see `rare_allele_odds`
 
 
-class TilePredictor(Protocol):
+class _TilePredictor(Protocol):
     """The methods of `HaplotypePredictor` that the engine calls."""
 
-    def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches:
-        """Find the longest matches on one side of the tile's gaps."""
+    def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches: ...
 
     def impute_tile(
         self,
@@ -57,72 +53,43 @@ class TilePredictor(Protocol):
         siblings: TypedAlleles | None,
         candidates: Candidates,
         rates: PanelRates,
-    ) -> np.ndarray:
-        """P(ALT) at the tile's sites, float32 (U, Q)."""
+    ) -> np.ndarray: ...
 
 
-@dataclass(frozen=True)
-class _WindowGroup:
+class _WindowGroup(NamedTuple):
     """Windows that are computed together: one window of whole tiles, or all windows of one tile."""
 
     windows: list[Interval]
     tiles: range
 
-    @property
-    def sites(self) -> Interval:
-        return Interval(self.windows[0].start, self.windows[-1].stop)
 
-    @staticmethod
-    def of(windows: Sequence[Interval], typed_index: np.ndarray) -> list[_WindowGroup]:
-        def tiles(window: Interval) -> range:
-            return tiles_between(window.start, window.stop, typed_index)
-
-        groups: list[_WindowGroup] = []
-        for numbers, some in itertools.groupby(windows, tiles):
-            together = list(some)
-            if len(numbers) == 1:
-                groups.append(_WindowGroup(together, numbers))
-            else:
-                groups += [_WindowGroup([window], numbers) for window in together]
-        return groups
-
-
-@dataclass(frozen=True)
-class _MatchedQueries:
-    """Some queries of a tile, with their matches on both sides."""
+class _MatchedQueries(NamedTuple):
+    """Some queries of a tile, and their matches on both sides."""
 
     tile: PanelTile
-    patterns: TilePatterns
+    patterns: Future[TilePatterns]
     queries: range
-    left: Matches
-    right: Matches
+    left: Future[Matches]
+    right: Future[Matches]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _RunningTile:
     """A tile that is being computed."""
 
-    tasks: list[Future[None]]  # each computes some queries
-    entries: int  # results in memory
     results: MemoryResults  # of the tile's group of windows
     group: _WindowGroup | None  # None unless this is the last tile of its group
+    tasks: list[Future[None]]  # each computes some queries
+    entries: int = 0  # results in memory
 
     def finish(self) -> Iterator[np.ndarray]:
         """Wait for the tile; yield the results of its group if this is the group's last tile."""
-        try:
-            for task in self.tasks:
-                task.result()
-            if self.group is not None:
-                first = self.group.sites.start
-                for window in self.group.windows:
-                    yield self.results.take(window.start - first, window.stop - first)
-        finally:
-            self.abandon()
-
-    def abandon(self) -> None:
-        """Wait for the tasks and release the results, also after an error."""
-        # waiting for a cancelled task never ends if the pool is shut down before a worker reaches it
-        wait([task for task in self.tasks if not task.cancel()])
+        for task in self.tasks:
+            task.result()
+        if self.group is not None:
+            first = self.group.windows[0].start
+            for window in self.group.windows:
+                yield self.results.take(window.start - first, window.stop - first)
         self.results.close()
 
 
@@ -132,10 +99,10 @@ class HaplotypeEngine(Engine):
     Results of a tile that is cut into several windows go through a file in the job's scratch folder.
     """
 
-    def __init__(self, predictor: TilePredictor, job: ImputationJob) -> None:
-        self.limits = limits_of(job)
+    def __init__(self, predictor: _TilePredictor, job: ImputationJob) -> None:
+        assert job.panel.haplotypes is not None, "the registry gives haplotype attention no other panel"
+        self.limits, self.panel, self.predictor = limits_of(job), job.panel.haplotypes, predictor
         super().__init__(job)
-        self.panel, self.predictor = job.haplotypes, predictor
         self.scratch = Path(tempfile.gettempdir()) if job.scratch is None else job.scratch
 
         def estimate() -> PanelRates:
@@ -164,102 +131,116 @@ class HaplotypeEngine(Engine):
             for window in windows:
                 yield panel_frequencies(self.panel.frequency, window, n_queries)
             return
-        limits, sibling_Q = self.limits, self.job.sibling_Q
-
-        def read(task: tuple[Interval, int]) -> PanelTile:
-            return read_tile(self.panel, self.typed_index, task[1], task[0])
-
-        def impute(
-            matched: _MatchedQueries, window: Interval, results: MemoryResults, numbers: range
-        ) -> None:
-            tile, queries = matched.tile, slice(numbers.start, numbers.stop)
-            some = numbers.start - matched.queries.start, numbers.stop - matched.queries.start
-            p_UQ = self.predictor.impute_tile(
-                self.panel,
-                tile,
-                matched.patterns,
-                typed_TQ[:, queries],
-                None if sibling_Q is None else tile.sibling_alleles(typed_TQ, queries, sibling_Q),
-                unite(matched.left.part(*some), matched.right.part(*some)),
-                self._rates.result(),
-            )
-            first = tile.sites.start
-            start, stop = max(first, window.start), min(first + len(p_UQ), window.stop)
-            results.put(start - window.start, queries, p_UQ[start - first : stop - first])
-
-        groups = _WindowGroup.of(windows, self.typed_index)
-        tiles = self._ahead(read, [(group.sites, number) for group in groups for number in group.tiles])
+        limits, groups = self.limits, _group_windows(windows, self.typed_index)
         batches = _batches(range(n_queries), limits.matched)
-        all_matched = self._matched(tiles, typed_TQ, batches)
+        all_matched = self._matched(groups, typed_TQ, batches)
         running: deque[_RunningTile] = deque()
         entries = 0
-        opened: MemoryResults | None = None
-        tasks: list[Future[None]] = []
         try:
             for group in groups:
-                window = group.sites
-                in_file = len(group.windows) > 1
-                shape = (window.n_sites, n_queries)
-                results = FileResults(*shape, self.scratch) if in_file else MemoryResults(*shape)
-                opened = results
+                window = Interval(group.windows[0].start, group.windows[-1].stop)
+                in_file, shape = len(group.windows) > 1, (window.n_sites, n_queries)
+                results = (
+                    FileResults(*shape, self.scratch)
+                    if in_file
+                    else MemoryResults(np.empty(shape, np.float32))
+                )
                 for number in group.tiles:
-                    tasks = []
+                    tile = _RunningTile(results, group if number == group.tiles[-1] else None, [])
+                    running.append(tile)
                     for matched in itertools.islice(all_matched, len(batches)):
+                        for found in (matched.patterns, matched.left, matched.right):
+                            found.result()  # the main thread waits, not a worker
                         share = -(-len(matched.queries) // self.job.threads)
-                        tasks += [
-                            self.pool.submit(impute, matched, window, results, numbers)
-                            for numbers in _batches(matched.queries, min(limits.queries, share))
+                        tile.tasks += [
+                            self.pool.submit(self._impute, typed_TQ, matched, window, results, queries)
+                            for queries in _batches(matched.queries, min(limits.queries, share))
                         ]
-                    size = 0 if in_file else matched.tile.sites.n_sites * n_queries
-                    is_last = number == group.tiles[-1]
-                    running.append(_RunningTile(tasks, size, results, group if is_last else None))
-                    entries += size
+                    if not in_file:
+                        tile.entries = matched.tile.sites.n_sites * n_queries
+                    entries += tile.entries
                     while len(running) > limits.tiles_ahead or (len(running) > 1 and entries > limits.ahead):
-                        entries -= running[0].entries
-                        yield from running.popleft().finish()
+                        yield from running[0].finish()
+                        entries -= running.popleft().entries
             while running:
-                yield from running.popleft().finish()
+                yield from running[0].finish()
+                running.popleft()
         finally:
-            wait([task for task in tasks if not task.cancel()])  # of a tile that is not yet in `running`
-            for tile_left in running:
-                tile_left.abandon()
-            if opened is not None:  # its tile may never have started
-                opened.close()
+            for tile in running:
+                # waiting for a cancelled task never ends if the pool is shut down before a worker reaches it
+                wait([task for task in tile.tasks if not task.cancel()])
+                tile.results.close()
 
     def _matched(
-        self, tiles: Iterator[PanelTile], typed_TQ: np.ndarray, batches: Sequence[range]
+        self, groups: Sequence[_WindowGroup], typed_TQ: np.ndarray, batches: Sequence[range]
     ) -> Iterator[_MatchedQueries]:
-        """Yield all queries of all tiles in order; meanwhile the next matches are found, a task a side."""
-        waiting: deque[tuple[PanelTile, Future[TilePatterns], range, list[Future[Matches]]]] = deque()
+        """Yield all queries of all tiles in order.
 
-        def first() -> _MatchedQueries:
-            tile, patterns, queries, sides = waiting.popleft()
-            left, right = (side.result() for side in sides)
-            return _MatchedQueries(tile, patterns.result(), queries, left, right)
-
-        for tile in tiles:
+        Meanwhile the next tile is read and the next matches are found, a task for each side.
+        """
+        reads = (
+            self.pool.submit(
+                read_tile, self.panel, self.typed_index, number, Interval(windows[0].start, windows[-1].stop)
+            )
+            for windows, tiles in groups
+            for number in tiles
+        )  # submitted one by one
+        waiting: deque[_MatchedQueries] = deque()
+        following = next(reads, None)
+        while following is not None:
+            reading, following = following, next(reads, None)
+            tile = reading.result()
             patterns = self.pool.submit(read_patterns, self.panel, tile)
             for queries in batches:
                 some_TQ = typed_TQ[:, queries.start : queries.stop]
-                sides = [
+                left, right = (
                     self.pool.submit(self.predictor.find_matches, tile, some_TQ, on_left)
                     for on_left in (True, False)
-                ]
-                waiting.append((tile, patterns, queries, sides))
+                )
+                waiting.append(_MatchedQueries(tile, patterns, queries, left, right))
                 if len(waiting) > 1:
-                    yield first()
-        while waiting:
-            yield first()
+                    yield waiting.popleft()
+        yield from waiting
 
-    def _ahead(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Yield results in order; the next one is computed meanwhile."""
-        waiting: deque[Future[Result]] = deque()
-        for task in tasks:
-            waiting.append(self.pool.submit(work, task))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    def _impute(
+        self,
+        typed_TQ: np.ndarray,
+        matched: _MatchedQueries,
+        window: Interval,
+        results: MemoryResults,
+        numbers: range,
+    ) -> None:
+        """Put P(ALT) of some queries at the tile's sites into the results of a group of windows."""
+        tile, queries, sibling_Q = matched.tile, slice(numbers.start, numbers.stop), self.job.sibling_Q
+        some = numbers.start - matched.queries.start, numbers.stop - matched.queries.start
+        siblings = None
+        if sibling_Q is not None:
+            alleles_SQ = typed_TQ[tile.typed.slice][:, sibling_Q[queries]]  # a copy of the tile's places only
+            alleles_SQ[:, sibling_Q[queries] == np.array(numbers)] = -1  # where there is no sibling
+            siblings = TypedAlleles.of(alleles_SQ)
+        p_UQ = self.predictor.impute_tile(
+            self.panel,
+            tile,
+            matched.patterns.result(),
+            typed_TQ[:, queries],
+            siblings,
+            unite(matched.left.result().part(*some), matched.right.result().part(*some)),
+            self._rates.result(),
+        )
+        first = tile.sites.start
+        start, stop = max(first, window.start), min(first + len(p_UQ), window.stop)
+        results.put(start - window.start, queries, p_UQ[start - first : stop - first])
+
+
+def _group_windows(windows: Sequence[Interval], typed_index: np.ndarray) -> list[_WindowGroup]:
+    groups: list[_WindowGroup] = []
+    for window in windows:
+        tiles = tiles_between(window.start, window.stop, typed_index)
+        if groups and len(tiles) == 1 and groups[-1].tiles == tiles:
+            groups[-1].windows.append(window)
+        else:
+            groups.append(_WindowGroup([window], tiles))
+    return groups
 
 
 def _batches(queries: range, most: int) -> list[range]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from spinimpute.hmm import parameters
 from spinimpute.predictors import typed_tiles
-from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention.copying import FEW_NUMBERS
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import COMPILED, remedy, resident_bytes, shown_size
 
@@ -70,15 +70,6 @@ class JobSizes:
     threads: int
     tiles: TileSizes
 
-    def fitting_queries(self) -> int:
-        """Queries that a thread computes at once without a budget."""
-        fitting = min(
-            ENTRIES // max(1, self.tiles.block_sites),
-            TILE_ENTRIES // max(1, self.tiles.sites),
-            int(CANDIDATE_BYTES / (QUERY_HAPLOTYPE * min(self.panel_haplotypes, COUNTED))),
-        )
-        return max(LEAST_QUERIES, min(QUERIES, fitting))
-
     def bytes_of_query(self) -> float:
         """Bytes of one query that a thread computes."""
         sites = ENTRY * self.tiles.block_sites + WAITING_RESULT * self.tiles.sites
@@ -124,7 +115,12 @@ def limits_within(budget: int | None, held: int, sizes: JobSizes) -> Limits:
 
     Raises InputError for a budget that is too small for the smallest limits.
     """
-    most = sizes.fitting_queries()
+    fitting = min(
+        ENTRIES // max(1, sizes.tiles.block_sites),
+        TILE_ENTRIES // max(1, sizes.tiles.sites),
+        int(CANDIDATE_BYTES / (QUERY_HAPLOTYPE * min(sizes.panel_haplotypes, COUNTED))),
+    )
+    most = max(LEAST_QUERIES, min(QUERIES, fitting))
     limits = replace(DEFAULT, queries=most)
     if budget is None:
         return limits

@@ -12,13 +12,22 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.hmm.parameters import LANES
-from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, LOG_COUNT, IBSClasses
+from spinimpute.predictors.haplotype_attention.ibs_classes import LOG_COUNT, IBSClasses
 from spinimpute.predictors.haplotype_attention.layers import dense, dense_relu, padded, transposed
-from spinimpute.predictors.haplotype_attention.settings import GAP_FEATURES, NOTHING, SCALE
+from spinimpute.predictors.haplotype_attention.settings import NOTHING, SCALE
 from spinimpute.runtime.fast_math import fast_exp, fast_log
 from spinimpute.runtime.kernels import kernel
 
 GAPS_AT_ONCE = 8  # gaps whose pairs go through the layers together: they fit the first cache
+
+
+class WeighedClasses(NamedTuple):
+    """Attention over IBS classes, float32; undefined for absent classes."""
+
+    weight_QGEK: np.ndarray  # see `network.ClassWeights`
+    logit_QGK: np.ndarray
+    value_QGVK: np.ndarray
+    spread_QGE: np.ndarray  # entropy of the weights, see `network.spread`; 0 without classes
 
 
 class PairWeights(NamedTuple):
@@ -34,12 +43,9 @@ class PairWeights(NamedTuple):
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> PairWeights:
-        """Take them from the weights of `HaplotypeAttention`; KeyError or ValueError for another model."""
-        first = weights["pair.0.weight"] * SCALE
-        if first.shape[1] != FEATURES + GAP_FEATURES:
-            raise ValueError(f"a pair must have {FEATURES + GAP_FEATURES} features, got {first.shape[1]}")
+        """Take them from the weights of `HaplotypeAttention`."""
         return cls(
-            transposed(first),
+            transposed(weights["pair.0.weight"] * SCALE),
             padded(weights["pair.0.bias"]),
             transposed(weights["pair.2.weight"]),
             padded(weights["pair.2.bias"]),
@@ -48,14 +54,17 @@ class PairWeights(NamedTuple):
             len(weights["pair.4.bias"]) - 2,
         )
 
-
-class WeighedClasses(NamedTuple):
-    """Attention over IBS classes, float32; undefined for absent classes."""
-
-    weight_QGEK: np.ndarray  # see `network.ClassWeights`
-    logit_QGK: np.ndarray
-    value_QGVK: np.ndarray
-    spread_QGE: np.ndarray  # entropy of the weights, see `network.spread`; 0 without classes
+    def weigh(self, classes: IBSClasses, gap_GF: np.ndarray) -> WeighedClasses:
+        """Compute the attention over classes; gap_GF are the features of the gaps (`gap_features`)."""
+        q, g, k = classes.count_QGK.shape
+        weighed = WeighedClasses(
+            np.empty((q, g, 2, k), np.float32),
+            np.empty((q, g, k), np.float32),
+            np.empty((q, g, self.n_value, k), np.float32),
+            np.zeros((q, g, 2), np.float32),
+        )
+        _weigh(classes.features_QGFK, classes.count_QGK, gap_GF, self, weighed)
+        return weighed
 
 
 @kernel(fast=True)
@@ -129,16 +138,3 @@ def _weigh(features_QGFK, count_QGK, gap_GF, weights, weighed):  # type: ignore[
                 for v in range(value_QGVK.shape[2]):
                     for k in range(start_G1[i + 1] - first):
                         value_QGVK[q, g, v, k] = y_OP[2 + v, first + k]
-
-
-def weigh(weights: PairWeights, classes: IBSClasses, gap_GF: np.ndarray) -> WeighedClasses:
-    """Compute the attention over classes; gap_GF are the features of the gaps (`gap_features`)."""
-    q, g, k = classes.count_QGK.shape
-    weighed = WeighedClasses(
-        np.empty((q, g, 2, k), np.float32),
-        np.empty((q, g, k), np.float32),
-        np.empty((q, g, weights.n_value, k), np.float32),
-        np.zeros((q, g, 2), np.float32),
-    )
-    _weigh(classes.features_QGFK, classes.count_QGK, gap_GF, weights, weighed)
-    return weighed

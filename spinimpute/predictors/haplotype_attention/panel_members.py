@@ -25,7 +25,7 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import bits_set, count_bits, trailing_zeros
 from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
-from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns, GapSites
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.runtime.kernels import kernel
 
 PRIOR_ODDS = 0.02  # if one of 300 haplotypes agrees, and no other, the odds are then 6 to 1
@@ -168,13 +168,9 @@ def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, m
     return found_M[:n_found].copy()
 
 
-def mix_members(members: PanelMembers, patterns: GapPatterns, sites: GapSites, out_UQ: np.ndarray) -> None:
-    """Mix P(ALT) in out_UQ with the alleles of the panel haplotypes that queries may be, in place."""
-    _mix_members(members, patterns, sites, out_UQ)
-
-
 @kernel()
-def _mix_members(members, patterns, sites, out_UQ):  # type: ignore[no-untyped-def]
+def mix_members(members, patterns, sites, out_UQ):  # type: ignore[no-untyped-def]
+    """Mix P(ALT) in out_UQ with the alleles of the panel haplotypes that queries may be, in place."""
     probability_Q, haplotype_M, first_Q1 = members
     first_gap, gap_start_G1, _, flip_U = sites
     pattern_NG = patterns.pattern_BNG[first_gap // BLOCK_GAPS]

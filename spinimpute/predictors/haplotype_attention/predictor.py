@@ -6,8 +6,7 @@ U sites of a block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,14 +15,12 @@ from spinimpute.hmm.pbwt import (
     Candidates,
     CandidateSettings,
     Matches,
-    matches_on_left,
-    matches_on_right,
+    longest_matches,
 )
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities
-from spinimpute.hmm.typed_alleles import TypedAlleles
+from spinimpute.hmm.typed_alleles import MISSING, TypedAlleles
 from spinimpute.panels.panel import Panel
-from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.haplotype_attention import agreement, panel_members, posterior_alleles
 from spinimpute.predictors.haplotype_attention.agreement import CERTAIN, NONE, agreed_patterns, fill_agreed
 from spinimpute.predictors.haplotype_attention.copying import RIGHTLY_PLACED, copy_block
@@ -36,7 +33,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
     find_ibs_classes,
 )
 from spinimpute.predictors.haplotype_attention.memory import limits_of
-from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, WeighedClasses, weigh
+from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, WeighedClasses
 from spinimpute.predictors.haplotype_attention.panel_members import PanelMembers, find_members, mix_members
 from spinimpute.predictors.haplotype_attention.posterior_alleles import (
     large_panel_share,
@@ -52,7 +49,7 @@ from spinimpute.predictors.haplotype_attention.tile import (
     TileBlock,
     TilePatterns,
 )
-from spinimpute.predictors.interface import Predictor, fitting_weights
+from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, fitting_weights
 from spinimpute.predictors.registry import HAPLOTYPE_KIND
 
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
@@ -67,17 +64,6 @@ LEAST_SHARE, SHARED = 0.5, 5_000
 MOST_TIMES = 4.0  # as many candidates where typed sites are sparse, in panels larger than those of training
 
 
-def _fingerprint_of_constants() -> str:
-    """The constants that results depend on, as text."""
-    a, m, p = agreement, panel_members, posterior_alleles
-    return (
-        f"agreed={a.DISSENT}-{a.BELIEVED}-{RIGHTLY_PLACED}:{CERTAIN} "
-        f"mixed={p.SMALL}-{p.LARGE}:{p.SMALLEST_WEIGHT}-{p.LARGEST_WEIGHT}/{p.FEWEST_CARRIERS} "
-        f"rare={'-'.join(map(str, p.TRAINED_RATIOS))}/{p.RATIO_VARIANCE} "
-        f"members={m.PRIOR_ODDS}-{m.MOST_ODDS:g}-{m.ERROR_ODDS}/{m.PLACES_PER_ERROR}-{m.MOST_ALIKE}"
-    )
-
-
 class HaplotypePredictor(Predictor):
     """Imputes tiles of a panel with a trained model.
 
@@ -89,7 +75,7 @@ class HaplotypePredictor(Predictor):
 
     def __init__(
         self,
-        weights: Mapping[str, np.ndarray],
+        weights: dict[str, np.ndarray],
         settings: HaplotypeSettings,
         fingerprint: str,
         device: str = "cpu",
@@ -100,12 +86,18 @@ class HaplotypePredictor(Predictor):
         self.device_name, self.candidates, self.classes = device, candidates, classes
         with fitting_weights():
             check_weights(weights, settings)
-            self._pair, self._decoder = PairWeights.of(weights), DecoderWeights.of(weights)
-        self._device_network = None if device == "cpu" else DevicePairNetwork(weights, settings, device)
+        self._decoder = DecoderWeights.of(weights)
+        on_cpu = device == "cpu"
+        self._pair = PairWeights.of(weights) if on_cpu else DevicePairNetwork(weights, settings, device)
+        a, m, p = agreement, panel_members, posterior_alleles
         self.fingerprint = (
             f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
             f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
-            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} {_fingerprint_of_constants()}"
+            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} "
+            f"agreed={a.DISSENT}-{a.BELIEVED}-{RIGHTLY_PLACED}:{CERTAIN} "
+            f"mixed={p.SMALL}-{p.LARGE}:{p.SMALLEST_WEIGHT}-{p.LARGEST_WEIGHT}/{p.FEWEST_CARRIERS} "
+            f"rare={'-'.join(map(str, p.TRAINED_RATIOS))}/{p.RATIO_VARIANCE} "
+            f"members={m.PRIOR_ODDS}-{m.MOST_ODDS:g}-{m.ERROR_ODDS}/{m.PLACES_PER_ERROR}-{m.MOST_ALIKE}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
@@ -120,25 +112,18 @@ class HaplotypePredictor(Predictor):
         """Find the longest matches on one side of the tile's gaps, from which candidates are made.
 
         typed_TQ: int8, alleles at all typed sites, -1 where missing. There should be many queries: the panel
-        is read once for all of them.
+        is read once for all of them. More candidates are taken in a large panel where typed sites are sparse:
+        there thousands of haplotypes match equally well.
         """
-        queries = tile.typed_alleles(typed_TQ)
-        blocks = *tile.block_places(), self._candidates_in(tile)
-        if on_left:
-            return matches_on_left(tile.panel, queries, *blocks)
-        return matches_on_right(tile.panel_backwards, queries, *blocks)
-
-    def _candidates_in(self, tile: PanelTile) -> CandidateSettings:
-        """How many candidates to take: more in a large panel where typed sites are sparse.
-
-        There thousands of haplotypes match equally well.
-        """
-        if large_panel_share(len(tile.order_N)) == 0:
-            return self.candidates
-        width_cM = float(np.ptp(tile.cM_S)) / len(tile.cM_S)
-        times = min(max((width_cM / DENSE_CM) ** 2, 1.0), MOST_TIMES)
-        few = self.candidates
-        return few._replace(nearest=round(times * few.nearest), most=round(times * few.most))
+        candidates = self.candidates
+        if large_panel_share(len(tile.order_N)) > 0:
+            width_cM = float(np.ptp(tile.cM_S)) / len(tile.cM_S)
+            times = min(max((width_cM / DENSE_CM) ** 2, 1.0), MOST_TIMES)
+            nearest, most = round(times * candidates.nearest), round(times * candidates.most)
+            candidates = candidates._replace(nearest=nearest, most=most)
+        panel = tile.panel if on_left else tile.panel_backwards
+        queries = TypedAlleles.of(typed_TQ[tile.typed.slice])
+        return longest_matches(panel, queries, *tile.block_places, candidates, on_left=on_left)
 
     def most_classes(self, n_haplotypes: int, more_classes: float) -> int:
         """Largest number of classes of a `TileBlock` that needs `more_classes`."""
@@ -160,7 +145,7 @@ class HaplotypePredictor(Predictor):
 
         `siblings` has the alleles of the queries' sibling haplotypes; None if the siblings are unknown.
         """
-        alleles = tile.typed_alleles(typed_TQ)
+        alleles = TypedAlleles.of(typed_TQ[tile.typed.slice])
         members = None
         if siblings is not None:
             middle = len(tile.blocks) // 2
@@ -173,7 +158,7 @@ class HaplotypePredictor(Predictor):
             allele_emissions(alleles.alleles_SX.T, MISMATCH),
             jump_probabilities(tile.cM_S, panel.n_haplotypes, rates.jumps_per_cM),
             candidates,
-            *tile.block_places(),
+            *tile.block_places,
             least_share(panel.n_haplotypes),
         )
         start, stop = tile.sites
@@ -198,12 +183,13 @@ class HaplotypePredictor(Predictor):
         rare_odds_C: np.ndarray,
     ) -> np.ndarray:
         """P(ALT) at a block's sites, float32 (U, Q)."""
-        n_haplotypes, sites = panel.n_haplotypes, block.gaps
+        n_haplotypes, n_gaps, sites = panel.n_haplotypes, len(block.has_untyped_G), block.gaps
         weight = posterior_weight(n_haplotypes)
-        agreed_QG = np.full((len(candidates.first_Q1) - 1, block.n_gaps), NONE, np.int32)
+        agreed_QG = np.full((len(candidates.first_Q1) - 1, n_gaps), NONE, np.int32)
         if block.whole:  # otherwise results would depend on windows
-            agreed_QG = agreed_patterns(candidates, tile.sibling_N, *patterns, sites.first_gap, block.n_gaps)
-        wanted_QG = block.gaps_to_impute(queries.alleles) & (agreed_QG == NONE)
+            agreed_QG = agreed_patterns(candidates, tile.sibling_N, *patterns, sites.first_gap, n_gaps)
+        missing_G = (queries.alleles.alleles_SX[block.typed_place_G] == MISSING).any(axis=1)
+        wanted_QG = (block.has_untyped_G | missing_G) & (agreed_QG == NONE)
         n_classes = self.most_classes(n_haplotypes, block.more_classes)
         classes = find_ibs_classes(
             tile.panel,
@@ -214,7 +200,7 @@ class HaplotypePredictor(Predictor):
             n_classes,
             wanted_QG,
         )
-        weights = self._weigh(classes, block.gap_GF)
+        weights = self._pair.weigh(classes, block.gap_GF)
         entries = copy_block(weights, classes, tile.sibling_N, patterns.gaps, sites)
         p_UQ = decode(self._decoder, entries, weights.spread_QGE, agreed_QG, block.site_features)
         copied_UQ = posterior_alleles.posterior_alleles(candidates, patterns.gaps, sites, wanted_QG)
@@ -223,15 +209,10 @@ class HaplotypePredictor(Predictor):
         weight_Q = np.where(np.diff(candidates.first_Q1) > 0, weight, 0).astype(np.float32)
         mix(p_UQ, copied_UQ, sites.flip_U, carriers_U, weight_Q)
         multiply_odds(rare_odds_C[np.minimum(carriers_U, len(rare_odds_C) - 1)], sites.flip_U, p_UQ)
-        fill_agreed(agreed_QG, patterns.gaps, sites, CERTAIN + weight * (1 - CERTAIN), p_UQ)
+        fill_agreed(agreed_QG, patterns.gaps, sites, np.float32(CERTAIN + weight * (1 - CERTAIN)), p_UQ)
         if queries.members is not None:
             mix_members(queries.members, patterns.gaps, sites, p_UQ)
         return p_UQ
-
-    def _weigh(self, classes: IBSClasses, gap_GF: np.ndarray) -> WeighedClasses:
-        if self._device_network is not None:
-            return self._device_network.weigh(classes, gap_GF)
-        return weigh(self._pair, classes, gap_GF)
 
 
 class _TileQueries(NamedTuple):
@@ -247,17 +228,11 @@ def least_share(n_haplotypes: int) -> float:
     return LEAST_SHARE * max(1.0, n_haplotypes / SHARED)
 
 
-def load(
-    weights: Mapping[str, np.ndarray],
-    settings: dict[str, Any],
-    fingerprint: str,
-    device: str,
-    options: Mapping[str, Any],
-) -> HaplotypePredictor:
+def load(checkpoint: Checkpoint) -> HaplotypePredictor:
     """Load the predictor, as `PredictorRow.load` describes."""
     with fitting_weights():
-        sizes = HaplotypeSettings(**settings)
-    return HaplotypePredictor(weights, sizes, fingerprint, device)
+        sizes = HaplotypeSettings(**checkpoint.settings)
+    return HaplotypePredictor(checkpoint.weights, sizes, checkpoint.fingerprint, checkpoint.device)
 
 
 class DevicePairNetwork:
@@ -266,7 +241,7 @@ class DevicePairNetwork:
     It computes in float32: the network is too small for bfloat16 to save time, and dosages would change.
     """
 
-    def __init__(self, weights: Mapping[str, np.ndarray], settings: HaplotypeSettings, device: str) -> None:
+    def __init__(self, weights: dict[str, np.ndarray], settings: HaplotypeSettings, device: str) -> None:
         from spinimpute.nn.model_weights import load_weights
         from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 

@@ -34,22 +34,6 @@ class HaplotypeSettings:
     value: int = 7  # V
     decoder_hidden: int = 32  # width of the decoder
 
-    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights of `HaplotypeAttention`, by name."""
-        h, v, d = self.hidden, self.value, self.decoder_hidden
-        spread_and_site = SPREAD_FEATURES + SITE_FEATURES
-        widths = {
-            "pair.0": (h, FEATURES + GAP_FEATURES),
-            "pair.2": (h, h),
-            "pair.4": (2 + v, h),
-            "decoder.0": (d, COPIED_FEATURES + 2 * v + spread_and_site),
-            "decoder.2": (d, d),
-            "decoder.4": (1, d),
-            "absent": (1, spread_and_site),
-        }
-        weights = {f"{layer}.weight": shape for layer, shape in widths.items()}
-        return weights | {f"{layer}.bias": shape[:1] for layer, shape in widths.items()}
-
 
 def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings) -> None:
     """Raise ValueError for weights of another network or that are not finite, or for impossible sizes.
@@ -59,7 +43,19 @@ def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings
     for name, size in asdict(settings).items():
         if type(size) is not int or size < 1:
             raise ValueError(f"{name} must be a positive whole number, got {size!r}")
-    expected = settings.weight_shapes()
+    h, v, d = settings.hidden, settings.value, settings.decoder_hidden
+    spread_and_site = SPREAD_FEATURES + SITE_FEATURES
+    layers: dict[str, tuple[int, ...]] = {
+        "pair.0": (h, FEATURES + GAP_FEATURES),
+        "pair.2": (h, h),
+        "pair.4": (2 + v, h),
+        "decoder.0": (d, COPIED_FEATURES + 2 * v + spread_and_site),
+        "decoder.2": (d, d),
+        "decoder.4": (1, d),
+        "absent": (1, spread_and_site),
+    }
+    expected = {f"{layer}.weight": shape for layer, shape in layers.items()}
+    expected |= {f"{layer}.bias": shape[:1] for layer, shape in layers.items()}
     found = {name: weight.shape for name, weight in weights.items()}
     wrong = sorted(name for name in expected.keys() | found if expected.get(name) != found.get(name))
     wrong = wrong or [

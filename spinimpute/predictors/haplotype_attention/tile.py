@@ -21,7 +21,7 @@ from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
 from spinimpute.hmm.patterns import SpanPatterns, span_patterns
-from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
+from spinimpute.hmm.typed_alleles import PanelAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.haplotype_attention.agreement import RarestAlleles, rarest_alleles
@@ -55,18 +55,8 @@ class TileBlock:
     distances: GapDistances
     more_classes: float  # how many times as many classes the gaps need as narrow ones
     whole: bool  # no window can cut the block, see `WHOLE_BLOCK_SITES`
-    _typed_place_G: np.ndarray
-    _has_untyped_G: np.ndarray
-
-    @property
-    def n_gaps(self) -> int:
-        """Number of gaps."""
-        return len(self._typed_place_G)
-
-    def gaps_to_impute(self, queries: TypedAlleles) -> np.ndarray:
-        """Whether a gap has untyped sites, or a query misses a typed allele there, bool (G,)."""
-        missing_G = (queries.alleles_SX[self._typed_place_G] == MISSING).any(axis=1)
-        return self._has_untyped_G | missing_G
+    typed_place_G: np.ndarray  # int64, place on the right of a gap, or the last place
+    has_untyped_G: np.ndarray  # bool, whether a gap has untyped sites that vary
 
 
 @dataclass(frozen=True)
@@ -77,8 +67,6 @@ class PanelTile:
     reads, with its flanks.
     """
 
-    first_gap: int  # counted in all gaps between the target's typed sites
-    n_gaps: int
     typed: Interval  # the typed sites at the tile's places
     panel: PanelAlleles
     panel_backwards: PanelAlleles  # the same with the places in reverse order
@@ -86,29 +74,12 @@ class PanelTile:
     cM_S: np.ndarray  # float64
     sibling_N: np.ndarray  # int64, the sibling haplotype of each haplotype
     site_start_G1: np.ndarray  # int64, panel sites of the gaps, cut to the blocks that the window touches
+    sites: Interval  # panel sites of these blocks
     order_N: np.ndarray  # int64
     spans: SpanPatterns | None  # None for panels larger than MOST_STATES
     blocks: tuple[TileBlock, ...]
-
-    @property
-    def sites(self) -> Interval:
-        """Panel sites of all blocks that the window touches."""
-        return Interval(int(self.site_start_G1[0]), int(self.site_start_G1[-1]))
-
-    def block_places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of each block the place on the right of its first gap, and the number of gaps, int64 (B,)."""
-        first_B = np.arange(0, self.n_gaps, BLOCK_GAPS)
-        return self.first_gap - self.typed.start + first_B, np.minimum(BLOCK_GAPS, self.n_gaps - first_B)
-
-    def typed_alleles(self, typed_TQ: np.ndarray) -> TypedAlleles:
-        """Queries' alleles at the tile's places; typed_TQ has all typed sites."""
-        return TypedAlleles.of(typed_TQ[self.typed.slice])
-
-    def sibling_alleles(self, typed_TQ: np.ndarray, queries: slice, sibling_Q: np.ndarray) -> TypedAlleles:
-        """Alleles of the sibling haplotypes of some queries; missing where there is no sibling."""
-        alleles_SQ = typed_TQ[self.typed.slice][:, sibling_Q[queries]]  # a copy of the tile's places only
-        alleles_SQ[:, sibling_Q[queries] == np.arange(len(sibling_Q))[queries]] = -1
-        return TypedAlleles.of(alleles_SQ)
+    # of each block the place on the right of its first gap, and the number of gaps, int64 (B,)
+    block_places: tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -128,23 +99,13 @@ class TileSizes:
         n_sites, typed_cM_T = len(cM), cM[typed_index]
         reach_cM = typed_tiles.flank_reach(n_haplotypes)
         n_tiles = len(typed_index) // typed_tiles.TILE_GAPS + 1
-        ends = np.append(typed_index + 1, n_sites)
-
-        def largest(gaps: int) -> int:
-            return int(np.diff(ends[gaps - 1 :: gaps], prepend=0, append=n_sites).max())
-
-        places = max(
-            typed_tiles.tile_with_flanks(typed_cM_T, range(n, n + 1), reach_cM).n_sites
-            for n in range(n_tiles)
+        ends, tile = np.append(typed_index + 1, n_sites), typed_tiles.TILE_GAPS
+        gaps = (Interval(n * tile - 1, (n + 1) * tile) for n in range(n_tiles))
+        places = max(typed_tiles.with_flanks(typed_cM_T, one, reach_cM).n_sites for one in gaps)
+        tile_sites, block_sites = (
+            int(np.diff(ends[n - 1 :: n], prepend=0, append=n_sites).max()) for n in (tile, BLOCK_GAPS)
         )
-        return cls(
-            n_tiles,
-            places,
-            largest(typed_tiles.TILE_GAPS),
-            largest(BLOCK_GAPS),
-            len(typed_index) + 1,
-            n_sites,
-        )
+        return cls(n_tiles, places, tile_sites, block_sites, len(typed_index) + 1, n_sites)
 
 
 def windows_of_tiles(
@@ -196,15 +157,13 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
     cM_S = panel.cM[rows]
-    blocks = []
-    for first in range(0, n_gaps, BLOCK_GAPS):
+    blocks, first_B = [], np.arange(0, n_gaps, BLOCK_GAPS)
+    for first in first_B.tolist():
         gaps, edges = slice(first, first + BLOCK_GAPS), slice(first, first + BLOCK_GAPS + 1)
         place_G = (first_gap - typed.start + np.arange(n_gaps))[gaps]
         whole = bool(np.ptp(edges_G1[edges]) <= WHOLE_BLOCK_SITES)
         blocks.append(_block(panel, first, place_G, rows, cM_S, site_start_G1[edges], whole))
     return PanelTile(
-        first_gap,
-        n_gaps,
         typed,
         alleles,
         alleles.backwards(),
@@ -212,9 +171,11 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
         cM_S,
         place_of[sibling_haplotypes(panel.haplotype_sample)[order_N]],
         site_start_G1,
+        Interval(int(site_start_G1[0]), int(site_start_G1[-1])),
         order_N,
         span_patterns(alleles.bits_NW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
         tuple(blocks),
+        (first_gap - typed.start + first_B, np.minimum(BLOCK_GAPS, n_gaps - first_B)),
     )
 
 

@@ -19,8 +19,7 @@ from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
 from spinimpute.panels.site_table import DISCORDANCE, SiteTable, write_increasing, write_site_table
 from spinimpute.panels.soft_alleles import pack_points
-from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.interface import Predictor
+from spinimpute.predictors.interface import ImputationJob, Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.spin.engine import BlockEngine
 from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, SPINPredictor

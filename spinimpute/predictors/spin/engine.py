@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
 from spinimpute.panels.soft_alleles import as_stored
-from spinimpute.predictors.engine import Engine, ImputationJob, panel_frequencies
+from spinimpute.predictors.interface import Engine, ImputationJob, panel_frequencies
 from spinimpute.runtime.errors import InputError, argument
 
 Result = TypeVar("Result")
@@ -29,8 +29,8 @@ class TorchEngine(Engine):
         super().__init__(job)
         self._torch_threads = torch.get_num_threads()
 
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         torch.set_num_threads(self._torch_threads)  # later threads inherit this setting
 
     @abstractmethod
@@ -56,8 +56,9 @@ class BlockEngine(TorchEngine):
     """Encodes the blocks of a panel's haplotypes, and imputes from their inducing points."""
 
     def __init__(self, predictor: BlockPredictor, job: ImputationJob) -> None:
+        assert job.panel.haplotypes is not None, "`InducingEngine` imputes from other panels"
         super().__init__(job)
-        self.panel, self.predictor = job.haplotypes, predictor
+        self.panel, self.predictor = job.panel.haplotypes, predictor
 
     def encode_window(self, window: Interval) -> list[EncodedBlock]:
         """Encode every block of a window; there is no block without a typed site."""

@@ -19,8 +19,7 @@ from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.predictors.engine import ImputationJob
-from spinimpute.predictors.interface import Predictor, fitting_weights
+from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, fitting_weights
 from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine, TorchEngine
@@ -208,21 +207,14 @@ class SPINPredictor(Predictor):
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, torch.float32)
 
 
-def load(
-    weights: Mapping[str, np.ndarray],
-    settings: dict[str, Any],
-    fingerprint: str,
-    device: str,
-    options: Mapping[str, Any],
-) -> SPINPredictor:
+def load(checkpoint: Checkpoint) -> SPINPredictor:
     """Load the predictor, as `PredictorRow.load` describes."""
     with fitting_weights():
-        model = network_of(lambda: GenotypeSPIN(SPINSettings(**settings)), weights)
-    points = options["inducing_points"]
-    shape = model.settings.shape
+        model = network_of(lambda: GenotypeSPIN(SPINSettings(**checkpoint.settings)), checkpoint.weights)
+    points, shape = checkpoint.options["inducing_points"], model.settings.shape
     if points is not None and points <= FEW_POINTS:
         shape = BlockShape(max(1, shape.core // 2), shape.flank // 2)
-    return SPINPredictor(model, fingerprint, torch.device(device), points, shape)
+    return SPINPredictor(model, checkpoint.fingerprint, torch.device(checkpoint.device), points, shape)
 
 
 def _inducing(panel: ReferencePanel) -> InducingPanel:

@@ -26,7 +26,7 @@ from spinimpute.panels.writer import rewrite_panel
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.trust import discordance, judging
 from spinimpute.pipeline.trust.discordance import COMMON, LEAST_COPIES, PRIOR, find_discordance
-from spinimpute.predictors.engine import ImputationJob
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 from tests.panels.test_stored_rows import as_version_1
 
