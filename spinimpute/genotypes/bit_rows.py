@@ -25,15 +25,10 @@ TILE_BYTES = 64  # of packed bits
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-def n_words(n_places: int) -> int:
-    """Number of words that hold so many sites, at least one."""
-    return max(1, -(-n_places // 64))
-
-
 def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
     """Rows, uint64 (X, W), of alleles 0 or 1, uint8 (S, X)."""
     packed = np.packbits(alleles_SX, axis=0, bitorder="little")  # (bytes, X)
-    out = np.zeros((alleles_SX.shape[1], n_words(alleles_SX.shape[0]) * 8), dtype=np.uint8)
+    out = np.zeros((alleles_SX.shape[1], max(1, -(-len(alleles_SX) // 64)) * 8), dtype=np.uint8)
     out[:, : len(packed)] = packed.T
     return out.view("<u8").astype(np.uint64, copy=False)
 
@@ -44,8 +39,10 @@ def unpack_rows(bits_XW: np.ndarray, n_places: int) -> np.ndarray:
 
 
 @kernel()
-def _order_packed(packed_SB, order_X, out_SB):  # type: ignore[no-untyped-def]
+def order_packed(packed_SB, order_X):  # type: ignore[no-untyped-def]
+    """Packed bits, uint8 (S, ceil(X / 8)), in another order: the haplotype that each bit is taken from."""
     n = len(order_X)
+    out_SB = np.empty((len(packed_SB), (n + 7) >> 3), np.uint8)
     for s in range(len(packed_SB)):
         bits_B = packed_SB[s]
         for byte in range(out_SB.shape[1]):
@@ -54,21 +51,13 @@ def _order_packed(packed_SB, order_X, out_SB):  # type: ignore[no-untyped-def]
             for i in range(first, min(first + 8, n)):
                 eight |= ((bits_B[order_X[i] >> 3] >> (7 - (order_X[i] & 7))) & 1) << (7 - (i - first))
             out_SB[s, byte] = eight
-
-
-def order_packed(packed_SB: np.ndarray, order_X: np.ndarray) -> np.ndarray:
-    """Packed bits, uint8 (S, ceil(X / 8)), in another order.
-
-    Order_X: the haplotype that each bit is taken from.
-    """
-    out_SB = np.empty((len(packed_SB), -(-len(order_X) // 8)), np.uint8)
-    _order_packed(packed_SB, order_X, out_SB)
     return out_SB
 
 
 @kernel()
-def _rows_of_packed(packed_SB, bits_XW):  # type: ignore[no-untyped-def]
-    n = len(bits_XW)
+def rows_of_packed(packed_SB, n_rows):  # type: ignore[no-untyped-def]
+    """Rows, uint64 (X, W), of packed bits, uint8 (S, B)."""
+    bits_XW = np.zeros((n_rows, max(1, (len(packed_SB) + 63) >> 6)), np.uint64)
     n_bytes = packed_SB.shape[1]
     for first in range(0, n_bytes, TILE_BYTES):  # whose rows stay in the cache
         last = min(first + TILE_BYTES, n_bytes)
@@ -78,15 +67,9 @@ def _rows_of_packed(packed_SB, bits_XW):  # type: ignore[no-untyped-def]
                 eight = packed_SB[s, byte]
                 if eight == 0:
                     continue
-                for i in range(8 * byte, min(8 * byte + 8, n)):
+                for i in range(8 * byte, min(8 * byte + 8, n_rows)):
                     if (eight >> (7 - (i & 7))) & 1:
                         bits_XW[i, word] |= bit
-
-
-def rows_of_packed(packed_SB: np.ndarray, n_rows: int) -> np.ndarray:
-    """Rows, uint64 (X, W), of packed bits, uint8 (S, B)."""
-    bits_XW = np.zeros((n_rows, n_words(len(packed_SB))), np.uint64)
-    _rows_of_packed(packed_SB, bits_XW)
     return bits_XW
 
 

@@ -30,41 +30,33 @@ class HaplotypeSource(Protocol):
     @property
     def n_sites(self) -> int:
         """Number of sites."""
-        ...
 
     @property
     def n_haplotypes(self) -> int:
         """Number of haplotypes."""
-        ...
 
     @property
     def position(self) -> np.ndarray:
         """int64 (n_sites,), 1-based, never decreasing."""
-        ...
 
     @property
     def cM(self) -> np.ndarray:
         """Genetic positions, float64 (n_sites,)."""
-        ...
 
     @property
     def haplotype_sample(self) -> np.ndarray:
         """Sample index of each haplotype, int64 (n_haplotypes,)."""
-        ...
 
     @property
     def query_samples(self) -> np.ndarray | None:
         """Samples that are queries, never context; None: tasks choose."""
-        ...
 
     @property
     def sample_deme(self) -> np.ndarray | None:
         """Population of each sample, int64; None if unknown."""
-        ...
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
         """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -138,40 +130,28 @@ def pad_typed_sites(block: int, typed_cM: np.ndarray, shape: BlockShape, low: in
     return PaddedSites(cM_S, valid_S, first, last, offset)
 
 
-def gap_geometry(site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of sites, float64 (n,), in their gaps, int64 (n,): fraction and distance, float32 (n,).
+def gap_geometry(
+    site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Positions of sites, float64 (n,), in their gaps, int64 (n,): fraction, nearest, left and right.
 
-    The fraction is 0 at the left typed site and 1 at the right one; 1 before the first typed site, where only
-    the right side counts, and 0 after the last. The distance is that to the nearer typed site in cM, at most
-    FAR_CM outside the typed sites, and FAR_CM if no site is typed.
+    The fraction, float32, is 0 at the left typed site and 1 at the right one; 1 before the first typed site,
+    where only the right side counts, and 0 after the last. `nearest`, float32, is the distance to the nearer
+    typed site in cM, at most FAR_CM outside the typed sites, and FAR_CM if no site is typed. `left` and
+    `right`, float64, are the distances to both typed sites; before the first and after the last typed site,
+    both are distances to that one.
     """
     if len(typed_cM) == 0:
-        return np.full(len(gap), 0.5, np.float32), np.full(len(gap), FAR_CM, np.float32)
-    left = typed_cM[np.maximum(gap - 1, 0)]
-    right = typed_cM[np.minimum(gap, len(typed_cM) - 1)]
-    width = right - left
+        far = np.full(len(gap), FAR_CM)
+        return np.full(len(gap), 0.5, np.float32), far.astype(np.float32), far, far
+    left_cM = typed_cM[np.maximum(gap - 1, 0)]
+    right_cM = typed_cM[np.minimum(gap, len(typed_cM) - 1)]
+    left, right, width = np.abs(site_cM - left_cM), np.abs(right_cM - site_cM), right_cM - left_cM
     with np.errstate(divide="ignore", invalid="ignore"):
-        fraction = np.where(width > 0, (site_cM - left) / width, 0.5)
+        fraction = np.where(width > 0, (site_cM - left_cM) / width, 0.5)
     fraction = np.where(gap == 0, 1.0, np.where(gap == len(typed_cM), 0.0, fraction)).clip(0, 1)
-    distance = np.minimum(
-        np.where(gap == 0, FAR_CM, np.abs(site_cM - left)),
-        np.where(gap == len(typed_cM), FAR_CM, np.abs(right - site_cM)),
-    )
-    return fraction.astype(np.float32), distance.astype(np.float32)
-
-
-def flanking_distances(
-    site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Distances in cM from sites to the typed sites left and right of their gaps, two float64 (n,).
-
-    Before the first and after the last typed site, both are distances to that one.
-    """
-    last = len(typed_cM) - 1
-    return (
-        np.abs(site_cM - typed_cM[np.clip(gap - 1, 0, last)]),
-        np.abs(typed_cM[np.clip(gap, 0, last)] - site_cM),
-    )
+    nearest = np.minimum(np.where(gap == 0, FAR_CM, left), np.where(gap == len(typed_cM), FAR_CM, right))
+    return fraction.astype(np.float32), nearest.astype(np.float32), left, right
 
 
 def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:

@@ -25,11 +25,6 @@ class Haplotypes:
     # int64 (n_sites,), unphased calls set missing as one of their alleles was; None: none
     halved: np.ndarray | None = None
 
-    @property
-    def haplotype_sample(self) -> np.ndarray:
-        """Sample index of each haplotype, int64 (n_haplotypes,)."""
-        return np.repeat(np.arange(len(self.samples)), self.ploidy)
-
 
 @dataclass(frozen=True, eq=False)
 class Calls:
@@ -60,7 +55,7 @@ def to_haplotypes(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
     """
     return Haplotypes(
         calls.sites,
-        select_haplotypes(calls.calls, haplotype_columns(ploidy)),
+        select_haplotypes(calls.calls, ploidy),
         calls.samples,
         ploidy,
         calls.contig_line,
@@ -70,20 +65,14 @@ def to_haplotypes(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
     )
 
 
-def haplotype_columns(ploidy: np.ndarray) -> np.ndarray | None:
-    """Which of the 2 * n_samples columns of calls are haplotypes, int64; None for all of them."""
-    if (ploidy == 2).all():
-        return None
-    return np.flatnonzero(np.stack([np.ones(len(ploidy), dtype=bool), ploidy == 2], axis=1))
+def select_haplotypes(calls: np.ndarray, ploidy: np.ndarray) -> np.ndarray:
+    """Alleles of all haplotypes, int8 (n_sites, n_haplotypes), 0, 1 or -1 (missing).
 
-
-def select_haplotypes(calls: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-    """Alleles of the columns that are haplotypes, int8 (n_sites, n_haplotypes), 0, 1 or -1 (missing).
-
-    calls: as in `Calls`, changed in place if all columns are kept. kept: as of `haplotype_columns`.
+    calls: as in `Calls`, changed in place if all samples are diploid.
     """
     alleles = calls.reshape(len(calls), -1)
-    alleles = alleles if kept is None else alleles[:, kept]
+    if (ploidy != 2).any():
+        alleles = alleles[:, np.flatnonzero(np.stack([np.ones(len(ploidy), bool), ploidy == 2], axis=1))]
     return np.maximum(alleles, -1, out=alleles)
 
 

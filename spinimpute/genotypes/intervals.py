@@ -97,17 +97,14 @@ class PanelPositions(Protocol):
     @property
     def chrom(self) -> str:
         """Chromosome name in the panel."""
-        ...
 
     @property
     def position(self) -> np.ndarray:
         """int64 (n_sites,), 1-based, never decreasing."""
-        ...
 
     @property
     def cM(self) -> np.ndarray:
         """Genetic positions, float64 (n_sites,)."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -177,11 +177,6 @@ def resolve_ploidy(
     lost = {
         HETEROZYGOUS_HAPLOID: int(error_SX.sum()),
         HAPLOID_DIPLOID: int(halved_SX.sum()),
-        **count_half_missing(haplotypes),
+        HALF_MISSING: 0 if haplotypes.halved is None else int(haplotypes.halved.sum()),
     }
     return ResolvedPloidy(haplotypes, {what: count for what, count in lost.items() if count}, share_X, doubts)
-
-
-def count_half_missing(haplotypes: Haplotypes) -> dict[str, int]:
-    """Number of calls set missing because one allele was, under that reason; empty without such calls."""
-    return {} if haplotypes.halved is None else {HALF_MISSING: int(haplotypes.halved.sum())}

@@ -260,7 +260,7 @@ class BlockPlan:
         first, stop = self.span(block, start, stop)
         index_U = np.arange(first, stop)
         gap_U = np.searchsorted(typed, index_U)
-        fraction_U, distance_U = gap_geometry(self._cM[index_U], gap_U, self._typed_cM)
+        fraction_U, distance_U, *_ = gap_geometry(self._cM[index_U], gap_U, self._typed_cM)
         gap_in_block_U = gap_U - block * core
         return BlockSites(
             index_U,

@@ -55,7 +55,7 @@ class TargetImputer:
             self.options,
             self.writer.temporary_folder,
             matched.jumps_per_cM,
-            sibling_haplotypes(haplotypes.haplotype_sample),
+            sibling_haplotypes(np.repeat(np.arange(len(haplotypes.samples)), haplotypes.ploidy)),
         )
         shares = split_progress(progress, [haplotypes.unphased is not None, leave_out, 1])
         unphased = haplotypes.unphased is not None and bool(haplotypes.unphased[match.target_index].any())

@@ -11,8 +11,8 @@ import numpy as np
 from spinimpute.genotypes.builds import HAPLOID_CHROMOSOMES, is_x
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.ploidy import (
+    HALF_MISSING,
     ResolvedPloidy,
-    count_half_missing,
     expected_heterozygosity,
     resolve_ploidy,
 )
@@ -59,11 +59,8 @@ def read_target(
             allow_unphased=allow_unphased,
             without_alt=records_wanted(panels[0].sites, None),
         )
-        return [
-            ResolvedPloidy(
-                haplotypes, count_half_missing(haplotypes), np.full(len(haplotypes.samples), np.nan), []
-            )
-        ]
+        lost = {} if haplotypes.halved is None else {HALF_MISSING: int(haplotypes.halved.sum())}
+        return [ResolvedPloidy(haplotypes, lost, np.full(len(haplotypes.samples), np.nan), [])]
     if target_format is VARIANTS:
         calls = read_variants(path, concatenate_sites(panels), panels[0].contig_line, lift, samples)
     elif samples is not None:

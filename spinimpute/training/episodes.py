@@ -279,7 +279,7 @@ def draw_episode(
             n = len(chosen)
             untyped.append(candidates)
             site_BGU[i, j, :n], valid_BGU[i, j, :n] = chosen, 1
-            fraction_BGU[i, j, :n], distance_BGU[i, j, :n] = gap_geometry(
+            fraction_BGU[i, j, :n], distance_BGU[i, j, :n], *_ = gap_geometry(
                 source.cM[chosen], np.full(n, gap), typed_cM
             )
         compared.append(_draw_compared(untyped, site_BGU[i][valid_BGU[i] > 0], settings.compared_sites, rng))

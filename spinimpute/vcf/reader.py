@@ -15,7 +15,6 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import (
     Calls,
     Haplotypes,
-    haplotype_columns,
     select_haplotypes,
     to_haplotypes,
 )
@@ -103,13 +102,11 @@ class HaplotypeReader:
         self._file.close()
 
     def __iter__(self) -> Iterator[HaplotypeBlock]:
-        kept: np.ndarray | None = None
         for n_before, block in enumerate(self._blocks()):
             if not n_before:
                 ploidy = self.ploidy
-                kept = haplotype_columns(ploidy)
                 self._seen_ploidy[:] = ploidy
-            yield HaplotypeBlock(block.sites, select_haplotypes(block.calls, kept), block.multiallelic)
+            yield HaplotypeBlock(block.sites, select_haplotypes(block.calls, ploidy), block.multiallelic)
 
     def read_calls(self) -> Calls:
         """Read all calls, each with its own number of alleles."""

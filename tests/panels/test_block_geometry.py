@@ -31,7 +31,7 @@ def test_gap_geometry_site_by_site(data: st.DataObject) -> None:
     cM = np.cumsum(data.draw(st.lists(steps, min_size=1, max_size=30)))
     typed = sorted(data.draw(st.sets(st.integers(0, len(cM) - 1), min_size=1)))
     gap = np.array([sum(t < i for t in typed) for i in range(len(cM))])
-    fraction, distance = gap_geometry(cM, gap, cM[typed])
+    fraction, distance, *_ = gap_geometry(cM, gap, cM[typed])
     for i in range(len(cM)):
         left = [cM[t] for t in typed if t < i]
         right = [cM[t] for t in typed if t >= i]

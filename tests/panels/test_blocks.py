@@ -80,10 +80,10 @@ def test_block_holds_the_panels_alleles(example_panel: spinimpute.Panel) -> None
 def test_geometry_of_gaps() -> None:
     typed_cM = np.array([1.0, 2.0, 2.0, 4.0])
     cM, gap = np.array([0.4, 1.25, 2.0, 3.5, 5.0]), np.array([0, 1, 2, 3, 4])
-    fraction, distance = gap_geometry(cM, gap, typed_cM)
+    fraction, distance, *_ = gap_geometry(cM, gap, typed_cM)
     np.testing.assert_allclose(fraction, [1, 0.25, 0.5, 0.75, 0])
     np.testing.assert_allclose(distance, [0.6, 0.25, 0, 0.5, 1.0], rtol=1e-6)
-    fraction, distance = gap_geometry(cM[:1], gap[:1], np.array([]))
+    fraction, distance, *_ = gap_geometry(cM[:1], gap[:1], np.array([]))
     assert fraction == pytest.approx(0.5)
     assert distance == pytest.approx(FAR_CM)
 

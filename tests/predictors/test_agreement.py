@@ -109,7 +109,7 @@ def test_agreed_alleles_are_written_and_all_else_stays(patterns_of: Patterns) ->
     pattern_NG = patterns.pattern_BNG[0]
     agreed_QG = np.array([[pattern_NG[17, 1], NONE], [NONE, pattern_NG[20, 2]]], np.int32)
     sites = GapSites(1, start_G1[1:] - 5, np.zeros(85, np.float32), flip_U)
-    fill_agreed(agreed_QG, patterns, sites, 0.9, out_UQ)
+    fill_agreed(agreed_QG, patterns, sites, np.float32(0.9), out_UQ)
     carried_UQ = np.zeros((85, 2), bool)
     carried_UQ[:75, 0], carried_UQ[75:, 1] = minor_UN[5:80, 17], minor_UN[80:, 20]
     np.testing.assert_allclose(

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -18,8 +19,7 @@ from spinimpute.hmm.pbwt import (
     CandidateSettings,
     Matches,
     find_candidates,
-    matches_on_left,
-    matches_on_right,
+    longest_matches,
     unite,
 )
 from spinimpute.hmm.posteriors import copying_posteriors
@@ -104,8 +104,8 @@ def test_candidates_are_those_of_brute_force(
                 expected |= nearest_by_brute_force(panel_SN, query_S, place, nearest, most)
         assert found.take(b, q).tolist() == sorted(expected)
     sides = (
-        side(haplotypes, queries, first_B, n_gaps_B, settings).part(1, 2)
-        for side, haplotypes in ((matches_on_left, panel), (matches_on_right, panel.backwards()))
+        longest_matches(haplotypes, queries, first_B, n_gaps_B, settings, on_left=on_left).part(1, 2)
+        for haplotypes, on_left in ((panel, True), (panel.backwards(), False))
     )
     some = unite(*sides)
     assert all(np.array_equal(some.take(b, 0), found.take(b, 1)) for b in range(len(first_B)))
@@ -145,10 +145,11 @@ def test_what_a_block_takes_is_what_its_typed_sites_take(
     query_SQ = np.where(rng.random((n_sites, 4)) < missing, 2, query_SQ)
     panel, queries = PanelAlleles.of(panel_SN.astype(np.uint8)), TypedAlleles.of(query_SQ.astype(np.uint8))
     few = CandidateSettings(nearest=4, most=20, margin=0)
-    for side, haplotypes, first in ((matches_on_left, panel, 1), (matches_on_right, panel.backwards(), 0)):
+    for haplotypes, first in ((panel, 1), (panel.backwards(), 0)):
+        side = partial(longest_matches, haplotypes, queries, settings=few, on_left=bool(first))
         with mock.patch.object(parameters, "MOST_STATES", most_states):
-            whole = side(haplotypes, queries, np.array([first]), np.array([n_sites]), few)
-        alone = side(haplotypes, queries, np.arange(n_sites) + first, np.ones(n_sites, int), few)
+            whole = side(np.array([first]), np.array([n_sites]))
+        alone = side(np.arange(n_sites) + first, np.ones(n_sites, int))
         for q in range(4):
             expected = set[int]().union(*(of_query(alone, place, q) for place in range(n_sites)))
             assert of_query(whole, 0, q) == sorted(expected)
@@ -160,9 +161,9 @@ def test_as_many_others_take_the_place_of_some_that_match() -> None:
     classes = np.array([[0, 0, 1, 1], [1, 0, 0, 1], [1, 1, 0, 0]], np.uint8)
     panel, query = PanelAlleles.of(np.repeat(classes, 12, axis=1)), TypedAlleles.of(np.array([[2], [2], [0]]))
     few = CandidateSettings(nearest=12, most=120, margin=0)
-    for side, haplotypes, first in ((matches_on_left, panel, 1), (matches_on_right, panel.backwards(), 0)):
-        whole = side(haplotypes, query, np.array([first]), np.array([3]), few)
-        alone = side(haplotypes, query, np.arange(3) + first, np.ones(3, int), few)
+    for haplotypes, first in ((panel, 1), (panel.backwards(), 0)):
+        side = partial(longest_matches, haplotypes, query, settings=few, on_left=bool(first))
+        whole, alone = side(np.array([first]), np.array([3])), side(np.arange(3) + first, np.ones(3, int))
         expected = set[int]().union(*(of_query(alone, place, 0) for place in range(3)))
         assert of_query(whole, 0, 0) == sorted(expected)
 
@@ -180,7 +181,7 @@ def test_as_many_as_are_asked_for() -> None:
     panel, query = PanelAlleles.of(panel_SN), TypedAlleles.of(np.zeros((n + 1, 1), np.uint8))
     for nearest in (1, 5, 12):
         settings = CandidateSettings(nearest, most=20, margin=0)
-        found = matches_on_left(panel, query, np.array([n + 1]), np.array([1]), settings)
+        found = longest_matches(panel, query, np.array([n + 1]), np.array([1]), settings, on_left=True)
         assert found.haplotype_C.tolist() == list(range(n - nearest, n))
 
 

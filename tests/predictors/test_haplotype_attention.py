@@ -35,7 +35,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
     find_ibs_classes,
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
-from spinimpute.predictors.haplotype_attention.pair_network import PairWeights, weigh
+from spinimpute.predictors.haplotype_attention.pair_network import PairWeights
 from spinimpute.predictors.haplotype_attention.predictor import (
     LEAST_SHARE,
     DevicePairNetwork,
@@ -147,7 +147,7 @@ def test_imputing_computes_the_same_as_training(
         patterns = read_patterns(panel, tile)
         p_UQ = predictor.impute_tile(panel, tile, patterns, query_TQ, None, of_tile, RATES)
         queries = TypedAlleles.of(query_TQ[: len(tile.cM_S)])
-        place_B, n_gaps_B = blocks = tile.block_places()
+        place_B, n_gaps_B = blocks = tile.block_places
         candidates = find_candidates(
             tile.panel,
             tile.panel_backwards,
@@ -259,7 +259,7 @@ def test_the_pair_network_of_a_device() -> None:
     gap_GF = rng.normal(0, 1, (4, 2)).astype(np.float32)
     count_QGK[1, 2], features_QGFK[1, 2] = 0, np.nan  # undefined in a gap that is not computed
     classes = IBSClasses(features_QGFK, count_QGK, np.zeros((3, 4, 5), np.int32), np.zeros(0, np.int32))
-    here = weigh(PairWeights.of(weights), classes, gap_GF)
+    here = PairWeights.of(weights).weigh(classes, gap_GF)
     there = DevicePairNetwork(weights, model.settings, "cpu").weigh(classes, gap_GF)
     asked_QG = count_QGK[:, :, 0] > 0
     for found, expected in zip(here[:3], there[:3], strict=True):  # undefined for absent classes

@@ -76,7 +76,8 @@ def many(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_results_in_a_file_are_those_in_memory(n_sites: int, n_queries: int, width: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     p_UQ = rng.random((n_sites, n_queries), np.float32)
-    kept, filed = MemoryResults(n_sites, n_queries), FileResults(n_sites, n_queries, Path("/tmp"))
+    kept = MemoryResults(np.empty((n_sites, n_queries), np.float32))
+    filed = FileResults(n_sites, n_queries, Path("/tmp"))
     parts = [slice(i, i + width) for i in range(0, n_queries, width)]
     for number in rng.permutation(len(parts)):
         kept.put(0, parts[number], p_UQ[:, parts[number]])

@@ -108,7 +108,6 @@ def test_every_kind_of_file_and_of_call(write_vcf: WriteVcf, name: str) -> None:
     assert haplotypes.samples == ["a", "b", "c"]
     assert haplotypes.ploidy.tolist() == [2, 1, 2]
     assert haplotypes.ploidy.dtype == np.uint8
-    assert haplotypes.haplotype_sample.tolist() == [0, 0, 1, 2, 2]
     assert haplotypes.contig_line == "##contig=<ID=20,length=63025520>"
     assert haplotypes.sites.chrom == "20"
     assert haplotypes.sites.id == ["rs100", "rs200", "rs200", "rs200", "rs300", "rs400"]

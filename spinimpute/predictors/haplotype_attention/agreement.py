@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.bit_rows import trailing_zeros
-from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPatterns
-from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.runtime.kernels import kernel
 
 MOST_COUNTED = 255  # copies; also for patterns without minor alleles
@@ -37,7 +36,18 @@ class RarestAlleles(NamedTuple):
 
 
 @kernel()
-def _count_rarest(count_G, first_word_G, minor_W, gap_start_G1, copies_U, first_G, rarest_D):  # type: ignore[no-untyped-def]
+def rarest_alleles(patterns, gap_start_G1, copies_U):  # type: ignore[no-untyped-def]
+    """Find the `RarestAlleles` of all patterns of a tile.
+
+    gap_start_G1: int64, first site of each gap, counted from 0. copies_U: int64, number of panel haplotypes
+    with the minor allele.
+    """
+    count_G, first_word_G, minor_W = patterns.count_G, patterns.first_word_G, patterns.minor_W
+    first_G, n_patterns = np.empty(len(count_G), np.int64), 0
+    for g in range(len(count_G)):
+        first_G[g] = n_patterns
+        n_patterns += count_G[g]
+    rarest_D = np.empty(n_patterns, np.uint8)
     for g in range(len(count_G)):
         n_words = (gap_start_G1[g + 1] - gap_start_G1[g] + 63) >> 6
         for d in range(count_G[g]):
@@ -49,21 +59,7 @@ def _count_rarest(count_G, first_word_G, minor_W, gap_start_G1, copies_U, first_
                     minor &= minor - np.uint64(1)
                     fewest = min(fewest, copies_U[u])
             rarest_D[first_G[g] + d] = fewest
-
-
-def rarest_alleles(patterns: GapPatterns, gap_start_G1: np.ndarray, copies_U: np.ndarray) -> RarestAlleles:
-    """Find the rarest allele of all patterns of a tile.
-
-    gap_start_G1: int64, first site of each gap, counted from 0. copies_U: int64, number of panel haplotypes
-    with the minor allele.
-    """
-    last_G = np.cumsum(patterns.count_G, dtype=np.int64)
-    first_G = last_G - patterns.count_G
-    copies_D = np.empty(int(last_G[-1]), np.uint8)
-    _count_rarest(
-        patterns.count_G, patterns.first_word_G, patterns.minor_W, gap_start_G1, copies_U, first_G, copies_D
-    )
-    return RarestAlleles(first_G, copies_D)
+    return RarestAlleles(first_G, rarest_D)
 
 
 @kernel()
@@ -107,10 +103,16 @@ def _add_candidates(  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _find_agreed(candidates, patterns, rarest, sibling_N, first_tile_gap, agreed_QG):  # type: ignore[no-untyped-def]
+def agreed_patterns(candidates, sibling_N, patterns, rarest, first_tile_gap, n_gaps):  # type: ignore[no-untyped-def]
+    """Patterns on which a query's candidates agree in the gaps of a block, int32 (Q, G); NONE elsewhere.
+
+    Candidates (`BlockCandidates`) with other patterns have at most DISSENT of the probability at either end
+    of the gap. The pattern has no allele of fewer than BELIEVED copies, and neither the candidates nor their
+    siblings have an allele of fewer than RIGHTLY_PLACED copies. The first gap is counted in the tile.
+    """
     haplotype_C, posterior_CP, first_Q1 = candidates
     first_G, copies_D = rarest
-    n_gaps, first_gap = agreed_QG.shape[1], first_tile_gap % BLOCK_GAPS
+    agreed_QG, first_gap = np.empty((len(first_Q1) - 1, n_gaps), np.int32), first_tile_gap % BLOCK_GAPS
     pattern_NG = patterns.pattern_BNG[first_tile_gap // BLOCK_GAPS]
     rare_N = patterns.rare_BN[first_tile_gap // BLOCK_GAPS]
     best_G, likeliest_G = np.empty(n_gaps, np.float32), np.empty(n_gaps, np.int32)
@@ -151,24 +153,6 @@ def _find_agreed(candidates, patterns, rarest, sibling_N, first_tile_gap, agreed
                 and copies_D[first_G[first_tile_gap + g] + pattern_G[g]] >= BELIEVED
             ):
                 agreed_QG[q, g] = pattern_G[g]
-
-
-def agreed_patterns(
-    candidates: BlockCandidates,
-    sibling_N: np.ndarray,
-    patterns: GapPatterns,
-    rarest: RarestAlleles,
-    first_gap: int,
-    n_gaps: int,
-) -> np.ndarray:
-    """Patterns on which a query's candidates agree in the gaps of a block, int32 (Q, G); NONE elsewhere.
-
-    Candidates with other patterns have at most DISSENT of the probability at either end of the gap. The
-    pattern has no allele of fewer than BELIEVED copies, and neither the candidates nor their siblings have an
-    allele of fewer than RIGHTLY_PLACED copies. The first gap is counted in the tile.
-    """
-    agreed_QG = np.empty((len(candidates.first_Q1) - 1, n_gaps), np.int32)
-    _find_agreed(candidates, patterns, rarest, sibling_N, first_gap, agreed_QG)
     return agreed_QG
 
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spinimpute.genotypes.blocks import HaplotypeSource, flanking_distances, gap_geometry
+from spinimpute.genotypes.blocks import HaplotypeSource, gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.pbwt import CandidateSettings, find_candidates
@@ -149,8 +149,7 @@ class HaplotypeLearner:
             np.ascontiguousarray(alleles_GUA[..., split.context_N]), alleles_QGUK, sibling_QGUK,
         )  # fmt: skip
         typed_cM, gap_GU = source.cM[split.typed_T], np.broadcast_to(gaps[:, None], site_GU.shape)
-        fraction_GU, _ = gap_geometry(source.cM[site_GU], gap_GU, typed_cM)
-        left_GU, right_GU = flanking_distances(source.cM[site_GU], gap_GU, typed_cM)
+        fraction_GU, _, left_GU, right_GU = gap_geometry(source.cM[site_GU], gap_GU, typed_cM)
         return {
             "features_QGFK": classes.features_QGFK,
             "count_QGK": classes.count_QGK,

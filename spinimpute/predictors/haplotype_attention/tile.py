@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.blocks import flanking_distances, gap_geometry
+from spinimpute.genotypes.blocks import gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
@@ -198,11 +198,11 @@ def _block(
     frequency_U = panel.frequency[sites.slice]
     flip_U = frequency_U > 0.5
     minor_U = np.where(flip_U, 1 - frequency_U, frequency_U)
-    fraction_U, _ = gap_geometry(cM_U, place_U, typed_cM_S)
+    fraction_U, _, left_U, right_U = gap_geometry(cM_U, place_U, typed_cM_S)
     untyped_U = np.isin(np.arange(*sites), typed_index_S, assume_unique=True, invert=True)
     has_untyped_G = np.zeros(n_gaps, bool)
     has_untyped_G[gap_U[untyped_U & (minor_U > 0)]] = True
-    site_UF = site_features(minor_U, fraction_U, *flanking_distances(cM_U, place_U, typed_cM_S), n)
+    site_UF = site_features(minor_U, fraction_U, left_U, right_U, n)
     return TileBlock(
         sites,
         GapSites(first_gap, site_start_G1 - sites.start, fraction_U, flip_U),
