@@ -122,8 +122,7 @@ class GeneticMap:
         if not positions:
             found = ", ".join(list(others)[:10]) or "none"
             raise InputError(
-                "mismatch",
-                f"{path}: no row of chromosome {chrom}, only of {found}. Give the map of {chrom}",
+                "mismatch", f"{path}: no row of chromosome {chrom}, only of {found}. Give the map of {chrom}"
             )
         if len(positions) < 2:
             raise InputError("content", f"{path}: chromosome {chrom} has one row, a map needs at least two")

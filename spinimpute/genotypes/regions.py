@@ -6,13 +6,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from spinimpute.genotypes.sites import (
-    LAST_POSITION,
-    Region,
-    is_position,
-    plain_chromosome,
-    same_chromosome,
-)
+from spinimpute.genotypes.sites import LAST_POSITION, Region, is_position, plain_chromosome, same_chromosome
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import ENCODING, gunzipped
 

@@ -30,11 +30,7 @@ BEYOND_LAST = "at a position beyond 2,147,483,647"
 # Names of human chromosomes in PLINK and array files. Positions distinguish the pseudo-autosomal regions from
 # the rest of X. In other species 23 to 26 are autosomes: the chromosome's own name has priority.
 _X_REGION_NAMES = ("XY", "PAR", "PAR1", "PAR2")
-_ALIASES = {
-    **dict.fromkeys(("23", "25", *_X_REGION_NAMES), "X"),
-    "24": "Y",
-    "26": "MT",
-}
+_ALIASES = {**dict.fromkeys(("23", "25", *_X_REGION_NAMES), "X"), "24": "Y", "26": "MT"}
 _LAST_HUMAN = 26
 _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-9,]*))?)?")
 

@@ -213,11 +213,7 @@ def _copy_to_samples_with_the_same_calls(targets: Targets) -> None:
 
 
 def _run_pass(
-    pool: ThreadPoolExecutor,
-    tasks: list[_Task],
-    targets: Targets,
-    settings: _Pass,
-    progress: Progress | None,
+    pool: ThreadPoolExecutor, tasks: list[_Task], targets: Targets, settings: _Pass, progress: Progress | None
 ) -> np.ndarray:
     """Decide everywhere and apply the decisions; returns the posterior probabilities, float32 (T, X)."""
     n_typed, n_samples = targets.open_TX.shape

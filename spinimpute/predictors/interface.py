@@ -71,7 +71,7 @@ class ImputationJob:
     sibling_Q: np.ndarray | None = None  # int64, the other haplotype of a query's sample; None if unknown
 
 
-class Engine(ABC, ExitStack):
+class Engine(ExitStack):
     """Threads that impute the windows of a job; a context manager."""
 
     def __init__(self, job: ImputationJob) -> None:

@@ -137,10 +137,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         reads=(HAPLOTYPES,),
         load="spinimpute.predictors.haplotype_attention.predictor:load",
         shipped="haplotype.safetensors",
-        options=(
-            replace(WINDOW, default=math.inf, default_text="what memory allows"),
-            MAX_MEMORY,
-        ),
+        options=(replace(WINDOW, default=math.inf, default_text="what memory allows"), MAX_MEMORY),
         auto_device="cpu",  # its kernels are made for processors
         training=Training(
             "spinimpute.predictors.haplotype_attention.settings:HaplotypeSettings",
@@ -154,10 +151,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         reads=(HAPLOTYPES, INDUCING_POINTS),
         load="spinimpute.predictors.spin.predictor:load",
         shipped="spin.safetensors",
-        options=(
-            POINTS,
-            replace(WINDOW, default=2.0, default_text="2"),
-        ),
+        options=(POINTS, replace(WINDOW, default=2.0, default_text="2")),
         auto_device="auto",
         training=Training(
             "spinimpute.predictors.spin.network:SPINSettings",

@@ -60,10 +60,7 @@ def test_constant_map() -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.lists(st.integers(1, 10**8), min_size=2, max_size=20, unique=True).map(sorted),
-    st.data(),
-)
+@given(st.lists(st.integers(1, 10**8), min_size=2, max_size=20, unique=True).map(sorted), st.data())
 def test_map_is_non_decreasing_and_passes_through_its_points(
     positions: list[int], data: st.DataObject
 ) -> None:
@@ -130,7 +127,7 @@ def test_blank_lines_take_no_memory(tmp_path: Path) -> None:
     ],
 )
 def test_a_map_that_may_be_in_another_unit(tmp_path: Path, cM: float, last: int, said: str) -> None:
-    """Whole chromosomes are refused; yeast's and those of some regions have such rates."""
+    """Maps of whole chromosomes are refused; yeast and some regions have such rates."""
     path = tmp_path / "other.map"
     path.write_text(f"20 . 0 100\n20 . {cM} {last}\n")
     if last > 20_000_000:

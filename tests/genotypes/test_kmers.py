@@ -36,7 +36,6 @@ def test_numbers_of_known_kmers_are_their_bits(k: int, places: int, seed: int) -
 @settings(deadline=None, max_examples=30)
 @given(k=st.integers(1, 5), places=st.integers(1, 13), n=st.integers(1, 6), seed=st.integers(0, 1_000))
 def test_sums_of_kmers_are_products_with_tokens(k: int, places: int, n: int, seed: int) -> None:
-    """The gradient, too."""
     generator = torch.Generator().manual_seed(seed)
     allele_BNS = (torch.rand(2, n, places, generator=generator) < 0.5).double()
     weight_BXN = torch.rand(2, 3, n, generator=generator, dtype=torch.float64, requires_grad=True)

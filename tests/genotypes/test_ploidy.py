@@ -11,7 +11,7 @@ N = 40
 
 
 def resolved(one_S: np.ndarray, second_S: np.ndarray | None = None, *, sexed: bool = True) -> ResolvedPloidy:
-    """One sample whose calls have one allele where `one_S` says so; its first alleles alternate."""
+    """Resolve one sample whose calls have one allele where `one_S` is true."""
     first = np.arange(N) % 2
     second = np.where(one_S, -2, first if second_S is None else second_S)
     sites = Sites("X", np.arange(1, N + 1) * 10, ["A"] * N, ["C"] * N, [""] * N)

@@ -30,7 +30,6 @@ def test_further_haplotypes_are_numbered_as_if_they_were_the_panels_last(
 
 
 def test_backward_values_in_memory_that_is_used_again(rng: np.random.Generator) -> None:
-    """Of more and of fewer patterns, haplotypes and spans than the last time."""
     workspace = Workspace()
     for n_places, n, first, stop in ((40, 30, 0, 40), (70, 90, 10, 60), (20, 3, 0, 20), (70, 60, 40, 41)):
         panel_NW = pack_rows(rng.integers(0, 2, (n_places, n)).astype(np.uint8))

@@ -7,12 +7,13 @@ import spinimpute
 from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH, SCALE_QUERIES, SCALES
 from spinimpute.hmm.recombination_scale import _log_likelihood, most_likely_scale, recombination_scale
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes
+from tests.hmm.brute_force import forward_backward
 
 
 def mosaics(
     rng: np.random.Generator, n_sites: int, n: int, jumps_per_cM: float, cM: np.ndarray
 ) -> np.ndarray:
-    """Haplotypes by the model itself: each copies those before it, with changes at the scale."""
+    """Each haplotype copies those before it, and changes at the given scale."""
     alleles = rng.integers(0, 2, (n_sites, n)).astype(np.uint8)
     for h in range(20, n):
         jump = jump_probabilities(cM, n, jumps_per_cM)
@@ -32,32 +33,28 @@ def test_the_scale_of_mosaics_is_found(true: float) -> None:
     assert true / 2 <= most_likely_scale(alleles, cM) <= true * 2
 
 
-def brute_force(alleles_TN: np.ndarray, chosen: np.ndarray, cM_T: np.ndarray, scale: float) -> float:
-    total = 0.0
-    n = alleles_TN.shape[1]
-    jump_T = jump_probabilities(cM_T, n - 1, scale).astype(float)
-    for h in chosen:
-        others = np.delete(np.arange(n), h)
-        probability = np.full(n - 1, 1 / (n - 1))
-        for t, allele in enumerate(alleles_TN[:, h]):
-            probability = probability * (1 - jump_T[t]) + jump_T[t] / (n - 1)
-            probability *= np.where(alleles_TN[t, others] == allele, 1 - MISMATCH, MISMATCH)
-            total += np.log(probability.sum())
-            probability /= probability.sum()
-    return total
+def log_likelihood(
+    alleles_TN: np.ndarray, chosen: np.ndarray, emission_QT2: np.ndarray, jump_T: np.ndarray
+) -> float:
+    return sum(
+        forward_backward(np.delete(alleles_TN, h, axis=1), emission_T2, jump_T)[1]
+        for h, emission_T2 in zip(chosen, emission_QT2, strict=True)
+    )
 
 
-def test_likelihood_equals_brute_force() -> None:
-    rng = np.random.default_rng(4)
-    for n_sites, n in ((30, 7), (60, 33), (25, 16)):
-        alleles = rng.integers(0, 2, (n_sites, n)).astype(np.uint8)
-        cM = np.cumsum(rng.exponential(0.01, n_sites))
-        chosen = rng.choice(n, 4, replace=False)
-        for scale in (SCALES[0], SCALES[-1]):
-            emission_QT2 = allele_emissions(alleles[:, chosen].T, MISMATCH)
-            jump_T = jump_probabilities(cM, n - 1, scale)
+@pytest.mark.parametrize(("n_sites", "n"), [(30, 7), (60, 33), (25, 16)])
+def test_likelihood_equals_brute_force(rng: np.random.Generator, n_sites: int, n: int) -> None:
+    """For calls, and for likelihoods of alleles."""
+    alleles = rng.integers(0, 2, (n_sites, n)).astype(np.uint8)
+    cM = np.cumsum(rng.exponential(0.01, n_sites))
+    chosen = rng.choice(n, 4, replace=False)
+    emissions = allele_emissions(alleles[:, chosen].T, MISMATCH), rng.uniform(0.01, 1, (4, n_sites, 2))
+    for scale in (SCALES[0], SCALES[-1]):
+        jump_T = jump_probabilities(cM, n - 1, scale)
+        for emission_QT2 in emissions:
+            emission_QT2 = emission_QT2.astype(np.float32)
             found = _log_likelihood(pad_to_lanes(alleles), n, chosen, emission_QT2, jump_T)
-            assert found == pytest.approx(brute_force(alleles, chosen, cM, scale), rel=1e-4)
+            assert found == pytest.approx(log_likelihood(alleles, chosen, emission_QT2, jump_T), rel=1e-4)
 
 
 def test_the_search_finds_the_largest(example_panel: spinimpute.Panel) -> None:
@@ -71,7 +68,13 @@ def test_the_search_finds_the_largest(example_panel: spinimpute.Panel) -> None:
     weight = np.random.default_rng(0).integers(1, 2**63, len(alleles), dtype=np.uint64)
     content = np.where(alleles, weight[:, None], np.uint64(0)).sum(axis=0, dtype=np.uint64)
     chosen = np.argsort(content, kind="stable")[:SCALE_QUERIES]
-    likelihood = {scale: brute_force(alleles, chosen, cM, scale) for scale in SCALES}
+    emission_QT2 = allele_emissions(alleles[:, chosen].T, MISMATCH)
+    likelihood = {
+        scale: log_likelihood(
+            alleles, chosen, emission_QT2, jump_probabilities(cM, alleles.shape[1] - 1, scale)
+        )
+        for scale in SCALES
+    }
     assert max(likelihood, key=lambda scale: likelihood[scale]) == found
 
 

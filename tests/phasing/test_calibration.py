@@ -28,7 +28,7 @@ def calibrated(genotype_S3: np.ndarray, frequency: float, share: float) -> np.nd
 
 @pytest.fixture
 def some_S3() -> np.ndarray:
-    """Of two haplotypes each, from certain to open."""
+    """Genotypes of two haplotypes each, certain and uncertain ones."""
     rng = np.random.default_rng(3)
     p_S, q_S = 1 / (1 + np.exp(rng.normal(0, 4, (2, 5_000))))
     return genotypes((p_S[:, None], q_S[:, None]))[..., 0].astype(np.float32)
@@ -46,7 +46,6 @@ def test_the_likeliest_genotype_stays(some_S3: np.ndarray, frequency: float, sha
 
 
 def test_genotypes_are_those_that_are_written(some_S3: np.ndarray) -> None:
-    """By the pairs of before and after, as GT is taken from them."""
     frequency_S, haploid = np.full(len(some_S3), COMMON), np.zeros(1, bool)
     before = np.stack(pair_of(some_S3[..., None]), axis=1)
     after = np.stack(calibrated_pair(some_S3[..., None], frequency_S, np.ones(1), haploid), axis=1)
@@ -58,7 +57,7 @@ def test_genotypes_are_those_that_are_written(some_S3: np.ndarray) -> None:
 
 
 def test_odds_are_those_of_the_temperature() -> None:
-    """Of certain homozygotes; more where more is known, and for the most common and the rarest alleles."""
+    """Certain homozygotes are tempered more if more sites are observed."""
     p = np.array([[0.001]])
     one_S3 = genotypes((p, p))[..., 0]
     odds = np.log(one_S3[0, 0] / one_S3[0, 1])
@@ -84,7 +83,6 @@ def test_haploid_samples_are_as_they_were() -> None:
 
 
 def test_genotypes_that_no_two_haplotypes_have() -> None:
-    """Sweeps that disagree: one says two copies, another none."""
     genotype_S3 = np.array([[0.46, 0.08, 0.46], [0.6, 0.05, 0.35]])
     first, second = pair_of(genotype_S3[..., None])
     np.testing.assert_array_equal(first, second)
@@ -95,7 +93,7 @@ def test_genotypes_that_no_two_haplotypes_have() -> None:
 
 
 def test_phase_of_heterozygotes_that_no_two_haplotypes_have() -> None:
-    """The likelier carrier has the larger number, if by its last digit alone."""
+    """The likelier carrier has the larger number, if only in the last digit."""
     genotype_S3H = np.array([[[0.25], [0.4], [0.35]], [[1.0], [0.0], [0.0]]], np.float32)
     pair = calibrated_pair(genotype_S3H, np.full(2, COMMON), np.ones(1), TWO)
     np.testing.assert_allclose(pair[0], pair[1], rtol=1e-6)

@@ -1,8 +1,6 @@
 """Two chains a sample, from likelihoods: beside plain references, and what must hold of the whole."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -11,44 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.phasing import genotypes, likely_pairs
-from spinimpute.phasing.chains import (
-    FREQUENCIES,
-    LADDERS,
-    MISMATCH,
-    SCALES,
-)
+from spinimpute.phasing.chains import FREQUENCIES, LADDERS, MISMATCH, SCALES
 from spinimpute.phasing.genotypes import genotypes_by_window, genotypes_from_likelihoods
 from spinimpute.phasing.likelihood_passes import MUTATION
+from tests.array_panel import ArrayPanel
 
 LEAST_JUMP = 1e-7
 CERTAIN = 255
 
 
-@dataclass
-class MadePanel:
-    """What the chains ask of a panel."""
-
-    alleles_SN: np.ndarray
-    cM: np.ndarray
-
-    @property
-    def n_haplotypes(self) -> int:
-        return self.alleles_SN.shape[1]
-
-    @property
-    def frequency(self) -> np.ndarray:
-        return self.alleles_SN.mean(axis=1)
-
-    @cached_property
-    def trust(self) -> np.ndarray:
-        return np.ones(len(self.alleles_SN), np.float32)
-
-    def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        return np.packbits(self.alleles_SN[index], axis=1)
-
-
 def copied(rng: np.random.Generator, source_SF: np.ndarray, n: int, leaves: float) -> np.ndarray:
-    """Haplotypes that copy others, a new one every 1 / leaves sites."""
+    """Haplotypes that copy others, and leave them every 1 / leaves sites."""
     n_sites, n_source = source_SF.shape
     which_SN = np.empty((n_sites, n), int)
     now = rng.integers(0, n_source, n)
@@ -58,14 +29,14 @@ def copied(rng: np.random.Generator, source_SF: np.ndarray, n: int, leaves: floa
     return np.take_along_axis(source_SF, which_SN, axis=1).astype(np.uint8)
 
 
-def made_panel(rng: np.random.Generator, n_sites: int, n: int, leaves: float = 1 / 40) -> MadePanel:
+def made_panel(rng: np.random.Generator, n_sites: int, n: int, leaves: float = 1 / 40) -> ArrayPanel:
     """Haplotypes that copy twelve founders."""
     founder_SF = rng.random((n_sites, 12)) < rng.uniform(0.02, 0.9, (n_sites, 1))
-    return MadePanel(copied(rng, founder_SF, n, leaves), np.cumsum(rng.uniform(0, 1.2 * leaves, n_sites)))
+    return ArrayPanel(copied(rng, founder_SF, n, leaves), np.cumsum(rng.uniform(0, 1.2 * leaves, n_sites)))
 
 
 def random_phred(rng: np.random.Generator, n_sites: int, n_samples: int, known: float = 0.6) -> np.ndarray:
-    """uint8 (S, X, 3): some of them flat, the others with 0 for one genotype."""
+    """Likelihoods, uint8 (S, X, 3), some of them flat."""
     phred_SX3 = rng.integers(0, 60, (n_sites, n_samples, 3))
     phred_SX3 -= phred_SX3.min(axis=2, keepdims=True)
     phred_SX3[rng.random((n_sites, n_samples)) < 0.1] *= 4
@@ -74,7 +45,7 @@ def random_phred(rng: np.random.Generator, n_sites: int, n_samples: int, known: 
 
 
 def haploid_phred(rng: np.random.Generator, n_sites: int, n_samples: int, known: float = 0.6) -> np.ndarray:
-    """The same of samples with one copy: heterozygotes are impossible."""
+    """Likelihoods of haploid samples: heterozygotes are impossible."""
     phred_SX3 = np.full((n_sites, n_samples, 3), CERTAIN, np.uint8)
     phred_SX3[..., ::2] = 0
     np.put_along_axis(
@@ -107,6 +78,9 @@ def certain(genotype_SX: np.ndarray, known_S: np.ndarray) -> np.ndarray:
     return np.where(known_S[:, None, None], phred_SX3, 0).astype(np.uint8)
 
 
+Batch = tuple[ArrayPanel, np.ndarray, np.ndarray]
+
+
 def diploid(n: int) -> np.ndarray:
     return np.zeros(n, bool)
 
@@ -114,8 +88,8 @@ def diploid(n: int) -> np.ndarray:
 # beside a reference
 
 
-def mean_of_sweeps(x_KS: np.ndarray, phred_S3: np.ndarray, panel: MadePanel) -> np.ndarray:
-    """The mean of those of one sample that count."""
+def mean_of_sweeps(x_KS: np.ndarray, phred_S3: np.ndarray, panel: ArrayPanel) -> np.ndarray:
+    """Mean of the sweeps that count for one sample."""
     known = (phred_S3 != phred_S3[:, :1]).any(axis=1).mean()
     ladder = next(ladder for least, ladder in LADDERS if known >= least)
     mean_S, left_S = np.empty(x_KS.shape[1]), np.ones(x_KS.shape[1], bool)
@@ -126,13 +100,13 @@ def mean_of_sweeps(x_KS: np.ndarray, phred_S3: np.ndarray, panel: MadePanel) -> 
     return mean_S
 
 
-def haploid_reference(panel: MadePanel, phred_S3: np.ndarray) -> np.ndarray:
-    """P(ALT) of one sample with one copy: forward and backward values by haplotype, in double precision."""
-    n_sites, n = panel.alleles_SN.shape
+def haploid_reference(panel: ArrayPanel, phred_S3: np.ndarray) -> np.ndarray:
+    """P(ALT) of a haploid sample, from forward and backward values by haplotype."""
+    n_sites, n = panel.alleles_XN.shape
     ref_S, _, alt_S = 10.0 ** (phred_S3.T / -10.0)
     share_S = alt_S / (ref_S + alt_S)
     share_S = share_S + MISMATCH * (1 - 2 * share_S)
-    emission_SN = np.where(panel.alleles_SN == 1, share_S[:, None], 1 - share_S[:, None])
+    emission_SN = np.where(panel.alleles_XN == 1, share_S[:, None], 1 - share_S[:, None])
     p_KS = []
     for scale in SCALES:
         jump_S = (1 - np.exp(-np.diff(panel.cM, prepend=panel.cM[:1]) * scale)).clip(LEAST_JUMP)
@@ -147,7 +121,7 @@ def haploid_reference(panel: MadePanel, phred_S3: np.ndarray) -> np.ndarray:
             backward_SN[s - 1] = (1 - jump_S[s]) * behind + jump_S[s] * behind.mean()
             backward_SN[s - 1] /= backward_SN[s - 1].mean()
         around_SN = forward_SN * backward_SN
-        p_S = (around_SN * panel.alleles_SN).sum(axis=1) / around_SN.sum(axis=1)
+        p_S = (around_SN * panel.alleles_XN).sum(axis=1) / around_SN.sum(axis=1)
         p_S = p_S + float(MUTATION) * (1 - 2 * p_S)
         p_KS.append(p_S * alt_S / (p_S * alt_S + (1 - p_S) * ref_S))
     return mean_of_sweeps(np.array(p_KS), phred_S3, panel)
@@ -161,7 +135,6 @@ def haploid_reference(panel: MadePanel, phred_S3: np.ndarray) -> np.ndarray:
     st.sampled_from([0.0, 0.1, 0.5, 1.0]),
 )
 def test_one_copy_is_what_the_reference_says(seed: int, n_sites: int, n: int, known: float) -> None:
-    """Up to 230 sites: 15 spans in four blocks."""
     rng = np.random.default_rng(seed)
     panel = made_panel(rng, n_sites, n)
     phred_SX3 = haploid_phred(rng, n_sites, int(rng.integers(1, 4)), known)
@@ -179,7 +152,7 @@ def test_one_copy_is_what_the_reference_says(seed: int, n_sites: int, n: int, kn
 
 def test_sites_of_the_middle_of_a_panel(rng: np.random.Generator) -> None:
     panel = made_panel(rng, 300, 50)
-    part = MadePanel(panel.alleles_SN[37:241], panel.cM[37:241])
+    part = ArrayPanel(panel.alleles_XN[37:241], panel.cM[37:241])
     phred_SX3 = random_phred(rng, 204, 3)
     haploid_X = np.array([False, True, False])
     phred_SX3[:, 1] = haploid_phred(rng, 204, 1)[:, 0]
@@ -190,22 +163,21 @@ def test_sites_of_the_middle_of_a_panel(rng: np.random.Generator) -> None:
 
 
 def test_homozygotes_are_two_haploids(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Certain homozygotes everywhere: both chains see the same, and nothing of each other."""
     monkeypatch.setattr(likely_pairs, "PAIRS", ())
     panel = made_panel(rng, 230, 60)
-    truth_S1 = copied(rng, panel.alleles_SN, 1, 1 / 150).astype(int)
+    truth_S1 = copied(rng, panel.alleles_XN, 1, 1 / 150).astype(int)
     phred_SX3 = certain(2 * truth_S1, np.arange(230) % 7 == 0)
     p_S2X = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(1), 1)
     expected_S = haploid_reference(panel, phred_SX3[:, 0])
     np.testing.assert_allclose(p_S2X.mean(axis=1)[:, 0], expected_S, atol=0.01)
 
 
-def diploid_reference(panel: MadePanel, phred_SX3: np.ndarray, scale: float) -> np.ndarray:
-    """Genotype probabilities (S, X, 3) of the exact model: a state is a pair of haplotypes."""
-    n_sites, n = panel.alleles_SN.shape
+def diploid_reference(panel: ArrayPanel, phred_SX3: np.ndarray, scale: float) -> np.ndarray:
+    """Genotype probabilities (S, X, 3) of the exact model, whose states are pairs of haplotypes."""
+    n_sites, n = panel.alleles_XN.shape
     likelihood_SX3 = 10.0 ** (phred_SX3 / -10.0)
     jump_S = (1 - np.exp(-np.diff(panel.cM, prepend=panel.cM[:1]) * scale)).clip(LEAST_JUMP)
-    written_S2N = np.stack([panel.alleles_SN == 0, panel.alleles_SN == 1], axis=1) * (1 - 2 * MISMATCH)
+    written_S2N = np.stack([panel.alleles_XN == 0, panel.alleles_XN == 1], axis=1) * (1 - 2 * MISMATCH)
     written_S2N += MISMATCH
 
     def move(x_XNN: np.ndarray, jump: float) -> np.ndarray:
@@ -235,10 +207,10 @@ def diploid_reference(panel: MadePanel, phred_SX3: np.ndarray, scale: float) -> 
 
 @pytest.mark.parametrize("depth", [0.1, 0.3, 1.0, 4.0, None])
 def test_nearly_the_model_of_all_pairs(rng: np.random.Generator, depth: float | None) -> None:
-    """Two chains that hear of each other come near it; None for certain calls at every fifth site."""
+    """A depth of None means certain calls at every fifth site."""
     n_sites, n_samples = 240, 6
     panel = made_panel(rng, n_sites, 24, 1 / 150)
-    truth_SQ = copied(rng, panel.alleles_SN, 2 * n_samples, 1 / 150)
+    truth_SQ = copied(rng, panel.alleles_XN, 2 * n_samples, 1 / 150)
     genotype_SX = truth_SQ.reshape(n_sites, n_samples, 2).sum(axis=2).astype(int)
     if depth is None:
         phred_SX3 = certain(genotype_SX, np.arange(n_sites) % 5 == 0)
@@ -258,8 +230,8 @@ def test_nearly_the_model_of_all_pairs(rng: np.random.Generator, depth: float | 
 
 
 @pytest.fixture
-def batch(rng: np.random.Generator) -> tuple[MadePanel, np.ndarray, np.ndarray]:
-    """Eleven samples, two of them with one copy, one of whom nothing is known; two groups of lanes."""
+def batch(rng: np.random.Generator) -> Batch:
+    """Eleven samples in two groups of lanes: two are haploid, one has no reads."""
     panel = made_panel(rng, 210, 70)
     phred_SX3 = random_phred(rng, 210, 11)
     phred_SX3[:, 5] = 0
@@ -268,44 +240,24 @@ def batch(rng: np.random.Generator) -> tuple[MadePanel, np.ndarray, np.ndarray]:
     return panel, phred_SX3, haploid_X
 
 
-def test_a_sample_depends_on_no_other(
-    batch: tuple[MadePanel, np.ndarray, np.ndarray], rng: np.random.Generator
-) -> None:
-    panel, phred_SX3, haploid_X = batch
-    whole = genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 1)
-    for x in range(11):
-        alone = genotypes_from_likelihoods(panel, 0, phred_SX3[:, [x]], haploid_X[[x]], 1)
-        assert alone[:, :, 0].tobytes() == whole[:, :, x].tobytes(), x
-    for _ in range(3):
-        order = rng.permutation(11)
-        other = genotypes_from_likelihoods(panel, 0, phred_SX3[:, order], haploid_X[order], 1)
-        assert other.tobytes() == np.ascontiguousarray(whole[:, :, order]).tobytes()
-
-
-def test_threads_and_progress(batch: tuple[MadePanel, np.ndarray, np.ndarray]) -> None:
+def test_threads_change_nothing_and_inputs_stay(batch: Batch) -> None:
     panel, phred_SX3, haploid_X = batch
     told: list[float] = []
+    before = phred_SX3.copy(), haploid_X.copy()
     one = genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 1)
     three = genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 3, told.append)
     assert one.tobytes() == three.tobytes()
+    assert all(np.array_equal(x, y) for x, y in zip(before, (phred_SX3, haploid_X), strict=True))
     assert told == sorted(told)
     assert told[-1] == 1
 
 
-def test_inputs_stay_as_they_are(batch: tuple[MadePanel, np.ndarray, np.ndarray]) -> None:
-    panel, phred_SX3, haploid_X = batch
-    before = phred_SX3.copy(), haploid_X.copy()
-    genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 1)
-    np.testing.assert_array_equal(phred_SX3, before[0])
-    np.testing.assert_array_equal(haploid_X, before[1])
-
-
 def test_order_of_the_panel(rng: np.random.Generator) -> None:
-    """Sums in another order: close, of genotypes; which chain is the first one may change."""
+    """The order of sums changes results a little."""
     panel = made_panel(rng, 210, 70)
-    genotype_SX = copied(rng, panel.alleles_SN, 8, 1 / 150).astype(int).reshape(210, 4, 2).sum(axis=2)
+    genotype_SX = copied(rng, panel.alleles_XN, 8, 1 / 150).astype(int).reshape(210, 4, 2).sum(axis=2)
     phred_SX3 = phred_of_reads(rng, genotype_SX, 2.0)
-    shuffled = MadePanel(panel.alleles_SN[:, rng.permutation(70)], panel.cM)
+    shuffled = ArrayPanel(panel.alleles_XN[:, rng.permutation(70)], panel.cM)
     one, other = (genotypes_from_likelihoods(x, 0, phred_SX3, diploid(4), 1) for x in (panel, shuffled))
     np.testing.assert_allclose(copies(one), copies(other), atol=0.02)
     assert np.abs(copies(one) - copies(other)).mean() < 1e-3
@@ -325,7 +277,7 @@ def test_of_nothing_follow_frequencies(rng: np.random.Generator, haploid: bool) 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 90), st.integers(1, 40), st.sampled_from([0.05, 0.5, 1.0]))
 def test_probabilities_are_some(seed: int, n_sites: int, n: int, known: float) -> None:
-    """Of whatever likelihoods, those that contradict the panel too, and places without genetic length."""
+    """Likelihoods may contradict the panel, and sites may lie at one genetic position."""
     rng = np.random.default_rng(seed)
     panel = made_panel(rng, n_sites, n)
     panel.cM = np.round(panel.cM, 1)
@@ -352,10 +304,9 @@ def switches(found_S2: np.ndarray, truth_S2: np.ndarray) -> int:
 
 
 def test_mosaics_of_the_panel_are_recovered(rng: np.random.Generator) -> None:
-    """Certain calls at every fifth site of people who are made of the panel's haplotypes."""
     n_sites, n_samples = 900, 8
     panel = made_panel(rng, n_sites, 60, 1 / 400)
-    truth_S2X = copied(rng, panel.alleles_SN, 2 * n_samples, 1 / 300).reshape(n_sites, 2, n_samples)
+    truth_S2X = copied(rng, panel.alleles_XN, 2 * n_samples, 1 / 300).reshape(n_sites, 2, n_samples)
     genotype_SX = truth_S2X.sum(axis=1).astype(int)
     known_S = np.arange(n_sites) % 5 == 0
     p_S2X = genotypes_from_likelihoods(panel, 0, certain(genotype_SX, known_S), diploid(n_samples), 1)
@@ -369,10 +320,9 @@ def test_mosaics_of_the_panel_are_recovered(rng: np.random.Generator) -> None:
 
 
 def test_reads_beat_frequencies_and_themselves(rng: np.random.Generator) -> None:
-    """At half a read a site, genotypes are far nearer to the truth than by reads or by the panel alone."""
     n_sites, n_samples = 600, 8
     panel = made_panel(rng, n_sites, 80, 1 / 400)
-    truth_S2X = copied(rng, panel.alleles_SN, 2 * n_samples, 1 / 300).reshape(n_sites, 2, n_samples)
+    truth_S2X = copied(rng, panel.alleles_XN, 2 * n_samples, 1 / 300).reshape(n_sites, 2, n_samples)
     genotype_SX = truth_S2X.sum(axis=1).astype(int)
     phred_SX3 = phred_of_reads(rng, genotype_SX, 0.5)
     p_S2X = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(n_samples), 1)
@@ -395,7 +345,7 @@ Small = Callable[[int, float], None]
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Small:
-    """small(sites, cM): stretches and flanks of this size."""
+    """small(sites, cM): windows and flanks of this size."""
 
     def resize(sites: int, cM: float) -> None:
         monkeypatch.setattr(genotypes, "WINDOW_SITES", sites)
@@ -405,10 +355,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Small:
 
 
 def test_windows_make_up_the_whole(rng: np.random.Generator, small: Small) -> None:
-    """First site, border by border: dosages as of one stretch, and the same haplotype goes on."""
     n_sites, first = 640, 30
     panel = made_panel(rng, n_sites, 60, 1 / 150)
-    truth_SQ = copied(rng, panel.alleles_SN, 18, 1 / 150)[first:]
+    truth_SQ = copied(rng, panel.alleles_XN, 18, 1 / 150)[first:]
     genotype_SX = truth_SQ.reshape(len(truth_SQ), 9, 2).sum(axis=2).astype(int)
     phred_SX3 = phred_of_reads(rng, genotype_SX, 3.0)
     haploid_X = diploid(9)
@@ -433,11 +382,11 @@ def test_windows_make_up_the_whole(rng: np.random.Generator, small: Small) -> No
 
 
 def test_phase_continues_from_window_to_window(rng: np.random.Generator, small: Small) -> None:
-    """Two panel haplotypes that differ everywhere: each window could start with either."""
+    """The two haplotypes differ everywhere, so that each window could start with either."""
     n_sites = 300
     panel = made_panel(rng, n_sites, 40)
-    panel.alleles_SN[:, 1] = 1 - panel.alleles_SN[:, 0]
-    truth_S2X = np.stack([panel.alleles_SN[:, :2], panel.alleles_SN[:, 1::-1]], axis=2)
+    panel.alleles_XN[:, 1] = 1 - panel.alleles_XN[:, 0]
+    truth_S2X = np.stack([panel.alleles_XN[:, :2], panel.alleles_XN[:, 1::-1]], axis=2)
     phred_SX3 = certain(np.ones((n_sites, 2), int), np.arange(n_sites) % 3 == 0)
     small(50, 0.2)
     joined = np.concatenate([p for _, p in genotypes_by_window(panel, 0, phred_SX3, diploid(2), 1)])
@@ -446,7 +395,6 @@ def test_phase_continues_from_window_to_window(rng: np.random.Generator, small: 
 
 
 def test_flanks_stay_within_what_is_given(rng: np.random.Generator, small: Small) -> None:
-    """A flank may be longer than the stretch beside it, or empty."""
     panel = made_panel(rng, 120, 30)
     phred_SX3 = random_phred(rng, 77, 2)
     for sites, cM in ((10, 5.0), (7, 0.0), (76, 0.01), (1, 0.02)):
@@ -460,7 +408,6 @@ def test_flanks_stay_within_what_is_given(rng: np.random.Generator, small: Small
 
 
 def test_sites_without_trust_tell_nothing_of_others(rng: np.random.Generator) -> None:
-    """Their own genotypes are those of the reads and the allele's frequency."""
     panel = made_panel(rng, 120, 40)
     bad = np.array([30, 31, 77])
     panel.trust[bad] = 0

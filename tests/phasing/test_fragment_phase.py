@@ -1,8 +1,7 @@
 """Fragments and two chains: beside enumeration, and where only fragments tell."""
 
 from collections.abc import Sequence
-from itertools import pairwise, product
-from types import SimpleNamespace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -24,6 +23,8 @@ from spinimpute.phasing.large_panels import search, states
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases, phred_of_bases
 from spinimpute.sequencing.likelihoods import stored_phred
+from tests.array_panel import ArrayPanel
+from tests.phasing.test_chains import diploid, switches
 
 QUALITY = 20
 ERROR = 0.01
@@ -43,26 +44,15 @@ def bases_of(rows: Sequence[Base], quality: int = QUALITY) -> FragmentBases:
 
 
 def phred_of(bases_X: Sequence[FragmentBases], n_sites: int) -> np.ndarray:
-    """uint8 (S, X, 3), as reads are counted site by site."""
+    """Likelihoods, uint8 (S, X, 3), of reads that are counted site by site."""
     stored = [stored_phred(phred_of_bases(one, np.arange(n_sites))[0], False) for one in bases_X]
     return np.stack(stored, axis=1)
 
 
-def panel_without_ld(rng: np.random.Generator, n_sites: int, n: int = 200) -> SimpleNamespace:
-    """Half of the haplotypes have ALT, whatever they have elsewhere: nothing tells phase."""
+def panel_without_ld(rng: np.random.Generator, n_sites: int, n: int = 200) -> ArrayPanel:
+    """Half of the haplotypes have ALT, independently at each site."""
     alleles_SN = np.stack([rng.permutation(n) < n / 2 for _ in range(n_sites)]).astype(np.uint8)
-    return SimpleNamespace(
-        trust=np.ones(n_sites, np.float32),
-        cM=np.arange(n_sites) * 50.0,
-        n_haplotypes=n,
-        frequency=alleles_SN.mean(axis=1),
-        allele_count=alleles_SN.sum(axis=1),
-        packed_rows=lambda index: np.packbits(alleles_SN[index], axis=1),
-    )
-
-
-def diploid(n: int) -> np.ndarray:
-    return np.zeros(n, bool)
+    return ArrayPanel(alleles_SN, np.arange(n_sites) * 50.0)
 
 
 # beside enumeration
@@ -72,13 +62,13 @@ Alleles = tuple[int, ...]
 
 
 def of_haplotype(shown: Sequence[int], places: Sequence[int], alleles: Alleles) -> float:
-    """Probability of a fragment of this haplotype."""
+    """Probability of a fragment that comes from this haplotype."""
     right = [alleles[s] == allele for s, allele in zip(places, shown, strict=True)]
     return float(np.prod(np.where(right, 1 - ERROR, ERROR)))
 
 
 def likelihood(shown: Sequence[int], places: Sequence[int], pair: tuple[Alleles, Alleles]) -> float:
-    """Of one fragment: of either haplotype with chance 1/2."""
+    """Probability of a fragment that comes from either haplotype."""
     return float(np.mean([of_haplotype(shown, places, alleles) for alleles in pair]))
 
 
@@ -89,10 +79,7 @@ def prior(alleles: Alleles, p_S: np.ndarray) -> float:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=4), st.integers(0, 10**6), st.data())
 def test_one_fragment_beside_all_haplotypes(shown: list[int], seed: int, data: object) -> None:
-    """What it makes of heterozygotes and of an exchange at a place, where alleles of sites are independent.
-
-    One chain's allele is certain at every site, so that it is certain who has that of a heterozygote.
-    """
+    """One chain's allele is certain at each site, so that the carrier of a heterozygote's ALT is certain."""
     n = len(shown)
     rng = np.random.default_rng(seed)
     some_S, certain_S, first_S = rng.uniform(0.01, 0.99, n), rng.integers(0, 2, n), rng.random(n) < 0.5
@@ -159,7 +146,6 @@ def test_exchange_turns_what_is_open() -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4))
 def test_genotypes_beside_all_pairs_of_haplotypes(seed: int, n_sites: int) -> None:
-    """Of a panel without linkage; alleles of the site before are seen on the same fragments."""
     rng = np.random.default_rng(seed)
     truth_2S = rng.integers(0, 2, (2, n_sites))
     rows = [
@@ -187,19 +173,11 @@ def test_genotypes_beside_all_pairs_of_haplotypes(seed: int, n_sites: int) -> No
 # where only fragments tell
 
 
-def switches(p_S2: np.ndarray, truth_S2: np.ndarray) -> int:
-    same = (p_S2[:, 0] > p_S2[:, 1]) == (truth_S2[:, 0] == 1)
-    return sum(a != b for a, b in pairwise(same.tolist()))
-
-
 @pytest.mark.parametrize("n_searched", [None, 200, 150])
 def test_fragments_tell_phase(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, n_searched: int | None
 ) -> None:
-    """Heterozygotes everywhere: of neighbouring sites, or of those that others lie between.
-
-    n_searched: of the panel's 200 haplotypes, as if it were a large one.
-    """
+    """n_searched: haplotypes that are searched as in a large panel."""
     if n_searched:
         monkeypatch.setattr(genotypes, "MOST_COPIED", 100)
         monkeypatch.setattr(search, "MOST_SEARCHED", n_searched)
@@ -230,7 +208,7 @@ def test_fragments_tell_phase(
 
 
 def test_fragments_tell_genotypes(rng: np.random.Generator) -> None:
-    """Two bases with ALT, the same for likelihoods: of both haplotypes, or of one of them."""
+    """Both samples have the same likelihoods at site 1."""
     panel = panel_without_ld(rng, 2)
     sure = [(10 + i, 0, i % 2) for i in range(10)]  # site 0 is heterozygous
     of_both = bases_of([*sure, (0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)])
@@ -245,9 +223,12 @@ def test_fragments_tell_genotypes(rng: np.random.Generator) -> None:
 # what must not matter
 
 
+Batch = tuple[ArrayPanel, np.ndarray, np.ndarray, list[FragmentBases]]
+
+
 @pytest.fixture
-def batch(rng: np.random.Generator) -> tuple[SimpleNamespace, np.ndarray, np.ndarray, list[FragmentBases]]:
-    """Eleven samples, two of them with one copy, with fragments of one to thirty sites; one has none."""
+def batch(rng: np.random.Generator) -> Batch:
+    """Eleven samples with fragments of up to thirty sites: two are haploid, one has none."""
     n_sites = 210
     panel = panel_without_ld(rng, n_sites)
     panel.cM = np.arange(n_sites) / 20
@@ -265,10 +246,7 @@ def batch(rng: np.random.Generator) -> tuple[SimpleNamespace, np.ndarray, np.nda
     return panel, phred_SX3, haploid_X, bases_X
 
 
-Batch = tuple[SimpleNamespace, np.ndarray, np.ndarray, list[FragmentBases]]
-
-
-def test_a_sample_depends_on_no_other(batch: Batch) -> None:
+def test_a_sample_depends_on_no_other(batch: Batch, rng: np.random.Generator) -> None:
     panel, phred_SX3, haploid_X, bases_X = batch
     whole = genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 1, None, bases_X)
     threads = genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 3, None, bases_X)
@@ -278,6 +256,9 @@ def test_a_sample_depends_on_no_other(batch: Batch) -> None:
             panel, 0, phred_SX3[:, [x]], haploid_X[[x]], 1, None, bases_X[x : x + 1]
         )
         assert alone[:, :, 0].tobytes() == whole[:, :, x].tobytes(), x
+    order = rng.permutation(11)
+    given = panel, 0, phred_SX3[:, order], haploid_X[order], 1, None, [bases_X[x] for x in order]
+    assert genotypes_from_likelihoods(*given).tobytes() == np.ascontiguousarray(whole[:, :, order]).tobytes()
     without = genotypes_from_likelihoods(panel, 0, phred_SX3, haploid_X, 1)
     same_X = (without == whole).all(axis=(0, 1))
     assert same_X.tolist() == [x in (0, 3, 9) for x in range(11)]
@@ -296,7 +277,6 @@ def test_fragments_of_one_site_are_their_likelihoods(batch: Batch) -> None:
 
 
 def test_what_lies_beyond_the_sites(batch: Batch) -> None:
-    """Fragments are cut, as if nothing of them were read there."""
     panel, phred_SX3, haploid_X, bases_X = batch
     here = slice(40, 171)
     cut_X = [one.take((one.panel_index >= 40) & (one.panel_index < 171)) for one in bases_X]
@@ -314,7 +294,6 @@ def test_what_lies_beyond_the_sites(batch: Batch) -> None:
 
 
 def test_bases_of_highest_quality_and_of_none(rng: np.random.Generator) -> None:
-    """Forty fragments that contradict each other, of qualities that a byte can hold."""
     panel = panel_without_ld(rng, 6)
     rows = [(i, s, int(rng.integers(0, 2))) for i in range(40) for s in range(6)]
     for quality in (0, 1, 93, 254):
@@ -325,7 +304,6 @@ def test_bases_of_highest_quality_and_of_none(rng: np.random.Generator) -> None:
 
 
 def test_fragments_whose_other_site_says_nothing(rng: np.random.Generator) -> None:
-    """Thirty of them, with a base of quality 0 where no other is: as if they had one site."""
     panel = panel_without_ld(rng, 32)
     rows = [(i, s, 1) for i in range(30) for s in (i + 1, 31 if i % 2 else 0)]
     bases = bases_of(rows)

@@ -1,6 +1,5 @@
 """Chains that copy the likeliest haplotypes of a large panel: beside those that copy all of them."""
 
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -21,36 +20,19 @@ from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_
 from spinimpute.phasing.large_panels.states import States, choose_others, fill_slots
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases
-from tests.phasing.test_chains import (
-    MadePanel,
-    copied,
-    diploid,
-    haploid_phred,
-    made_panel,
-    phred_of_reads,
-    random_phred,
-)
+from tests.array_panel import ArrayPanel
+from tests.phasing.test_chains import copied, diploid, haploid_phred, made_panel, phred_of_reads, random_phred
 from tests.phasing.test_fragment_phase import phred_of
 
 
-class CountedPanel(MadePanel):
-    @cached_property
-    def allele_count(self) -> np.ndarray:
-        return self.alleles_SN.sum(axis=1).astype(np.int64)
-
-
-def counted(panel: MadePanel) -> CountedPanel:
-    return CountedPanel(panel.alleles_SN, panel.cM)
-
-
-def large_panel(rng: np.random.Generator, n_sites: int, n: int) -> CountedPanel:
-    """Haplotypes that copy twelve founders; at one site in three few have a new allele."""
+def large_panel(rng: np.random.Generator, n_sites: int, n: int) -> ArrayPanel:
+    """Haplotypes that copy twelve founders; a third of the sites has rare alleles."""
     panel = made_panel(rng, n_sites, n)
     new_S = rng.random(n_sites) < 0.33
-    panel.alleles_SN[new_S] = rng.random((new_S.sum(), n)) < 2 / n
+    panel.alleles_XN[new_S] = rng.random((new_S.sum(), n)) < 2 / n
     turned_S = rng.random(n_sites) < 0.2  # there ALT is the major allele
-    panel.alleles_SN[turned_S] ^= 1
-    return counted(panel)
+    panel.alleles_XN[turned_S] ^= 1
+    return panel
 
 
 @pytest.fixture
@@ -66,14 +48,14 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def evidence_of(
-    panel: MadePanel, phred_SH3: np.ndarray, haploid_H: np.ndarray, bases_H: list[FragmentBases]
+    panel: ArrayPanel, phred_SH3: np.ndarray, haploid_H: np.ndarray, bases_H: list[FragmentBases]
 ) -> Evidence:
     n = len(phred_SH3)
     linked_H = [bases.linked(Interval(0, n)) for bases in bases_H]
     return Evidence(panel.cM, panel.frequency, panel.trust, phred_SH3, haploid_H, linked_H, 0)
 
 
-def over_states(panel: MadePanel, share_K: np.ndarray, evidence: Evidence) -> Chains:
+def over_states(panel: ArrayPanel, share_K: np.ndarray, evidence: Evidence) -> Chains:
     windows = CopyingWindows(panel.cM, last_of_groups(len(panel.cM)), 1.0)
     packed_SB = panel.packed_rows(np.arange(len(panel.cM)))
     chains = ChainsOverStates(packed_SB, share_K, evidence, windows, None)
@@ -82,7 +64,6 @@ def over_states(panel: MadePanel, share_K: np.ndarray, evidence: Evidence) -> Ch
 
 
 def bases_at(rng: np.random.Generator, n_sites: int, n: int) -> FragmentBases:
-    """Bases of fragments of a few sites each."""
     start_F = np.sort(rng.integers(0, n_sites - 8, n))
     fragment = np.repeat(np.arange(n), 3)
     site = start_F[fragment] + rng.integers(0, 8, 3 * n)
@@ -95,7 +76,7 @@ def bases_at(rng: np.random.Generator, n_sites: int, n: int) -> FragmentBases:
 
 @pytest.mark.parametrize("kind", ["diploid", "haploid", "fragments"])
 def test_all_haplotypes_as_states(rng: np.random.Generator, kind: str) -> None:
-    """The same as chains that copy all haplotypes: probabilities, and what is copied."""
+    """Compare with chains that copy all haplotypes."""
     n_sites = 200
     panel = made_panel(rng, n_sites, 37)
     bases_H: list[FragmentBases] = []
@@ -120,10 +101,9 @@ def test_all_haplotypes_as_states(rng: np.random.Generator, kind: str) -> None:
 
 
 def test_a_share_is_that_of_as_many_haplotypes(rng: np.random.Generator) -> None:
-    """A state of a share of three is as three haplotypes with its alleles."""
     panel = made_panel(rng, 150, 11)
     share_K = rng.integers(1, 4, 11)
-    repeated = MadePanel(panel.alleles_SN.repeat(share_K, axis=1), panel.cM)
+    repeated = ArrayPanel(panel.alleles_XN.repeat(share_K, axis=1), panel.cM)
     evidence = evidence_of(panel, random_phred(rng, 150, 1), diploid(1), [])
     one = over_states(panel, share_K, evidence)
     many = over_states(repeated, np.ones(share_K.sum()), evidence)
@@ -141,7 +121,7 @@ def test_alleles_of_haplotypes(seed: int, n_sites: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     panel = large_panel(rng, n_sites + 5, n)
     sites = Interval(3, 3 + n_sites)
-    alleles_SN = panel.alleles_SN[sites.slice].copy()
+    alleles_SN = panel.alleles_XN[sites.slice].copy()
     common_S = rng.random(n_sites) < 0.5
     common_D = np.flatnonzero(common_S)
     chosen_K = rng.permutation(n)[: rng.integers(1, n + 1)]
@@ -201,10 +181,10 @@ def test_shares_add_up_to_the_panel(rng: np.random.Generator, small_limits: None
 
 
 def sequenced(
-    rng: np.random.Generator, panel: MadePanel, n_samples: int, depth: float
+    rng: np.random.Generator, panel: ArrayPanel, n_samples: int, depth: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Genotypes of samples who copy the panel, and likelihoods of their reads."""
-    haplotype_SQ = copied(rng, panel.alleles_SN, 2 * n_samples, 1 / 60)
+    """Genotypes of samples that copy the panel, and likelihoods of their reads."""
+    haplotype_SQ = copied(rng, panel.alleles_XN, 2 * n_samples, 1 / 60)
     genotype_SX = haplotype_SQ[:, ::2].astype(int) + haplotype_SQ[:, 1::2]
     return genotype_SX, phred_of_reads(rng, genotype_SX, depth)
 
@@ -229,7 +209,7 @@ def test_as_good_as_all_haplotypes(rng: np.random.Generator, monkeypatch: pytest
 @pytest.mark.usefixtures("small_limits")
 @pytest.mark.parametrize("n", [50, 90], ids=["all searched", "a part searched"])
 def test_a_sample_alone_is_as_among_others(rng: np.random.Generator, n: int) -> None:
-    """Byte for byte, with any number of threads; with fragments, and haploid."""
+    """Results are equal byte for byte, for any number of threads."""
     n_sites, n_samples = 150, 2 * HALF + 3
     panel = large_panel(rng, n_sites, n)
     bases_X = [bases_at(rng, n_sites, 40) for _ in range(n_samples)]
@@ -263,7 +243,7 @@ def test_batches_change_nothing(rng: np.random.Generator, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("haploid", [False, True])
 def test_reads_count_where_no_state_has_their_allele(rng: np.random.Generator, haploid: bool) -> None:
     panel = large_panel(rng, 60, 50)
-    panel.alleles_SN[[20, 40]] = [[0], [1]]
+    panel.alleles_XN[[20, 40]] = [[0], [1]]
     phred_SX3 = (haploid_phred if haploid else random_phred)(rng, 60, 1)
     phred_SX3[[20, 40], 0] = [[255, 100, 0], [0, 100, 255]]
     p_S2 = genotypes_from_likelihoods(panel, 0, phred_SX3, np.array([haploid]), 1)[:, :, 0]
@@ -277,13 +257,12 @@ def test_reads_count_where_no_state_has_their_allele(rng: np.random.Generator, h
 
 @pytest.mark.usefixtures("small_limits")
 def test_who_stands_for_many_lends_no_weight_to_rare_alleles(rng: np.random.Generator) -> None:
-    """Of two alleles of one haplotype each, that of one that stands for others is no likelier."""
     panel = large_panel(rng, 80, 300)
-    panel.alleles_SN[[30, 50]] = 0
+    panel.alleles_XN[[30, 50]] = 0
     phred_SX3 = sequenced(rng, panel, 6, 1.0)[1]
     phred_SX3[[30, 50]] = 0
     others = choose_others(np.empty(0, int), 300)
-    panel.alleles_SN[30, others[3]] = panel.alleles_SN[50, others[3] + 1] = 1
+    panel.alleles_XN[30, others[3]] = panel.alleles_XN[50, others[3] + 1] = 1
     dosage_SX = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(6), 1).sum(axis=1)
     # whoever likely copies it may have chosen it
     assert (np.median(dosage_SX[[30, 50]], axis=1) < 1e-3).all()
@@ -299,7 +278,6 @@ def test_a_sample_without_reads_has_the_frequencies(rng: np.random.Generator) ->
 
 @pytest.mark.usefixtures("small_limits")
 def test_windows(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is computed with flanks; only near their ends, if at all, is there a difference."""
     panel = large_panel(rng, 400, 90)
     genotype_SX, phred_SX3 = sequenced(rng, panel, 3, 4.0)
     whole = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(3), 1).sum(axis=1)
@@ -315,13 +293,12 @@ def test_windows(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("n", [50, 90], ids=["all searched", "a part searched"])
 @pytest.mark.parametrize("n_sites", [1, 2, 17])
 def test_few_sites(rng: np.random.Generator, n: int, n_sites: int) -> None:
-    """One site; no common site; sites where nothing varies."""
     for alleles_SN in (
         (rng.random((n_sites, n)) < 0.5).astype(np.uint8),
         (np.arange(n) == 3).astype(np.uint8)[None].repeat(n_sites, axis=0),
         np.ones((n_sites, n), np.uint8),
     ):
-        panel = CountedPanel(alleles_SN, np.arange(n_sites) * 0.01)
+        panel = ArrayPanel(alleles_SN, np.arange(n_sites) * 0.01)
         p_S2X = genotypes_from_likelihoods(panel, 0, random_phred(rng, n_sites, 2), diploid(2), 1)
         assert p_S2X.shape == (n_sites, 2, 2)
         assert ((p_S2X >= 0) & (p_S2X <= 1)).all()

@@ -1,5 +1,7 @@
 """All pairs of the likeliest haplotypes: beside plain sums over pairs, and what must hold of windows."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,13 +14,14 @@ from spinimpute.phasing.genotypes import genotypes_from_likelihoods
 from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.phasing.pair_posteriors import pair_posteriors
 from spinimpute.sequencing.fragments import FragmentBases
-from tests.phasing.test_chains import MadePanel, copied, diploid, made_panel, phred_of_reads
+from tests.array_panel import ArrayPanel
+from tests.phasing.test_chains import copied, diploid, made_panel, phred_of_reads
 
 
 def all_pairs(
     allele_SK: np.ndarray, likelihood_S3: np.ndarray, jump_S: np.ndarray, mismatch: float
 ) -> np.ndarray:
-    """P(0, 1 and 2 copies that are copied) by what is around, from matrices over all pairs."""
+    """P(0, 1 and 2 copies are copied) from all other places, by matrices over all pairs."""
     n_places, n = allele_SK.shape
     written_S2K = np.stack([allele_SK == 0, allele_SK == 1], axis=1) * (1 - 2 * mismatch) + mismatch
     by_pair_S22 = likelihood_S3.astype(float)[:, [[0, 1], [1, 2]]]
@@ -62,9 +65,8 @@ def test_a_place_does_not_hear_its_own_reads() -> None:
 
 
 def test_windows_follow_one_another_and_overlap(rng: np.random.Generator) -> None:
-    """Each site is in one window, which sees half a window more on either side."""
     cM_S = np.sort(rng.uniform(3, 9.1, 500))
-    panel = MadePanel(rng.integers(0, 2, (500, 8), np.uint8), cM_S)
+    panel = ArrayPanel(rng.integers(0, 2, (500, 8), np.uint8), cM_S)
     windows = LikelyPairs(panel, Interval(0, 500), range(9, 500, 10)).windows.windows
     assert len(windows) == 4
     assert [one.places.start for one in windows] == [0, *(one.places.stop for one in windows[:-1])]
@@ -79,9 +81,8 @@ def test_windows_follow_one_another_and_overlap(rng: np.random.Generator) -> Non
 
 
 def test_every_window_hears_what_is_copied(rng: np.random.Generator) -> None:
-    """Also where few sites are on many cM: of the nearest place, and no more windows than places."""
     cM_S = np.concatenate([np.linspace(0, 1, 90), np.linspace(20, 60, 10)])
-    panel = MadePanel(rng.integers(0, 2, (100, 8), np.uint8), cM_S)
+    panel = ArrayPanel(rng.integers(0, 2, (100, 8), np.uint8), cM_S)
     pairs = LikelyPairs(panel, Interval(0, 100), [31, 63, 95, 99])
     assert len(pairs.windows.windows) == 4
     assert {w for windows in pairs.windows.counted_G for w in windows} == {0, 1, 2, 3}
@@ -90,9 +91,9 @@ def test_every_window_hears_what_is_copied(rng: np.random.Generator) -> None:
 
 
 def test_no_genotype_is_impossible(rng: np.random.Generator) -> None:
-    """None of the haplotypes taken has ALT at site 50: a call that is certain there still prevails."""
+    """A certain call prevails although no chosen haplotype has ALT."""
     panel = made_panel(rng, 90, 40)
-    panel.alleles_SN[50] = np.arange(40) < 20
+    panel.alleles_XN[50] = np.arange(40) < 20
     usage_WN = np.zeros((1, 40), np.float32)
     usage_WN[0, 30:34] = 1
     likelihood_S3 = np.ones((90, 3), np.float32)
@@ -103,42 +104,37 @@ def test_no_genotype_is_impossible(rng: np.random.Generator) -> None:
     assert (by_place_3 * likelihood_S3[50]).argmax() == 2
 
 
-def test_few_haplotypes_are_all_taken(rng: np.random.Generator) -> None:
-    """Of a panel that is smaller than what is taken the sums are those over all of its pairs."""
-    panel = made_panel(rng, 120, 9)
+@pytest.mark.parametrize(
+    ("n", "taken_K"), [(9, range(9)), (40, [3, 17, 22, 39])], ids=["all", "those copied most"]
+)
+def test_haplotypes_that_are_taken(rng: np.random.Generator, n: int, taken_K: Sequence[int]) -> None:
+    """The sums are those over all pairs of the haplotypes that chains copy most."""
+    panel = made_panel(rng, 120, n)
     panel.cM *= 0.3
     pairs = LikelyPairs(panel, Interval(0, 120), [119])
     likelihood_S3 = np.ones((120, 3), np.float32)
     likelihood_S3[::5] = rng.uniform(0.1, 1, (24, 3))
-    usage_WN = rng.random((len(pairs.windows.windows), 9)).astype(np.float32)
-    row_R, genotype_R3 = pairs.genotypes(usage_WN, likelihood_S3, 192, 1e-3)
+    usage_WN = np.zeros((1, n), np.float32)
+    usage_WN[0, taken_K] = rng.uniform(0.1, 1, len(taken_K))
+    row_R, genotype_R3 = pairs.genotypes(usage_WN, likelihood_S3, max(4, len(taken_K)), 1e-3)
     assert len(pairs.windows.windows) == 1
-    np.testing.assert_array_equal(row_R, np.flatnonzero((panel.frequency > 0) & (panel.frequency < 1)))
+    varies_S = (panel.frequency > 0) & (panel.frequency < 1)
+    np.testing.assert_array_equal(
+        row_R,
+        np.flatnonzero(
+            varies_S & (np.minimum(panel.frequency, 1 - panel.frequency) >= likely_pairs.LEAST_FREQUENCY)
+        ),
+    )
     jump_R = (-np.expm1(-np.diff(panel.cM[row_R], prepend=0) * likely_pairs.SCALE)).clip(1e-7)
     jump_R[0] = 1
-    expected_R3 = all_pairs(panel.alleles_SN[row_R], likelihood_S3[row_R], jump_R, 1e-3)
-    np.testing.assert_allclose(genotype_R3, expected_R3, atol=2e-4)
-
-
-def test_the_haplotypes_copied_most_are_taken(rng: np.random.Generator) -> None:
-    panel = made_panel(rng, 90, 40)
-    panel.cM *= 0.3
-    pairs = LikelyPairs(panel, Interval(0, 90), [89])
-    likelihood_S3 = rng.uniform(0.1, 1, (90, 3)).astype(np.float32)
-    usage_WN = np.zeros((1, 40), np.float32)
-    usage_WN[0, [3, 17, 22, 39]] = [0.2, 0.5, 0.4, 0.1]
-    row_R, genotype_R3 = pairs.genotypes(usage_WN, likelihood_S3, 4, 1e-3)
-    four = MadePanel(panel.alleles_SN[:, [3, 17, 22, 39]], panel.cM)
-    jump_R = (-np.expm1(-np.diff(panel.cM[row_R], prepend=0) * likely_pairs.SCALE)).clip(1e-7)
-    jump_R[0] = 1
-    expected_R3 = all_pairs(four.alleles_SN[row_R], likelihood_S3[row_R], jump_R, 1e-3)
+    expected_R3 = all_pairs(panel.alleles_XN[row_R][:, taken_K], likelihood_S3[row_R], jump_R, 1e-3)
     np.testing.assert_allclose(genotype_R3, expected_R3, atol=2e-4)
 
 
 def test_pairs_come_nearer_to_the_truth_with_few_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     panel = made_panel(rng, 400, 60, 1 / 150)
-    truth_SQ = copied(rng, panel.alleles_SN, 40, 1 / 150)
+    truth_SQ = copied(rng, panel.alleles_XN, 40, 1 / 150)
     genotype_SX = truth_SQ.reshape(400, 20, 2).sum(axis=2).astype(int)
     phred_SX3 = phred_of_reads(rng, genotype_SX, 0.1)
     error = {}
@@ -163,10 +159,10 @@ def test_pairs_come_nearer_to_the_truth_with_few_reads(monkeypatch: pytest.Monke
 def test_long_fragments_know_more_than_pairs(
     rng: np.random.Generator, share: float, n_common: int, expected: tuple[int, float]
 ) -> None:
-    """Three fragments, each with so many sites whose alleles are common and one that does not vary."""
+    """Three fragments have n_common common sites each, and one site that does not vary."""
     alleles_SN = np.ones((40, 300), np.uint8)
     alleles_SN[:30] = rng.integers(0, 2, (30, 300))
-    pairs = LikelyPairs(MadePanel(alleles_SN, np.linspace(0, 1, 40)), Interval(0, 40), [39])
+    pairs = LikelyPairs(ArrayPanel(alleles_SN, np.linspace(0, 1, 40)), Interval(0, 40), [39])
     site_B = np.concatenate([[*range(10 * k, 10 * k + n_common), 30 + k] for k in range(3)]).astype(np.int32)
     fragment_B = np.repeat(np.arange(3, dtype=np.int32), n_common + 1)
     bases = FragmentBases(

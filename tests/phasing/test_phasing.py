@@ -1,6 +1,5 @@
 """Phasing against the panel: a pass beside a reference without tricks, and what must hold of the whole."""
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -17,58 +16,49 @@ from spinimpute.hmm.steps import allele_emissions, jump_probabilities, side_by_s
 from spinimpute.hmm.typed_alleles import MISSING
 from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF, LaneDecisions, pass_forward
 from spinimpute.phasing.phase import phase_haplotypes
-from spinimpute.phasing.targets import TargetLanes
+from spinimpute.phasing.targets import (
+    Decisions,
+    TargetLanes,
+    Targets,
+    apply_decisions,
+    elect,
+    fill_lanes,
+    vote,
+)
+from tests.array_panel import ArrayPanel
 
 MISMATCH = 0.01
 
 
-@dataclass
-class MadePanel:
-    """What `phase` asks of a panel."""
-
-    alleles_TN: np.ndarray
-    cM: np.ndarray
-    position: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.position = np.arange(1, len(self.cM) + 1) * 100
-        self.n_haplotypes = self.alleles_TN.shape[1]
-        self.frequency = self.alleles_TN.mean(axis=1)
-        self.trust = np.ones(len(self.cM), np.float32)
-
-    def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        return np.packbits(self.alleles_TN[index], axis=1)
-
-
-def mosaic_panel(rng: np.random.Generator, n_typed: int, n: int, founders: int = 12) -> MadePanel:
-    """Haplotypes that copy a few founders, a new one every 40 sites or so."""
+def mosaic_panel(rng: np.random.Generator, n_typed: int, n: int, founders: int = 12) -> ArrayPanel:
+    """Haplotypes that copy a few founders, and leave them every 40 sites."""
     founder_TF = rng.random((n_typed, founders)) < rng.uniform(0.1, 0.9, (n_typed, 1))
     leaves_TN = rng.random((n_typed, n)) < 1 / 40
     leaves_TN[0] = True
     copied_TN = np.where(leaves_TN, rng.integers(0, founders, (n_typed, n)), -1)
     for t in range(1, n_typed):
         copied_TN[t] = np.where(leaves_TN[t], copied_TN[t], copied_TN[t - 1])
-    return MadePanel(
+    return ArrayPanel(
         np.take_along_axis(founder_TF, copied_TN, axis=1).astype(np.uint8), np.arange(n_typed) * 0.01
     )
 
 
-def split(panel: MadePanel, n_queries: int) -> tuple[MadePanel, np.ndarray]:
-    """A panel without its last haplotypes, and those, int8."""
-    kept = panel.alleles_TN.shape[1] - n_queries
+def split(panel: ArrayPanel, n_queries: int) -> tuple[ArrayPanel, np.ndarray]:
+    """Split off the last haplotypes, int8."""
+    kept = panel.alleles_XN.shape[1] - n_queries
     return (
-        MadePanel(np.ascontiguousarray(panel.alleles_TN[:, :kept]), panel.cM),
-        panel.alleles_TN[:, kept:].astype(np.int8),
+        ArrayPanel(np.ascontiguousarray(panel.alleles_XN[:, :kept]), panel.cM),
+        panel.alleles_XN[:, kept:].astype(np.int8),
     )
 
 
 def without_phase(truth_TQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same genotypes in REF, ALT order, and which of them are heterozygotes."""
+    """Genotypes in REF, ALT order, and whether they are heterozygotes."""
     pairs_TX2 = truth_TQ.reshape(len(truth_TQ), -1, 2)
     return np.sort(pairs_TX2, axis=2).reshape(truth_TQ.shape), pairs_TX2[:, :, 0] != pairs_TX2[:, :, 1]
 
 
-def run(panel: MadePanel, alleles_TQ: np.ndarray, unphased_TX: np.ndarray, threads: int = 1, **more: bool):
+def run(panel: ArrayPanel, alleles_TQ: np.ndarray, unphased_TX: np.ndarray, threads: int = 1, **more: bool):
     ploidy = more.pop("ploidy", np.full(unphased_TX.shape[1], 2, np.uint8))
     return phase_haplotypes(panel, np.arange(len(panel.cM)), alleles_TQ, unphased_TX, ploidy, threads, **more)
 
@@ -86,7 +76,7 @@ def switches(phased_TQ: np.ndarray, truth_TQ: np.ndarray) -> int:
 
 
 def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, stop, starting, locked):  # type: ignore[no-untyped-def]
-    """The same pass haplotype by haplotype, in double precision, unscaled."""
+    """The pass haplotype by haplotype, in double precision."""
     n_places, n = panel_SN.shape
     pair_2S = pair_2S.copy()
 
@@ -192,7 +182,7 @@ def test_clear_phase_is_found(rng: np.random.Generator) -> None:
 
 def test_a_target_that_is_in_the_panel_is_phased_without_fault(rng: np.random.Generator) -> None:
     panel = mosaic_panel(rng, 2 * CORE + 50, 60)  # several windows: their edges must not show
-    truth_TQ = panel.alleles_TN[:, :6].astype(np.int8)
+    truth_TQ = panel.alleles_XN[:, :6].astype(np.int8)
     unphased_TQ, het_TX = without_phase(truth_TQ)
     assert switches(run(panel, unphased_TQ, het_TX), truth_TQ) == 0
 
@@ -216,7 +206,7 @@ def test_results_depend_on_neither_threads_nor_panel_order_nor_allele_order(rng:
     unphased_TQ, het_TX = without_phase(truth_TQ)
     expected = run(panel, unphased_TQ, het_TX)
     np.testing.assert_array_equal(run(panel, unphased_TQ, het_TX, threads=3), expected)
-    shuffled = MadePanel(np.ascontiguousarray(rng.permutation(panel.alleles_TN, axis=1)), panel.cM)
+    shuffled = ArrayPanel(np.ascontiguousarray(rng.permutation(panel.alleles_XN, axis=1)), panel.cM)
     np.testing.assert_array_equal(run(shuffled, unphased_TQ, het_TX), expected)
     turned_TQ = unphased_TQ.reshape(120, -1, 2)[:, :, ::-1].reshape(unphased_TQ.shape)
     np.testing.assert_array_equal(run(panel, turned_TQ, het_TX), expected)
@@ -240,7 +230,7 @@ def test_results_do_not_depend_on_how_many_groups_of_samples_share_a_task(
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), most_others=st.sampled_from([7, 2_000]), fill=st.booleans())
 def test_the_order_of_samples_does_not_matter(seed: int, most_others: int, fill: bool) -> None:
-    """Unphased, phased and partly phased ones, haploid ones, and some that have the same calls."""
+    """Samples are unphased, phased, partly phased, haploid, or have equal calls."""
     rng = np.random.default_rng(seed)
     panel, truth_TQ = split(mosaic_panel(rng, 90, 120), 60)
     calls_TQ, het_TX = without_phase(truth_TQ)
@@ -301,7 +291,7 @@ def test_missing_calls_stay_or_are_filled(rng: np.random.Generator) -> None:
 
 
 def test_the_second_of_two_alleles_is_filled_alone(rng: np.random.Generator) -> None:
-    """A phased call may lack one of its alleles; nobody else lacks anything there, nor is a heterozygote."""
+    """A phased call may lack one of its alleles."""
     panel, truth_TQ = split(mosaic_panel(rng, 150, 220), 4)
     _, het_TX = without_phase(truth_TQ)
     for column in (0, 1):
@@ -321,7 +311,7 @@ def test_haploid_samples_are_left_alone_and_one_sample_and_site_will_do(rng: np.
     phased_TQ = run(panel, calls_TQ, unphased_TX, ploidy=np.array([1, 2], np.uint8))
     np.testing.assert_array_equal(phased_TQ[:, 0], truth_TQ[:, 0])
     np.testing.assert_array_equal(phased_TQ[:, 1:].sum(axis=1), truth_TQ[:, 1:].sum(axis=1))
-    one = MadePanel(panel.alleles_TN[:1], panel.cM[:1])
+    one = ArrayPanel(panel.alleles_XN[:1], panel.cM[:1])
     np.testing.assert_array_equal(run(one, np.array([[1, 0]], np.int8), np.array([[True]])).sum(axis=1), [1])
 
 
@@ -350,3 +340,110 @@ def test_real_people_are_phased_about_as_well_as_by_the_best(shared_genotypes, n
     phased = read_haplotypes(tmp_path / "phased.bcf").alleles
     n_links = (truth[:, ::2] != truth[:, 1::2]).sum() - truth.shape[1] // 2
     assert switches(phased, truth) / n_links < 0.018  # Beagle 5.4: 0.0144
+
+
+# calls side by side, decisions and votes
+
+
+def random_targets(seed: int, n_typed: int, n_samples: int) -> tuple[np.random.Generator, Targets]:
+    """Samples to phase among other haplotypes."""
+    rng = np.random.default_rng(seed)
+    n_haplotypes = 2 * n_samples + int(rng.integers(4))
+    first_X = rng.permutation(n_haplotypes // 2)[:n_samples] * 2
+    column_X2 = np.stack([first_X, first_X + 1], axis=1).astype(np.int64)
+    alleles_TQ = rng.integers(0, 2, (n_typed, n_haplotypes)).astype(np.uint8)
+    known_TQ = rng.random(alleles_TQ.shape) < 0.8
+    het_TX = alleles_TQ[:, column_X2[:, 0]] != alleles_TQ[:, column_X2[:, 1]]
+    open_TX = np.ascontiguousarray(het_TX & known_TQ[:, column_X2].all(axis=2))
+    mismatch_T = rng.uniform(0.001, 0.5, n_typed).astype(np.float32)
+    none = np.empty(0, np.int64)
+    return rng, Targets(alleles_TQ, known_TQ, open_TX, column_X2, none, none[:, None], mismatch_T)
+
+
+sizes = given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 2 * HALF))
+
+
+@settings(deadline=None, max_examples=30)
+@sizes
+def test_lanes_hold_the_calls_of_targets(seed: int, n_typed: int, n_samples: int) -> None:
+    rng, targets = random_targets(seed, n_typed, n_samples)
+    doubtful_TX = targets.open_TX & (rng.random(targets.open_TX.shape) < 0.3)
+    first_site, start = int(rng.integers(n_typed)), int(rng.integers(n_samples))
+    group = Interval(start, min(start + HALF, n_samples))
+    lanes = TargetLanes.allocate(n_typed - first_site)
+    other = targets._replace(
+        alleles_TQ=1 - targets.alleles_TQ,
+        known_TQ=~targets.known_TQ,
+        open_TX=~targets.open_TX,
+        mismatch_T=targets.mismatch_T[::-1].copy(),
+    )
+    fill_lanes(other, ~doubtful_TX, first_site, Interval(0, 1), lanes)  # must leave nothing
+    fill_lanes(targets, doubtful_TX, first_site, group, lanes)
+    samples = np.minimum(np.arange(start, start + HALF), group.stop - 1)
+    column_L = targets.column_X2[samples].T.ravel()
+    known_SL = targets.known_TQ[first_site:, column_L]
+    call_SL = np.where(known_SL, targets.alleles_TQ[first_site:, column_L], MISSING)
+    seen_SL = np.where(np.tile(doubtful_TX[first_site:, samples], 2), MISSING, call_SL)
+    for found_S2L, expected_SL in ((lanes.call_S2L, call_SL), (lanes.seen_S2L, seen_SL)):
+        emission_LS2 = allele_emissions(expected_SL.T, targets.mismatch_T[first_site:])
+        np.testing.assert_array_equal(found_S2L, side_by_side(emission_LS2)[0])
+    n = group.stop - group.start
+    np.testing.assert_array_equal(lanes.open_SH[:, :n], targets.open_TX[first_site:, group.slice])
+    assert not lanes.open_SH[:, n:].any()
+    np.testing.assert_array_equal(lanes.wanted_S, ~known_SL.all(axis=1))
+
+
+@settings(deadline=None, max_examples=30)
+@sizes
+def test_decisions_are_applied_from_left_to_right(seed: int, n_typed: int, n_samples: int) -> None:
+    rng, targets = random_targets(seed, n_typed, n_samples)
+    alternatives = [0, EXCHANGED, EXCHANGED_BEHIND, EXCHANGED | EXCHANGED_BEHIND]
+    decision_TX = np.where(targets.open_TX, rng.choice(alternatives, targets.open_TX.shape), 0).astype(
+        np.uint8
+    )
+    likely_T2X = rng.random((n_typed, 2, n_samples)) < 0.5
+    expected_TQ = targets.alleles_TQ.copy()
+    for x, columns in enumerate(targets.column_X2):
+        behind = False
+        for t in range(n_typed):
+            pair = list(expected_TQ[t, columns])
+            if decision_TX[t, x] & EXCHANGED:
+                pair.reverse()
+            pair = [
+                allele if targets.known_TQ[t, column] else int(likely)
+                for allele, column, likely in zip(pair, columns, likely_T2X[t, :, x], strict=True)
+            ]
+            expected_TQ[t, columns] = pair[::-1] if behind else pair
+            behind ^= bool(decision_TX[t, x] & EXCHANGED_BEHIND)
+    apply_decisions(targets, Decisions(decision_TX, np.ones(decision_TX.shape, np.float32), likely_T2X))
+    np.testing.assert_array_equal(targets.alleles_TQ, expected_TQ)
+
+
+@settings(deadline=None, max_examples=30)
+@sizes
+def test_the_majority_wins(seed: int, n_typed: int, n_samples: int) -> None:
+    rng, targets = random_targets(seed, n_typed, n_samples)
+    votes_TX = np.zeros(targets.open_TX.shape, np.int8)
+    same_VTX = rng.random((3, *targets.open_TX.shape)) < 0.5  # ALT lies where it lay before
+    for same_TX in same_VTX:
+        for x, (first, second) in enumerate(targets.column_X2):
+            last = 0
+            for t in np.flatnonzero(targets.open_TX[:, x]):
+                last = last if same_TX[t, x] else 1 - last
+                targets.alleles_TQ[t, [first, second]] = last, 1 - last
+        vote(targets, votes_TX)
+    np.testing.assert_array_equal(
+        votes_TX, np.where(targets.open_TX, (2 * same_VTX.astype(int) - 1).sum(axis=0), 0)
+    )
+    before_TQ, free_X = targets.alleles_TQ.copy(), rng.random(n_samples) < 0.7
+    elect(targets, free_X, votes_TX)
+    for x, (first, second) in enumerate(targets.column_X2):
+        if not free_X[x]:
+            np.testing.assert_array_equal(
+                targets.alleles_TQ[:, [first, second]], before_TQ[:, [first, second]]
+            )
+            continue
+        last = 0
+        for t in np.flatnonzero(targets.open_TX[:, x]):
+            last = last if same_VTX[:, t, x].sum() >= 2 else 1 - last
+            assert tuple(targets.alleles_TQ[t, [first, second]]) == (last, 1 - last)

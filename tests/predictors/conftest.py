@@ -14,11 +14,6 @@ from spinimpute.predictors.haplotype_attention.copying import GapPatterns, gap_p
 Samples = Sequence[Sequence[int]]  # the columns of each sample, one or two
 
 
-def positions_of(sites: np.ndarray) -> np.ndarray:
-    """Positions of the test sites."""
-    return 1_000 + 400 * sites
-
-
 @pytest.fixture(scope="session")
 def write_alleles() -> Callable[..., Path]:
     """write_alleles(path, alleles_XN, samples=None, positions=None): a VCF with phased calls on chromosome 1.
@@ -34,7 +29,7 @@ def write_alleles() -> Callable[..., Path]:
     ) -> Path:
         n_sites, n = alleles_XN.shape
         samples = [(i, i + 1) for i in range(0, n, 2)] if samples is None else samples
-        positions = positions_of(np.arange(n_sites)) if positions is None else positions
+        positions = 1_000 + 400 * np.arange(n_sites) if positions is None else positions
         names = "\t".join("s" + "_".join(map(str, sample)) for sample in samples)
         lines = ["##fileformat=VCFv4.2", "##contig=<ID=1>"]
         lines.append('##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">')
@@ -57,27 +52,6 @@ def panel_of(write_alleles: Callable[..., Path]) -> Callable[..., spinimpute.Pan
         return spinimpute.build_panel(vcf, path, GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0])))
 
     return build
-
-
-class ArrayPanel:
-    """The attributes of a panel that `BlockReader` uses, from arrays."""
-
-    def __init__(self, alleles_XN: np.ndarray, cM: np.ndarray) -> None:
-        self.alleles_XN, self.cM = alleles_XN, cM
-        self.n_sites, self.n_haplotypes = alleles_XN.shape
-        self.frequency = alleles_XN.mean(1)
-
-    def alleles(self, start: int, stop: int) -> np.ndarray:
-        return self.alleles_XN[start:stop]
-
-    def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        return np.packbits(self.alleles_XN[index], axis=1)
-
-
-@pytest.fixture(scope="session")
-def array_panel() -> type[ArrayPanel]:
-    """array_panel(alleles_XN, cM): a panel for `BlockReader`."""
-    return ArrayPanel
 
 
 @pytest.fixture(scope="session")

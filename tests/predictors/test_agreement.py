@@ -139,12 +139,9 @@ def panel(
 
 @pytest.mark.parametrize("large", [False, True])
 def test_networks_compute_where_candidates_differ(
-    panel: spinimpute.Panel,
-    mosaic: Callable[..., np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-    large: bool,
+    panel: spinimpute.Panel, mosaic: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
-    """Compared with networks that compute everywhere, as in blocks that a window cuts."""
+    """Compare with networks that compute everywhere, as in blocks that a window cuts."""
     if large:
         monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL", 5)
         monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE", 6)
@@ -189,7 +186,7 @@ def test_networks_compute_where_candidates_differ(
 def test_regions_that_cut_a_block_with_many_sites(
     panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a block is cut where the region ends; its results must be those of the whole block."""
+    """The results of a region must be those of the whole block."""
     monkeypatch.setattr("spinimpute.predictors.haplotype_attention.tile.WHOLE_BLOCK_SITES", 80)
     with panel:
         for window in (Interval(0, 600), Interval(0, 250)):
@@ -198,7 +195,6 @@ def test_regions_that_cut_a_block_with_many_sites(
 
 
 def test_an_allele_that_nobody_has_where_others_are_certain() -> None:
-    """Infinite odds are multiplied by odds of 0."""
     out_UQ = np.empty((1, 2), np.float32)
     weights = random_predictor()._decoder._replace(
         absent_spread_E=np.zeros(2, np.float32),

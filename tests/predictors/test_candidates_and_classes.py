@@ -28,12 +28,16 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     DEPTH,
     LOG_COUNT,
+    RUN,
     BlockCandidates,
     GapDistances,
+    IBSClasses,
     Information,
+    _sort,
     find_ibs_classes,
 )
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES
+from tests.hmm.brute_force import forward_backward
 
 Mosaic = Callable[..., np.ndarray]
 
@@ -114,7 +118,6 @@ def test_candidates_are_those_of_brute_force(
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 10**6), st.integers(20, 150), st.integers(1_000, 1_700))
 def test_where_a_walk_begins_changes_nothing(mosaic: Mosaic, seed: int, n_sites: int, n: int) -> None:
-    """Many haplotypes that are alike, and a query that is like none."""
     rng = np.random.default_rng(seed)
     both = mosaic(rng, n_sites, n + 4, founders=30, errors=0.01)
     both[:, -1] = rng.integers(0, 2, n_sites)
@@ -137,7 +140,6 @@ def test_where_a_walk_begins_changes_nothing(mosaic: Mosaic, seed: int, n_sites:
 def test_what_a_block_takes_is_what_its_typed_sites_take(
     seed: int, n_sites: int, n: int, missing: float, most_states: int
 ) -> None:
-    """Also where more haplotypes match alike than are seen, and where calls are missing."""
     rng = np.random.default_rng(seed)
     classes = rng.integers(0, 2, (n_sites, int(rng.integers(3, 7))))
     panel_SN = classes[:, rng.integers(0, classes.shape[1], n)] ^ (rng.random((n_sites, n)) < 1 / n)
@@ -156,8 +158,6 @@ def test_what_a_block_takes_is_what_its_typed_sites_take(
 
 
 def test_as_many_others_take_the_place_of_some_that_match() -> None:
-    """Those that the query comes before go on, those that it follows are others, which differ where it has no
-    call."""
     classes = np.array([[0, 0, 1, 1], [1, 0, 0, 1], [1, 1, 0, 0]], np.uint8)
     panel, query = PanelAlleles.of(np.repeat(classes, 12, axis=1)), TypedAlleles.of(np.array([[2], [2], [0]]))
     few = CandidateSettings(nearest=12, most=120, margin=0)
@@ -173,18 +173,6 @@ def of_query(found: Matches, block: int, query: int) -> list[int]:
     return found.haplotype_C[first:last].tolist()
 
 
-def test_as_many_as_are_asked_for() -> None:
-    """Each haplotype of the panel matches for another length."""
-    n = 30
-    panel_SN = np.zeros((n + 1, n), np.uint8)
-    panel_SN[n - 1 - np.arange(n), np.arange(n)] = 1
-    panel, query = PanelAlleles.of(panel_SN), TypedAlleles.of(np.zeros((n + 1, 1), np.uint8))
-    for nearest in (1, 5, 12):
-        settings = CandidateSettings(nearest, most=20, margin=0)
-        found = longest_matches(panel, query, np.array([n + 1]), np.array([1]), settings, on_left=True)
-        assert found.haplotype_C.tolist() == list(range(n - nearest, n))
-
-
 def test_equal_matches_are_taken_from_all_of_them() -> None:
     n = 3_000
     panel = PanelAlleles.of(np.zeros((20, n), np.uint8))
@@ -196,20 +184,8 @@ def test_equal_matches_are_taken_from_all_of_them() -> None:
     assert taken.tolist() == [number * SEEN // 120 for number in range(120)]
 
 
-def test_one_wrong_allele_does_not_cost_the_best_candidate() -> None:
-    rng = np.random.default_rng(1)
-    panel_SN = rng.integers(0, 2, (60, 200)).astype(np.uint8)
-    query_S1 = panel_SN[:, 17:18].copy()
-    query_S1[29] ^= 1
-    panel, query = PanelAlleles.of(panel_SN), TypedAlleles.of(query_S1)
-    first, n_gaps = np.array([24]), np.array([16])
-    found = find_candidates(panel, panel.backwards(), query, first, n_gaps, CANDIDATES)
-    assert 17 in found.take(0, 0)
-
-
 def differences(query_S: np.ndarray, haplotype_S: np.ndarray, place: int) -> tuple[list[int], list[int]]:
-    """Places of the first DEPTH differences left and right of the gap before `place`; ends where there are
-    none."""
+    """Places of the first DEPTH differences on both sides of the gap before `place`."""
     where = np.flatnonzero((query_S < 2) & (query_S != haplotype_S)).tolist()
     left = [s for s in where if s < place][::-1][:DEPTH]
     right = [s for s in where if s >= place][:DEPTH]
@@ -272,25 +248,56 @@ def test_classes_are_those_of_brute_force(
             assert all(score(key) <= scores[-1] + 1e-3 for key in left_out)
 
 
-def copied_by_brute_force(
-    panel_SN: np.ndarray, query_S: np.ndarray, jump_S: np.ndarray, possible_N: np.ndarray
-) -> np.ndarray:
-    """Posteriors (S, N) of the model of Li and Stephens, forward and backward over every haplotype; no call
-    comes from those that are not possible."""
-    same_SN = np.where(panel_SN == query_S[:, None], 1 - MISMATCH, MISMATCH)
-    emission_SN = np.where(query_S[:, None] == 2, 1, same_SN) * possible_N
-    n_places, n = panel_SN.shape
-    forward, backward = np.full(n, 1 / n), np.ones((n_places, n))
-    for s in range(n_places - 2, -1, -1):
-        later = emission_SN[s + 1] * backward[s + 1]
-        backward[s] = (1 - jump_S[s + 1]) * later + jump_S[s + 1] * later.mean()
-        backward[s] /= backward[s].sum()
-    out = np.empty((n_places, n))
-    for s in range(n_places):
-        forward = ((1 - jump_S[s]) * forward + jump_S[s] * forward.mean()) * emission_SN[s]
-        forward /= forward.sum()
-        out[s] = forward * backward[s] / (forward * backward[s]).sum()
-    return out
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([0, 1, RUN - 1, RUN, RUN + 1, 2 * RUN, 2 * RUN + 1, 3 * RUN + 1, 300]),
+    st.sampled_from([1, 2, 5, 10**9]),
+)
+def test_candidates_are_sorted_in_one_way(seed: int, n: int, n_orders: int) -> None:
+    rng = np.random.default_rng(seed)
+    order_C = rng.integers(0, n_orders, n + 3)  # room for more than are sorted
+    rank_C = rng.permutation(n)
+    _sort(rank_C, n, order_C, np.empty(n + 3, np.int64))
+    assert rank_C.tolist() == sorted(range(n), key=lambda c: (-order_C[c], c))
+
+
+def classes_of(
+    both_SX: np.ndarray, n: int, first_Q1: np.ndarray, wanted_QG: np.ndarray | None, n_classes: int
+) -> IBSClasses:
+    """Classes of the haplotypes from the n-th on, in the gaps right of the places 5, 6, ..."""
+    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(both_SX[:, n:])
+    rng = np.random.default_rng(1)
+    n_gaps, n_candidates = 12, int(first_Q1[-1])
+    candidate_C = np.concatenate([np.arange(k, dtype=np.int32) for k in np.diff(first_Q1)])
+    posterior_CP = rng.random((n_candidates, n_gaps + 1)).astype(np.float32)
+    distances = GapDistances.of(np.linspace(0, 1, len(both_SX)), 5, n_gaps)
+    information = Information.of(queries.alleles_SX, both_SX[:, :n].mean(1), n)
+    candidates = BlockCandidates(candidate_C, posterior_CP, first_Q1)
+    return find_ibs_classes(panel, queries, information, candidates, distances, n_classes, wanted_QG)
+
+
+@pytest.mark.parametrize("n_classes", [1, 4, 30])
+def test_a_gap_has_the_same_members_in_the_same_order_whichever_others_are_asked_for(
+    mosaic: Mosaic, rng: np.random.Generator, n_classes: int
+) -> None:
+    both_SX = mosaic(rng, 40, 90 + 5, founders=4, errors=0.02)
+    first_Q1 = np.array([0, 90, 90, 91, 161, 251])
+    every = classes_of(both_SX, 90, first_Q1, None, n_classes)
+    wanted_QG = rng.random((5, 12)) < 0.4
+    some = classes_of(both_SX, 90, first_Q1, wanted_QG, n_classes)
+    assert (every.count_QGK[1] == 0).all()
+    assert some.count_QGK[~wanted_QG].max() == 0
+    if n_classes == 1:  # more members than classes, for which there is room at first
+        assert every.count_QGK.sum() > every.count_QGK.size
+    for q, g in np.argwhere(wanted_QG):
+        np.testing.assert_array_equal(some.features_QGFK[q, g], every.features_QGFK[q, g])
+        np.testing.assert_array_equal(some.count_QGK[q, g], every.count_QGK[q, g])
+        for k in np.flatnonzero(every.count_QGK[q, g]):
+            one, other = (
+                m.member_M[m.first_QGK[q, g, k] :][: int(m.count_QGK[q, g, k])] for m in (some, every)
+            )
+            np.testing.assert_array_equal(one, other)
 
 
 @settings(deadline=None, max_examples=30)
@@ -298,33 +305,34 @@ def copied_by_brute_force(
 def test_chances_to_be_copied_are_those_of_brute_force(
     mosaic: Mosaic, seed: int, n_places: int, n: int, n_queries: int, large: bool
 ) -> None:
-    """The states of a large panel are a query's candidates."""
+    """The states of a large panel are a query's candidates. Alleles are known, missing, or likelihoods."""
     rng = np.random.default_rng(seed)
     both_SX = mosaic(rng, n_places, n + n_queries)
     query_SQ = np.where(rng.random((n_places, n_queries)) < 0.1, 2, both_SX[:, n:])
-    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(query_SQ)
+    emission_QS2 = allele_emissions(query_SQ.T, MISMATCH)
+    emission_QS2[::3] = (1 - rng.random(emission_QS2[::3].shape)) ** rng.choice([1, 4])
+    panel = PanelAlleles.of(both_SX[:, :n])
     # distances of 0 and gaps without any link among them
     jump_S = jump_probabilities(np.cumsum(rng.choice([0, 1e-4, 0.01, 30.0], n_places)), n)
     assert jump_S[0] == 1
     first_B = np.arange(0, n_places + 1, 16)
     n_gaps_B = np.minimum(16, n_places + 1 - first_B)
-    some = slice(
-        *sorted(rng.choice(len(first_B) + 1, 2, replace=False))
-    )  # blocks of the tile; flanks have none
+    # blocks of the tile; flanks have none
+    some = slice(*sorted(rng.choice(len(first_B) + 1, 2, replace=False)))
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
     candidates = Candidates.of(chosen_BQN)
     kept = mock.patch.object(parameters, "LEAST_MASS", 0)  # these candidates, however unlikely
     with mock.patch.object(parameters, "MOST_STATES", 0 if large else n), kept:
         posterior_CP, candidates = copying_posteriors(
-            span_patterns(panel.bits_NW, n_places), panel.bits_NW,
-            allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates, first_B, n_gaps_B, 0,
+            span_patterns(panel.bits_NW, n_places), panel.bits_NW, emission_QS2, jump_S, candidates, first_B,
+            n_gaps_B, 0,
         )  # fmt: skip
     for q in range(n_queries):
         possible_N = chosen_BQN[:, q].any(axis=0) if large else np.ones(n, bool)
         if not possible_N.any():
             continue
-        expected_SN = copied_by_brute_force(both_SX[:, :n], query_SQ[:, q], jump_S.astype(float), possible_N)
+        expected_SN, _ = forward_backward(both_SX[:, :n], emission_QS2[q], jump_S, possible_N)
         for b in range(len(first_B)):
             who = np.flatnonzero(chosen_BQN[b, q])
             places = np.clip(np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b]), 0, n_places - 1)
@@ -337,18 +345,18 @@ def test_chances_to_be_copied_are_those_of_brute_force(
 def test_likely_states_join_candidates_that_are_not(
     mosaic: Mosaic, seed: int, n_places: int, n: int, least_share: float
 ) -> None:
-    """In a large panel, in blocks where less than half of a query's probability lies on its candidates."""
+    """In a large panel, if a block's candidates have less than half of a query's probability."""
     rng = np.random.default_rng(seed)
     both_SX = mosaic(rng, n_places, n + 4)
-    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(both_SX[:, n:])
+    panel, emission_QS2 = PanelAlleles.of(both_SX[:, :n]), allele_emissions(both_SX[:, n:].T, MISMATCH)
     jump_S = jump_probabilities(np.cumsum(rng.choice([1e-4, 0.01], n_places)), n)
     edges = np.unique([0, n_places + 1, *rng.integers(0, n_places + 1, 6)])  # of blocks, also of single gaps
     first_B, n_gaps_B = edges[:-1], np.diff(edges)
     chosen_BQN = rng.random((len(first_B), 4, n)) < 0.3
     with mock.patch.object(parameters, "MOST_STATES", 0):
         posterior_CP, candidates = copying_posteriors(
-            None, panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S,
-            Candidates.of(chosen_BQN), first_B, n_gaps_B, least_share,
+            None, panel.bits_NW, emission_QS2, jump_S, Candidates.of(chosen_BQN), first_B, n_gaps_B,
+            least_share,
         )  # fmt: skip
     least, close = least_share / n, 2e-5
     for q in range(4):
@@ -356,9 +364,7 @@ def test_likely_states_join_candidates_that_are_not(
         if not possible_N.any():
             assert not any(len(candidates.take(b, q)) for b in range(len(first_B)))
             continue
-        expected_SN = copied_by_brute_force(
-            both_SX[:, :n], both_SX[:, n + q], jump_S.astype(float), possible_N
-        )
+        expected_SN, _ = forward_backward(both_SX[:, :n], emission_QS2[q], jump_S, possible_N)
         for b in range(len(first_B)):
             places = np.arange(first_B[b] - 1, first_B[b] + n_gaps_B[b]).clip(0, n_places - 1)
             own_N, found = chosen_BQN[b, q], candidates.take(b, q)
@@ -383,7 +389,7 @@ def test_likely_states_join_candidates_that_are_not(
 
 @pytest.mark.parametrize("allele", [0, 1])
 def test_candidates_that_are_all_alike_stay(allele: int) -> None:
-    """Also of a query like none of them, for which what bounds posteriors is beyond all numbers."""
+    """If the query is unlike all of them, the bound of the posteriors is infinite."""
     panel = PanelAlleles.of(np.zeros((100, 40), np.uint8))
     query = TypedAlleles.of(np.full((100, 1), allele, np.uint8))
     everyone = Candidates.of(np.ones((1, 1, 40), bool))
@@ -397,8 +403,7 @@ def test_candidates_that_are_all_alike_stay(allele: int) -> None:
 
 
 def test_a_wrong_call_does_not_hide_what_is_copied(mosaic: Mosaic) -> None:
-    """A haplotype that a query is a copy of, but for one call, is among its candidates behind that call, too:
-    to the end of the chromosome others match as well as it does there."""
+    """Behind a wrong call at the end of a chromosome, other haplotypes match as well as the copied one."""
     rng = np.random.default_rng(1)
     panel_SN = np.concatenate([mosaic(rng, 90, 300, errors=0.2), np.zeros((18, 300), np.uint8)])
     panel, query_SQ = PanelAlleles.of(panel_SN), panel_SN[:, :20].copy()
@@ -430,7 +435,6 @@ def test_a_wrong_call_does_not_hide_what_is_copied(mosaic: Mosaic) -> None:
 def test_candidates_that_are_never_likely_are_left_out(
     mosaic: Mosaic, seed: int, n_places: int, n: int, n_queries: int, least_share: float, large: bool
 ) -> None:
-    """Wherever blocks begin and end; those that stay have the numbers that they have beside all others."""
     rng = np.random.default_rng(seed)
     both_SX = mosaic(rng, n_places, n + n_queries, founders=6, errors=0.02)
     query_SQ = np.where(rng.random((n_places, n_queries)) < 0.05, 2, both_SX[:, n:])

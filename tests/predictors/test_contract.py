@@ -137,7 +137,6 @@ def impute(case: Case, panels: Callable[..., Path], tmp_path: Path) -> Imputer:
 
 
 def test_results_depend_on_no_setting_of_the_computation(impute: Imputer, target: Variants) -> None:
-    """Threads, windows and the memory budget change no byte."""
     whole = impute(target).rows
     assert impute(target, resources=spinimpute.Resources(threads=2)).rows == whole
     if impute.case.row.takes("window_cM"):

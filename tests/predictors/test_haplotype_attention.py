@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spinimpute
-from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
 from spinimpute.hmm.parameters import JUMPS_PER_CM, MISMATCH
@@ -43,7 +42,12 @@ from spinimpute.predictors.haplotype_attention.predictor import (
     least_share,
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
-from spinimpute.predictors.haplotype_attention.tile import read_patterns, read_tile, windows_of_tiles
+from spinimpute.predictors.haplotype_attention.tile import (
+    HASHED_SITES,
+    read_patterns,
+    read_tile,
+    windows_of_tiles,
+)
 from spinimpute.predictors.train import train
 from spinimpute.predictors.typed_tiles import FLANK, MOST_FLANK, flank_reach, tiles_between, with_flanks
 
@@ -65,7 +69,6 @@ def random_predictor(classes: int = 12, seed: int = 0) -> HaplotypePredictor:
 
 @pytest.fixture(params=[False, True], ids=["small", "large"])
 def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Panels are imputed like small ones, and like large ones."""
     if request.param:
         monkeypatch.setattr(parameters, "MOST_STATES", 0)
         monkeypatch.setattr(posterior_alleles, "SMALL", 5)
@@ -148,13 +151,7 @@ def test_imputing_computes_the_same_as_training(
         p_UQ = predictor.impute_tile(panel, tile, patterns, query_TQ, None, of_tile, RATES)
         queries = TypedAlleles.of(query_TQ[: len(tile.cM_S)])
         place_B, n_gaps_B = blocks = tile.block_places
-        candidates = find_candidates(
-            tile.panel,
-            tile.panel_backwards,
-            queries,
-            *blocks,
-            predictor.candidates,
-        )
+        candidates = find_candidates(tile.panel, tile.panel_backwards, queries, *blocks, predictor.candidates)
         posterior_CP, candidates = copying_posteriors(
             tile.spans, tile.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH),
             jump_probabilities(tile.cM_S, panel.n_haplotypes),
@@ -250,7 +247,6 @@ def test_flanks_reach_further_where_typed_sites_are_dense() -> None:
 
 
 def test_the_pair_network_of_a_device() -> None:
-    """It computes the same numbers as the kernel, in float32."""
     model, rng = random_model(), np.random.default_rng(6)
     weights = arrays_of(model.state_dict())
     features_QGFK = rng.normal(0, 1, (3, 4, FEATURES, 5)).astype(np.float32)
@@ -303,25 +299,6 @@ def test_more_patterns_than_16_bits_can_number() -> None:
     assert patterns.count_G.tolist() == [n]
     flip_U1 = (count > n / 2)[:, None]
     np.testing.assert_array_equal(pattern_bits(patterns, 0, n_sites).T, alleles_UN ^ flip_U1)
-
-
-@pytest.mark.parametrize("haploid", [False, True])
-def test_samples_of_the_panel_get_their_own_alleles_back(
-    mosaic: Mosaic, write_alleles: Callable[..., Path], tmp_path: Path, haploid: bool
-) -> None:
-    alleles = mosaic(np.random.default_rng(8), 200, 10, founders=6, errors=0.1)
-    alleles = alleles[(alleles.sum(1) > 0) & (alleles.sum(1) < 10)]
-    samples = [(0,) if haploid else (0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
-    positions = 1_000 + 400 * np.arange(len(alleles))
-    panel = write_alleles(tmp_path / "p.vcf", alleles, samples)
-    kept = np.delete(np.arange(len(alleles)), [20, 90, -30])
-    target = write_alleles(tmp_path / "t.vcf", alleles[kept], samples, positions[kept])
-    constant = GeneticMap(np.array([1.0, 1e7]), np.array([0.0, 10.0]))
-    spinimpute.build_panel(panel, tmp_path / "p.spin", constant).close()
-    spinimpute.impute(target, tmp_path / "o.vcf", tmp_path / "p.spin")
-    lines = (tmp_path / "o.vcf").read_text().splitlines()
-    imputed = [[call.split(":")[0] for call in line.split("\t")[9:]] for line in lines if line[0] != "#"]
-    assert imputed == [["|".join(str(row[h]) for h in sample) for sample in samples] for row in alleles]
 
 
 CONFIGURATION = """
@@ -384,3 +361,23 @@ def test_hashes_are_sums_over_differing_bits(seed: int, n: int, n_rows: int) -> 
     with np.errstate(over="ignore"):
         expected = ((alleles != flip[:, None]) * number[:, None]).sum(axis=0, dtype=np.uint64)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_monomorphic_sites_in_a_long_gap(mosaic: Mosaic, panel_of: PanelOf, tmp_path: Path) -> None:
+    """The choice of the sites that are hashed does not depend on monomorphic sites."""
+    n = 2 * HASHED_SITES + 500
+    alleles = mosaic(np.random.default_rng(1), n, 40)
+    positions = 1_000 + 100 * np.arange(n)
+    inserted = np.zeros((n // 2, 40), np.uint8)
+    inserted[::3] = 1
+    more = np.concatenate([positions, positions[::2] + 50])
+    by_position = np.argsort(more)
+    orders = []
+    for name, rows, at in (
+        ("a", alleles, positions),
+        ("b", np.concatenate([alleles, inserted])[by_position], more[by_position]),
+    ):
+        with panel_of(tmp_path / f"{name}.spin", rows, positions=at) as panel:
+            typed = np.searchsorted(panel.position, positions[[0, -1]])
+            orders.append(read_tile(panel, typed, 0, Interval(0, panel.n_sites)).order_N)
+    np.testing.assert_array_equal(*orders)

@@ -25,12 +25,7 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, FEW_NUMBERS
-from spinimpute.predictors.haplotype_attention.memory import (
-    DEFAULT,
-    LEAST_QUERIES,
-    JobSizes,
-    limits_within,
-)
+from spinimpute.predictors.haplotype_attention.memory import DEFAULT, LEAST_QUERIES, JobSizes, limits_within
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, least_share
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
 from spinimpute.predictors.results import FileResults, MemoryResults
@@ -56,7 +51,7 @@ finally:
 
 @pytest.fixture(scope="module")
 def many(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Many people out of the example's."""
+    """1,500 samples drawn from those of the example."""
     few = read_haplotypes(example / "target.vcf.gz")
     rng = np.random.default_rng(1)
     alleles = few.alleles[:, rng.integers(0, few.alleles.shape[1], 2 * PEOPLE)]
@@ -124,7 +119,6 @@ def test_limits_shrink_with_the_budget() -> None:
 
 
 def test_patterns_take_two_bytes_until_a_gap_may_have_too_many() -> None:
-    """Then one of the tiles in memory may have four."""
     sizes = TileSizes(10, 300, 3_000, 300, 10 * TILE_GAPS, 30_000)
 
     def needed_mb(haplotypes: int) -> int:
@@ -137,7 +131,7 @@ def test_patterns_take_two_bytes_until_a_gap_may_have_too_many() -> None:
 
 
 def test_candidates_of_a_large_panel_are_counted() -> None:
-    """A tile's whole blocks; haplotypes that match alike by hundreds, as those of large panels do."""
+    """Hundreds of haplotypes match alike, as in large panels."""
     n, n_queries, n_places = 80_000, 64, TILE_GAPS + 40
     rng = np.random.default_rng(3)
     founders = rng.integers(0, 2, (n_places, 60), np.uint8)
@@ -170,7 +164,7 @@ def test_phasing_cannot_shrink() -> None:
 def test_a_disk_without_room_for_results(
     many: Path, example_panel: spinimpute.Panel, small_disk: Callable[[int], Any]
 ) -> None:
-    """They are larger than the output, of which there would be room for the beginning."""
+    """The disk would have room for the beginning of the output."""
     disk = small_disk(2_048).folder
     with pytest.raises(InputError, match=rf"{disk}: temporary results .*No space left"):
         spinimpute.impute(many, disk / "o.bcf", example_panel)
@@ -183,7 +177,7 @@ def test_writing_fails_while_others_wait(
     small_disk: Callable[[int], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Many windows, and parts that have not begun: nothing waits for them."""
+    """Nothing waits for tiles that have not begun."""
     monkeypatch.setattr(typed_tiles, "TILE_GAPS", 16)
     disk = small_disk(64).folder
     with pytest.raises(InputError, match="No space left"):
@@ -257,7 +251,7 @@ def test_budgets_that_are_refused(
 def test_a_region_with_its_buffer_is_all_that_is_read_of_our_files(
     dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
-    """Of others, all sites together tell how they are repaired."""
+    """Other files are read whole, as all sites together decide on repairs."""
     ours = tmp_path / "ours.bcf"
     spinimpute.convert(dense_target, ours, example_panel)
     found = []
@@ -272,7 +266,7 @@ def test_a_region_with_its_buffer_is_all_that_is_read_of_our_files(
 
 
 def test_one_tile_repairs_as_all_do(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
-    """All sites but those of one region are on the other strand: A/T and C/G there are, too."""
+    """All sites outside one region are on the other strand."""
     letters = str.maketrans("ACGT", "TGCA")
     lines = []
     for line in gzip.decompress((example / "target.vcf.gz").read_bytes()).decode().splitlines(keepends=True):
@@ -299,7 +293,7 @@ def records(path: Path) -> list[str]:
 
 
 def test_few_typed_sites_and_many_others(tmp_path: Path) -> None:
-    """Thousands of sites between two typed ones: fewer people at a time, not more memory."""
+    """Fewer queries are computed at once, so that memory stays bounded."""
     rng = np.random.default_rng(1)
     sizes = TileSizes.of(np.arange(300_000) / 1e5, np.sort(rng.choice(300_000, 30, replace=False)), 400)
     assert (sizes.n_tiles, sizes.sites) == (1, 300_000)

@@ -110,7 +110,7 @@ TYPED = 4  # every so many sites
 
 @pytest.fixture(scope="module")
 def alleles_SN(mosaic: Mosaic) -> np.ndarray:
-    """Of 80 samples; those of the first are alike."""
+    """80 samples; the haplotypes of the first one are alike."""
     alleles_SN = mosaic(np.random.default_rng(7), 1_400, 160, founders=12, errors=0.02)
     alleles_SN[:, 1] = alleles_SN[:, 0]
     return alleles_SN[(alleles_SN.sum(axis=1) > 0) & (alleles_SN.sum(axis=1) < 160)]
@@ -130,7 +130,7 @@ def panel_file(
 def test_pairs_of_the_panel_come_back_and_others_are_as_if_alone(
     alleles_SN: np.ndarray, panel_file: Path
 ) -> None:
-    """Haplotypes of two samples are no sample of the panel, nor is a single one, nor two that are alike."""
+    """Haplotypes of two samples, a single haplotype, or two equal ones are no panel sample."""
     typed = np.arange(0, len(alleles_SN), TYPED)
     with spinimpute.Panel.open(panel_file) as panel:
 

@@ -107,7 +107,7 @@ def test_predictions_lie_between_network_and_posteriors(
 
 
 def carriers(*sites: int) -> np.ndarray:
-    """Numbers of carriers: this many sites with 0, 1, 2, ... carriers."""
+    """Numbers of carriers: sites[c] sites with c carriers."""
     return np.repeat(np.arange(len(sites)), sites)
 
 
@@ -123,7 +123,7 @@ def test_return_ratios_of_a_large_panel() -> None:
 
 
 def test_ratios_predict_how_often_alleles_return() -> None:
-    """Two draws from a population: carriers in the second of alleles seen once, twice, ... in the first."""
+    """Two samples are drawn from a population."""
     rng = np.random.default_rng(2)
     frequency_X = np.exp(rng.uniform(np.log(1e-5), np.log(0.5), 200_000))
     seen_X, later_X = rng.binomial(1_000, frequency_X), rng.binomial(1_000, frequency_X)
@@ -142,7 +142,6 @@ def test_few_sites_say_little() -> None:
 
 @pytest.mark.parametrize("n", [4, 7, 12])
 def test_the_spectrum_of_small_panels_ends_at_half_the_haplotypes(n: int) -> None:
-    """Minor alleles have no more carriers."""
     rng = np.random.default_rng(1)
     weight_C = 1 / np.arange(1, n)
     count_X = rng.choice(np.arange(1, n), p=weight_C / weight_C.sum(), size=100_000)

@@ -39,8 +39,6 @@ SHIPPED = [row for row in PREDICTORS if row.shipped is not None]
 
 
 class Frequencies(Engine):
-    """The panel's frequencies, scaled."""
-
     def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         for window in windows:
             p_UQ = panel_frequencies(self.job.panel.frequency, window, typed_TQ.shape[1])
@@ -112,13 +110,6 @@ def test_shipped_models_load(row: PredictorRow) -> None:
         assert predictor.fingerprint.startswith(load_predictor(name=row.name).fingerprint)
 
 
-def test_a_model_that_is_not_shipped_needs_a_checkpoint() -> None:
-    for row in PREDICTORS:
-        if row.has_weights and row.shipped is None:
-            with pytest.raises(InputError, match=f"no model of the kind '{row.kind}' is shipped"):
-                load_predictor(name=row.name)
-
-
 def test_the_rows_need_neither_torch_nor_numpy() -> None:
     program = (
         "import sys, spinimpute.predictors.registry; sys.exit(bool({'torch', 'numpy'} & {*sys.modules}))"
@@ -183,9 +174,7 @@ def test_options_of_loading_and_of_imputing(
 
 
 def test_models_of_other_predictors(
-    example_panel: spinimpute.Panel,
-    random_predictor: SPINPredictor,
-    monkeypatch: pytest.MonkeyPatch,
+    example_panel: spinimpute.Panel, random_predictor: SPINPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InputError, match=r"kind 'spin' and does not fit the predictor 'haplotype'"):
         predictor_for(example_panel, random_predictor, "haplotype")
@@ -199,13 +188,20 @@ def test_models_of_other_predictors(
 def test_a_row_is_all_that_a_new_predictor_needs(
     toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
-    target, out = example / "target.vcf.gz", tmp_path / "o.vcf"
-    settings = spinimpute.PredictorSettings(toy.name, options={"share": 0.5})
-    output = spinimpute.OutputSettings(decimals=5)
-    summary = spinimpute.impute(target, out, example_panel, predictor=settings, output=output)
-    assert summary.written_sites == example_panel.n_sites
-    typed = {v.POS for v in cyvcf2.VCF(str(target))}
-    vcf = cyvcf2.VCF(str(out))
+    """Its options are those of the command, too."""
+    sys.modules.pop("spinimpute.cli.impute", None)  # reads the registry when it is imported
+    try:
+        command = import_module("spinimpute.cli.impute").impute
+    finally:
+        del sys.modules["spinimpute.cli.impute"]
+    target, out = str(example / "target.vcf.gz"), str(tmp_path / "o.vcf")
+    given = ["--vcf", target, "--panel", str(example_panel.path), "--out", out, "--predictor", "toy"]
+    given += ["--share", "0.5", "--decimals", "5", "--quiet"]
+    done = CliRunner().invoke(command, given, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    shown = CliRunner().invoke(command, ["--help"], terminal_width=1_000).output
+    assert "toy: the panel's allele frequencies" in shown
+    typed, vcf = {v.POS for v in cyvcf2.VCF(target)}, cyvcf2.VCF(out)
     assert "##spinimpute_model=toy none cpu\n" in vcf.raw_header
     # half of the frequency, drawn towards it where the panel's alleles contradict those around them
     expected_S = example_panel.frequency * (2 - example_panel.prediction_trust)
@@ -253,37 +249,6 @@ def test_a_new_predictor_has_regions_arrays_and_inducing_panels(
         for panel in (example_panel, made):
             p_XQ = spinimpute.impute_haplotypes(panel, alleles, index, settings)
             np.testing.assert_allclose(p_XQ, example_panel.frequency[:, None].repeat(3, 1), rtol=1e-6)
-
-
-def test_a_new_predictor_reaches_the_command_line(
-    toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
-    sys.modules.pop(
-        "spinimpute.cli.impute", None
-    )  # its options are those of the registry when it is imported
-    try:
-        command = import_module("spinimpute.cli.impute").impute
-    finally:
-        del sys.modules["spinimpute.cli.impute"]
-    out = tmp_path / "o.vcf"
-    given = [
-        "--vcf",
-        example / "target.vcf.gz",
-        "--panel",
-        example_panel.path,
-        "--out",
-        out,
-        "--predictor",
-        "toy",
-    ]
-    given += ["--share", "0.5", "--quiet"]
-    done = CliRunner().invoke(command, [str(argument) for argument in given], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert "##spinimpute_model=toy none cpu\n" in cyvcf2.VCF(str(out)).raw_header
-    assert (
-        "toy: the panel's allele frequencies"
-        in CliRunner().invoke(command, ["--help"], terminal_width=1_000).output
-    )
 
 
 def test_a_new_predictor_is_trained_and_has_a_version(

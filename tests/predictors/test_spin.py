@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +16,13 @@ from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
 from spinimpute.training.simulation import Segment
 from spinimpute.vcf.reader import read_haplotypes
+from tests.array_panel import ArrayPanel
 
 PREDICTORS = ["random_predictor", "random_predictor_of_3mers"]
 
 
-ArrayPanel = Any  # see `conftest`
+def reader_of(predictor: BlockPredictor, panel: ArrayPanel, typed: np.ndarray) -> BlockReader:
+    return BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)
 
 
 def impute(
@@ -31,9 +32,8 @@ def impute(
     query_QT: np.ndarray,
     known_QT: np.ndarray,
 ) -> np.ndarray:
-    reader = BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)
     out = np.full((panel.n_sites, len(query_QT)), np.nan, dtype=np.float32)
-    for block in reader:
+    for block in reader_of(predictor, panel, typed):
         out[block.sites.panel_index_U] = predict(predictor, block, query_QT, known_QT)
     return out
 
@@ -46,8 +46,8 @@ def predict(
 
 
 @pytest.fixture
-def panel(array_panel: type, segment: Segment) -> ArrayPanel:
-    return array_panel(segment.alleles(0, 300)[:, :80], segment.cM[:300])
+def panel(segment: Segment) -> ArrayPanel:
+    return ArrayPanel(segment.alleles(0, 300)[:, :80], segment.cM[:300])
 
 
 @pytest.fixture
@@ -77,16 +77,14 @@ def test_alleles_of_missing_calls_have_no_effect(
 
 
 def test_labels_of_the_context_reach_the_inducing_points(
-    predictor: BlockPredictor, array_panel: type, panel: ArrayPanel, typed: np.ndarray
+    predictor: BlockPredictor, panel: ArrayPanel, typed: np.ndarray
 ) -> None:
     other = panel.alleles_XN.copy()
     rng = np.random.default_rng(2)
     for site in np.setdiff1d(np.arange(panel.n_sites), typed):  # the same frequency, other carriers
         other[site] = rng.permutation(other[site])
-    points = []
-    for source in (panel, array_panel(other, panel.cM)):
-        reader = BlockReader(source, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)
-        points.append(predictor.encode(reader.read(3)).points)
+    panels = panel, ArrayPanel(other, panel.cM)
+    points = [predictor.encode(reader_of(predictor, source, typed).read(3)).points for source in panels]
     change = max(float((points[1][name] - value).abs().max()) for name, value in points[0].items())
     assert change > 1e-3
 
@@ -94,7 +92,7 @@ def test_labels_of_the_context_reach_the_inducing_points(
 def test_a_block_has_the_same_points_whichever_sites_are_imputed(
     random_predictor: SPINPredictor, panel: ArrayPanel, typed: np.ndarray
 ) -> None:
-    whole = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites).read(2)
+    whole = reader_of(random_predictor, panel, typed).read(2)
     first, last = whole.sites.panel_index_U[[3, -3]].tolist()
     part = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), first, last).read(2)
     assert len(part.sites.gap_U) < len(whole.sites.gap_U)
@@ -127,11 +125,11 @@ def test_blocks_without_untyped_sites_and_with_more_than_are_compared(
 def test_carriers_of_an_allele_come_together(
     random_predictor: SPINPredictor, panel: ArrayPanel, typed: np.ndarray
 ) -> None:
-    """With a point for every twenty haplotypes, compared with points that compete by typed alleles alone."""
+    """Compare with points that compete by typed alleles alone."""
     predictor = SPINPredictor(random_predictor.model, "", torch.device("cpu"), 4)
 
     def impurity(reader: BlockReader, compared: bool) -> float:
-        """Share of non-carriers among the haplotypes with which a carrier shares a point."""
+        """Share of non-carriers among haplotypes that share a point with a carrier."""
         together, carriers = 0.0, 0.0
         for block in reader:
             weight_C = block.compared_frequency_C * compared  # 0: all alleles are the same, as in padding
@@ -141,7 +139,7 @@ def test_carriers_of_an_allele_come_together(
             carriers += float(carriers_HU.sum())
         return 1 - together / carriers
 
-    reader = BlockReader(panel, typed, predictor.shape, 0, len(typed), 0, panel.n_sites)
+    reader = reader_of(predictor, panel, typed)
     assert impurity(reader, compared=True) < 0.95 * impurity(reader, compared=False)
 
 
@@ -162,9 +160,7 @@ def test_batches_change_nothing(
     np.testing.assert_allclose(parts, whole, atol=5e-4)
 
 
-def test_extreme_panels_give_probabilities(
-    predictor: BlockPredictor, array_panel: type, rng: np.random.Generator
-) -> None:
+def test_extreme_panels_give_probabilities(predictor: BlockPredictor, rng: np.random.Generator) -> None:
     cM = np.repeat(np.linspace(0, 0.1, 20), 2)  # positions that share a place
     for alleles in (
         rng.integers(0, 2, (40, 2), dtype=np.uint8),
@@ -174,7 +170,7 @@ def test_extreme_panels_give_probabilities(
     ):
         for typed in (np.array([17]), np.array([0, 39]), np.arange(40)):
             query = rng.integers(0, 2, (3, len(typed)), dtype=np.uint8)
-            p = impute(predictor, array_panel(alleles, cM), typed, query, np.ones_like(query))
+            p = impute(predictor, ArrayPanel(alleles, cM), typed, query, np.ones_like(query))
             assert np.isfinite(p).all()
             assert ((p >= 0) & (p <= 1)).all()
             constant = np.isin(alleles.mean(1), (0, 1))
@@ -184,8 +180,7 @@ def test_extreme_panels_give_probabilities(
 def test_inducing_points_share_out_the_panel(
     random_predictor: SPINPredictor, panel: ArrayPanel, typed: np.ndarray
 ) -> None:
-    reader = BlockReader(panel, typed, random_predictor.shape, 0, len(typed), 0, panel.n_sites)
-    block = reader.read(2)
+    block = reader_of(random_predictor, panel, typed).read(2)
     points = random_predictor.encode(block).points
     mass_H = points["mass_BH"]
     assert float(mass_H.sum()) == pytest.approx(panel.n_haplotypes, rel=1e-5)
@@ -194,10 +189,8 @@ def test_inducing_points_share_out_the_panel(
     np.testing.assert_allclose(mean_U, block.sites.frequency_U, atol=1e-5)
 
 
-def r2_of_example(
-    example: Path, array_panel: type, panel: spinimpute.Panel, shuffle: bool
-) -> tuple[float, float]:
-    """Pooled r2 of the shipped model and of the panel's frequencies on the example's untyped sites."""
+def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tuple[float, float]:
+    """Pooled r2 of the shipped model and of the panel's frequencies at untyped sites of the example."""
     target = read_haplotypes(example / "target.vcf.gz")
     truth = read_haplotypes(example / "truth.vcf.gz")
     typed = match_sites(panel.sites, target.sites).panel_index
@@ -208,7 +201,7 @@ def r2_of_example(
         for site in np.setdiff1d(np.arange(panel.n_sites), typed):
             alleles[site] = rng.permutation(alleles[site])
     predictor = spinimpute.load_predictor(name="spin")
-    source = array_panel(alleles, panel.cM)
+    source = ArrayPanel(alleles, panel.cM)
     query = target.alleles[match_sites(panel.sites, target.sites).target_index].T.astype(np.uint8)
     p = impute(predictor, source, typed, query, np.ones_like(query))
     scored = np.setdiff1d(at_truth.panel_index, typed)
@@ -224,9 +217,9 @@ def r2_of_example(
 
 
 def test_shuffling_the_panels_labels_destroys_the_accuracy(
-    example: Path, array_panel: type, example_panel: spinimpute.Panel
+    example: Path, example_panel: spinimpute.Panel
 ) -> None:
-    intact, frequencies = r2_of_example(example, array_panel, example_panel, shuffle=False)
-    shuffled, _ = r2_of_example(example, array_panel, example_panel, shuffle=True)
+    intact, frequencies = r2_of_example(example, example_panel, shuffle=False)
+    shuffled, _ = r2_of_example(example, example_panel, shuffle=True)
     assert intact > 0.9 > 2 * frequencies
     assert shuffled < frequencies + 0.05

@@ -18,7 +18,6 @@ from spinimpute.predictors.spin.similarity import Confusion, HaplotypeSimilarity
 @settings(deadline=None, max_examples=30)
 @given(k=st.integers(1, 5), places=st.integers(1, 13), compared=st.integers(0, 6), seed=st.integers(0, 1_000))
 def test_scores_of_haplotypes_are_log_likelihoods(k: int, places: int, compared: int, seed: int) -> None:
-    """Products of tokens and keys, and of alleles at untyped sites with those of the points."""
     generator = torch.Generator().manual_seed(seed)
     x_BNX = (torch.rand(2, 4, places + compared, generator=generator) < 0.5).float()
     mean_BHX = torch.rand(2, 3, places + compared, generator=generator)
@@ -41,7 +40,6 @@ def test_scores_of_haplotypes_are_log_likelihoods(k: int, places: int, compared:
 @settings(deadline=None, max_examples=30)
 @given(k=st.integers(1, 5), places=st.integers(1, 13), compared=st.integers(0, 6), seed=st.integers(0, 1_000))
 def test_points_keep_which_alleles_go_together(k: int, places: int, compared: int, seed: int) -> None:
-    """Features of a point are sums over haplotypes of whole K-mers, and of alleles at untyped sites."""
     generator = torch.Generator().manual_seed(seed)
     x_BNX = (torch.rand(2, 4, places + compared, generator=generator) < 0.5).float()
     r_BHN = torch.rand(2, 3, 4, generator=generator)
@@ -76,7 +74,7 @@ def test_the_confusion_starts_with_the_same_error_at_each_snp(k: int) -> None:
 def random_case(
     k: int, core: int, flank: int, seed: int
 ) -> tuple[GenotypeSPIN, Tensor, Tensor, AttentionKeys]:
-    """A model of random weights, queries, which of their calls are known, and keys of a block."""
+    """A model with random weights, queries, their known calls, and the keys of a block."""
     torch.manual_seed(seed)
     model = GenotypeSPIN(SPINSettings(core=core, flank=flank, k=k, heads=3, pair_heads=2, tolerances=3))
     for parameter in model.parameters():
@@ -112,7 +110,6 @@ def test_compiled_matches_are_those_of_training(k: int, core: int, flank: int, s
 @settings(deadline=None, max_examples=20)
 @given(k=st.integers(1, 4), core=st.integers(1, 4), flank=st.integers(0, 5), seed=st.integers(0, 1_000_000))
 def test_missing_calls_are_summed_over(k: int, core: int, flank: int, seed: int) -> None:
-    """A column's likelihood is the sum over all K-mers that a query may have there, by a loop."""
     with torch.no_grad():
         _, allele_BQS, known_BQS, keys = random_case(k, core, flank, seed)
         one_head = keys._replace(weight_BGD=torch.ones_like(keys.weight_BGD[:, :1]))
@@ -136,7 +133,7 @@ def test_missing_calls_are_summed_over(k: int, core: int, flank: int, seed: int)
 
 
 def test_a_run_ends_where_alleles_differ() -> None:
-    """Two points: one is the query, one differs at a single place; runs end there, and on that side only."""
+    """One point is the query, the other differs at a single place on the left."""
     with torch.no_grad():
         model = GenotypeSPIN(SPINSettings(core=1, flank=14, k=1, tolerances=2))
         n_places = model.settings.shape.n_typed

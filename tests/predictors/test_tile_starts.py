@@ -33,7 +33,7 @@ from spinimpute.predictors.typed_tiles import (
 
 
 def drawn(data: st.DataObject) -> tuple[Any, np.ndarray]:
-    """A panel's positions and genetic map, some positions shared, and typed sites of it."""
+    """A panel's positions and genetic map, and typed sites."""
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6), "seed"))
     n_sites = data.draw(st.integers(1, 8_000), "sites")
     shared = [0] if data.draw(st.booleans(), "shared positions") else []
@@ -51,7 +51,7 @@ def drawn(data: st.DataObject) -> tuple[Any, np.ndarray]:
 
 
 def seen_by(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
-    """The typed sites that the tiles of [first, last) see, one tile after the other as `read_tile`."""
+    """The typed sites that the tiles of the sites [first, last) read."""
     seen: set[int] = set()
     for number in tiles_between(first, last, typed):
         gap = number * TILE_GAPS
@@ -64,7 +64,7 @@ def seen_by(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
 @settings(deadline=None, max_examples=150)
 @given(st.data(), st.sampled_from([2, 5, MOST_STARTS]))
 def test_all_that_a_region_needs_and_whole_tiles_on_the_left(data: st.DataObject, most: int) -> None:
-    """most: of the starts that are stated."""
+    """most: number of listed starts."""
     panel, typed = drawn(data)
     if not len(typed):
         return
@@ -143,7 +143,7 @@ def test_a_line_that_is_not_right_does_not_count(stated: str, example_panel: spi
 def ours(
     dense_target: Path, example_panel: spinimpute.Panel, tmp_path_factory: Any
 ) -> tuple[Path, MatchedTarget]:
-    """A file that `convert` wrote, and all of it."""
+    """A file that `convert` wrote, and its content."""
     path = tmp_path_factory.mktemp("ours") / "ours.vcf.gz"
     spinimpute.convert(dense_target, path, example_panel)
     (whole,) = read_matched([example_panel], path).matched
@@ -171,7 +171,7 @@ def test_what_is_read_and_used(
     length: int,
     buffer_cM: float,
 ) -> None:
-    """Of our file and of any other: whole tiles from the left, and all that the region needs."""
+    """Whole tiles are read from the left, and all that the region needs."""
     path, whole = ours
     last = min(first + length, example_panel.n_sites)
     region = Region("20", *(int(p) for p in example_panel.position[[first, last - 1]]))

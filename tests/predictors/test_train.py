@@ -19,6 +19,7 @@ from spinimpute.training.simulation import SimulationSettings
 from spinimpute.training.trainer import TrainingSettings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SHIPPED = REPOSITORY / "spinimpute" / "weights" / "spin.safetensors"
 CONFIGURATION = """
 [model]
 {model}
@@ -56,7 +57,7 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def state(path: Path) -> dict[str, torch.Tensor]:
-    """The training state's tensors: the latest weights, not the best ones."""
+    """Tensors of the training state: the latest weights, not the best ones."""
     with safe_open(str(path) + ".state", framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
@@ -121,7 +122,7 @@ def test_training_on_a_panel_from_the_shipped_model(tmp_path: Path, example_pane
     assert metadata["model"]["core"] == 8  # taken from the shipped model, which was trained so
     assert metadata["provenance"]["data"] == f"panel {example_panel.checksum}"
     assert metadata["provenance"]["init"]["weights"]
-    tuned, shipped = weights(out), weights(REPOSITORY / "spinimpute" / "weights" / "spin.safetensors")
+    tuned, shipped = weights(out), weights(SHIPPED)
     assert any(not np.array_equal(tuned[name], shipped[name]) for name in tuned)
 
 
@@ -134,8 +135,7 @@ def test_shipped_configurations_can_be_read(path: Path) -> None:
     ("weights", "stages"), [("haplotype", ["haplotype_second", "haplotype"]), ("spin", ["spin"])]
 )
 def test_the_shipped_models_match_their_configurations(weights: str, stages: list[str]) -> None:
-    path = REPOSITORY / "spinimpute" / "weights" / f"{weights}.safetensors"
-    _, metadata = load_tensors(path, FORMAT, "model")
+    _, metadata = load_tensors(SHIPPED.with_name(f"{weights}.safetensors"), FORMAT, "model")
     provenance = metadata["provenance"]
     for name in stages:  # the last one first
         assert provenance["data"] == "simulated"
@@ -163,52 +163,45 @@ def test_a_byte_order_mark_is_no_part_of_a_configuration(tmp_path: Path) -> None
     assert read_configuration(path) == before
 
 
+DENSITY = "array_density = [300, 800.0]"
+RANGE = r"episodes.array_density must be \[least, most\]"
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("old", "new", "message"),
     [
-        ('kind = "other"', "model.kind must be one of"),
-        (SPIN + "\nwidht = 3", "unknown key model.widht"),
-        (SPIN + "\nhidden = 3.5", "model.hidden must be a whole number like 24"),
+        (SPIN, 'kind = "other"', "model.kind must be one of"),
+        (SPIN, "kind = []", "model.kind must be one of"),
+        (SPIN, "kind = ", "not TOML"),
+        (SPIN, SPIN + "\nwidht = 3", "unknown key model.widht"),
+        (SPIN, SPIN + "\nhidden = 3.5", "model.hidden must be a whole number like 24"),
+        (SPIN, SPIN + "\nk = 9", "model: k must be at most 8, got 9"),
+        (SPIN, SPIN + "\n[other]", r"unknown table \[other\]"),
+        ("inducing_points = 8", "inducing_points = 0", "model.inducing_points must be at least 1"),
+        ("flank = 4", "flank = 10001", "model: flank must be an integer from 0 to 10000"),
         (
-            SPIN.replace("inducing_points = 8", "inducing_points = 0"),
-            "model.inducing_points must be at least 1",
+            "segments = 3",
+            "gene_conversion_share = nan",
+            "gene_conversion_share must be a number of at least 0",
         ),
-        (SPIN.replace("flank = 4", "flank = 10001"), "model: flank must be an integer from 0 to 10000"),
-        (SPIN + "\nk = 9", "model: k must be at most 8, got 9"),
-        (SPIN + "\n[other]", r"unknown table \[other\]"),
-        (SPIN + "\n[trainings]\na = 1", r"unknown table \[trainings\]"),
-        ("kind = ", "not TOML"),
-        ("kind = []", "model.kind must be one of"),
-        (SPIN + "\n[simulation]\ngene_conversion_share = nan", "gene_conversion_share|not TOML"),
+        (DENSITY, "array_density = [300]", RANGE),
+        (DENSITY, "array_density = [800.0, 300.0]", RANGE),
+        (DENSITY, "array_density = 300.0", "episodes.array_density must be a list"),
     ],
 )
-def test_bad_configurations(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        train(configuration(tmp_path, text), tmp_path / "m")
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("array_density = [300]", r"episodes.array_density must be \[least, most\]"),
-        ("array_density = [800.0, 300.0]", r"episodes.array_density must be \[least, most\]"),
-        ("array_density = 300.0", "episodes.array_density must be a list"),
-    ],
-)
-def test_ranges(tmp_path: Path, line: str, message: str) -> None:
+def test_bad_configurations(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = configuration(tmp_path)
     assert read_configuration(path).episodes.array_density == (300.0, 800.0)
-    path.write_text(path.read_text().replace("array_density = [300, 800.0]", line))
+    path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError, match=message):
-        read_configuration(path)
+        train(path, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 def test_starting_from_the_wrong_checkpoint(tmp_path: Path) -> None:
     config = configuration(tmp_path, SPIN, steps=2)
-    other = REPOSITORY / "spinimpute" / "weights" / "haplotype.safetensors"
     with pytest.raises(InputError, match="is of the kind 'haplotype'"):
-        train(config, tmp_path / "m", init=other)
+        train(config, tmp_path / "m", init=SHIPPED.with_name("haplotype.safetensors"))
     wide = configuration(tmp_path, SPIN + "\nhidden = 8", steps=2)
     with pytest.raises(InputError, match="weights do not fit the table"):
         train(wide, tmp_path / "m", init="shipped")
@@ -216,58 +209,44 @@ def test_starting_from_the_wrong_checkpoint(tmp_path: Path) -> None:
         train(config, tmp_path / "m", resume=True)
 
 
+WRONG_SIZES = (
+    ("hidden", 10**30), ("hidden", 10**6), ("core", -1), ("flank", 10**30), ("inducing_points", 2.5),
+    ("heads", 10**9), ("k", 10**30), ("k", 9), ("rounds", True),
+)  # fmt: skip
+
+
 def test_damaged_and_foreign_checkpoints(tmp_path: Path) -> None:
-    shipped = REPOSITORY / "spinimpute" / "weights" / "spin.safetensors"
-    cut = tmp_path / "cut.safetensors"
-    cut.write_bytes(shipped.read_bytes()[:-10])
-    foreign = tmp_path / "foreign.safetensors"
-    save_tensors(foreign, {"a": np.zeros(2)}, {}, "something-else")
-    newer = tmp_path / "newer.safetensors"
-    save_tensors(newer, {"a": np.zeros(2)}, {"kind": "unheard-of", "model": {}}, FORMAT)
-    wrong = tmp_path / "wrong.safetensors"
-    save_tensors(wrong, {"a": np.zeros(2)}, {"kind": "spin", "model": {}}, FORMAT)
-    weights, metadata = load_tensors(REPOSITORY / "spinimpute/weights/spin.safetensors", FORMAT, "model")
-    forged = {}
-    for name, value in (
-        ("hidden", 10**30),
-        ("hidden", 10**6),
-        ("core", -1),
-        ("flank", 10**30),
-        ("inducing_points", 2.5),
-        ("heads", 10**9),
-        ("k", 10**30),
-        ("k", 9),
-        ("rounds", True),
-    ):
-        forged[name, value] = tmp_path / f"{name}{value}"
-        changed = metadata | {"model": metadata["model"] | {name: value}}
-        save_tensors(forged[name, value], weights, changed, FORMAT)
-    for number in (np.nan, np.inf):
-        forged["decoder", number] = tmp_path / f"weights-{number}"
-        broken = weights | {"decoder.last.bias": np.full_like(weights["decoder.last.bias"], number)}
-        save_tensors(forged["decoder", number], broken, metadata, FORMAT)
-    text = tmp_path / "text.safetensors"
-    text.write_text("not a model")
-    for path, message in (
-        (tmp_path / "absent", "no such file"),
-        (cut, "not a readable safetensors file"),
-        (text, "not a readable safetensors file"),
-        (foreign, "is not a model of spinimpute"),
-        (newer, "unknown to this version"),
-        (wrong, "weights do not fit the settings of the model"),
-        *((path, "weights do not fit the settings of the model") for path in forged.values()),
-    ):
+    path, content = tmp_path / "m.safetensors", SHIPPED.read_bytes()
+
+    def refused(message: str) -> None:
         with pytest.raises(InputError, match=message) as failed:
             spinimpute.load_predictor(path)
         assert "\n" not in str(failed.value)
 
-
-def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
-    content = bytearray((REPOSITORY / "spinimpute" / "weights" / "spin.safetensors").read_bytes())
-    content[-100] ^= 4
-    (tmp_path / "m.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match="damaged: its values do not match"):
-        spinimpute.load_predictor(tmp_path / "m.safetensors")
+    refused("no such file")
+    flipped = bytearray(content)
+    flipped[-100] ^= 4
+    for wrong, message in (
+        (content[:-10], "not a readable safetensors file"),
+        (b"not a model", "not a readable safetensors file"),
+        (bytes(flipped), "damaged: its values do not match"),
+    ):
+        path.write_bytes(wrong)
+        refused(message)
+    zeros = {"a": np.zeros(2)}
+    save_tensors(path, zeros, {}, "something-else")
+    refused("is not a model of spinimpute")
+    save_tensors(path, zeros, {"kind": "unheard-of", "model": {}}, FORMAT)
+    refused("unknown to this version")
+    weights, metadata = load_tensors(SHIPPED, FORMAT, "model")
+    bias = weights["decoder.last.bias"]
+    forged = [(zeros, {}), *((weights, metadata["model"] | {name: value}) for name, value in WRONG_SIZES)]
+    forged += [
+        (weights | {"decoder.last.bias": np.full_like(bias, x)}, metadata["model"]) for x in (np.nan, np.inf)
+    ]
+    for tensors, model in forged:
+        save_tensors(path, tensors, {"kind": "spin", "model": model}, FORMAT)
+        refused("weights do not fit the settings of the model")
 
 
 @pytest.mark.parametrize(
@@ -288,7 +267,6 @@ def test_the_log_overwrites_no_other_file(tmp_path: Path, name: str, message: st
 
 
 def test_nothing_reads_pickle() -> None:
-    """Numba does, from a folder that is the user's alone."""
     for path in (REPOSITORY / "spinimpute").rglob("*.py"):
         text = path.read_text()
         assert "torch.load" not in text, path

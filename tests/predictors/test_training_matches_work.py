@@ -12,6 +12,7 @@ from spinimpute.predictors.spin.network import SPINSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment
+from tests.array_panel import ArrayPanel
 
 EPISODES = EpisodeSettings(
     blocks=3, queries=5, context_samples=8, array_density=(300.0, 800.0), missing_rate=(0.1,)
@@ -29,9 +30,7 @@ def learner() -> SPINLearner:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_episode_is_predicted_like_a_panel(
-    learner: SPINLearner, array_panel: type, segment: Segment, seed: int
-) -> None:
+def test_an_episode_is_predicted_like_a_panel(learner: SPINLearner, segment: Segment, seed: int) -> None:
     rng = np.random.default_rng(seed)
     split = draw_split(segment, rng, EPISODES)
     blocks = rng.integers(0, len(split.typed_T) // SETTINGS.core + 1, size=EPISODES.blocks)
@@ -40,7 +39,7 @@ def test_an_episode_is_predicted_like_a_panel(
     )
     with torch.no_grad():
         trained = torch.sigmoid(learner.logits(episode)[1]).numpy()
-    panel = array_panel(segment.alleles(0, segment.n_sites)[:, split.context_N], segment.cM)
+    panel = ArrayPanel(segment.alleles(0, segment.n_sites)[:, split.context_N], segment.cM)
     predictor = SPINPredictor(learner.model, "", torch.device("cpu"), SETTINGS.inducing_points)
     n_typed = len(split.typed_T)
     reader = BlockReader(panel, split.typed_T, SETTINGS.shape, 0, n_typed, 0, panel.n_sites)
@@ -64,11 +63,8 @@ def test_an_episode_is_predicted_like_a_panel(
 
 
 @pytest.mark.parametrize("block_number", [0, 2, -1])
-def test_padded_places_have_no_effect(
-    learner: SPINLearner, array_panel: type, segment: Segment, block_number: int
-) -> None:
-    """At both ends of the typed sites, and in the middle with few of them visible."""
-    panel = array_panel(segment.alleles(0, segment.n_sites)[:, :60], segment.cM)
+def test_padded_places_have_no_effect(learner: SPINLearner, segment: Segment, block_number: int) -> None:
+    panel = ArrayPanel(segment.alleles(0, segment.n_sites)[:, :60], segment.cM)
     typed = np.flatnonzero(np.minimum(panel.frequency, 1 - panel.frequency) > 0.05)[::3][:20]
     low, high = (5, 9) if block_number == 2 else (0, len(typed))
     reader = BlockReader(panel, typed, SETTINGS.shape, low, high, 0, panel.n_sites)

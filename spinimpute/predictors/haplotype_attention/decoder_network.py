@@ -15,12 +15,7 @@ from spinimpute.hmm.parameters import SMALLEST
 from spinimpute.predictors.haplotype_attention.agreement import NONE
 from spinimpute.predictors.haplotype_attention.copying import CarriedEntries
 from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded, transposed
-from spinimpute.predictors.haplotype_attention.settings import (
-    ABSENT_LOGIT,
-    EPSILON,
-    SCALE,
-    SPREAD_FEATURES,
-)
+from spinimpute.predictors.haplotype_attention.settings import ABSENT_LOGIT, EPSILON, SCALE, SPREAD_FEATURES
 from spinimpute.runtime.fast_math import fast_log
 from spinimpute.runtime.kernels import kernel
 

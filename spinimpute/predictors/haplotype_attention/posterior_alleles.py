@@ -99,10 +99,7 @@ def _pool(candidates, patterns, sites, wanted_QG, out_UQ):  # type: ignore[no-un
 
 
 def posterior_alleles(
-    candidates: BlockCandidates,
-    patterns: GapPatterns,
-    sites: GapSites,
-    wanted_QG: np.ndarray | None = None,
+    candidates: BlockCandidates, patterns: GapPatterns, sites: GapSites, wanted_QG: np.ndarray | None = None
 ) -> np.ndarray:
     """P(minor allele) at a block's sites by copying alone, float32 (U, Q).
 

@@ -11,12 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.hmm.parameters import LEAST_MASS, LEAST_OF_ALIKE, MISMATCH
-from spinimpute.hmm.pbwt import (
-    Candidates,
-    CandidateSettings,
-    Matches,
-    longest_matches,
-)
+from spinimpute.hmm.pbwt import Candidates, CandidateSettings, Matches, longest_matches
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING, TypedAlleles

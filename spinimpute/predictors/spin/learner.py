@@ -49,9 +49,7 @@ class SPINLearner:
             compared_BNC.mean(1),
         )
         logit_BGQH = self.model.attend(
-            self._float(episode.query_BQS),
-            self._float(episode.known_BQS),
-            self.model.keys(points, columns),
+            self._float(episode.query_BQS), self._float(episode.known_BQS), self.model.keys(points, columns)
         )
         gap_GU = torch.arange(g, device=self.device, dtype=torch.float32)[:, None].expand(g, u)
         sites = SiteInformation(

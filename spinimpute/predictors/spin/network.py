@@ -167,12 +167,7 @@ class GenotypeSPIN(nn.Module):
         block without gradients. Queries do not influence one another.
         """
         matched = matcher(
-            allele_BQS,
-            known_BQS,
-            keys,
-            self.settings.k,
-            F.softplus(self.tolerance),
-            self.settings.tolerances,
+            allele_BQS, known_BQS, keys, self.settings.k, F.softplus(self.tolerance), self.settings.tolerances
         )
         score_BGQH = matched.score_BGQH
         b, _, q, h = score_BGQH.shape

@@ -1,6 +1,6 @@
 """Maps estimated from a panel alone: taken where recombination is uneven and the map does not know it."""
 
-import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,53 +9,21 @@ from spinimpute.hmm import parameters
 from spinimpute.hmm.maps.estimated import MapEstimate, estimated_map
 from spinimpute.hmm.parameters import COMMON, LEAST_GAIN
 from spinimpute.hmm.recombination_scale import copying_log_likelihood
+from tests.array_panel import ArrayPanel
 
 HOT = slice(240, 270)  # of 500 sites
 
 
-@dataclasses.dataclass
-class MosaicPanel:
-    """Haplotypes that recombine at some sites only, 1,000 base pairs apart."""
-
-    alleles_XN: np.ndarray
-    cM: np.ndarray
-
-    @property
-    def n_haplotypes(self) -> int:
-        return self.alleles_XN.shape[1]
-
-    @property
-    def position(self) -> np.ndarray:
-        return 1_000 * np.arange(len(self.cM)) + 1
-
-    @property
-    def frequency(self) -> np.ndarray:
-        return self.alleles_XN.mean(axis=1)
-
-    def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        return np.packbits(self.alleles_XN[index], axis=1)
+@pytest.fixture
+def panel(hot_panel: Callable[..., ArrayPanel]) -> ArrayPanel:
+    return hot_panel(160, 500, HOT)
 
 
-def mosaic(n: int, hot_rate: float = 0.1) -> MosaicPanel:
-    """With the map of a constant rate."""
-    rng = np.random.default_rng(8)
-    n_sites, founders = 500, 30
-    alleles_XN = rng.integers(0, 2, (n_sites, n)).astype(np.uint8)
-    for h in range(founders, n):
-        source = int(rng.integers(h))
-        for x in range(n_sites):
-            if HOT.start <= x < HOT.stop and rng.random() < hot_rate:
-                source = int(rng.integers(h))
-            alleles_XN[x, h] = alleles_XN[x, source] ^ (rng.random() < 0.001)
-    return MosaicPanel(alleles_XN, 0.01 * np.arange(n_sites))
-
-
-def estimate_of(panel: MosaicPanel, threads: int = 1) -> MapEstimate | None:
+def estimate_of(panel: ArrayPanel, threads: int = 1) -> MapEstimate | None:
     return estimated_map(panel, panel.frequency, threads)
 
 
-def test_a_hot_spot_is_found_whatever_the_order_of_haplotypes_and_the_threads() -> None:
-    panel = mosaic(160)
+def test_a_hot_spot_is_found_whatever_the_order_of_haplotypes_and_the_threads(panel: ArrayPanel) -> None:
     found = estimate_of(panel)
     assert found is not None
     assert found.gain >= LEAST_GAIN
@@ -64,27 +32,24 @@ def test_a_hot_spot_is_found_whatever_the_order_of_haplotypes_and_the_threads() 
     assert found.cM_X[[0, -1]] == pytest.approx(panel.cM[[0, -1]], abs=1e-6)
     assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25  # by the map that it came with .06
     order = np.random.default_rng(1).permutation(160)
-    again = estimate_of(MosaicPanel(panel.alleles_XN[:, order], panel.cM), threads=2)
+    again = estimate_of(ArrayPanel(panel.alleles_XN[:, order], panel.cM), threads=2)
     assert again is not None
     np.testing.assert_array_equal(again.cM_X, found.cM_X)
     assert again.gain == found.gain
 
 
-def test_haplotypes_that_are_alike_in_the_middle_may_come_in_any_order() -> None:
-    """Which of them judge must not depend on the file's order: they differ elsewhere."""
-    panel = mosaic(160)
+def test_haplotypes_that_are_alike_in_the_middle_may_come_in_any_order(panel: ArrayPanel) -> None:
     panel.alleles_XN[200:, 80:] = panel.alleles_XN[200:, :80]
     found = estimate_of(panel)
     assert found is not None
     order = np.random.default_rng(2).permutation(160)
-    again = estimate_of(MosaicPanel(panel.alleles_XN[:, order], panel.cM))
+    again = estimate_of(ArrayPanel(panel.alleles_XN[:, order], panel.cM))
     assert again is not None
     np.testing.assert_array_equal(again.cM_X, found.cM_X)
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-7, 1e-4])
-def test_a_map_without_length_is_replaced(length: float) -> None:
-    panel = mosaic(160)
+def test_a_map_without_length_is_replaced(panel: ArrayPanel, length: float) -> None:
     panel.cM = np.linspace(0, length, 500)
     found = estimate_of(panel)
     assert found is not None
@@ -92,16 +57,16 @@ def test_a_map_without_length_is_replaced(length: float) -> None:
     assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25
 
 
-def test_a_map_that_knows_is_kept() -> None:
-    panel = mosaic(160)
+def test_a_map_that_knows_is_kept(panel: ArrayPanel) -> None:
     rate_X = np.full(500, 1e-5)
     rate_X[HOT] = 0.16
     panel.cM = np.cumsum(rate_X)
     assert estimate_of(panel) is None
 
 
-def test_a_fifth_of_the_haplotypes_judge_and_no_gain_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    panel = mosaic(160)
+def test_a_fifth_of_the_haplotypes_judge_and_no_gain_is_refused(
+    panel: ArrayPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown: list[np.ndarray] = []
 
     def judge(alleles_TN: np.ndarray, cM_T: np.ndarray, chosen_Q: np.ndarray) -> float:
@@ -116,12 +81,11 @@ def test_a_fifth_of_the_haplotypes_judge_and_no_gain_is_refused(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("case", ["few haplotypes", "few sites", "rare alleles"])
-def test_too_little_to_estimate_from(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    panel = mosaic(160)
+def test_too_little_to_estimate_from(panel: ArrayPanel, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if case == "few haplotypes":
         panel.alleles_XN = panel.alleles_XN[:, : 5 * parameters.LEAST_LEFT_OUT - 1]
     elif case == "few sites":
-        panel = MosaicPanel(panel.alleles_XN[:30], panel.cM[:30])
+        panel = ArrayPanel(panel.alleles_XN[:30], panel.cM[:30])
     else:
         panel.alleles_XN[:, int(COMMON * 160) - 1 :] = 0
 
@@ -132,7 +96,9 @@ def test_too_little_to_estimate_from(case: str, monkeypatch: pytest.MonkeyPatch)
     assert estimate_of(panel) is None
 
 
-def test_more_haplotypes_and_sites_than_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_haplotypes_and_sites_than_are_needed(
+    hot_panel: Callable[..., ArrayPanel], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parameters, "MOST_ESTIMATED_FROM", 100)
     monkeypatch.setattr(parameters, "MOST_LEFT_OUT", 20)
     monkeypatch.setattr(parameters, "JUDGED_INTERVALS", 3)
@@ -144,7 +110,7 @@ def test_more_haplotypes_and_sites_than_are_needed(monkeypatch: pytest.MonkeyPat
         return copying_log_likelihood(alleles_TN, cM_T, chosen_Q)
 
     monkeypatch.setattr("spinimpute.hmm.maps.estimated.copying_log_likelihood", judge)
-    found = estimate_of(mosaic(200))
+    found = estimate_of(hot_panel(200, 500, HOT))
     assert found is not None
     assert shown == 2 * [(150, 120, 150, 20)]
     assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25

@@ -1,5 +1,6 @@
 """A panel's map tuned to its haplotypes: changes as by brute force, hot spots found, nothing else changed."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.writer import rewrite_panel
+from tests.array_panel import ArrayPanel
 
 
 def brute_force(alleles_SN: np.ndarray, query: int, jump_S: np.ndarray) -> np.ndarray:
-    """Probabilities of a change before each place, by the matrices of all pairs of haplotypes."""
+    """Probabilities of a change before each place, from transition matrices."""
     others = np.delete(np.arange(alleles_SN.shape[1]), query)
     n, n_places = len(others), len(alleles_SN)
     emitted_SN = np.where(alleles_SN[:, others] == alleles_SN[:, [query]], 1 - MISMATCH, MISMATCH)
@@ -55,77 +57,54 @@ def test_rows_of_bits_there_and_back() -> None:
     np.testing.assert_array_equal(unpack_rows(pack_rows(alleles_SX), 131), alleles_SX.T)
 
 
-class MosaicPanel:
-    """What `tuned_map` asks of a panel: haplotypes that recombine in a few of the sites only."""
-
-    def __init__(
-        self, n_sites: int = 300, hot: tuple[int, int] = (140, 170), order: np.ndarray | None = None
-    ) -> None:
-        rng = np.random.default_rng(8)
-        n = 160
-        self.cM = np.arange(n_sites) * 0.01
-        self.position = np.arange(n_sites) * 10_000 + 1
-        self.hot = slice(*hot)
-        alleles = rng.integers(0, 2, (n_sites, n)).astype(np.uint8)
-        for h in range(30, n):
-            source = int(rng.integers(h))
-            for t in range(n_sites):
-                if hot[0] <= t < hot[1] and rng.random() < 0.1:
-                    source = int(rng.integers(h))
-                alleles[t, h] = alleles[t, source] ^ (rng.random() < 0.001)
-        self.alleles = alleles if order is None else alleles[:, order]
-        self.n_sites, self.n_haplotypes = n_sites, n
-
-    def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        return np.packbits(self.alleles[index], axis=1)
-
-    def hot_share(self, cM: np.ndarray) -> float:
-        return float(np.ptp(cM[self.hot]) / np.ptp(cM))
+HOT = slice(140, 170)
 
 
-def test_a_hot_spot_is_found_and_nothing_depends_on_order_or_threads() -> None:
-    panel = MosaicPanel()
+def hot_share(cM: np.ndarray, hot: slice = HOT) -> float:
+    return float(np.ptp(cM[hot]) / np.ptp(cM))
+
+
+@pytest.fixture
+def panel(hot_panel: Callable[..., ArrayPanel]) -> ArrayPanel:
+    return hot_panel(160, 300, HOT)
+
+
+def test_a_hot_spot_is_found_and_nothing_depends_on_order_or_threads(panel: ArrayPanel) -> None:
     typed = np.arange(0, 300, 2)
     tuned = tuned_map(panel, typed, 1)  # type: ignore[arg-type]
     assert (np.diff(tuned) >= 0).all()
-    assert panel.hot_share(tuned) > 0.5  # by the map that came with it 0.1
-    shuffled = MosaicPanel(order=np.random.default_rng(1).permutation(160))
+    assert hot_share(tuned) > 0.5  # by the map that came with it 0.1
+    shuffled = ArrayPanel(np.random.default_rng(1).permutation(panel.alleles_XN, axis=1), panel.cM)
     np.testing.assert_array_equal(tuned_map(shuffled, typed, 2), tuned)  # type: ignore[arg-type]
 
 
-def test_several_windows_and_few_of_the_haplotypes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hot spot lies across the border of two windows; a sample of haplotypes shows it, too."""
-    panel = MosaicPanel(700, (240, 270))
+def test_several_windows_and_few_of_the_haplotypes(
+    hot_panel: Callable[..., ArrayPanel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hot spot lies across the border of two windows."""
+    hot = slice(240, 270)
     monkeypatch.setattr(parameters, "TUNING_QUERIES", 60)
     monkeypatch.setattr(parameters, "MOST_HAPLOTYPES", 120)
-    tuned = tuned_map(panel, np.arange(700), 1)  # type: ignore[arg-type]
-    assert panel.hot_share(tuned) > 0.1  # by the map that came with it 0.04
+    tuned = tuned_map(hot_panel(160, 700, hot), np.arange(700), 1)  # type: ignore[arg-type]
+    assert hot_share(tuned, hot) > 0.1  # by the map that came with it 0.04
 
 
-def test_a_hot_spot_without_length_on_the_map() -> None:
-    """Sites at one place of the map are where its own sites are far apart, not where nothing happens."""
-    panel = MosaicPanel()
-    panel.cM[panel.hot.start : panel.hot.stop] = panel.cM[panel.hot.start]
+def test_a_hot_spot_without_length_on_the_map(panel: ArrayPanel) -> None:
+    panel.cM[HOT] = panel.cM[HOT.start]
     tuned = tuned_map(panel, np.arange(300), 1)  # type: ignore[arg-type]
-    assert (
-        panel.hot_share(tuned) > 0.01
-    )  # it begins with 0.02 of the mean rate, on a tenth of the sites: 0.002
+    assert hot_share(tuned) > 0.01  # by the least rate of a map 0.002
     between = tuned_map(panel, np.arange(0, 300, 3), 1)  # type: ignore[arg-type]
     assert (np.diff(between[141:169]) > 0).all()  # both ends typed
 
 
 def test_gaps_that_everybody_changes_in_keep_their_length() -> None:
     rng = np.random.default_rng(2)
-    panel = MosaicPanel(60)
-    panel.alleles = rng.integers(0, 2, (60, 12)).astype(np.uint8)
-    panel.n_haplotypes = 12
-    panel.cM = np.arange(60) * 5.0
+    panel = ArrayPanel(rng.integers(0, 2, (60, 12)).astype(np.uint8), np.arange(60) * 5.0)
     tuned = tuned_map(panel, np.arange(60), 1)  # type: ignore[arg-type]
     np.testing.assert_allclose(tuned, panel.cM)
 
 
-def test_the_first_of_afair_order_are_a_fair_sample() -> None:
-    """Of few different haplotypes each has its share, also of those without an ALT allele."""
+def test_the_first_of_a_fair_order_are_a_fair_sample() -> None:
     rng = np.random.default_rng(5)
     kinds_SK = rng.integers(0, 2, (20, 5)).astype(np.uint8)
     kinds_SK[:, 0] = 0
