@@ -85,9 +85,6 @@ def diploid(n: int) -> np.ndarray:
     return np.zeros(n, bool)
 
 
-# beside a reference
-
-
 def mean_of_sweeps(x_KS: np.ndarray, phred_S3: np.ndarray, panel: ArrayPanel) -> np.ndarray:
     """Mean of the sweeps that count for one sample."""
     known = (phred_S3 != phred_S3[:, :1]).any(axis=1).mean()
@@ -226,9 +223,6 @@ def test_nearly_the_model_of_all_pairs(rng: np.random.Generator, depth: float | 
     assert of_chains < 1.2 * of_pairs + 0.01
 
 
-# whatever is beside a sample
-
-
 @pytest.fixture
 def batch(rng: np.random.Generator) -> Batch:
     """Eleven samples in two groups of lanes: two are haploid, one has no reads."""
@@ -261,9 +255,6 @@ def test_order_of_the_panel(rng: np.random.Generator) -> None:
     one, other = (genotypes_from_likelihoods(x, 0, phred_SX3, diploid(4), 1) for x in (panel, shuffled))
     np.testing.assert_allclose(copies(one), copies(other), atol=0.02)
     assert np.abs(copies(one) - copies(other)).mean() < 1e-3
-
-
-# what is found
 
 
 @pytest.mark.parametrize("haploid", [False, True])
@@ -335,9 +326,6 @@ def test_reads_beat_frequencies_and_themselves(rng: np.random.Generator) -> None
     )
     assert error < 0.2 * by_frequency
     assert error < 0.3 * by_reads
-
-
-# stretches
 
 
 Small = Callable[[int, float], None]

@@ -55,9 +55,6 @@ def panel_without_ld(rng: np.random.Generator, n_sites: int, n: int = 200) -> Ar
     return ArrayPanel(alleles_SN, np.arange(n_sites) * 50.0)
 
 
-# beside enumeration
-
-
 Alleles = tuple[int, ...]
 
 
@@ -170,9 +167,6 @@ def test_genotypes_beside_all_pairs_of_haplotypes(seed: int, n_sites: int) -> No
     np.testing.assert_allclose(p_S2.sum(axis=1), dosage_S / total, atol=0.06)
 
 
-# where only fragments tell
-
-
 @pytest.mark.parametrize("n_searched", [None, 200, 150])
 def test_fragments_tell_phase(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, n_searched: int | None
@@ -218,9 +212,6 @@ def test_fragments_tell_genotypes(rng: np.random.Generator) -> None:
     p_2X = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(2), 1, None, [of_both, of_one])[1]
     assert p_2X.prod(axis=0)[0] > 0.9  # P(2 copies)
     assert p_2X.prod(axis=0)[1] < 0.6
-
-
-# what must not matter
 
 
 Batch = tuple[ArrayPanel, np.ndarray, np.ndarray, list[FragmentBases]]

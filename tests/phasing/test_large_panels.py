@@ -44,9 +44,6 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "CHOSEN", 24)
 
 
-# chains over states
-
-
 def evidence_of(
     panel: ArrayPanel, phred_SH3: np.ndarray, haploid_H: np.ndarray, bases_H: list[FragmentBases]
 ) -> Evidence:
@@ -112,9 +109,6 @@ def test_a_share_is_that_of_as_many_haplotypes(rng: np.random.Generator) -> None
     assert np.abs(one.genotype_S3H - equal.genotype_S3H).max() > 0.01
 
 
-# states
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(2, 30))
 def test_alleles_of_haplotypes(seed: int, n_sites: int, n: int) -> None:
@@ -175,9 +169,6 @@ def test_shares_add_up_to_the_panel(rng: np.random.Generator, small_limits: None
     assert len(made.weight_K) == 3 + 12
     assert made.weight_K.sum() == pytest.approx(90)
     np.testing.assert_array_equal(made.weight_K[:3], 1)
-
-
-# the whole
 
 
 def sequenced(

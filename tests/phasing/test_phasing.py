@@ -72,9 +72,6 @@ def switches(phased_TQ: np.ndarray, truth_TQ: np.ndarray) -> int:
     return total
 
 
-# one pass
-
-
 def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, stop, starting, locked):  # type: ignore[no-untyped-def]
     """The pass haplotype by haplotype, in double precision."""
     n_places, n = panel_SN.shape
@@ -164,9 +161,6 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
         np.testing.assert_allclose(found.posterior_SH[compared, h], posterior_S[compared], rtol=2e-3)
         if until < n_places:
             return
-
-
-# the whole
 
 
 def test_clear_phase_is_found(rng: np.random.Generator) -> None:
@@ -340,9 +334,6 @@ def test_real_people_are_phased_about_as_well_as_by_the_best(shared_genotypes, n
     phased = read_haplotypes(tmp_path / "phased.bcf").alleles
     n_links = (truth[:, ::2] != truth[:, 1::2]).sum() - truth.shape[1] // 2
     assert switches(phased, truth) / n_links < 0.018  # Beagle 5.4: 0.0144
-
-
-# calls side by side, decisions and votes
 
 
 def random_targets(seed: int, n_typed: int, n_samples: int) -> tuple[np.random.Generator, Targets]:

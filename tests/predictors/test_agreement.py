@@ -8,14 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.pbwt import unite
-from spinimpute.nn.model_weights import arrays_of
 from spinimpute.predictors.haplotype_attention import agreement, copying
 from spinimpute.predictors.haplotype_attention.agreement import (
     BELIEVED,
@@ -31,11 +29,10 @@ from spinimpute.predictors.haplotype_attention.copying import GapPatterns, GapSi
 from spinimpute.predictors.haplotype_attention.decoder_network import SiteFeatures, _fill_absent
 from spinimpute.predictors.haplotype_attention.engine import PanelRates
 from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
-from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 from spinimpute.predictors.haplotype_attention.posterior_alleles import posterior_weight
-from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
-from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings
+from spinimpute.predictors.haplotype_attention.predictor import CLASSES
 from spinimpute.predictors.haplotype_attention.tile import read_patterns, read_tile
+from tests.predictors.test_haplotype_attention import random_predictor
 
 N = 300
 
@@ -117,14 +114,6 @@ def test_agreed_alleles_are_written_and_all_else_stays(patterns_of: Patterns) ->
     )
 
 
-def random_predictor() -> HaplotypePredictor:
-    torch.manual_seed(1)
-    model = HaplotypeAttention(HaplotypeSettings())
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, 0, 0.3)
-    return HaplotypePredictor(arrays_of(model.state_dict()), model.settings, "random")
-
-
 TYPED = np.arange(0, 600, 6)
 RATES = PanelRates(100.0, np.ones(1, np.float32))  # the odds of rare alleles stay as they are
 
@@ -145,7 +134,7 @@ def test_networks_compute_where_candidates_differ(
     if large:
         monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL", 5)
         monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE", 6)
-    predictor = random_predictor()
+    predictor = random_predictor(CLASSES, seed=1)
     found: list[np.ndarray] = []
 
     def record(*arguments: object) -> np.ndarray:

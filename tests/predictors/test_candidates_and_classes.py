@@ -157,17 +157,6 @@ def test_what_a_block_takes_is_what_its_typed_sites_take(
             assert of_query(whole, 0, q) == sorted(expected)
 
 
-def test_as_many_others_take_the_place_of_some_that_match() -> None:
-    classes = np.array([[0, 0, 1, 1], [1, 0, 0, 1], [1, 1, 0, 0]], np.uint8)
-    panel, query = PanelAlleles.of(np.repeat(classes, 12, axis=1)), TypedAlleles.of(np.array([[2], [2], [0]]))
-    few = CandidateSettings(nearest=12, most=120, margin=0)
-    for haplotypes, first in ((panel, 1), (panel.backwards(), 0)):
-        side = partial(longest_matches, haplotypes, query, settings=few, on_left=bool(first))
-        whole, alone = side(np.array([first]), np.array([3])), side(np.arange(3) + first, np.ones(3, int))
-        expected = set[int]().union(*(of_query(alone, place, 0) for place in range(3)))
-        assert of_query(whole, 0, 0) == sorted(expected)
-
-
 def of_query(found: Matches, block: int, query: int) -> list[int]:
     first, last = found.start_BQ[block, query], found.stop_BQ[block, query]
     return found.haplotype_C[first:last].tolist()

@@ -50,6 +50,7 @@ from spinimpute.predictors.haplotype_attention.tile import (
 )
 from spinimpute.predictors.train import train
 from spinimpute.predictors.typed_tiles import FLANK, MOST_FLANK, flank_reach, tiles_between, with_flanks
+from tests.predictors.test_train import configuration
 
 Mosaic = Callable[..., np.ndarray]
 
@@ -301,36 +302,21 @@ def test_more_patterns_than_16_bits_can_number() -> None:
     np.testing.assert_array_equal(pattern_bits(patterns, 0, n_sites).T, alleles_UN ^ flip_U1)
 
 
-CONFIGURATION = """
-[model]
-kind = "haplotype"
-classes = 8
-hidden = 8
-[episodes]
-blocks = 1
-queries = 4
-context_samples = 8
-foreign_share = 0.5
+HAPLOTYPE = 'kind = "haplotype"\nclasses = 8\nhidden = 8'
+EPISODES = """foreign_share = 0.5
 most_entries = 20_000
 rare_phase_error = [0.5]
 wrong_common_call = [0.01]
 switch_rate = [5.0]
 [simulation]
-segments = 2
-length = [40_000, 50_000]
-samples = [20, 24]
 demes = 3
 poor_share = 0.5
-[training]
-steps = 4
-validate_every = 2
-validation_tasks = 3
 """
 
 
 def test_a_model_is_trained_and_imputes(panel_of: PanelOf, tmp_path: Path, sites: np.ndarray) -> None:
-    config = tmp_path / "c.toml"
-    config.write_text(CONFIGURATION)
+    config = configuration(tmp_path, HAPLOTYPE, steps=4)
+    config.write_text(config.read_text().replace("[simulation]\n", EPISODES))
     assert train(config, tmp_path / "m.safetensors", threads=1).steps == 4
     model = spinimpute.load_predictor(tmp_path / "m.safetensors")
     assert model.kind == "haplotype"

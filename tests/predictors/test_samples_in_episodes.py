@@ -1,5 +1,6 @@
 """Samples, not haplotypes, are queries or context, also where ploidy is mixed."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,35 +22,16 @@ SHOWN = ("typed_BNS", "query_BQS", "known_BQS", "cM_BS", "valid_BS", "compared_B
          "valid_BGU")  # fmt: skip
 
 
-class Altered:
-    """A segment with other alleles at chosen places."""
-
-    query_samples = None
-    sample_deme = None
-
-    def __init__(self, segment: Segment, flip_XA: np.ndarray) -> None:
-        self.n_sites, self.n_haplotypes = segment.n_sites, segment.n_haplotypes
-        self.position, self.cM, self.haplotype_sample = (
-            segment.position,
-            segment.cM,
-            segment.haplotype_sample,
-        )
-        self._alleles = segment.alleles(0, segment.n_sites) ^ flip_XA.astype(np.uint8)
-
-    def alleles(self, start: int, stop: int) -> np.ndarray:
-        return self._alleles[start:stop]
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_untyped_alleles_of_queries_are_hidden(segment: Segment, seed: int) -> None:
     split = draw_split(segment, np.random.default_rng(seed), EPISODES)
     flip = np.zeros((segment.n_sites, segment.n_haplotypes), dtype=bool)
     untyped = np.setdiff1d(np.arange(segment.n_sites), split.typed_T)
     flip[np.ix_(untyped, split.query_Q)] = True
-    shape = BlockShape(3, 5)
+    shape, alleles_XA = BlockShape(3, 5), segment.alleles(0, segment.n_sites)
+    other = dataclasses.replace(segment, packed=np.packbits(alleles_XA ^ flip, axis=1))
     plain, altered = (
-        draw_episode(source, np.random.default_rng(seed), EPISODES, shape, 8)
-        for source in (segment, Altered(segment, flip))
+        draw_episode(source, np.random.default_rng(seed), EPISODES, shape, 8) for source in (segment, other)
     )
     for name in SHOWN:
         np.testing.assert_array_equal(getattr(plain, name), getattr(altered, name), err_msg=name)

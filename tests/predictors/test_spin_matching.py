@@ -9,10 +9,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers
+from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sums, split_columns
 from spinimpute.predictors.spin.matching import AttentionKeys, compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.similarity import Confusion, HaplotypeSimilarity, untyped_weights
+
+
+@settings(deadline=None, max_examples=30)
+@given(k=st.integers(1, 5), places=st.integers(1, 13), seed=st.integers(0, 1_000))
+def test_a_token_is_the_product_over_its_snps(k: int, places: int, seed: int) -> None:
+    allele_BXS = torch.rand(2, 3, places, generator=torch.Generator().manual_seed(seed))
+    token_BXDV = kmer_distribution(allele_BXS, k)
+    p_BXDK = split_columns(allele_BXS, k)
+    assert p_BXDK.shape[2:] == (-(-places // k), k)
+    for number, bits in enumerate(itertools.product([0, 1], repeat=k)):  # the first SNP is the highest bit
+        chosen = torch.tensor(bits)
+        expected = torch.where(chosen == 1, p_BXDK, 1 - p_BXDK).prod(-1)
+        torch.testing.assert_close(token_BXDV[..., number], expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(k=st.integers(1, 5), places=st.integers(1, 13), n=st.integers(1, 6), seed=st.integers(0, 1_000))
+def test_sums_of_kmers_are_products_with_tokens(k: int, places: int, n: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    allele_BNS = (torch.rand(2, n, places, generator=generator) < 0.5).double()
+    weight_BXN = torch.rand(2, 3, n, generator=generator, dtype=torch.float64, requires_grad=True)
+    expected = torch.einsum("bxn,bndv->bxdv", weight_BXN, kmer_distribution(allele_BNS, k))
+    found = kmer_sums(weight_BXN, kmer_numbers(allele_BNS, k), 2**k)
+    torch.testing.assert_close(found, expected)
+    direction = torch.rand(found.shape, generator=generator, dtype=torch.float64)
+    gradients = [torch.autograd.grad(x, weight_BXN, direction)[0] for x in (found, expected)]
+    torch.testing.assert_close(*gradients)
 
 
 @settings(deadline=None, max_examples=30)

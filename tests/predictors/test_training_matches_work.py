@@ -94,23 +94,17 @@ def test_padded_places_have_no_effect(learner: SPINLearner, segment: Segment, bl
 def test_padded_points_and_sites_have_no_effect(learner: SPINLearner, segment: Segment) -> None:
     episode = draw_episode(segment, np.random.default_rng(11), EPISODES, SETTINGS.shape, 12)
     asked = torch.from_numpy(episode.valid_BGU > 0)
-    b, _, x = episode.start_BHX.shape
-    rng = np.random.default_rng(0)
-    more = dataclasses.replace(
-        episode,
-        start_BHX=np.concatenate(
-            [episode.start_BHX, rng.integers(0, 2, (b, 9, x)).astype(np.float32)], axis=1
-        ),
-        start_mass_BH=np.concatenate([episode.start_mass_BH, np.zeros((b, 9), np.float32)], axis=1),
-    )
-    n_context = episode.compared_BNC.shape[1]
-    wider = dataclasses.replace(
-        episode,
-        compared_BNC=np.concatenate([episode.compared_BNC, np.zeros((b, n_context, 7), np.uint8)], axis=2),
-        start_BHX=np.concatenate(
-            [episode.start_BHX, rng.random((b, episode.start_BHX.shape[1], 7), dtype=np.float32)], axis=2
-        ),
-    )
+    b, rng = len(episode.start_BHX), np.random.default_rng(0)
+
+    def widened(name: str, axis: int, n: int) -> np.ndarray:
+        array = getattr(episode, name)
+        shape = (*array.shape[:axis], n, *array.shape[axis + 1 :])
+        return np.concatenate([array, rng.integers(0, 2, shape).astype(array.dtype)], axis=axis)
+
+    mass_BH = np.concatenate([episode.start_mass_BH, np.zeros((b, 9), np.float32)], axis=1)
+    more = dataclasses.replace(episode, start_BHX=widened("start_BHX", 1, 9), start_mass_BH=mass_BH)
+    compared_BNC = np.pad(episode.compared_BNC, [(0, 0), (0, 0), (0, 7)])
+    wider = dataclasses.replace(episode, compared_BNC=compared_BNC, start_BHX=widened("start_BHX", 2, 7))
     hidden = episode.valid_BGU == 0
     assert hidden.any()
     filled = dataclasses.replace(

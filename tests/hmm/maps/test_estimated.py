@@ -23,36 +23,37 @@ def estimate_of(panel: ArrayPanel, threads: int = 1) -> MapEstimate | None:
     return estimated_map(panel, panel.frequency, threads)
 
 
-def test_a_hot_spot_is_found_whatever_the_order_of_haplotypes_and_the_threads(panel: ArrayPanel) -> None:
-    found = estimate_of(panel)
+def found_in(panel: ArrayPanel, threads: int = 1) -> MapEstimate:
+    found = estimate_of(panel, threads)
     assert found is not None
+    return found
+
+
+def test_a_hot_spot_is_found_whatever_the_order_of_haplotypes_and_the_threads(panel: ArrayPanel) -> None:
+    found = found_in(panel)
     assert found.gain >= LEAST_GAIN
     assert 200 < found.n_sites <= 251  # the commonest of two
     assert (np.diff(found.cM_X) >= 0).all()
     assert found.cM_X[[0, -1]] == pytest.approx(panel.cM[[0, -1]], abs=1e-6)
     assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25  # by the map that it came with .06
     order = np.random.default_rng(1).permutation(160)
-    again = estimate_of(ArrayPanel(panel.alleles_XN[:, order], panel.cM), threads=2)
-    assert again is not None
+    again = found_in(ArrayPanel(panel.alleles_XN[:, order], panel.cM), threads=2)
     np.testing.assert_array_equal(again.cM_X, found.cM_X)
     assert again.gain == found.gain
 
 
 def test_haplotypes_that_are_alike_in_the_middle_may_come_in_any_order(panel: ArrayPanel) -> None:
     panel.alleles_XN[200:, 80:] = panel.alleles_XN[200:, :80]
-    found = estimate_of(panel)
-    assert found is not None
+    found = found_in(panel)
     order = np.random.default_rng(2).permutation(160)
-    again = estimate_of(ArrayPanel(panel.alleles_XN[:, order], panel.cM))
-    assert again is not None
+    again = found_in(ArrayPanel(panel.alleles_XN[:, order], panel.cM))
     np.testing.assert_array_equal(again.cM_X, found.cM_X)
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-7, 1e-4])
 def test_a_map_without_length_is_replaced(panel: ArrayPanel, length: float) -> None:
     panel.cM = np.linspace(0, length, 500)
-    found = estimate_of(panel)
-    assert found is not None
+    found = found_in(panel)
     assert np.ptp(found.cM_X) == pytest.approx(0.499, abs=1e-5)  # that of 1 cM/Mb
     assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25
 
@@ -110,7 +111,6 @@ def test_more_haplotypes_and_sites_than_are_needed(
         return copying_log_likelihood(alleles_TN, cM_T, chosen_Q)
 
     monkeypatch.setattr("spinimpute.hmm.maps.estimated.copying_log_likelihood", judge)
-    found = estimate_of(hot_panel(200, 500, HOT))
-    assert found is not None
+    found = found_in(hot_panel(200, 500, HOT))
     assert shown == 2 * [(150, 120, 150, 20)]
     assert np.ptp(found.cM_X[HOT]) / np.ptp(found.cM_X) > 0.25
