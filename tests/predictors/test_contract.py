@@ -203,13 +203,11 @@ def test_leave_one_out_does_not_see_the_site(impute: Imputer, target: Variants) 
         if 3 <= "".join(row[9:]).count("1") <= 9 and {row[3], row[4]} not in ({"A", "T"}, {"C", "G"})
     ]
     chosen = common[len(common) // 2]
-    exchanged = target.map_calls(
-        lambda call: call.translate(str.maketrans("01", "10")), slice(chosen, chosen + 1)
-    )
+    swap = str.maketrans("01", "10")
+    exchanged = target.map_calls(lambda call: call.translate(swap), slice(chosen, chosen + 1))
     found = []
     for variants in (target, exchanged):
-        info = next(
-            row[7] for row in impute(variants, output=output).rows if row[1] == target.rows[chosen][1]
-        )
+        rows = impute(variants, output=output).rows
+        info = next(row[7] for row in rows if row[1] == target.rows[chosen][1])
         found.append(next(field for field in info.split(";") if field.startswith("ER2=")))
     assert found[0] == found[1]

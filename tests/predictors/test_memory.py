@@ -255,7 +255,8 @@ def test_a_region_with_its_buffer_is_all_that_is_read_of_our_files(
     for target in (dense_target, ours):
         out = tmp_path / f"{target.stem}.vcf"
         region = spinimpute.RegionSettings("20:1-50000", 0.1)
-        found.append((spinimpute.impute(target, out, example_panel, region=region), records(out)))
+        summary = spinimpute.impute(target, out, example_panel, region=region)
+        found.append((summary, [line for line in out.read_text().splitlines() if line[0] != "#"]))
     (every, expected), (some, records_of_some) = found
     assert records_of_some == expected
     assert some.used_sites == every.used_sites
@@ -283,10 +284,6 @@ def test_one_tile_repairs_as_all_do(example: Path, example_panel: spinimpute.Pan
         for b in (0.01, None)
     ]
     assert counts[0] == counts[1] != {}
-
-
-def records(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if line[0] != "#"]
 
 
 def test_few_typed_sites_and_many_others(tmp_path: Path) -> None:

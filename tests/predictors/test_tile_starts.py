@@ -102,12 +102,10 @@ def test_the_line_stays_short() -> None:
     line = starts_line(np.arange(1, 10_000_000))
     assert 0.9 * MOST_STARTS < line.count(":") <= MOST_STARTS
     assert len(line) < 20_000
-    assert (
-        starts_line(np.arange(1, TILE_GAPS + 2))
-        == f"{STARTS_LINE}{TILE_GAPS} {TILE_GAPS + 1} 0:1,1:{TILE_GAPS + 1}"
-    )
-    # the second tile begins in the middle of a position: who reads from there would have a site too many
-    assert starts_line(np.full(TILE_GAPS + 1, 7)) == f"{STARTS_LINE}{TILE_GAPS} {TILE_GAPS + 1} 0:7"
+    before = f"{STARTS_LINE}{TILE_GAPS} {TILE_GAPS + 1} "
+    assert starts_line(np.arange(1, TILE_GAPS + 2)) == f"{before}0:1,1:{TILE_GAPS + 1}"
+    # the second tile begins in the middle of a position: reading from there would give a site too many
+    assert starts_line(np.full(TILE_GAPS + 1, 7)) == f"{before}0:7"
 
 
 PREDICTOR = spinimpute.load_predictor()
