@@ -316,7 +316,8 @@ poor_share = 0.5
 
 def test_a_model_is_trained_and_imputes(panel_of: PanelOf, tmp_path: Path, sites: np.ndarray) -> None:
     config = configuration(tmp_path, HAPLOTYPE, steps=4)
-    config.write_text(config.read_text().replace("[simulation]\n", EPISODES))
+    text = config.read_text().replace("array_density = [300, 800.0]\n[simulation]\n", EPISODES)
+    config.write_text(text.replace("queries = 6", "queries = 4").replace("blocks = 2", "blocks = 1"))
     assert train(config, tmp_path / "m.safetensors", threads=1).steps == 4
     model = spinimpute.load_predictor(tmp_path / "m.safetensors")
     assert model.kind == "haplotype"
