@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from spinimpute.outputs.bgen_writer import BgenWriter
@@ -40,7 +39,6 @@ def choose_format(path: Path, output_type: str | None) -> str:
     return output_format
 
 
-@contextmanager
 def open_writer(
     path: Path,
     output_format: str,
@@ -48,18 +46,14 @@ def open_writer(
     n_records: int,
     threads: int,
     sexes: Mapping[str, bool] | None = None,
-) -> Iterator[RecordWriter]:
-    """Open the writer for a format of `choose_format`; close it at the end, or abandon it after an exception.
+) -> RecordWriter:
+    """Open the writer for a format of `choose_format`, a context manager.
 
     Other parameters and errors are those of the writers, which have the same methods. `n_records`, the number
     of records, and `sexes`, which samples are male, are for PLINK and BGEN.
     """
     if output_format == PGEN:
-        with PlinkWriter(path, layout, n_records, sexes) as plink:
-            yield plink
-    elif output_format == BGEN:
-        with BgenWriter(path, layout, sexes) as bgen:
-            yield bgen
-    else:
-        with GenotypeWriter(path, layout, output_format, threads) as writer:
-            yield writer
+        return PlinkWriter(path, layout, n_records, sexes)
+    if output_format == BGEN:
+        return BgenWriter(path, layout, sexes)
+    return GenotypeWriter(path, layout, output_format, threads)

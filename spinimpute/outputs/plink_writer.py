@@ -20,10 +20,10 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import FilesTogether
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import OutputLayout, make_header
-from spinimpute.vcf.record_fields import ALLELE_ABSENT, InfoValues, NumberCodes, SampleLayout
+from spinimpute.vcf.record_fields import ALLELE_ABSENT, NumberCodes, SampleLayout, info_columns, info_texts
 
 MISSING = -9  # in pgenlib
-_SEX = {True: "1", False: "2"}
+_SEX = {True: "1", False: "2", None: "NA"}
 _BLOCK_CALLS = 2**20  # written at once; bounds the memory
 
 
@@ -32,8 +32,8 @@ class PlinkWriter(FilesTogether):
 
     Dosages are rounded as in VCF, and those of males on X count two copies, as in PLINK. With GT alone,
     phased calls are written, else dosages. `n_records` is the number of records, and `sexes` says which
-    samples are male. Raises InputError if pgenlib is not
-    installed, a path cannot be written, or PLINK cannot read a sample's name.
+    samples are male. Raises InputError if pgenlib is not installed, a path cannot be written, or PLINK cannot
+    read a sample's name.
     """
 
     def __init__(
@@ -48,7 +48,10 @@ class PlinkWriter(FilesTogether):
         self._header = make_header(layout._replace(formats=()))
         check_names(layout.samples)
         self._samples = list(layout.samples)
-        self._builds = {name: _build(layout.contig_lines, name) for name in self._header.contigs}
+        self._builds = {
+            name: next(filter(None, (infer_build(line, name) for line in layout.contig_lines)), "")
+            for name in self._header.contigs
+        }
         self._sexes = dict(sexes or {})
         self._codes = NumberCodes(layout.decimals)
         self._has_dosages = any(name != "GT" for name in layout.formats)
@@ -89,7 +92,7 @@ class PlinkWriter(FilesTogether):
         if not len(sites):
             return
         names = self._chromosomes(chrom, sites.position)
-        texts = InfoValues.from_arrays(self._header, info, np.asarray(typed, bool)).texts()
+        texts = info_texts(info_columns(self._header, info, np.asarray(typed, bool)))
         ids = [name or "." for name in sites.id]
         rows = zip(names, sites.position.tolist(), ids, sites.ref, sites.alt, texts, strict=True)
         step = max(1, _BLOCK_CALLS // len(self._samples))
@@ -145,10 +148,7 @@ class PlinkWriter(FilesTogether):
         pgen, self._pgen = self._pgen, None
         pgen.close()
         self._pvar.close()
-        rows = ["#IID\tSEX"]
-        for name in self._samples:
-            male = self._sexes.get(name)
-            rows.append(f"{name}\t{'NA' if male is None else _SEX[male]}")
+        rows = ["#IID\tSEX", *(f"{name}\t{_SEX[self._sexes.get(name)]}" for name in self._samples)]
         self.files[2].path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
 
     def drop(self) -> None:
@@ -160,10 +160,6 @@ class PlinkWriter(FilesTogether):
         with suppress(RuntimeError):
             if pgen is not None:
                 pgen.close()
-
-
-def _build(contig_lines: Sequence[str], chrom: str) -> str:
-    return next((build for line in contig_lines if (build := infer_build(line, chrom))), "")
 
 
 def check_names(samples: Sequence[str]) -> None:

@@ -104,7 +104,14 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     key = pd.MultiIndex.from_arrays([position[usable].astype(np.int64), rows["name"]])
     site_of_row, sites = pd.factorize(key, sort=True)
     sample_of_row, samples = pd.factorize(rows["sample"])
-    _refuse_repeats(path, site_of_row, sample_of_row, rows)
+    again = pd.Series(site_of_row.astype(np.int64) << 32 | sample_of_row).duplicated().to_numpy()
+    if again.any():
+        row = rows.iloc[int(again.argmax())]
+        raise InputError(
+            "content",
+            f"target {path}: the call of {row['name']} in sample {row['sample']} is repeated. Rename one of "
+            "the samples if two have the same name",
+        )
     places = snp_alleles(panel)
     calls = np.full((len(sites), len(samples), 2), -1, np.int8)
     seen: list[set[str]] = [set() for _ in sites]  # called bases
@@ -221,16 +228,3 @@ def _rows(
     here = rows["chrom"].isin(chromosome_names(chrom, rows["chrom"].unique()))
     others.update(rows["name"][~here])
     return rows[here].reset_index(drop=True), len(others)
-
-
-def _refuse_repeats(path: Path, site: np.ndarray, sample: np.ndarray, rows: pd.DataFrame) -> None:
-    import pandas as pd
-
-    repeated = pd.Series(site.astype(np.int64) << 32 | sample).duplicated().to_numpy()
-    if repeated.any():
-        row = rows.iloc[int(repeated.argmax())]
-        raise InputError(
-            "content",
-            f"target {path}: the call of {row['name']} in sample {row['sample']} is repeated. Rename one of "
-            "the samples if two have the same name",
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,8 @@ class Lift:
                 f"({printable(str(error).strip())}). {_WANTED}",
             ) from error
         self._chrom = chrom
-        names = _names(content)
+        heads = [line.split() for line in content.splitlines() if line.startswith(b"chain")]
+        names = {head[2].decode(errors="replace") for head in heads if len(head) > 2}  # source chromosomes
         if not names:
             raise InputError("content", f"chain file {chain}: there is no chain in it. {_WANTED}")
         self._name = min(chromosome_names(chrom, names), default="")
@@ -65,18 +67,15 @@ class Lift:
         place = found[0][1] + 1
         return (place, found[0][2] == "-") if 1 <= place <= LAST_POSITION else None
 
-    def _whole(self, position: int, length: int, first: tuple[int, bool]) -> bool:
-        """Whether `length` bases from a position on, which itself moves to `first`, stay together."""
-        last = self.place(position + length - 1)
-        return last is not None and last[1] == first[1] and abs(last[0] - first[0]) == length - 1
-
     def alleles(self, position: int, alleles: Sequence[str]) -> tuple[int, list[str]] | str:
         """Position and alleles of a site in the panel's build, or the reason why there are none.
 
         The first allele is REF; symbolic ones ("<*>") stay as they are.
         """
         found, length = self.place(position), len(alleles[0])
-        if found is None or (length > 1 and not self._whole(position, length, found)):
+        last = found if length == 1 else self.place(position + length - 1)
+        # all bases of REF must stay together
+        if not found or not last or last[1] != found[1] or abs(last[0] - found[0]) != length - 1:
             return NOT_IN_CHAIN
         place, turned = found
         if turned and any(len(allele) > 1 for allele in alleles if not allele.startswith("<")):
@@ -90,11 +89,11 @@ class Lift:
         """
         sites = calls.sites
         rows: list[tuple[int, int, list[str]]] = []
-        skipped = dict(calls.skipped)
+        skipped = Counter(calls.skipped)
         for i, position in enumerate(sites.position.tolist()):
             found = self.alleles(position, (sites.ref[i], sites.alt[i]))
             if isinstance(found, str):
-                skipped[found] = skipped.get(found, 0) + 1
+                skipped[found] += 1
                 continue
             rows.append((found[0], i, found[1]))
         if not rows:
@@ -108,10 +107,4 @@ class Lift:
         position = np.array([place for place, *_ in rows], np.int64)
         ref, alt = ([pair[which] for *_, pair in rows] for which in (0, 1))
         lifted = Sites(sites.chrom, position, ref, alt, kept.sites.id)
-        return replace(kept, sites=lifted, skipped=skipped)
-
-
-def _names(content: bytes) -> set[str]:
-    """Source chromosomes of the chains."""
-    heads = (line.split() for line in content.splitlines() if line.startswith(b"chain"))
-    return {head[2].decode(errors="replace") for head in heads if len(head) > 2}
+        return replace(kept, sites=lifted, skipped=dict(skipped))

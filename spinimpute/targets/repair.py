@@ -45,16 +45,7 @@ EVIDENCE = math.log(100)  # one strand must be so many times more probable than 
 class SiteNote:
     """A remark on a target site, such as its repair.
 
-    Attributes
-    ----------
-    position : int
-        1-based.
-    id, ref, alt : str
-        As in the file.
-    panel_ref, panel_alt : str
-        Alleles of the panel, "." if unknown.
-    what : str
-        The remark.
+    `id`, `ref` and `alt` are those of the file; alleles of the panel are "." if unknown.
     """
 
     position: int

@@ -1,5 +1,7 @@
 """Encodes records as BCF 2.2, all samples of a block at once."""
 
+import struct
+
 import numpy as np
 
 from spinimpute.genotypes.sites import Sites
@@ -13,12 +15,11 @@ from spinimpute.vcf.bcf_format import (
     file_start,
     record_start,
     typed_descriptor,
-    typed_float,
     typed_integer,
 )
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import (
-    InfoValues,
+    InfoColumns,
     SampleFields,
     SampleLayout,
 )
@@ -55,7 +56,7 @@ class BcfEncoder:
         self.bytes_per_record = len(template) + 100
 
     def encode(
-        self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
+        self, sites: Sites, chrom: str, info: InfoColumns, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
         """Encode r sites on contig `chrom`: the bytes of all records, and the length of each, int64 (r,)."""
         samples = self._sample_parts(fields)
@@ -83,19 +84,11 @@ class BcfEncoder:
             lengths[record] = len(start) + sample_bytes
         return encoded, lengths
 
-    def _info_parts(self, info: InfoValues) -> list[tuple[int, bytes]]:
+    def _info_parts(self, info: InfoColumns) -> list[tuple[int, bytes]]:
         """Number and bytes of the INFO fields of each record."""
-        columns = [[self._info_value(key, value) for value in values] for key, values in info.columns.items()]
-        flags = {
-            is_typed: typed_integer(self._field_number["TYPED" if is_typed else "IMPUTED"]) + b"\0"
-            for is_typed in (True, False)
-        }
-        columns.append([flags[is_typed] for is_typed in info.typed])
-        parts = []
-        for record in zip(*columns, strict=True):
-            present = [value for value in record if value]
-            parts.append((len(present), b"".join(present)))
-        return parts
+        columns = [[self._info_value(key, value) for value in values] for key, values in info.items()]
+        present = [[value for value in record if value] for record in zip(*columns, strict=True)]
+        return [(len(values), b"".join(values)) for values in present]
 
     def _info_value(self, key: str, text: str | None) -> bytes:
         if text is None:
@@ -105,7 +98,7 @@ class BcfEncoder:
             return name + b"\0"
         if self._header.info_types[key] == "Integer":
             return name + typed_integer(int(text))
-        return name + typed_float(float(text))
+        return name + struct.pack("<Bf", 0x10 | FLOAT, float(text))
 
     def _sample_parts(self, fields: SampleFields) -> np.ndarray:
         """The values of all samples, one row of bytes per record; uint8 (r, bytes)."""

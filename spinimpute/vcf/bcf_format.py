@@ -83,11 +83,6 @@ def typed_integer(value: int) -> bytes:
     return bytes([0x10 | kind]) + _INTEGERS[kind].pack(value)
 
 
-def typed_float(value: float) -> bytes:
-    """Encode one float."""
-    return struct.pack("<Bf", 0x10 | FLOAT, value)
-
-
 def typed_text(text: str) -> bytes:
     """Encode a text."""
     encoded = text.encode()

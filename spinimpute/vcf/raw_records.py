@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -54,26 +53,6 @@ class RecordTable:
 def site_key(position: int, ref: bytes, alt: bytes) -> int:
     """Hash of a site's position and alleles, valid in this process only."""
     return hash(b"%d\t%s\t%s" % (position, ref, alt))
-
-
-class RawRecords(Protocol):
-    """Operations on encoded records of a file."""
-
-    def scan(self, data: bytes, table: RecordTable) -> int:
-        """Append the complete records at the start of `data` to the table; return their length in bytes.
-
-        Raises BadRecord for a record with another chromosome, other samples or other FORMAT fields than
-        expected, and for one that cannot be read.
-        """
-
-    def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Phased diploid calls, int8 (R, N, 2) and negative for other calls, and DS, float32 (R, N) or None.
-
-        `data` are complete records of these lengths in bytes. A missing DS is NaN.
-        """
-
-    def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """Swap the haplotypes of the chosen samples in GT and HDS; the result has the same length."""
 
 
 @kernel()
@@ -220,7 +199,11 @@ class TextRecords:
         return self._formats.index(key) if key in self._formats else -1
 
     def scan(self, data: bytes, table: RecordTable) -> int:
-        """See `RawRecords.scan`."""
+        """Append the complete records at the start of `data` to the table; return their length in bytes.
+
+        Raises BadRecord for a record with another chromosome, other samples or other FORMAT fields than
+        expected, and for one that cannot be read.
+        """
         most = len(data) // self._shortest + 1
         tab_RC = np.empty((most, _FIXED_COLUMNS), np.int64)
         tabs_R, colons_R, wrong_R, stop_R = columns = np.zeros((4, most), np.int64)
@@ -258,7 +241,10 @@ class TextRecords:
         return begin
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """See `RawRecords.genotypes`."""
+        """Phased diploid calls, int8 (R, N, 2) and negative for other calls, and DS, float32 (R, N) or None.
+
+        `data` are complete records of these lengths in bytes. A missing DS is NaN.
+        """
         shape = (len(length_R), self._n_samples)
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
         gt, ds = self._number("GT"), self._number("DS")
@@ -266,7 +252,7 @@ class TextRecords:
         return allele_RN2, dosage_RN if ds >= 0 else None
 
     def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """See `RawRecords.swap_haplotypes`."""
+        """Swap the haplotypes of the chosen samples in GT and HDS; the result has the same length."""
         changed = np.frombuffer(bytearray(data), np.uint8)
         _swap(changed, np.cumsum(length_R), self._number("GT"), self._number("HDS"), chosen_N)
         return changed.tobytes()
@@ -284,7 +270,7 @@ class BcfRecords:
         self._names = {number: name for name, number in fields.items()}
 
     def scan(self, data: bytes, table: RecordTable) -> int:
-        """See `RawRecords.scan`."""
+        """As `TextRecords.scan`."""
         begin = 0
         while begin + RECORD_HEAD.size <= len(data):
             shared, of_samples, contig, position, _, _, counts, samples = RECORD_HEAD.unpack_from(data, begin)
@@ -319,7 +305,7 @@ class BcfRecords:
         return begin
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """See `RawRecords.genotypes`."""
+        """As `TextRecords.genotypes`."""
         n = self._n_samples
         shape = (len(length_R), n)
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
@@ -335,7 +321,7 @@ class BcfRecords:
         return allele_RN2, dosage_RN if "DS" in self._formats else None
 
     def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """See `RawRecords.swap_haplotypes`."""
+        """As `TextRecords.swap_haplotypes`."""
         n = self._n_samples
         changed = bytearray(data)
         for begin in (np.cumsum(length_R) - length_R).tolist():
@@ -354,9 +340,7 @@ class BcfRecords:
     def _end_of_site(self, data: bytes, at: int, n_info: int) -> int:
         """End of FILTER and INFO, which start at `at`."""
         kind, count, at = read_descriptor(data, at)
-        names = []
-        if count:
-            names = [read_integer(data, at + SIZES[kind] * number, kind) for number in range(count)]
+        names = [read_integer(data, at + SIZES[kind] * number, kind) for number in range(count)]
         at += count * SIZES[kind] if count else 0
         for _ in range(n_info):
             kind, _, at = read_descriptor(data, at)
@@ -385,3 +369,6 @@ class BcfRecords:
             fields[name] = (kind, count, at)
             at += count * SIZES[kind] * self._n_samples
         return fields, at
+
+
+RawRecords = TextRecords | BcfRecords

@@ -1,12 +1,13 @@
 """Reading phased haplotypes from VCF, VCF.gz and BCF files.
 
 A file passes through three steps: `VariantFile` opens it and reads records, `ChromosomeRecords` selects those
-of one chromosome and checks that they are complete, and `BlockBuilder` makes biallelic sites of them.
+of one chromosome and checks that they are complete, and `HaplotypeReader` makes biallelic sites of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +19,28 @@ from spinimpute.genotypes.haplotypes import (
     select_haplotypes,
     to_haplotypes,
 )
-from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
-from spinimpute.runtime.errors import InputError, repeated
+from spinimpute.genotypes.sites import NO_ALT, NoRecord, Region, Sites, same_chromosome, unusable_alt
+from spinimpute.runtime.errors import InputError, argument, call, repeated
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
-from spinimpute.vcf.record_blocks import AcceptedCalls, BlockBuilder, CallBlock
-from spinimpute.vcf.variant_file import NO_SAMPLES, VariantFile
+from spinimpute.vcf.variant_file import NO_SAMPLES, Record, VariantFile
 
 BLOCK_BYTES = 8 * 2**20  # of int16 genotypes at once; few enough to stay in the cache
+
+
+class CallBlock(NamedTuple):
+    """Consecutive biallelic sites of a file, in file order.
+
+    `calls`, int8 (n_sites, n_samples, 2), are 0 REF, 1 ALT, -1 missing, and -2 for the second allele of a
+    haploid call. `multiallelic`, bool (n_sites,), marks sites that are one of several ALT alleles of their
+    record. `unphased`, bool (n_sites, n_samples), marks unphased heterozygotes, None if there are none.
+    `halved`, int64 (n_sites,) or None, is that of `Haplotypes`.
+    """
+
+    sites: Sites
+    calls: np.ndarray
+    multiallelic: np.ndarray
+    unphased: np.ndarray | None
+    halved: np.ndarray | None
 
 
 class HaplotypeBlock(NamedTuple):
@@ -33,6 +49,24 @@ class HaplotypeBlock(NamedTuple):
     sites: Sites
     alleles: np.ndarray
     multiallelic: np.ndarray
+
+
+@dataclass
+class _BlockColumns:
+    """Number of ALT alleles of each record; record, number of the ALT, and columns of each site."""
+
+    chrom: str = ""
+    n_alts: list[int] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    allele: list[int] = field(default_factory=list)
+    position: list[int] = field(default_factory=list)
+    ref: list[str] = field(default_factory=list)
+    alt: list[str] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+
+    def place(self, row: int) -> str:
+        """Chromosome and position of a record, for messages."""
+        return f"{self.chrom}:{self.position[self.row.index(row)]}"
 
 
 class HaplotypeReader:
@@ -61,21 +95,18 @@ class HaplotypeReader:
             raise InputError(
                 "arguments", f"the region {region} is not on chromosome {chrom}. Give one of the two"
             )
+        self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
+        self._mixed_ploidy, self._without_alt = mixed_ploidy, without_alt
         self._file = VariantFile(path, role)
-        self.samples, order = _chosen_samples(self._file, samples)
+        self.samples, self._order = _chosen_samples(self._file, samples)
         self._records = ChromosomeRecords(self._file, region, chrom)
         self.skipped = self._records.skipped
+        n_samples = len(self.samples)
         # 0: no call so far shows the ploidy
-        self._seen_ploidy = np.zeros(len(self.samples), np.uint8) if ploidy is None else ploidy.copy()
-        self._builder = BlockBuilder(
-            self._file,
-            self.samples,
-            order,
-            AcceptedCalls(allow_missing, allow_unphased, mixed_ploidy, without_alt),
-            block_size=min(max(BLOCK_BYTES // (6 * len(self.samples)), 16), 4096),
-            ploidy=self._seen_ploidy,
-            skipped=self.skipped,
-        )
+        self._seen_ploidy = np.zeros(n_samples, np.uint8) if ploidy is None else ploidy.copy()
+        self._missing_one = np.zeros(n_samples, bool)  # a missing call has one allele: "."
+        block_size = min(max(BLOCK_BYTES // (6 * n_samples), 16), 4096)
+        self._genotypes = np.empty((block_size, n_samples, 3), dtype=np.int16)
 
     @property
     def contig_line(self) -> str:
@@ -89,7 +120,7 @@ class HaplotypeReader:
         A sample without any call is diploid; haploid if another sample is and it has a "." for one allele.
         """
         among_haploid = (self._seen_ploidy == 1).any()
-        unknown = np.where(self._builder.missing_one & among_haploid, 1, 2)
+        unknown = np.where(self._missing_one & among_haploid, 1, 2)
         return np.where(self._seen_ploidy == 0, unknown, self._seen_ploidy).astype(np.uint8)
 
     @property
@@ -132,15 +163,159 @@ class HaplotypeReader:
         )
 
     def _blocks(self) -> Iterator[CallBlock]:
-        block = None
+        """Yield blocks of sites, one for each usable ALT allele; records without one are only counted."""
+        columns, is_usable = _BlockColumns(), False
         try:
-            for block in self._builder.blocks(self._records):
-                yield block
+            for record in self._records:
+                ref, alleles = self._file.alleles(record)
+                alts = self._usable_alts(record, ref, alleles)
+                if not alts:
+                    continue
+                row = len(columns.n_alts)
+                self._store_genotypes(record, self._genotypes[row])
+                columns.chrom = self._records.chrom
+                columns.n_alts.append(len(alleles))
+                for number, alt in alts:
+                    columns.row.append(row)
+                    columns.allele.append(number)
+                    columns.position.append(record.POS)
+                    columns.ref.append(ref)
+                    columns.alt.append(alt)
+                    columns.name.append(record.ID or ".")
+                if row + 1 == len(self._genotypes):
+                    is_usable = True
+                    yield self._block(columns)
+                    columns = _BlockColumns()
+            if columns.row:
+                is_usable = True
+                yield self._block(columns)
         finally:
             self._file.close()
-        if block is None:
+        if not is_usable:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
             raise self._file.error(f"no usable record ({reasons})", kind=NoRecord)
+
+    def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
+        """(number, allele) of the ALT alleles that are sequences; the others are counted in `skipped`."""
+        if len(alts) == 1 and alts[0].isalpha():
+            return [(1, alts[0])]
+        if not alts and self._without_alt is not None and self._without_alt(record.POS, ref):
+            return [(1, ".")]
+        usable = []
+        for number, alt in enumerate(alts, start=1):
+            if not (reason := unusable_alt(alt)):
+                usable.append((number, alt))
+            else:
+                self.skipped[reason] += 1
+        if not alts:
+            self.skipped[NO_ALT] += 1
+        return usable
+
+    def _store_genotypes(self, record: Record, out: np.ndarray) -> None:
+        """Fill `out`, int16 (n_samples, 3): first allele, second allele (-2: haploid), phased."""
+        genotypes = self._file.genotypes(record)
+        width = genotypes.shape[1] - 1
+        if self._order is not None:
+            genotypes = genotypes[self._order]
+        if width == 2:
+            out[:] = genotypes
+        elif width == 1:
+            out[:, 0] = genotypes[:, 0]
+            out[:, 1] = -2
+            out[:, 2] = 1
+        else:
+            worst = int(np.argmax((genotypes[:, :width] > -2).sum(axis=1)))
+            where = f"{record.CHROM}:{record.POS}"
+            raise self._file.error(
+                f"sample {self.samples[worst]} has a call of {width} alleles at {where}. "
+                "Only haploid and diploid samples can be imputed"
+            )
+
+    def _block(self, columns: _BlockColumns) -> CallBlock:
+        """Check the genotypes of a block and split its records into biallelic sites."""
+        genotypes = self._genotypes[: len(columns.n_alts)]
+        # over all three columns, because numpy is slow where the last axis is short and has gaps
+        peak, least = int(genotypes.max()), int(genotypes.min())
+        if peak > min(columns.n_alts):
+            over = genotypes[:, :, :2].max(axis=2) > np.array(columns.n_alts, dtype=np.int16)[:, None]
+            self._raise_at(over, columns, "a genotype with an ALT allele that the record lacks")
+        unphased, halved = self._check_phase(genotypes, columns)
+        calls = np.empty((*genotypes.shape[:2], 2), dtype=np.int8 if peak <= 127 else np.int16)
+        calls[:, :, 0] = genotypes[:, :, 0]
+        calls[:, :, 1] = genotypes[:, :, 1]
+        has_missing = least < 0
+        if not self._mixed_ploidy and (has_missing or self._seen_ploidy.min() < 2):
+            self._check_ploidy(calls, columns)
+        if not self._allow_missing and has_missing:
+            missing = (calls == -1).any(axis=2)
+            self._raise_at(missing, columns, "a missing genotype. Fill or remove missing calls first")
+        multiallelic = np.array([columns.n_alts[row] > 1 for row in columns.row])
+        if multiallelic.any():
+            calls = calls[columns.row]
+            is_alt = calls == np.array(columns.allele, dtype=calls.dtype)[:, None, None]
+            calls = np.where(np.greater_equal(calls, 0), is_alt, calls).astype(np.int8)
+            if unphased is not None:
+                unphased = unphased[columns.row] & (calls[:, :, 0] != calls[:, :, 1])
+            if halved is not None:  # a call counts at the first ALT of its record
+                halved = np.where(np.diff(columns.row, prepend=-1) > 0, halved[columns.row], 0)
+        position = np.array(columns.position, dtype=np.int64)
+        sites = Sites(columns.chrom, position, columns.ref, columns.alt, columns.name)
+        return CallBlock(sites, calls, multiallelic, unphased, halved)
+
+    def _raise_at(self, bad: np.ndarray, columns: _BlockColumns, what: str) -> None:
+        """Raise for the first True of `bad`, bool (n_records, n_samples), if there is one."""
+        if bad.any():
+            row, sample = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            where = columns.place(int(row))
+            raise self._file.error(f"sample {self.samples[sample]} has, at {where}, {what}")
+
+    def _check_phase(
+        self, genotypes: np.ndarray, columns: _BlockColumns
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Find unphased heterozygotes, bool (n_records, n_samples), and raise InputError if not accepted.
+
+        Unphased half-missing calls become missing, in place; their number, int64 (n_records,), comes second.
+        Either is None if there are none.
+        """
+        first, second = genotypes[:, :, 0], genotypes[:, :, 1]
+        unphased = genotypes[:, :, 2] == 0
+        if not unphased.any():
+            return None, None
+        unphased &= (first != second) & (second > -2)
+        half = unphased & ((first == -1) | (second == -1))
+        first[half] = -1
+        second[half] = -1
+        unphased &= ~half
+        if not self._allow_unphased:
+            self._raise_at(
+                unphased,
+                columns,
+                f"an unphased heterozygote. Phase the file first ({call('phase')}, Beagle, Eagle or SHAPEIT)",
+            )
+        return unphased if unphased.any() else None, half.sum(axis=1) if half.any() else None
+
+    def _check_ploidy(self, calls: np.ndarray, columns: _BlockColumns) -> None:
+        first, second = calls[:, :, 0], calls[:, :, 1]
+        haploid = (first >= 0) & (second == -2)
+        # "./." is also written for haploid samples, and "." for diploid ones: neither shows the ploidy
+        diploid = (second >= 0) | ((first >= 0) & (second == -1))
+        known = self._seen_ploidy
+        now_haploid, now_diploid = haploid.any(axis=0), diploid.any(axis=0)
+        changed = (now_haploid & now_diploid) | (now_haploid & (known == 2)) | (now_diploid & (known == 1))
+        if changed.any():
+            sample = int(np.argmax(changed))
+            per_record = np.where(haploid[:, sample], 1, np.where(diploid[:, sample], 2, 0))
+            expected = int(known[sample]) or int(per_record[per_record > 0][0])
+            row = int(np.argmax((per_record > 0) & (per_record != expected)))
+            words, place = {1: "haploid", 2: "diploid"}, columns.place(row)
+            raise self._file.error(
+                f"sample {self.samples[sample]} is {words[int(per_record[row])]} at {place} but "
+                f"{words[expected]} before. Choose a region with one ploidy ({argument('region')}). "
+                "Chromosome X is split automatically if the header has its length: ##contig=<ID=X,length=...>"
+            )
+        known[now_haploid] = 1
+        known[now_diploid] = 2
+        self._missing_one |= ((first == -1) & (second == -2)).any(axis=0)
 
 
 def check_samples(file: VariantFile, samples: Sequence[str]) -> None:
@@ -190,8 +365,9 @@ def read_haplotypes(
     `region` is read through the file's index if there is one that is not older than the file. `samples` are
     the samples to read, in this order. `chrom` chooses the chromosome of a file with several, with or without
     "chr"; records on others and at position 0 are counted in `skipped`. `role` names the file in messages.
-    `allow_unphased` accepts unphased heterozygotes, which `Haplotypes.unphased` then marks. `without_alt` is
-    that of `AcceptedCalls`.
+    `allow_unphased` accepts unphased heterozygotes, which `Haplotypes.unphased` then marks. `without_alt`,
+    given position and REF, says whether a record without ALT makes a site with the ALT "."; None accepts no
+    such record.
 
     Raises InputError if the file is missing, damaged or not a VCF, its index is of another file, a sample is
     unknown, calls are not accepted, positions are unsorted, or the ploidy changes or exceeds 2.

@@ -71,52 +71,43 @@ class NumberCodes:
         return units
 
 
-@dataclass(frozen=True)
-class InfoValues:
-    """INFO fields of r records.
+InfoColumns = dict[str, list[str | None]]
+"""Text of INFO fields by key and record: "" for a flag, None where the record lacks the field."""
 
-    `columns` maps each key to the text of each record: "" for a flag, None where the record lacks the field.
-    `typed` is the TYPED flag of each record.
+
+def info_columns(
+    header: OutputHeader, arrays: Mapping[str, np.ndarray | None], typed: np.ndarray
+) -> InfoColumns:
+    """Format numbers (not finite: absent), or booleans of flags, of r records in the order of the header.
+
+    The flag TYPED or IMPUTED comes last. Raises ValueError for a key that the header does not define as
+    numbers or a flag.
     """
-
-    columns: dict[str, list[str | None]]
-    typed: list[bool]
-
-    @classmethod
-    def from_arrays(
-        cls, header: OutputHeader, arrays: Mapping[str, np.ndarray | None], typed: np.ndarray
-    ) -> "InfoValues":
-        """Format numbers (not finite: absent), or booleans of flags, in the order of the header.
-
-        Records that are not typed have the flag IMPUTED. Raises ValueError for a key that the header does not
-        define as numbers or a flag.
-        """
-        unknown = [key for key in arrays if header.info_types.get(key) not in _INFO_TYPES]
-        if unknown:
-            raise ValueError(f"the header defines no numeric INFO field {', '.join(unknown)}")
-        columns: dict[str, list[str | None]] = {}
-        for key, info_type in header.info_types.items():
-            values = arrays.get(key)
-            if values is None:
-                continue
-            if info_type == "Flag":
-                columns[key] = ["" if present else None for present in np.asarray(values).tolist()]
-            else:
-                columns[key] = _info_texts(key, info_type, np.asarray(values, np.float64))
-        return cls(columns, typed.tolist())
-
-    def texts(self) -> list[str]:
-        """The INFO column of each record."""
-        records = ["TYPED" if is_typed else "IMPUTED" for is_typed in self.typed]
-        for key, values in reversed(self.columns.items()):
-            records = [
-                record if value is None else f"{key}={value};{record}" if value else f"{key};{record}"
-                for record, value in zip(records, values, strict=True)
-            ]
-        return records
+    unknown = [key for key in arrays if header.info_types.get(key) not in _INFO_TYPES]
+    if unknown:
+        raise ValueError(f"the header defines no numeric INFO field {', '.join(unknown)}")
+    given = {key: arrays[key] for key in header.info_types if key in arrays}
+    columns: InfoColumns = {}
+    for key, values in (given | {"TYPED": typed, "IMPUTED": ~typed}).items():
+        if values is None:
+            continue
+        if header.info_types[key] == "Flag":
+            columns[key] = ["" if present else None for present in np.asarray(values).tolist()]
+        else:
+            columns[key] = _number_texts(key, header.info_types[key], np.asarray(values, np.float64))
+    return columns
 
 
-def _info_texts(key: str, info_type: str, values: np.ndarray) -> list[str | None]:
+def info_texts(columns: InfoColumns) -> list[str]:
+    """The INFO column of each record."""
+    fields = [
+        [value if value is None else f"{key}={value}" if value else key for value in values]
+        for key, values in columns.items()
+    ]
+    return [";".join(filter(None, record)) for record in zip(*fields, strict=True)]
+
+
+def _number_texts(key: str, info_type: str, values: np.ndarray) -> list[str | None]:
     """Whole numbers, or three decimals; four digits for frequencies, because alleles may be rare."""
     if info_type == "Integer":
         return [str(int(value)) if math.isfinite(value) else None for value in values.tolist()]

@@ -8,9 +8,10 @@ from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import (
     ALLELE_ABSENT,
     ALLELE_MISSING,
-    InfoValues,
+    InfoColumns,
     SampleFields,
     SampleLayout,
+    info_texts,
 )
 
 _LONGEST = 8  # bytes of a value with its separator, such as ":0.12345"
@@ -113,7 +114,7 @@ class VcfTextEncoder:
         self.file_start = header.text.encode()
 
     def encode(
-        self, sites: Sites, chrom: str, info: InfoValues, fields: SampleFields
+        self, sites: Sites, chrom: str, info: InfoColumns, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
         """Encode r sites on contig `chrom`: the bytes of all lines, and the length of each, int64 (r,)."""
         n_records, n_samples = fields.alleles.shape[:2]
@@ -138,7 +139,7 @@ class VcfTextEncoder:
             sites.id,
             sites.ref,
             sites.alt,
-            info.texts(),
+            info_texts(info),
             stop_R.tolist(),
             strict=True,
         )

@@ -16,7 +16,6 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import dropwhile, islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import cyvcf2
@@ -263,9 +262,7 @@ class VariantFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

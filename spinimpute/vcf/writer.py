@@ -10,7 +10,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.bcf_encoder import BcfEncoder
 from spinimpute.vcf.header import FORMAT_LINES, OutputLayout, make_header
 from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
-from spinimpute.vcf.record_fields import MOST_DECIMALS, InfoValues, NumberCodes, SampleLayout
+from spinimpute.vcf.record_fields import MOST_DECIMALS, NumberCodes, SampleLayout, info_columns
 from spinimpute.vcf.text_encoder import VcfTextEncoder
 
 _ENCODED_BYTES = 4 * 2**20  # encoded at once; bounds the memory
@@ -34,10 +34,7 @@ class GenotypeWriter(IndexedFile):
         threads: int = 2,
     ) -> None:
         """Check the arguments, open the file and write the header."""
-        samples, formats, decimals = layout.samples, layout.formats, layout.decimals
-        ploidy = np.asarray(layout.ploidy)
-        if ploidy.shape != (len(samples),) or not np.isin(ploidy, (1, 2)).all():
-            raise ValueError(f"ploidy must be 1 or 2 for each of {len(samples)} samples, got {ploidy!r}")
+        formats, decimals = layout.formats, layout.decimals
         if not formats or len(set(formats)) < len(formats) or not FORMAT_LINES.keys() >= set(formats):
             raise ValueError(
                 f"formats must be distinct names out of {', '.join(FORMAT_LINES)}, got {formats!r}"
@@ -50,8 +47,8 @@ class GenotypeWriter(IndexedFile):
         self._encodes_bcf = output_type == "b"
         self._header = make_header(layout)
         self._codes = NumberCodes(decimals)
-        self._formats = tuple(formats)
-        self.set_ploidy(ploidy)
+        self._formats = formats
+        self.set_ploidy(layout.ploidy)
         self._last_position = 0
         super().__init__(path, output_type, self._encoder.file_start, self._header.contigs, threads)
 
@@ -80,16 +77,24 @@ class GenotypeWriter(IndexedFile):
         with "/". `sites.chrom` is not used.
 
         Raises InputError if the file cannot be written, for example because the disk is full, and ValueError
-        if shapes disagree, the contig is unknown, or the records are not sorted.
+        if the contig is unknown, or the records are not sorted.
         """
         hap_dosage = np.asarray(hap_dosage, dtype=np.float32)
         typed = np.asarray(typed, dtype=bool)
-        self._check_block(chrom, sites, hap_dosage, info, haplotypes, typed)
+        if chrom not in self._header.contigs:
+            raise ValueError(
+                f"no contig line was given for {chrom}, only for {', '.join(self._header.contigs)}"
+            )
+        if chrom in self._records and chrom != next(reversed(self._records)):
+            raise ValueError(f"the records of {chrom} are not all together")
+        previous = self._last_position if chrom in self._records else 0
+        if (np.diff(sites.position, prepend=previous) < 0).any():
+            raise ValueError(f"the positions on {chrom} go backwards")
         step = max(1, _ENCODED_BYTES // self._encoder.bytes_per_record)
         for start in range(0, len(sites), step):
             records = slice(start, start + step)
             some_sites = sites.take(records)
-            values = InfoValues.from_arrays(
+            values = info_columns(
                 self._header,
                 {key: None if value is None else value[records] for key, value in info.items()},
                 typed[records],
@@ -104,38 +109,3 @@ class GenotypeWriter(IndexedFile):
             self.append(chrom, some_sites.position, ref_length, lengths, b"".join(encoded))
         if len(sites):
             self._last_position = int(sites.position[-1])
-
-    def _check_block(
-        self,
-        chrom: str,
-        sites: Sites,
-        hap_dosage: np.ndarray,
-        info: Mapping[str, np.ndarray | None],
-        haplotypes: np.ndarray | None,
-        typed: np.ndarray,
-    ) -> None:
-        if self._closed:
-            raise ValueError(f"{self.path} is closed")
-        if chrom not in self._header.contigs:
-            raise ValueError(
-                f"no contig line was given for {chrom}, only for {', '.join(self._header.contigs)}"
-            )
-        shape = (len(sites), self._layout.n_haplotypes)
-        if hap_dosage.shape != shape:
-            raise ValueError(f"hap_dosage must have shape {shape}, got {hap_dosage.shape}")
-        if haplotypes is not None and haplotypes.shape != shape:
-            raise ValueError(f"haplotypes must have shape {shape}, got {haplotypes.shape}")
-        if haplotypes is not None and haplotypes.size and (haplotypes.min() < -1 or haplotypes.max() > 1):
-            raise ValueError("haplotypes must be 0, 1 or -1")
-        if typed.shape != shape[:1]:
-            raise ValueError(f"typed must have shape {shape[:1]}, got {typed.shape}")
-        for key, values in info.items():
-            if values is not None and np.shape(values) != typed.shape:
-                raise ValueError(f"INFO/{key} has shape {np.shape(values)}, the records {typed.shape}")
-        previous = 0
-        if chrom in self._records:
-            if chrom != next(reversed(self._records)):
-                raise ValueError(f"the records of {chrom} are not all together")
-            previous = self._last_position
-        if (np.diff(sites.position, prepend=previous) < 0).any():
-            raise ValueError(f"the positions on {chrom} go backwards")
