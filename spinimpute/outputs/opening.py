@@ -10,8 +10,7 @@ from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import OutputLayout
-from spinimpute.vcf.indexed_file import choose_output_type
-from spinimpute.vcf.writer import GenotypeWriter
+from spinimpute.vcf.writer import GenotypeWriter, choose_output_type
 
 PGEN, BGEN = "pgen", "bgen"
 _BY_SUFFIX = {".pgen": PGEN, ".bgen": BGEN}

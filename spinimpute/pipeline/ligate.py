@@ -35,7 +35,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output
 from spinimpute.runtime.progress import Progress
 from spinimpute.vcf.header import definition
-from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
+from spinimpute.vcf.writer import IndexedFile, choose_output_type
 
 
 @dataclass

@@ -77,7 +77,11 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
             others.add(listed.chrom)
             found.skipped[ON_ANOTHER_CHROMOSOME] += count
             continue
-        site = _site(listed, panel, frequency, site_of)
+        if listed.ref is not None and listed.alt is not None:
+            site = site_of.get((listed.position, listed.ref.upper(), listed.alt.upper()))
+        else:
+            first, stop = np.searchsorted(panel.position, [listed.position, listed.position + 1]).tolist()
+            site = first + int(np.argmin(np.abs(frequency[first:stop] - 0.5))) if first < stop else None
         if site is None:
             found.skipped[NOT_IN_PANEL] += count
         else:
@@ -96,18 +100,6 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
         )
     found.panel_index = np.array(sorted(chosen), dtype=np.int64)
     return found
-
-
-def _site(
-    listed: _ArraySite, panel: Sites, frequency: np.ndarray, site_of: dict[tuple[int, str, str], int]
-) -> int | None:
-    if listed.ref is not None and listed.alt is not None:
-        return site_of.get((listed.position, listed.ref.upper(), listed.alt.upper()))
-    first = int(np.searchsorted(panel.position, listed.position, side="left"))
-    last = int(np.searchsorted(panel.position, listed.position, side="right"))
-    if first == last:
-        return None
-    return first + int(np.argmin(np.abs(frequency[first:last] - 0.5)))
 
 
 def _records(path: Path, found: PanelArray) -> Iterator[_ArraySite]:

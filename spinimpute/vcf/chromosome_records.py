@@ -217,21 +217,16 @@ def _bcf_places(reader: BgzfReader, from_start: bool) -> Iterator[tuple[int, int
 
 def _text_places(reader: BgzfReader) -> Iterator[tuple[str, int]]:
     """Name of the contig and position of each record."""
-    data, at = b"", 0
+    rest = b""
     while more := reader.read(_READ_BYTES):
-        data, at = data[at:] + more, 0
-        while (stop := data.find(b"\n", at)) >= 0:
-            if data[at] != ord("#"):
-                yield _text_place(data, at, stop)
-            at = stop + 1
-    if at < len(data):
-        yield _text_place(data, at, len(data))
+        *lines, rest = (rest + more).split(b"\n")
+        yield from map(_text_place, (line for line in lines if not line.startswith(b"#")))
+    if rest:
+        yield _text_place(rest)
 
 
-def _text_place(data: bytes, at: int, stop: int) -> tuple[str, int]:
-    first = data.find(b"\t", at, stop)
-    second = data.find(b"\t", first + 1, stop)
-    position = data[first + 1 : second]
-    if first < 0 or not is_position(position):
-        raise DamagedFile(f"a line is not a record: {data[at : min(stop, at + 40)]!r}")
-    return data[at:first].decode(errors="replace"), int(position)
+def _text_place(line: bytes) -> tuple[str, int]:
+    name, *columns = line.split(b"\t", 2)
+    if not columns or not is_position(columns[0]):
+        raise DamagedFile(f"a line is not a record: {line[:40]!r}")
+    return name.decode(errors="replace"), int(columns[0])

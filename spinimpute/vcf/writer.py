@@ -1,19 +1,128 @@
-"""Writes imputed genotypes to VCF, VCF.gz or BCF, with an index."""
+"""Writes VCF, VCF.gz and BCF, with an index: encoded records, or genotypes.
 
+A file gets its final name only when it is complete; until then it is a hidden file in the same folder.
+Standard output gets its last byte only then.
+"""
+
+import contextlib
 import os
-from collections.abc import Mapping
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from spinimpute.genotypes.sites import Sites
+from spinimpute.runtime.errors import InputError, argument
+from spinimpute.runtime.output_files import STANDARD, FilesTogether
+from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.vcf.bcf_encoder import BcfEncoder
+from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.header import FORMAT_LINES, OutputLayout, make_header
-from spinimpute.vcf.indexed_file import IndexedFile, choose_output_type
+from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, ContigRecords, encode_index
 from spinimpute.vcf.record_fields import MOST_DECIMALS, NumberCodes, SampleLayout, info_columns
 from spinimpute.vcf.text_encoder import VcfTextEncoder
 
+OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
+"""Output types by suffix: compressed VCF, BCF, and plain VCF, which has no index."""
+
 _ENCODED_BYTES = 4 * 2**20  # encoded at once; bounds the memory
+
+
+class IndexedFile(FilesTogether):
+    """Writes encoded records; a context manager that leaves nothing at `path` after an exception.
+
+    The bytes of the file depend neither on `threads` nor on how the records are cut into calls.
+
+    `path` may be "-", standard output, which has no index. `output_type` is "z", "b" or "v", `file_start`
+    the encoded header, and `contigs` maps the header's contigs, in order, to their length or None.
+
+    Raises InputError if the path cannot be written, and BrokenPipeError, here and later, if the reader of
+    standard output has closed it.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        output_type: str,
+        file_start: bytes,
+        contigs: Mapping[str, int | None],
+        threads: int = 2,
+    ) -> None:
+        """Open the file and write its start."""
+        self._output_type = output_type
+        self._piped = os.fspath(path) == STANDARD
+        self._contigs = contigs
+        # by contig: position, position after the last base, and both offsets in the uncompressed stream
+        self._records: dict[str, list[tuple[np.ndarray, ...]]] = {}
+        self._position = len(file_start)  # in that stream
+        self._file: BinaryIO | _StandardOutput | None = None
+        self._bgzf: BgzfWriter | None = None
+        super().__init__(Path(path), [] if self._piped else [Path(path)])
+        if self._piped:
+            self.temporary_folder = Path(tempfile.gettempdir())
+        with self.errors_named():
+            self._file = _StandardOutput() if self._piped else self.files[0].path.open("wb")
+            self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
+            (self._bgzf or self._file).write(file_start)
+
+    def append(
+        self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
+    ) -> None:
+        """Append r encoded records on a contig, which follow those written before.
+
+        1-based position, length of REF and length in bytes are integers of shape (r,). Raises InputError if
+        the file cannot be written, for example because the disk is full.
+        """
+        stop = self._position + np.cumsum(length)
+        begin = np.maximum(position - 1, 0)  # POS 0 is the telomere before the first base
+        self._records.setdefault(chrom, []).append((begin, begin + ref_length, stop - length, stop))
+        self._position += len(data)
+        with self.errors_named():
+            (self._bgzf or self._file).write(data)  # type: ignore[union-attr]
+
+    def write_ends(self) -> None:
+        """Complete the file, and write its index."""
+        assert self._file is not None
+        if self._bgzf is not None:
+            self._bgzf.finish()
+        if self._piped:
+            return
+        self._file.close()
+        if self._bgzf is None:
+            return
+        of_bcf = self._output_type == "b"
+        contigs = []
+        for name in self._contigs if of_bcf else self._records:
+            blocks = self._records.get(name, [(np.empty(0, np.int64),) * 4])
+            begin, end, start, stop = (np.concatenate(column) for column in zip(*blocks, strict=True))
+            offsets = map(self._bgzf.virtual_offsets, (start, stop))
+            contigs.append(ContigRecords(name, begin, end, *offsets))
+        lengths = [self._contigs[contig.name] or 0 for contig in contigs]
+        length = max([*lengths, *(int(contig.end.max(initial=0)) for contig in contigs)], default=0)
+        is_csi = of_bcf or length > TBI_MAX_LENGTH
+        self.files.append(PartialFile(Path(f"{self.path}{'.csi' if is_csi else '.tbi'}")))
+        with self.files[-1].path.open("wb") as file:
+            index = BgzfWriter(file)
+            index.write(encode_index(contigs, length if is_csi else None, of_bcf=of_bcf))
+            index.finish()
+
+    def give_names(self, obsolete: Sequence[Path] = ()) -> None:
+        """Give the file and its index their final names, or standard output its last byte."""
+        if isinstance(self._file, _StandardOutput):
+            self._file.complete()
+        else:  # an earlier file may have an index in the other format
+            super().give_names([*obsolete, *(Path(f"{self.path}{suffix}") for suffix in (".tbi", ".csi"))])
+
+    def drop(self) -> None:
+        """Close the file."""
+        if self._bgzf is not None:
+            self._bgzf.abandon()
+        with contextlib.suppress(OSError):  # a full disk fails once more at the last flush
+            if self._file is not None:
+                self._file.close()
 
 
 class GenotypeWriter(IndexedFile):
@@ -109,3 +218,74 @@ class GenotypeWriter(IndexedFile):
             self.append(chrom, some_sites.position, ref_length, lengths, b"".join(encoded))
         if len(sites):
             self._last_position = int(sites.position[-1])
+
+
+class _StandardOutput:
+    """Standard output as a file whose last byte is held back until it is complete.
+
+    Truncated output thus never looks complete: a line, or the block that ends a BGZF file, lacks its end.
+    Raises InputError if standard output is closed.
+    """
+
+    def __init__(self) -> None:
+        if sys.stdout is None:
+            raise InputError("write", "cannot write to standard output: it is closed. Give a file")
+        self._file = open(os.dup(sys.stdout.fileno()), "wb", buffering=0)  # noqa: SIM115
+        self._kept = b""
+
+    def write(self, data: bytes) -> None:
+        """Write all but the last byte. Raises OSError."""
+        if data:
+            self._write_all(self._kept + data[:-1])
+            self._kept = data[-1:]
+
+    def complete(self) -> None:
+        """Write the last byte, and close. Raises OSError."""
+        self._write_all(self._kept)
+        self._file.close()
+
+    def close(self) -> None:
+        """Close without the last byte."""
+        self._file.close()
+
+    def _write_all(self, data: bytes) -> None:
+        remaining = memoryview(data)
+        while remaining:  # a pipe may take only some of them
+            remaining = remaining[self._file.write(remaining) :]
+
+
+def choose_output_type(path: Path, output_type: str | None, others: Sequence[str] = ()) -> str:
+    """The output type that the user gave, or else that of the suffix; "-", standard output, defaults to VCF.
+
+    `others` are suffixes of other formats that the output may have, for the message. Raises InputError if the
+    type is unknown, contradicts the suffix or is given by neither, and for binary output to a terminal.
+    """
+    if output_type is not None and output_type not in OUTPUT_TYPES.values():
+        raise InputError(
+            "argument", f"unknown output type {output_type!r}. Give z (VCF.gz), b (BCF) or v (VCF)"
+        )
+    for suffix, by_suffix in OUTPUT_TYPES.items():
+        if path.name.lower().endswith(suffix):
+            if output_type not in (None, by_suffix):
+                raise InputError(
+                    "arguments",
+                    f"output type {output_type!r} contradicts the name {path}, which means {by_suffix!r}. "
+                    "Change one of the two",
+                )
+            return by_suffix
+    if os.fspath(path) == STANDARD:
+        if output_type in ("z", "b") and sys.stdout is not None and sys.stdout.isatty():
+            raise InputError(
+                "arguments",
+                f"{'BCF' if output_type == 'b' else 'compressed VCF'} cannot be written to a terminal. "
+                "Redirect standard output to a file or a pipe, or write text with "
+                f"{argument('output_type', 'v')}",
+            )
+        return output_type or "v"
+    if output_type is not None:
+        return output_type
+    raise InputError(
+        "argument",
+        f"the name of {path} has no known format. It must end with {', '.join([*OUTPUT_TYPES, *others])}, or "
+        "give the output type (z, b or v)",
+    )

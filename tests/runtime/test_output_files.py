@@ -16,7 +16,6 @@ import spinimpute
 from spinimpute.pipeline.typed_file import convert
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, temporary_folder
-from spinimpute.vcf import indexed_file
 from spinimpute.vcf import writer as vcf_writer
 from spinimpute.vcf.header import OutputLayout
 
@@ -87,7 +86,7 @@ def test_existing_files_need_force(tmp_path: Path) -> None:
 def test_an_interrupt_while_the_writer_starts_leaves_nothing(tmp_path: Path) -> None:
     layout = OutputLayout(["a"], np.array([2], np.uint8), ["##contig=<ID=1>"])
     with (
-        mock.patch.object(indexed_file, "BgzfWriter", side_effect=KeyboardInterrupt),
+        mock.patch.object(vcf_writer, "BgzfWriter", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         vcf_writer.GenotypeWriter(tmp_path / "o.bcf", layout)
