@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from spinimpute.outputs.bgen_writer import BgenWriter
@@ -45,8 +46,8 @@ def open_writer(
     n_records: int,
     threads: int,
     sexes: Mapping[str, bool] | None = None,
-) -> RecordWriter:
-    """Open the writer for a format of `choose_format`, a context manager.
+) -> AbstractContextManager[RecordWriter]:
+    """Open the writer for a format of `choose_format`.
 
     Other parameters and errors are those of the writers, which have the same methods. `n_records`, the number
     of records, and `sexes`, which samples are male, are for PLINK and BGEN.
