@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from spinimpute.genotypes.sites import (
     AT_POSITION_0,
@@ -126,14 +125,14 @@ class ChromosomeRecords:
         """Raise InputError unless the index led to all records."""
         role, path = self._file.role, self._file.path
         try:
-            count = count_records(path, contigs, contig, self._region)
+            inside, at_zero = count_records(path, contigs, contig, self._region)
         except DamagedFile as error:
             raise index_error(role, path, error) from error
-        if count.inside != n_kept:
-            what = f"{self._region or contig.name} has {count.inside} records, the index leads to {n_kept}"
+        if inside != n_kept:
+            what = f"{self._region or contig.name} has {inside} records, the index leads to {n_kept}"
             raise index_error(role, path, what)
-        if count.at_zero and not self._region:  # the index leads to none of these
-            self.skipped[AT_POSITION_0] = count.at_zero
+        if at_zero and not self._region:  # the index leads to none of these
+            self.skipped[AT_POSITION_0] = at_zero
 
     def _no_records(self, others: list[str]) -> str:
         if self._wanted is None:
@@ -145,19 +144,13 @@ class ChromosomeRecords:
         return f"no record in {wanted}" + (". The file may be empty" if is_empty else "")
 
 
-class RecordCount(NamedTuple):
-    """Records that start in a region, and records at position 0, the telomere, which is in no region."""
-
-    inside: int
-    at_zero: int
-
-
 def count_records(
     path: Path, contigs: list[IndexedContig], contig: IndexedContig, region: Region | None
-) -> RecordCount:
+) -> tuple[int, int]:
     """Count the records in the file itself that start in a region, or on a whole contig without a region.
 
-    `contigs` are all contigs of the index. Raises DamagedFile if the file is damaged, or the index is of
+    Second is the number of records at position 0, the telomere, which is in no region. `contigs` are all
+    contigs of the index. Raises DamagedFile if the file is damaged, or the index is of
     another file.
     """
     start, end = (region.start, region.end) if region else (0, LAST_POSITION)
@@ -184,7 +177,7 @@ def count_records(
                 break
             inside += position >= start and position > 0
             at_zero += position == 0
-    return RecordCount(inside, at_zero)
+    return inside, at_zero
 
 
 def _last_start_before(

@@ -7,6 +7,7 @@ the file. A query reads only the bins that overlap its region.
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -35,14 +36,6 @@ class ContigRecords:
     next_offset: np.ndarray
 
 
-def csi_depth(length: int) -> int:
-    """Levels below the root that a CSI index needs to cover `length` positions."""
-    depth = 0
-    while length > 1 << (MIN_SHIFT + LEVEL_SHIFT * depth):
-        depth += 1
-    return depth
-
-
 def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, of_bcf: bool = False) -> bytes:
     """The uncompressed CSI index for positions up to `csi_length`, or TBI index without that length.
 
@@ -50,14 +43,16 @@ def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, of
     a BCF refers to contigs by their number there. In a TBI index no record ends beyond TBI_MAX_LENGTH.
     """
     is_csi = csi_length is not None
-    depth = TBI_DEPTH if csi_length is None else csi_depth(csi_length)
+    depth = TBI_DEPTH
+    if csi_length is not None:  # as many levels as the positions need
+        depth = next(levels for levels in count() if csi_length <= 1 << (MIN_SHIFT + LEVEL_SHIFT * levels))
     names = b"".join(contig.name.encode() + b"\0" for contig in contigs)
     description = b"" if of_bcf else _TABIX_VCF + struct.pack("<i", len(names)) + names
-    count = struct.pack("<i", len(contigs))
+    n_contigs = struct.pack("<i", len(contigs))
     if is_csi:
-        parts = [b"CSI\1", struct.pack("<3i", MIN_SHIFT, depth, len(description)), description, count]
+        parts = [b"CSI\1", struct.pack("<3i", MIN_SHIFT, depth, len(description)), description, n_contigs]
     else:
-        parts = [b"TBI\1", count, description]
+        parts = [b"TBI\1", n_contigs, description]
     statistics_bin = first_bin(depth + 1) + 1  # a pseudo-bin
     for contig in contigs:
         if not len(contig.begin):
