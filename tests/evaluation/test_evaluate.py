@@ -145,12 +145,6 @@ def assert_equal_to_neutral(result, neutral):
     np.testing.assert_allclose(result.by_frequency[MEASURES], neutral[MEASURES], atol=1e-4)
 
 
-@pytest.mark.parametrize("form", ["DS", "HDS", "GP", "GT", "GT:DS:GP"])
-def test_equal_to_the_neutral_scorer(problem, form):
-    files = problem.files(form=form)
-    assert_equal_to_neutral(evaluate(*files, bins=BINS), neutral_scores(problem.folder, files, BINS))
-
-
 def test_equal_to_the_neutral_scorer_on_real_genotypes(shared_genotypes, tmp_path):
     """A part of the array is the typed file, the whole array is an imputed file that lacks most sites."""
     if shutil.which("bcftools") is None:

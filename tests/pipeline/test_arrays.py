@@ -1,26 +1,21 @@
 """Arrays in, arrays out."""
 
-from pathlib import Path
-
 import cyvcf2
 import numpy as np
 import pytest
 
 import spinimpute
 from spinimpute.genotypes.sites import match_sites
-from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import Haplotypes, read_haplotypes
 
 
 @pytest.fixture
-def target(example: Path) -> Haplotypes:
+def target(example) -> Haplotypes:
     return read_haplotypes(example / "target.vcf.gz")
 
 
-def test_equal_to_the_command(
-    example: Path, example_panel: spinimpute.Panel, target: Haplotypes, tmp_path: Path
-) -> None:
+def test_equal_to_the_command(example, example_panel, target, tmp_path):
     p = spinimpute.impute_haplotypes(example_panel, target.alleles, target.sites)
     output = spinimpute.OutputSettings(decimals=5)
     spinimpute.impute(example / "target.vcf.gz", tmp_path / "o.bcf", example_panel, output=output)
@@ -34,7 +29,7 @@ def test_equal_to_the_command(
     np.testing.assert_array_equal(p[match.panel_index], target.alleles[match.target_index])
 
 
-def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: SPINPredictor) -> None:
+def test_unusable_arrays(example_panel, random_network):
     typed = np.array([3, 5, 8])
     good = np.zeros((3, 2), dtype=np.int8)
     for alleles, sites, message in (
@@ -46,47 +41,30 @@ def test_unusable_arrays(example_panel: spinimpute.Panel, random_predictor: SPIN
         (good, typed * 1.0, "integers"),
     ):
         with pytest.raises(ValueError, match=message):
-            spinimpute.impute_haplotypes(
-                example_panel, alleles, sites, predictor=spinimpute.PredictorSettings(model=random_predictor)
-            )
+            spinimpute.impute_haplotypes(example_panel, alleles, sites, predictor=random_network)
     with pytest.raises(InputError, match=r"must be an open one, such as Panel.open\('p.spin'\)"):
         spinimpute.impute_haplotypes("p.spin", good, typed)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no site in typed_sites"):
-        spinimpute.impute_haplotypes(
-            example_panel, good[:0], typed[:0], predictor=spinimpute.PredictorSettings(model=random_predictor)
-        )
+        spinimpute.impute_haplotypes(example_panel, good[:0], typed[:0], predictor=random_network)
 
 
-def test_columns_stand_alone(
-    example_panel: spinimpute.Panel,
-    random_predictor: SPINPredictor,
-    rng: np.random.Generator,
-    tmp_path: Path,
-) -> None:
+def test_columns_stand_alone(example_panel, random_predictor, random_network, rng, tmp_path):
     typed_sites = np.arange(7, 4_400, 45)
     alleles = rng.integers(-1, 2, (len(typed_sites), 4)).astype(np.int8)
     with spinimpute.build_inducing_panel(
         example_panel, tmp_path / "p.spip", typed_sites, model=random_predictor
     ) as inducing_panel:
         for source in (example_panel, inducing_panel):
-            together = spinimpute.impute_haplotypes(
-                source, alleles, typed_sites, predictor=spinimpute.PredictorSettings(model=random_predictor)
-            )
+            together = spinimpute.impute_haplotypes(source, alleles, typed_sites, predictor=random_network)
             alone = spinimpute.impute_haplotypes(
-                source,
-                alleles[:, [2]],
-                typed_sites,
-                predictor=spinimpute.PredictorSettings(model=random_predictor),
+                source, alleles[:, [2]], typed_sites, predictor=random_network
             )
             assert together.dtype == np.float32
             np.testing.assert_allclose(alone[:, 0], together[:, 2], atol=1e-5)
             known = alleles >= 0
             np.testing.assert_array_equal(together[typed_sites][known], alleles[known])
             nobody = spinimpute.impute_haplotypes(
-                source,
-                alleles[:, :0],
-                typed_sites,
-                predictor=spinimpute.PredictorSettings(model=random_predictor),
+                source, alleles[:, :0], typed_sites, predictor=random_network
             )
             assert nobody.shape == (example_panel.n_sites, 0)
             for threads in (0, -1):
@@ -95,14 +73,12 @@ def test_columns_stand_alone(
                         source,
                         alleles,
                         typed_sites,
-                        predictor=spinimpute.PredictorSettings(model=random_predictor),
+                        predictor=random_network,
                         resources=spinimpute.Resources(threads=threads),
                     )
 
 
-def test_without_a_typed_site_there_are_frequencies(
-    example_panel: spinimpute.Panel, random_predictor: SPINPredictor
-) -> None:
+def test_without_a_typed_site_there_are_frequencies(example_panel, random_predictor):
     from spinimpute.genotypes.intervals import Interval
     from spinimpute.predictors.interface import ImputationJob
     from spinimpute.predictors.spin.engine import BlockEngine
@@ -112,9 +88,7 @@ def test_without_a_typed_site_there_are_frequencies(
     np.testing.assert_allclose(p, np.repeat(example_panel.frequency[10:30, None], 3, axis=1), rtol=1e-6)
 
 
-def test_the_budget_is_given_in_one_way(
-    example: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_the_budget_is_given_in_one_way(example, example_panel, tmp_path):
     settings = spinimpute.PredictorSettings(options={"max_memory": 10**9})
     index = np.arange(7, 4_400, 45)
     with pytest.raises(InputError, match=r"give the budget with Resources\(max_memory=\.\.\.\)"):
@@ -130,7 +104,7 @@ class ScikitAllelArray(np.ndarray):
     mask: np.ndarray | None = None
 
 
-def test_masked_alleles_are_missing(example_panel: spinimpute.Panel, target: Haplotypes) -> None:
+def test_masked_alleles_are_missing(example_panel, target):
     """What is under the mask does not count, in any type of integers."""
     index = match_sites(example_panel.sites, target.sites).panel_index
     alleles_TQ = target.alleles[match_sites(example_panel.sites, target.sites).target_index][:, :6]
@@ -161,7 +135,7 @@ def test_masked_alleles_are_missing(example_panel: spinimpute.Panel, target: Hap
         spinimpute.impute_genotypes(example_panel, allels, index)
 
 
-def test_a_masked_haploid_genotype(example_panel: spinimpute.Panel, target: Haplotypes) -> None:
+def test_a_masked_haploid_genotype(example_panel, target):
     index = match_sites(example_panel.sites, target.sites).panel_index
     calls_TX2 = np.full((len(index), 1, 2), -2, np.int8)
     calls_TX2[:, :, 0] = 1
@@ -175,7 +149,7 @@ def test_a_masked_haploid_genotype(example_panel: spinimpute.Panel, target: Hapl
     )
 
 
-def test_masked_likelihoods_say_nothing(example_panel: spinimpute.Panel) -> None:
+def test_masked_likelihoods_say_nothing(example_panel):
     likelihoods_TX3 = np.tile([0.01, 1.0, 0.02], (5, 2, 1))
     mask_TX3 = np.zeros(likelihoods_TX3.shape, bool)
     mask_TX3[2, 1, 0] = True
@@ -187,13 +161,13 @@ def test_masked_likelihoods_say_nothing(example_panel: spinimpute.Panel) -> None
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.uint64, np.int64])
-def test_indices_must_increase_in_every_type(example_panel: spinimpute.Panel, dtype: type) -> None:
+def test_indices_must_increase_in_every_type(example_panel, dtype):
     for index in ([5, 3], [4, 4]):
         with pytest.raises(ValueError, match="must be increasing panel site indices"):
             spinimpute.impute_haplotypes(example_panel, np.zeros((2, 1), np.int8), np.array(index, dtype))
 
 
-def test_no_haplotypes_give_no_columns(example_panel: spinimpute.Panel) -> None:
+def test_no_haplotypes_give_no_columns(example_panel):
     index = np.array([3, 5])
     made = spinimpute.impute_haplotypes(example_panel, np.zeros((2, 0), np.int8), index)
     assert (made.shape, made.dtype) == ((example_panel.n_sites, 0), np.float32)

@@ -1,6 +1,5 @@
 """`impute` from real files to real files."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import cyvcf2
@@ -9,28 +8,10 @@ import pytest
 
 import spinimpute
 from spinimpute.pipeline.settings import OutputSettings
-from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.site_quality import site_quality
 from spinimpute.runtime.errors import InputError
 
-HEADER = """##fileformat=VCFv4.2
-##contig=<ID={chrom}>
-##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">
-"""
-
-
 Row = tuple[int, str, str, list[str]]  # POS, REF, ALT, one GT per sample
-
-
-def write_vcf(path: Path, samples: Sequence[str], rows: Sequence[Row], chrom: str = "20") -> Path:
-    columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples]
-    lines = [HEADER.format(chrom=chrom) + "\t".join(columns)]
-    lines += [
-        "\t".join([chrom, str(pos), f"rs{pos}", ref, alt, ".", "PASS", ".", "GT", *calls])
-        for pos, ref, alt, calls in rows
-    ]
-    path.write_text("\n".join(lines) + "\n")
-    return path
 
 
 def read(path: Path) -> list[tuple[int, str, str, np.ndarray, np.ndarray, bool]]:
@@ -48,25 +29,7 @@ def read(path: Path) -> list[tuple[int, str, str, np.ndarray, np.ndarray, bool]]
     ]
 
 
-@pytest.fixture
-def example_target(example: Path) -> Path:
-    return example / "target.vcf.gz"
-
-
-@pytest.fixture
-def example_rows(example_target: Path) -> tuple[list[str], list[Row]]:
-    """The example's target as samples and rows, to be changed by a test."""
-    vcf = cyvcf2.VCF(str(example_target))
-    rows = []
-    for record in vcf:
-        calls = ["|".join(map(str, call[:2])) for call in record.genotypes]
-        rows.append((record.POS, record.REF, record.ALT[0], calls))
-    return vcf.samples, rows
-
-
-def test_typed_genotypes_come_out_as_they_went_in(
-    example_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_typed_genotypes_come_out_as_they_went_in(example_target, example_panel, tmp_path):
     out = tmp_path / "o.bcf"
     summary = spinimpute.impute(example_target, out, example_panel)
     typed = {v.POS: v.genotype.array()[:, :2] for v in cyvcf2.VCF(str(example_target))}
@@ -86,9 +49,7 @@ def test_typed_genotypes_come_out_as_they_went_in(
     assert (tmp_path / "o.bcf.csi").exists()
 
 
-def test_dosages_and_genotypes_agree(
-    example_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_dosages_and_genotypes_agree(example_target, example_panel, tmp_path):
     out = tmp_path / "o.vcf.gz"
     spinimpute.impute(
         example_target, out, example_panel, output=OutputSettings(formats=("GT", "DS", "HDS", "GP"))
@@ -114,14 +75,10 @@ def test_dosages_and_genotypes_agree(
             assert v.INFO["R2"] == (0 if frequency in (0, 1) else 1)
 
 
-def test_every_site_has_an_r2(
-    example_rows: tuple[list[str], list[Row]], example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_every_site_has_an_r2(example_rows, example_panel, write_vcf, tmp_path):
     """Of one sample most typed sites do not vary."""
     samples, rows = example_rows
-    target = write_vcf(
-        tmp_path / "t.vcf", samples[:1], [(pos, ref, alt, calls[:1]) for pos, ref, alt, calls in rows]
-    )
+    target = write_vcf([(*row[:3], row[3][:1]) for row in rows], samples[:1])
     spinimpute.impute(target, tmp_path / "o.vcf", example_panel)
     constant = 0
     for v in cyvcf2.VCF(str(tmp_path / "o.vcf")):
@@ -133,7 +90,7 @@ def test_every_site_has_an_r2(
 
 
 @pytest.mark.parametrize("suffix", ["vcf.gz", "bcf"])
-def test_decimals(example_target: Path, example_panel: spinimpute.Panel, tmp_path: Path, suffix: str) -> None:
+def test_decimals(example_target, example_panel, tmp_path, suffix):
     """Fewer decimals are the same dosages, rounded, in a smaller file."""
     found, size = {}, {}
     for decimals in (1, 3, 5):
@@ -150,48 +107,12 @@ def test_decimals(example_target: Path, example_panel: spinimpute.Panel, tmp_pat
     assert size[1] < size[3] < size[5]
 
 
-def test_same_bytes_for_any_number_of_threads(
-    example_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
-    contents = set()
-    for run, threads in enumerate((1, 2, 3, 1)):
-        out = tmp_path / f"{run}.vcf.gz"
-        spinimpute.impute(example_target, out, example_panel, resources=spinimpute.Resources(threads=threads))
-        contents.add(out.read_bytes())
-    assert len(contents) == 1
-
-
-def test_windows_change_nothing(
-    example_target: Path,
-    example_panel: spinimpute.Panel,
-    random_predictor: SPINPredictor,
-    tmp_path: Path,
-) -> None:
-    dosages = []
-    for length in (0.05, 0.3, 5.0):
-        out = tmp_path / f"{length}.bcf"
-        spinimpute.impute(
-            example_target,
-            out,
-            example_panel,
-            predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": length}),
-            output=OutputSettings(decimals=4),
-        )
-        dosages.append(np.stack([r[4] for r in read(out)]))
-    for other in dosages[1:]:
-        np.testing.assert_allclose(other, dosages[0], atol=2.01e-4)
-
-
-def test_missing_calls_are_filled_and_others_kept(
-    example_rows: tuple[list[str], list[Row]],
-    example_panel: spinimpute.Panel,
-    tmp_path: Path,
-) -> None:
+def test_missing_calls_are_filled_and_others_kept(example_rows, example_panel, write_vcf, tmp_path):
     samples, rows = example_rows
     calls = rows[100][3]
     true = calls.copy()
     calls[0], calls[1] = ".|.", f".|{true[1][2]}"
-    target = write_vcf(tmp_path / "t.vcf", samples, rows)
+    target = write_vcf(rows, samples)
     summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel)
     assert summary.missing_calls == 2  # calls, not alleles
     record = next(r for r in read(tmp_path / "o.bcf") if r[0] == rows[100][0])
@@ -201,18 +122,12 @@ def test_missing_calls_are_filled_and_others_kept(
     assert record[5]
 
 
-def test_haploid_samples_and_one_sample(
-    example_rows: tuple[list[str], list[Row]],
-    example_panel: spinimpute.Panel,
-    tmp_path: Path,
-) -> None:
+def test_haploid_samples_and_one_sample(example_rows, example_panel, write_vcf, tmp_path):
     samples, rows = example_rows
     mixed = [(pos, ref, alt, [calls[0], calls[1][0], calls[2]]) for pos, ref, alt, calls in rows]
-    target = write_vcf(tmp_path / "mixed.vcf", samples[:3], mixed, chrom="chr20")
+    target = write_vcf(mixed, samples[:3], "mixed.vcf", chrom="chr20")
     spinimpute.impute(target, tmp_path / "mixed.bcf", example_panel)
-    alone = write_vcf(
-        tmp_path / "one.vcf", samples[1:2], [(pos, ref, alt, [calls[1]]) for pos, ref, alt, calls in rows]
-    )
+    alone = write_vcf([(*row[:3], row[3][1:2]) for row in rows], samples[1:2], "one.vcf")
     spinimpute.impute(alone, tmp_path / "one.bcf", example_panel, output=OutputSettings(formats=("GT", "DS")))
     for one, three in zip(read(tmp_path / "one.bcf"), read(tmp_path / "mixed.bcf"), strict=True):
         assert three[3][1, 1] == -2  # no second allele
@@ -220,17 +135,13 @@ def test_haploid_samples_and_one_sample(
         assert 0 <= three[4][1] <= 1
 
 
-def test_unmatched_typed_sites(
-    example_rows: tuple[list[str], list[Row]],
-    example_panel: spinimpute.Panel,
-    tmp_path: Path,
-) -> None:
+def test_unmatched_typed_sites(example_rows, example_panel, write_vcf, tmp_path):
     samples, rows = example_rows
     taken = set(example_panel.position.tolist())
     between = next(p for p in range(rows[50][0] + 1, 10**9) if p not in taken)
     beyond = int(example_panel.position[-1]) + 1000
     foreign = [(p, "G", "T", ["0|1"] * (len(samples) - 1) + [".|."]) for p in (between, beyond)]
-    target = write_vcf(tmp_path / "t.vcf", samples, sorted([*rows, *foreign]))
+    target = write_vcf(sorted([*rows, *foreign]), samples)
     counted = spinimpute.impute(target, tmp_path / "a.bcf", example_panel)
     assert sum(counted.unmatched.values()) == 2
     assert counted.written_sites == example_panel.n_sites
@@ -253,15 +164,13 @@ def test_unmatched_typed_sites(
         np.testing.assert_array_equal(record[3][-1], [-1, -1])
 
 
-def test_unmatched_sites_outside_the_region_are_not_kept(
-    example_rows: tuple[list[str], list[Row]], example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_unmatched_sites_outside_the_region_are_not_kept(example_rows, example_panel, write_vcf, tmp_path):
     samples, rows = example_rows
     calls = ["0|1"] * len(samples)
     foreign: list[Row] = [(p, "G", "T", calls) for p in (300_001, 350_001, 400_001)]
     taken = set(example_panel.position.tolist())
     foreign = [row for row in foreign if row[0] not in taken]
-    target = write_vcf(tmp_path / "t.vcf", samples, sorted([*rows, *foreign]))
+    target = write_vcf(sorted([*rows, *foreign]), samples)
     out = tmp_path / "o.bcf"
     summary = spinimpute.impute(
         target,
@@ -277,7 +186,7 @@ def test_unmatched_sites_outside_the_region_are_not_kept(
     assert summary.written_sites == len(positions)
 
 
-def test_region(example_target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+def test_region(example_target, example_panel, tmp_path):
     spinimpute.impute(example_target, tmp_path / "all.bcf", example_panel)
     spinimpute.impute(
         example_target,
@@ -303,7 +212,7 @@ def test_region(example_target: Path, example_panel: spinimpute.Panel, tmp_path:
             )
 
 
-def test_a_vcf_as_panel_is_compiled(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+def test_a_vcf_as_panel_is_compiled(example, example_panel, tmp_path):
     target = example / "target.vcf.gz"
     spinimpute.impute(
         target, tmp_path / "a.bcf", example / "panel.vcf.gz", genetic_map=example / "genetic.map"
@@ -316,19 +225,19 @@ def test_a_vcf_as_panel_is_compiled(example: Path, example_panel: spinimpute.Pan
         spinimpute.impute(target, tmp_path / "c.bcf", example_panel.path, genetic_map=example / "genetic.map")
 
 
-def test_multiallelic_panel_records_keep_their_identity(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_multiallelic_panel_records_keep_their_identity(write_vcf, tmp_path, rng):
     samples = [f"s{i}" for i in range(40)]
     rows = []
     for i in range(60):
         alt = "C,G" if i % 10 == 5 else "C"
         codes = rng.integers(0, 3 if "," in alt else 2, (40, 2))
         rows.append((1000 + 100 * i, "A", alt, [f"{a}|{b}" for a, b in codes]))
-    with spinimpute.build_panel(write_vcf(tmp_path / "p.vcf", samples, rows), tmp_path / "p.spin") as panel:
+    with spinimpute.build_panel(write_vcf(rows, samples, "p.vcf"), tmp_path / "p.spin") as panel:
         assert panel.n_sites == 66
         typed = [
             (pos, ref, alt, calls[:3]) for pos, ref, alt, calls in rows if pos % 300 == 100 and "," not in alt
         ]
-        target = write_vcf(tmp_path / "t.vcf", ["x", "y", "z"], typed)
+        target = write_vcf(typed, ["x", "y", "z"])
         spinimpute.impute(target, tmp_path / "o.vcf.gz", panel)
     records = read(tmp_path / "o.vcf.gz")
     at = [(r[0], r[1], r[2]) for r in records if r[0] == 1500]
@@ -337,8 +246,8 @@ def test_multiallelic_panel_records_keep_their_identity(tmp_path: Path, rng: np.
 
 @pytest.mark.parametrize("model", [None, "random"])
 def test_a_typed_allele_excludes_the_other_alleles_of_its_site(
-    tmp_path: Path, rng: np.random.Generator, random_predictor: SPINPredictor, model: str | None
-) -> None:
+    write_vcf, tmp_path, rng, random_predictor, model
+):
     """A haplotype with C has no G. The other haplotype may have it: the REF of a split record includes G.
 
     An insertion behind the letter excludes nothing.
@@ -351,8 +260,8 @@ def test_a_typed_allele_excludes_the_other_alleles_of_its_site(
     typed = [
         (1000 + 100 * i, "A", "AT" if i == 10 else "C", ["1|1", "0|1", "0|0", ".|1"]) for i in range(0, 60, 5)
     ]
-    target = write_vcf(tmp_path / "t.vcf", ["both", "one", "none", "half"], typed)
-    source = write_vcf(tmp_path / "p.vcf", [f"s{i}" for i in range(40)], rows)
+    target = write_vcf(typed, ["both", "one", "none", "half"])
+    source = write_vcf(rows, [f"s{i}" for i in range(40)], "p.vcf")
     predictor = spinimpute.PredictorSettings(model=random_predictor if model else None)
     output = OutputSettings(("GT", "HDS"), decimals=5)
     with spinimpute.build_panel(source, tmp_path / "p.spin") as built:
@@ -365,67 +274,11 @@ def test_a_typed_allele_excludes_the_other_alleles_of_its_site(
         np.testing.assert_array_equal(found[site] == 0, expected, err_msg=str(site))
 
 
-def test_people_of_the_panel_are_recognised(
-    example: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
-    """The target is five people of the panel without three sites: those are imputed as the panel has them."""
-    vcf = cyvcf2.VCF(str(example / "panel.vcf.gz"), samples=example_panel.samples[:5])
-    rows = [(v.POS, v.REF, v.ALT[0], ["|".join(map(str, c[:2])) for c in v.genotypes]) for v in vcf]
-    common = [i for i in range(len(rows)) if 0.2 < example_panel.frequency[i] < 0.8]
-    hidden = [common[len(common) // 4], common[len(common) // 2], common[-len(common) // 4]]
-    target = write_vcf(
-        tmp_path / "t.vcf", example_panel.samples[:5], [r for i, r in enumerate(rows) if i not in hidden]
-    )
-    summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel)
-    assert "5 target samples have the names of panel samples" in summary.warnings[0]
-    records = read(tmp_path / "o.bcf")
-    for i, record in enumerate(records):
-        expected = [[int(a) for a in call.split("|")] for call in rows[i][3]]
-        np.testing.assert_array_equal(record[3], expected)
-
-
-def test_an_error_in_the_middle_leaves_nothing(
-    example_target: Path,
-    example_panel: spinimpute.Panel,
-    random_predictor: SPINPredictor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls = []
-
-    def fail(*arguments: object) -> np.ndarray:
-        calls.append(arguments)
-        if len(calls) == 20:
-            raise KeyboardInterrupt
-        return original(*arguments)  # type: ignore[arg-type]
-
-    original = random_predictor.predict
-    monkeypatch.setattr(random_predictor, "predict", fail)
-    old = tmp_path / "o.bcf"
-    old.write_bytes(b"an older result")
-    with pytest.raises(KeyboardInterrupt):
-        spinimpute.impute(
-            example_target,
-            old,
-            example_panel,
-            predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": 0.1}),
-            force=True,
-        )
-    assert [path.name for path in tmp_path.iterdir()] == ["o.bcf"]
-    assert old.read_bytes() == b"an older result"
-
-
-def test_no_overlap_is_explained(
-    example_rows: tuple[list[str], list[Row]],
-    example_panel: spinimpute.Panel,
-    tmp_path: Path,
-) -> None:
+def test_no_overlap_is_explained(example_rows, example_panel, write_vcf, tmp_path):
     samples, rows = example_rows
-    other = write_vcf(tmp_path / "chrom.vcf", samples, rows, chrom="chr7")
-    shifted = write_vcf(tmp_path / "build.vcf", samples, [(p + 10_000_000, *rest) for p, *rest in rows])  # type: ignore[list-item]
-    foreign = write_vcf(
-        tmp_path / "foreign.vcf", samples, [(p, ref, alt + "A", c) for p, ref, alt, c in rows]
-    )
+    other = write_vcf(rows, samples, "chrom.vcf", chrom="chr7")
+    shifted = write_vcf([(p + 10_000_000, *rest) for p, *rest in rows], samples, "build.vcf")
+    foreign = write_vcf([(p, ref, alt + "A", c) for p, ref, alt, c in rows], samples, "foreign.vcf")
     for target, parts in (
         (other, ("chr7", "20")),
         (shifted, ("20:259-999886", "20:1000")),
@@ -438,9 +291,7 @@ def test_no_overlap_is_explained(
         assert not (tmp_path / "o.bcf").exists()
 
 
-def test_header_names_model_and_panel(
-    example_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_header_names_model_and_panel(example_target, example_panel, tmp_path):
     out = tmp_path / "o.vcf"
     spinimpute.impute(example_target, out, example_panel, output=OutputSettings(header_lines=["##mine=1"]))
     header = [line for line in out.read_text().splitlines() if line.startswith("##")]

@@ -1,6 +1,5 @@
 """`impute` on unusual but legal files, and when something fails in the middle."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +9,11 @@ import pytest
 
 import spinimpute
 from spinimpute.pipeline.settings import OutputSettings
-from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.writer import GenotypeWriter
 
-Row = tuple[str, int, str, str, Sequence[str]]  # CHROM, POS, REF, ALT, one GT per sample
-
-
-def write_vcf(path: Path, samples: Sequence[str], rows: Sequence[Row]) -> Path:
-    chroms = dict.fromkeys(row[0] for row in rows)
-    lines = ["##fileformat=VCFv4.2", *(f"##contig=<ID={chrom}>" for chrom in chroms)]
-    lines.append('##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">')
-    lines.append("\t".join(["#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT", *samples]))
-    for chrom, pos, ref, alt, calls in rows:
-        lines.append("\t".join([chrom, str(pos), ".", ref, alt, ".", "PASS", ".", "GT", *calls]))
-    path.write_text("\n".join(lines) + "\n")
-    return path
+Row = tuple[int, str, str, list[str]]  # POS, REF, ALT, one GT per sample
 
 
 def dosages(path: Path) -> np.ndarray:
@@ -36,20 +23,6 @@ def dosages(path: Path) -> np.ndarray:
 
 def positions(path: Path) -> list[int]:
     return [v.POS for v in cyvcf2.VCF(str(path))]
-
-
-@pytest.fixture
-def target(example: Path) -> Path:
-    return example / "target.vcf.gz"
-
-
-@pytest.fixture
-def rows(target: Path) -> list[Row]:
-    """The first three people of the example's target."""
-    return [
-        ("20", v.POS, v.REF, v.ALT[0], ["|".join(map(str, c[:2])) for c in v.genotypes[:3]])
-        for v in cyvcf2.VCF(str(target))
-    ]
 
 
 @pytest.mark.parametrize(
@@ -62,16 +35,16 @@ def rows(target: Path) -> list[Row]:
         ("resources", 4, "resources must be Resources"),
     ],
 )
-def test_settings_are_of_their_class(tmp_path: Path, target: Path, name: str, value: Any, said: str) -> None:
+def test_settings_are_of_their_class(tmp_path, example_target, name, value, said):
     with pytest.raises(InputError, match=said):
-        spinimpute.impute(target, tmp_path / "o.vcf", "p.spin", **{name: value})
+        spinimpute.impute(example_target, tmp_path / "o.vcf", "p.spin", **{name: value})
     if name in ("target", "output"):
         said = said.replace("Output", "File")
         with pytest.raises(InputError, match=said):
-            spinimpute.phase(target, tmp_path / "o.vcf", "p.spin", **{name: value})
+            spinimpute.phase(example_target, tmp_path / "o.vcf", "p.spin", **{name: value})
 
 
-def test_accuracy_floor(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+def test_accuracy_floor(example, example_panel, tmp_path):
     """From file to file: far above what allele frequencies alone say."""
     out = tmp_path / "o.bcf"
     spinimpute.impute(example / "target.vcf.gz", out, example_panel)
@@ -83,24 +56,18 @@ def test_accuracy_floor(example: Path, example_panel: spinimpute.Panel, tmp_path
     assert everything["imputed"] > everything["allele-frequency"] + 0.3
 
 
-def test_a_region_keeps_to_itself(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
-) -> None:
+def test_a_region_keeps_to_itself(few_rows, example_panel, random_network, write_vcf, tmp_path):
     """Neighbouring regions, put together, are the whole: also their unmatched typed sites."""
     taken = set(example_panel.position.tolist())
     foreign = [next(q for q in range(p, p + 500) if q not in taken) for p in (1000, 350_000, 700_000)]
-    target = write_vcf(
-        tmp_path / "t.vcf",
-        ["a", "b", "c"],
-        sorted([*rows, *(("20", p, "G", "T", ["0|1"] * 3) for p in foreign)], key=lambda row: row[1]),
-    )
+    target = write_vcf(sorted([*few_rows, *((p, "G", "T", ["0|1"] * 3) for p in foreign)]))
     written = []
     for region in ("20:1-300000", "20:300001-600000", "20:600001-2000000"):
         spinimpute.impute(
             target,
             tmp_path / f"{region[3:]}.bcf",
             example_panel,
-            predictor=spinimpute.PredictorSettings(model=random_predictor),
+            predictor=random_network,
             region=spinimpute.RegionSettings(region=region),
             output=OutputSettings(keep_unmatched=True),
         )
@@ -110,14 +77,12 @@ def test_a_region_keeps_to_itself(
 
 
 def test_unmatched_sites_on_the_borders_of_windows_come_once(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
-) -> None:
+    few_rows, example_panel, random_predictor, write_vcf, tmp_path
+):
     """At the first and last site of each window the target has another ALT than the panel."""
 
     def impute(name: str, more: list[Row]) -> tuple[ImputationSummary, Path]:
-        target = write_vcf(
-            tmp_path / f"{name}.vcf", ["a", "b", "c"], sorted([*rows, *more], key=lambda row: row[1])
-        )
+        target = write_vcf(sorted([*few_rows, *more]), name=f"{name}.vcf")
         out = tmp_path / f"{name}.bcf"
         settings = OutputSettings(keep_unmatched=True)
         summary = spinimpute.impute(
@@ -132,7 +97,7 @@ def test_unmatched_sites_on_the_borders_of_windows_come_once(
     windows = impute("plain", [])[0].windows
     assert len(windows) > 3
     borders = sorted({position for w in windows for position in (w.start, w.end)})
-    foreign: list[Row] = [("20", p, "AA", "AATT", ["0|1"] * 3) for p in borders]
+    foreign: list[Row] = [(p, "AA", "AATT", ["0|1"] * 3) for p in borders]
     summary, out = impute("foreign", foreign)
     assert summary.kept_unmatched == len(borders)
     assert summary.written_sites == example_panel.n_sites + len(borders)
@@ -141,23 +106,19 @@ def test_unmatched_sites_on_the_borders_of_windows_come_once(
 
 
 def test_the_file_of_an_open_panel_is_not_overwritten(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
-) -> None:
+    example_target, example_panel, random_network, tmp_path
+):
     path = tmp_path / "p.bcf"
     path.write_bytes(example_panel.path.read_bytes())
     before = path.read_bytes()
     with spinimpute.Panel.open(path) as panel, pytest.raises(InputError, match="also read from"):
-        spinimpute.impute(
-            target, path, panel, predictor=spinimpute.PredictorSettings(model=random_predictor), force=True
-        )
+        spinimpute.impute(example_target, path, panel, predictor=random_network, force=True)
     assert path.read_bytes() == before
 
 
-def test_one_haploid_sample_with_one_typed_site(
-    rows: list[Row], example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
-    chrom, pos, ref, alt, _ = rows[100]
-    target = write_vcf(tmp_path / "t.vcf", ["x"], [(chrom, pos, ref, alt, ["1"])])
+def test_one_haploid_sample_with_one_typed_site(few_rows, example_panel, write_vcf, tmp_path):
+    pos, ref, alt, _ = few_rows[100]
+    target = write_vcf([(pos, ref, alt, ["1"])])
     summary = spinimpute.impute(target, tmp_path / "o.vcf", example_panel)
     assert (summary.samples, summary.haplotypes, summary.typed_sites, summary.matched_sites) == (1, 1, 1, 1)
     p = dosages(tmp_path / "o.vcf")[:, 0]
@@ -170,16 +131,12 @@ def test_one_haploid_sample_with_one_typed_site(
 
 
 def test_a_sample_without_any_call_says_nothing_and_disturbs_nobody(
-    rows: list[Row], example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
-    empty = [(c, p, r, a, [".|.", calls[1], calls[2]]) for c, p, r, a, calls in rows]
-    summary = spinimpute.impute(
-        write_vcf(tmp_path / "t.vcf", ["x", "y", "z"], empty), tmp_path / "o.bcf", example_panel
-    )
-    assert summary.missing_calls == len(rows)
-    spinimpute.impute(
-        write_vcf(tmp_path / "all.vcf", ["x", "y", "z"], rows), tmp_path / "all.bcf", example_panel
-    )
+    few_rows, example_panel, write_vcf, tmp_path
+):
+    empty = [(p, r, a, [".|.", calls[1], calls[2]]) for p, r, a, calls in few_rows]
+    summary = spinimpute.impute(write_vcf(empty), tmp_path / "o.bcf", example_panel)
+    assert summary.missing_calls == len(few_rows)
+    spinimpute.impute(write_vcf(few_rows), tmp_path / "all.bcf", example_panel)
     ours, theirs = dosages(tmp_path / "o.bcf"), dosages(tmp_path / "all.bcf")
     np.testing.assert_allclose(ours[:, 1:], theirs[:, 1:], atol=1.01e-4)
     # nothing is known of x beside the panel
@@ -189,32 +146,27 @@ def test_a_sample_without_any_call_says_nothing_and_disturbs_nobody(
 
 
 def test_other_chromosomes_and_the_names_of_this_one(
-    rows: list[Row], example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
-) -> None:
-    elsewhere: list[Row] = [("chr19", 1 + 10 * i, "A", "G", ["0|0"] * 3) for i in range(7)]
-    named = [("chr20", *row[1:]) for row in rows]
-    target = write_vcf(tmp_path / "t.vcf", ["a", "b", "c"], [*elsewhere, *named])
-    summary = spinimpute.impute(
-        target,
-        tmp_path / "o.bcf",
-        example_panel,
-        predictor=spinimpute.PredictorSettings(model=random_predictor),
-    )
+    few_rows, example_panel, random_network, write_vcf, tmp_path
+):
+    target = write_vcf(few_rows, chrom="chr20")
+    head, columns, records = target.read_text().partition("\tc\n")
+    elsewhere = [f"chr19\t{1 + 10 * i}\t.\tA\tG\t.\t.\t.\tGT\t0|0\t0|0\t0|0\n" for i in range(7)]
+    head = head.replace("##contig=<ID=21>", "##contig=<ID=chr19>")
+    target.write_text("".join([head, columns, *elsewhere, records]))
+    summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel, predictor=random_network)
     assert summary.skipped["on another chromosome"] == 7
-    assert summary.typed_sites == summary.matched_sites == len(rows)
+    assert summary.typed_sites == summary.matched_sites == len(few_rows)
     assert {v.CHROM for v in cyvcf2.VCF(str(tmp_path / "o.bcf"))} == {"20"}
     text = "\n".join(summary.lines())
-    assert f"{len(rows)} of {len(rows)} typed sites are panel sites" in text
+    assert f"{len(few_rows)} of {len(few_rows)} typed sites are panel sites" in text
     assert "7 records skipped: on another chromosome" in text
     assert f"written:  {example_panel.n_sites} sites" in text
 
 
-def test_windows_of_the_summary_count_every_site(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
-) -> None:
+def test_windows_of_the_summary_count_every_site(example_target, example_panel, random_predictor, tmp_path):
     fractions: list[float] = []
     summary = spinimpute.impute(
-        target,
+        example_target,
         tmp_path / "o.bcf",
         example_panel,
         predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": 0.1}),
@@ -231,15 +183,9 @@ def test_windows_of_the_summary_count_every_site(
 
 @pytest.mark.parametrize("suffix", [".vcf", ".vcf.gz", ".bcf"])
 @pytest.mark.parametrize("where", ["predict", "write"])
-def test_failures_leave_no_file(
-    suffix: str,
-    where: str,
-    target: Path,
-    example_panel: spinimpute.Panel,
-    random_predictor: SPINPredictor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_failures_leave_no_new_file(
+    suffix, where, example_target, example_panel, random_predictor, tmp_path, monkeypatch
+):
     owner: Any = random_predictor if where == "predict" else GenotypeWriter
     name = "predict" if where == "predict" else "write_block"
     original = getattr(owner, name)
@@ -253,19 +199,20 @@ def test_failures_leave_no_file(
         return original(*arguments)
 
     monkeypatch.setattr(owner, name, fail)
-    with pytest.raises(RuntimeError, match="in the middle"):
-        spinimpute.impute(
-            target,
-            tmp_path / f"o{suffix}",
-            example_panel,
-            predictor=spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": 0.1}),
-        )
-    assert list(tmp_path.iterdir()) == []
+    old, new = tmp_path / f"old{suffix}", tmp_path / f"new{suffix}"
+    old.write_bytes(b"an older result")
+    predictor = spinimpute.PredictorSettings(model=random_predictor, options={"window_cM": 0.1})
+    for out in (old, new):
+        calls = 0
+        with pytest.raises(RuntimeError, match="in the middle"):
+            spinimpute.impute(example_target, out, example_panel, predictor=predictor, force=True)
+    assert list(tmp_path.iterdir()) == [old]
+    assert old.read_bytes() == b"an older result"
 
 
 def test_what_cannot_be_done_is_said_before_work_starts(
-    target: Path, example_panel: spinimpute.Panel, random_predictor: SPINPredictor, tmp_path: Path
-) -> None:
+    example_target, example_panel, random_predictor, tmp_path
+):
     def with_options(**options: float) -> spinimpute.PredictorSettings:
         return spinimpute.PredictorSettings(model=random_predictor, options=options)
 
@@ -281,14 +228,12 @@ def test_what_cannot_be_done_is_said_before_work_starts(
     ]
     for out, more, message in arguments:
         with pytest.raises(InputError, match=message):
-            spinimpute.impute(target, out, example_panel, **{"predictor": with_options()} | more)
+            spinimpute.impute(example_target, out, example_panel, **{"predictor": with_options()} | more)
     assert [path.name for path in tmp_path.iterdir()] == ["old.bcf"]
     assert old.read_bytes() == b"precious"
 
 
-def test_a_person_of_the_panel_as_a_haploid(
-    example: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_a_person_of_the_panel_as_a_haploid(example, example_panel, write_vcf, tmp_path):
     """The panel's own haplotypes, every fourth site hidden: nearly all of it comes back, haploid or not."""
     names = example_panel.samples[:2]
     records = list(range(0, example_panel.n_sites))
@@ -296,12 +241,12 @@ def test_a_person_of_the_panel_as_a_haploid(
     alleles = example_panel.alleles(0, example_panel.n_sites)
     sites = example_panel.sites
     kept: list[Row] = [
-        ("20", int(sites.position[i]), sites.ref[i], sites.alt[i], [f"{a}|{b}", str(c)])
+        (int(sites.position[i]), sites.ref[i], sites.alt[i], [f"{a}|{b}", str(c)])
         for i in records
         if i % 4 != 2
         for a, b, c in [alleles[i, :3]]
     ]
-    target = write_vcf(tmp_path / "t.vcf", names, kept)
+    target = write_vcf(kept, names)
     spinimpute.impute(
         target, tmp_path / "o.bcf", example_panel, region=spinimpute.RegionSettings(region="20:400000-500000")
     )

@@ -13,7 +13,6 @@ import pytest
 import spinimpute
 from spinimpute.pipeline.settings import OutputSettings
 from spinimpute.predictors.registry import row_named
-from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.runtime.errors import InputError
 
 H = 32
@@ -21,9 +20,7 @@ FINE = OutputSettings(decimals=4)  # a difference in the last digit is to be a s
 
 
 @pytest.fixture(scope="module")
-def made(
-    example_panel: spinimpute.Panel, example: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[spinimpute.InducingPanel]:
+def made(example_panel, example, tmp_path_factory) -> Iterator[spinimpute.InducingPanel]:
     """Made of a copy of the panel that is gone."""
     folder = tmp_path_factory.mktemp("inducing")
     copy = folder / "panel.spin"
@@ -36,12 +33,12 @@ def made(
 
 
 @pytest.fixture
-def target(example: Path) -> Path:
+def target(example) -> Path:
     return example / "target.vcf.gz"
 
 
 @pytest.fixture
-def edited(target: Path, tmp_path: Path) -> Callable[[Callable[[int, str], str | None]], Path]:
+def edited(target, tmp_path) -> Callable[[Callable[[int, str], str | None]], Path]:
     """edited(change): the target with every record changed by change(number, line); None drops it."""
 
     def write(change: Callable[[int, str], str | None]) -> Path:
@@ -73,13 +70,7 @@ def error(path: Path, truth: Path) -> float:
     return float(1 - np.corrcoef(dosage, answer)[0, 1] ** 2)
 
 
-def test_it_gives_what_the_panel_gives(
-    made: spinimpute.InducingPanel,
-    example_panel: spinimpute.Panel,
-    target: Path,
-    example: Path,
-    tmp_path: Path,
-) -> None:
+def test_it_gives_what_the_panel_gives(made, example_panel, target, example, tmp_path):
     """But for the last digit of few: genetic positions are rounded to 1e-8 cM."""
     summary = spinimpute.impute(target, tmp_path / "file.bcf", made.path, output=FINE)
     spinimpute.impute(
@@ -100,9 +91,7 @@ def test_it_gives_what_the_panel_gives(
     assert "array:    246 of the 246 sites of the panel's array are typed" in summary.lines()
 
 
-def test_typed_genotypes_and_records_as_from_a_panel(
-    made: spinimpute.InducingPanel, example_panel: spinimpute.Panel, target: Path, tmp_path: Path
-) -> None:
+def test_typed_genotypes_and_records_as_from_a_panel(made, example_panel, target, tmp_path):
     out = tmp_path / "o.vcf.gz"
     spinimpute.impute(target, out, made, output=OutputSettings(formats=("GT", "DS", "HDS", "GP")))
     typed = {v.POS: v.genotype.array()[:, :2] for v in cyvcf2.VCF(str(target))}
@@ -122,31 +111,7 @@ def test_typed_genotypes_and_records_as_from_a_panel(
     assert (tmp_path / "o.vcf.gz.tbi").exists()
 
 
-def test_threads_and_windows_change_nothing(
-    made: spinimpute.InducingPanel, target: Path, tmp_path: Path
-) -> None:
-    for threads in (1, 3):
-        resources = spinimpute.Resources(threads=threads)
-        spinimpute.impute(target, tmp_path / f"{threads}.vcf.gz", made, resources=resources, output=FINE)
-    assert (tmp_path / "1.vcf.gz").read_bytes() == (tmp_path / "3.vcf.gz").read_bytes()
-    spinimpute.impute(
-        target,
-        tmp_path / "w.vcf.gz",
-        made,
-        predictor=spinimpute.PredictorSettings(options={"window_cM": 0.1}),
-        output=FINE,
-    )
-    whole, cut = dosages(tmp_path / "1.vcf.gz"), dosages(tmp_path / "w.vcf.gz")
-    for position, dosage in whole.items():
-        np.testing.assert_allclose(cut[position], dosage, atol=2.1e-4)
-
-
-def test_region_and_unmatched_sites(
-    made: spinimpute.InducingPanel,
-    edited: Callable[[Callable[[int, str], str | None]], Path],
-    target: Path,
-    tmp_path: Path,
-) -> None:
+def test_region_and_unmatched_sites(made, edited, target, tmp_path):
     def other_alt(number: int, line: str) -> str:
         words = line.split("\t")
         return "\t".join([*words[:4], words[4] + "A", *words[5:]]) if number == 100 else line
@@ -175,14 +140,7 @@ def test_region_and_unmatched_sites(
             np.testing.assert_allclose(dosage, whole[place], atol=2.1e-4)
 
 
-def test_targets_that_typed_a_part_of_the_array(
-    made: spinimpute.InducingPanel,
-    example_panel: spinimpute.Panel,
-    edited: Callable[[Callable[[int, str], str | None]], Path],
-    target: Path,
-    example: Path,
-    tmp_path: Path,
-) -> None:
+def test_targets_that_typed_a_part_of_the_array(made, example_panel, edited, target, example, tmp_path):
     """Half of the sites: not much less accurate than points made for that half, which see twice as far."""
     half = edited(lambda number, line: line if number % 2 else None)
     summary = spinimpute.impute(half, tmp_path / "half.bcf", made, output=FINE)
@@ -212,76 +170,49 @@ def test_targets_that_typed_a_part_of_the_array(
 
 
 def test_sites_outside_the_array_are_an_explained_loss(
-    example_panel: spinimpute.Panel,
-    random_predictor: SPINPredictor,
-    edited: Callable[[Callable[[int, str], str | None]], Path],
-    target: Path,
-    tmp_path: Path,
-) -> None:
+    example_panel, random_predictor, random_network, edited, target, tmp_path
+):
     typed = {v.POS for v in cyvcf2.VCF(str(target))}
     array = np.flatnonzero(np.isin(example_panel.position, sorted(typed)))[::3]
     with spinimpute.build_inducing_panel(
         example_panel, tmp_path / "third.spip", array, model=random_predictor
     ) as third:
-        summary = spinimpute.impute(
-            target, tmp_path / "o.bcf", third, predictor=spinimpute.PredictorSettings(model=random_predictor)
-        )
+        summary = spinimpute.impute(target, tmp_path / "o.bcf", third, predictor=random_network)
         assert (summary.matched_sites, summary.array_sites, summary.outside_array) == (246, 82, 164)
         assert any("164 typed sites are not among them" in line for line in summary.lines())
         for v in cyvcf2.VCF(str(tmp_path / "o.bcf")):
             assert bool(v.INFO.get("TYPED")) == (v.POS in typed)
         # what the array lacks tells the model nothing
         of_array = edited(lambda number, line: line if number % 3 == 0 else None)
-        spinimpute.impute(
-            of_array,
-            tmp_path / "a.bcf",
-            third,
-            predictor=spinimpute.PredictorSettings(model=random_predictor),
-        )
+        spinimpute.impute(of_array, tmp_path / "a.bcf", third, predictor=random_network)
         alone = dosages(tmp_path / "a.bcf")
         for position, dosage in dosages(tmp_path / "o.bcf").items():
             if position not in typed:
                 np.testing.assert_array_equal(dosage, alone[position])
         of_others = edited(lambda number, line: None if number % 3 == 0 else line)
         with pytest.raises(InputError, match="none of the 164 typed sites is among the 82 sites"):
-            spinimpute.impute(
-                of_others,
-                tmp_path / "b.bcf",
-                third,
-                predictor=spinimpute.PredictorSettings(model=random_predictor),
-            )
+            spinimpute.impute(of_others, tmp_path / "b.bcf", third, predictor=random_network)
     assert not (tmp_path / "b.bcf").exists()
 
 
 def test_where_nothing_near_is_typed_the_frequency_is_told(
-    made: spinimpute.InducingPanel,
-    example_panel: spinimpute.Panel,
-    random_predictor: SPINPredictor,
-    tmp_path: Path,
-) -> None:
+    made, example_panel, random_predictor, random_network, tmp_path
+):
     index = np.arange(0, 4_400, 11)
     with spinimpute.build_inducing_panel(
         example_panel, tmp_path / "p.spip", index, model=random_predictor
     ) as panel:
         alleles = np.ones((1, 3), dtype=np.int8)
-        p = spinimpute.impute_haplotypes(
-            panel, alleles, index[:1], predictor=spinimpute.PredictorSettings(model=random_predictor)
-        )
+        p = spinimpute.impute_haplotypes(panel, alleles, index[:1], predictor=random_network)
     far = slice(1_000, None)
     np.testing.assert_allclose(p[far], example_panel.frequency[far, None].repeat(3, 1), rtol=1e-6)
     assert (p[0] == 1).all()
 
 
-def test_choices_that_do_not_fit(
-    made: spinimpute.InducingPanel,
-    random_predictor: SPINPredictor,
-    target: Path,
-    example: Path,
-    tmp_path: Path,
-) -> None:
+def test_choices_that_do_not_fit(made, random_network, target, example, tmp_path):
     out = tmp_path / "o.bcf"
     with pytest.raises(InputError, match=r"were made by the model .*, not by .* random .*\. Give that model"):
-        spinimpute.impute(target, out, made, predictor=spinimpute.PredictorSettings(model=random_predictor))
+        spinimpute.impute(target, out, made, predictor=random_network)
     cannot = "holds inducing points and no haplotypes. The predictor 'haplotype'.* cannot read it, 'spin' can"
     for given, said in (
         ({"name": "haplotype"}, "leave out the predictor"),
@@ -306,9 +237,7 @@ def test_choices_that_do_not_fit(
     assert not out.exists()
 
 
-def test_damage_found_on_the_way_leaves_no_output(
-    made: spinimpute.InducingPanel, target: Path, tmp_path: Path
-) -> None:
+def test_damage_found_on_the_way_leaves_no_output(made, target, tmp_path):
     content = bytearray(made.path.read_bytes())
     content[2_000] ^= 1
     (tmp_path / "bad.spip").write_bytes(content)
@@ -317,13 +246,7 @@ def test_damage_found_on_the_way_leaves_no_output(
     assert [path.name for path in tmp_path.iterdir()] == ["bad.spip"]
 
 
-def test_evaluate_takes_its_frequencies(
-    made: spinimpute.InducingPanel,
-    example_panel: spinimpute.Panel,
-    target: Path,
-    example: Path,
-    tmp_path: Path,
-) -> None:
+def test_evaluate_takes_its_frequencies(made, example_panel, target, example, tmp_path):
     spinimpute.impute(target, tmp_path / "o.bcf", made)
     of_file, of_panel = (
         spinimpute.evaluate(example / "truth.vcf.gz", tmp_path / "o.bcf", path, target).by_frequency

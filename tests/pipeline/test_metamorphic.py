@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,7 +34,6 @@ ROUNDING = 1.01e-5  # one step of the last decimal
 OUTPUT = OutputSettings(("GT", "DS", "HDS"), decimals=5)
 
 Site = tuple[int, str, str]  # POS, REF, ALT
-Convert = Callable[[Path, Path], Path]
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ def with_second_alleles(variants: Variants) -> Variants:
 
 
 @pytest.fixture(scope="module")
-def question(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Question:
+def question(example, tmp_path_factory) -> Question:
     """A panel with multi-allelic sites, and a target that has typed some of their records."""
 
     def read(name: str) -> Variants:
@@ -157,7 +155,7 @@ def question(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Questio
     return ask(panel, target, tmp_path_factory.mktemp("question"))
 
 
-def test_order_of_target_samples(question: Question, rng: np.random.Generator, tmp_path: Path) -> None:
+def test_order_of_target_samples(question, rng, tmp_path):
     """Other samples may also be absent; INFO is of all samples."""
     expected = haplotype_dosages(question.answer)
     for order in (rng.permutation(N_SAMPLES), np.array([5])):
@@ -167,23 +165,23 @@ def test_order_of_target_samples(question: Question, rng: np.random.Generator, t
         assert all((found[site] == expected[site][order]).all() for site in expected)
 
 
-def test_names_of_target_samples(question: Question, tmp_path: Path) -> None:
+def test_names_of_target_samples(question, tmp_path):
     target = question.target.named("x").write(tmp_path / "t.vcf")
     assert records(impute(target, question.panel_file, tmp_path / "o.vcf")) == records(question.answer)
 
 
-def test_order_of_panel_haplotypes(question: Question, rng: np.random.Generator, tmp_path: Path) -> None:
+def test_order_of_panel_haplotypes(question, rng, tmp_path):
     panel = question.panel.of_samples(rng.permutation(len(question.panel.samples)))
     panel.alleles_SX2[:, ::3] = panel.alleles_SX2[:, ::3, ::-1].copy()
     assert records(ask(panel, question.target, tmp_path).answer) == records(question.answer)
 
 
-def test_names_of_panel_samples(question: Question, tmp_path: Path) -> None:
+def test_names_of_panel_samples(question, tmp_path):
     answer = ask(question.panel.named("x"), question.target, tmp_path).answer
     assert records(answer) == records(question.answer)
 
 
-def test_order_of_records_at_one_position(question: Question, tmp_path: Path) -> None:
+def test_order_of_records_at_one_position(question, tmp_path):
     """In the panel and in the target; the output has the order of REF and ALT."""
     panel = question.panel.backwards_at_each_position()
     target = question.target.backwards_at_each_position()
@@ -192,7 +190,7 @@ def test_order_of_records_at_one_position(question: Question, tmp_path: Path) ->
     assert records(ask(panel, target, tmp_path).answer) == records(question.answer)
 
 
-def test_unphased_targets(question: Question, rng: np.random.Generator, tmp_path: Path) -> None:
+def test_unphased_targets(question, rng, tmp_path):
     """Samples are phased together: none may be left out, but order and names make no difference."""
     order = rng.permutation(N_SAMPLES)
     panel = question.panel.backwards_at_each_position().build(tmp_path / "p.spin")
@@ -207,7 +205,7 @@ def test_unphased_targets(question: Question, rng: np.random.Generator, tmp_path
 
 
 @pytest.mark.parametrize("what", ["threads", "memory", "windows"])
-def test_resources(question: Question, tmp_path: Path, what: str) -> None:
+def test_resources(question, tmp_path, what):
     little = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + 2**28  # beside what this process has
     settings: dict[str, object] = {
         "threads": {"resources": spinimpute.Resources(threads=3)},
@@ -218,7 +216,7 @@ def test_resources(question: Question, tmp_path: Path, what: str) -> None:
     assert records(out) == records(question.answer)
 
 
-def test_regions_that_are_ligated(question: Question, tmp_path: Path) -> None:
+def test_regions_that_are_ligated(question, tmp_path):
     """The target is a file of `convert`, whose header has the recombination scale of all typed sites."""
     target = tmp_path / "t.vcf"
     spinimpute.convert(question.target_file, target, question.panel_file)
@@ -232,7 +230,7 @@ def test_regions_that_are_ligated(question: Question, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [".vcf.gz", ".bcf"])
-def test_variant_files(question: Question, tmp_path: Path, convert_vcf: Convert, end: str) -> None:
+def test_variant_files(question, tmp_path, convert_vcf, end):
     target = convert_vcf(question.target_file, tmp_path / f"t{end}")
     panel = convert_vcf(question.panel.write(tmp_path / "p.vcf"), tmp_path / f"p{end}")
     with spinimpute.build_panel(panel, tmp_path / "p.spin", GeneticMap.constant()):
@@ -249,7 +247,7 @@ def plink2(*arguments: object) -> None:
     subprocess.run([program, "--threads", "1", *map(str, arguments)], check=True, capture_output=True)
 
 
-def test_plink_targets(question: Question, tmp_path: Path) -> None:
+def test_plink_targets(question, tmp_path):
     """PLINK 2 keeps the phase; PLINK 1 has none."""
     unphased = question.target.unphased().write(tmp_path / "u.vcf", between="/")
     plink2("--vcf", question.target_file, "--make-pgen", "--out", tmp_path / "t")
@@ -260,7 +258,7 @@ def test_plink_targets(question: Question, tmp_path: Path) -> None:
     assert records(impute(tmp_path / "t.bed", question.panel_file, tmp_path / "bed.vcf")) == records(expected)
 
 
-def test_plink_and_bgen_outputs(question: Question, tmp_path: Path) -> None:
+def test_plink_and_bgen_outputs(question, tmp_path):
     pgenlib, bgen = pytest.importorskip("pgenlib"), pytest.importorskip("bgen")
     expected = np.array([dosage.sum(axis=1) for dosage in haplotype_dosages(question.answer).values()])
     for name in ("o.pgen", "o.bgen"):
@@ -274,7 +272,7 @@ def test_plink_and_bgen_outputs(question: Question, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, atol=4e-5)
 
 
-def test_chr_prefixes(question: Question, tmp_path: Path) -> None:
+def test_chr_prefixes(question, tmp_path):
     target = question.target.write(tmp_path / "t.vcf", "chr20")
     found = impute(target, question.panel_file, tmp_path / "20.vcf")
     assert records(found) == records(question.answer)
@@ -308,7 +306,7 @@ def changes_if_exchanged(question: Question, chosen: set[Site], folder: Path) ->
     return [np.abs(dosages[0][site] - np.abs(dosages[1][key] - (site in chosen))) for site, key in trusted]
 
 
-def test_exchanged_alleles(question: Question, tmp_path: Path) -> None:
+def test_exchanged_alleles(question, tmp_path):
     """REF and ALT are exchanged in panel and target, except where two ALT alleles share a REF.
 
     Exchanging untyped sites changes nothing else, with a given genetic map. A map of the panel's own is
@@ -324,7 +322,7 @@ def test_exchanged_alleles(question: Question, tmp_path: Path) -> None:
     assert np.mean(changes_if_exchanged(question, alone, tmp_path / "all")) < 1e-3
 
 
-def test_monomorphic_panel_sites(question: Question, tmp_path: Path) -> None:
+def test_monomorphic_panel_sites(question, tmp_path):
     """Sites that nobody carries, or everybody, change nothing but the last digit, by rounding errors.
 
     They lie between the others: a map of the panel's own is as long as the given one between its ends.

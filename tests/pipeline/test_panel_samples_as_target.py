@@ -51,7 +51,8 @@ def wrong(
         "t.vcf", [mine[0], *(row for row, left in zip(mine[1:], untyped, strict=True) if not left)]
     )
     panel, out = write("p.vcf", [names, *rows]), folder / "o.vcf"
-    spinimpute.impute(target, out, panel, genetic_map=example / "genetic.map")
+    summary = spinimpute.impute(target, out, panel, genetic_map=example / "genetic.map")
+    assert any("5 target samples have the names of panel samples" in one for one in summary.warnings)
     panel_SN, truth_SQ = alleles_of(rows), alleles_of(mine[1:])
     calls = [[allele for call in v.genotypes for allele in call[:2]] for v in cyvcf2.VCF(str(out))]
     wrong_SQ = np.array(calls) != truth_SQ
@@ -65,7 +66,7 @@ def wrong(
     return np.concatenate(found), n_alleles
 
 
-def test_all_alleles_are_right(example: Path, tmp_path: Path) -> None:
+def test_all_alleles_are_right(example, tmp_path):
     minor_S, n_alleles = wrong(example, tmp_path, chosen=None, untyped_share=0.5)
     assert n_alleles > 20_000
     assert not len(minor_S)
@@ -73,7 +74,7 @@ def test_all_alleles_are_right(example: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 4])
 @pytest.mark.parametrize("untyped_share", [0.1, 0.25])
-def test_few_sites_far_apart(example: Path, tmp_path: Path, untyped_share: float, seed: int) -> None:
+def test_few_sites_far_apart(example, tmp_path, untyped_share, seed):
     """28 or fewer typed sites in a centimorgan: of one haplotype alone a switch would be as likely."""
     minor_S, n_alleles = wrong(example, tmp_path, chosen=31, untyped_share=untyped_share, seed=seed)
     assert n_alleles > 5

@@ -1,8 +1,5 @@
 """Targets with records that have no ALT allele: homozygous REF calls of a single sample's export."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import cyvcf2
 import numpy as np
 import pytest
@@ -12,24 +9,10 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.repair import ALT_ELSEWHERE
 
-Row = tuple[int, str, str, list[str]]  # POS, REF, ALT, one GT per sample
-WriteVcf = Callable[..., Path]
-
-
-@pytest.fixture
-def example_rows(example: Path) -> tuple[list[str], list[Row]]:
-    """The example's target as samples and rows."""
-    vcf = cyvcf2.VCF(str(example / "target.vcf.gz"))
-    rows = [(v.POS, v.REF, v.ALT[0], ["|".join(map(str, call[:2])) for call in v.genotypes]) for v in vcf]
-    return vcf.samples, rows
-
 
 def test_homozygous_REF_calls_of_records_without_ALT_are_typed(
-    example_rows: tuple[list[str], list[Row]],
-    example_panel: spinimpute.Panel,
-    write_vcf: WriteVcf,
-    tmp_path: Path,
-) -> None:
+    example_rows, example_panel, write_vcf, tmp_path
+):
     """As the export of a single sample has them, where all of its alleles are REF."""
     samples, rows = example_rows
     one = [(pos, ref, alt, [calls[3]]) for pos, ref, alt, calls in rows]
@@ -58,13 +41,8 @@ def test_homozygous_REF_calls_of_records_without_ALT_are_typed(
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("before", [False, True])
 def test_a_record_without_ALT_beside_one_with_ALT_is_left_out(
-    example_rows: tuple[list[str], list[Row]],
-    example_panel: spinimpute.Panel,
-    write_vcf: WriteVcf,
-    tmp_path: Path,
-    before: bool,
-    swapped: bool,
-) -> None:
+    example_rows, example_panel, write_vcf, tmp_path, before, swapped
+):
     """Its calls would contradict those of a sample with the ALT allele."""
     samples, rows = example_rows
     at = next(i for i, row in enumerate(rows) if "1|0" in row[3])
@@ -84,12 +62,7 @@ def test_a_record_without_ALT_beside_one_with_ALT_is_left_out(
     assert summary.repaired[ALT_ELSEWHERE] == 1
 
 
-def test_a_call_of_an_ALT_that_the_record_lacks_is_refused(
-    example_rows: tuple[list[str], list[Row]],
-    example_panel: spinimpute.Panel,
-    write_vcf: WriteVcf,
-    tmp_path: Path,
-) -> None:
+def test_a_call_of_an_ALT_that_the_record_lacks_is_refused(example_rows, example_panel, write_vcf, tmp_path):
     _, rows = example_rows
     target = write_vcf([(*rows[0][:2], ".", ["0|1"])])
     with pytest.raises(
@@ -108,9 +81,7 @@ def test_a_call_of_an_ALT_that_the_record_lacks_is_refused(
         ([("A", "C"), ("AT", "A")], False),
     ],
 )
-def test_which_panel_site_a_record_without_ALT_is(
-    write_vcf: WriteVcf, tmp_path: Path, panel_sites: list[tuple[str, str]], typed: bool
-) -> None:
+def test_which_panel_site_a_record_without_ALT_is(write_vcf, tmp_path, panel_sites, typed):
     calls = ["0|1", "1|0", "0|0", "1|1"]
     others = [(at, "A", "C", calls) for at in (100, 300)]
     rows = sorted([*others, *((200, ref, alt, calls) for ref, alt in panel_sites)])
@@ -124,11 +95,8 @@ def test_which_panel_site_a_record_without_ALT_is(
 
 
 def test_records_without_ALT_do_not_hide_another_genome_build(
-    example_rows: tuple[list[str], list[Row]],
-    example_panel: spinimpute.Panel,
-    write_vcf: WriteVcf,
-    tmp_path: Path,
-) -> None:
+    example_rows, example_panel, write_vcf, tmp_path
+):
     """Wherever they lie, some of them have the REF of a panel site at their position."""
     samples, rows = example_rows
     shifted = [(pos + 1, ref, alt, calls) for pos, ref, alt, calls in rows]

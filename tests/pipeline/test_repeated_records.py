@@ -2,24 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from itertools import permutations
-from pathlib import Path
 
-import cyvcf2
 import pytest
 
 import spinimpute
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.targets.repair import CONTRADICTORY
 
-WriteVcf = Callable[..., Path]
 Impute = Callable[..., tuple[list[str], ImputationSummary]]
 
 
 @pytest.fixture
-def impute(example: Path, example_panel: spinimpute.Panel, write_vcf: WriteVcf, tmp_path: Path) -> Impute:
+def impute(few_rows, example_panel, write_vcf, tmp_path) -> Impute:
     """impute(calls, **options) -> records, summary: a site has a record for each call of a sample."""
-    vcf = cyvcf2.VCF(str(example / "target.vcf.gz"))
-    rows = [(v.POS, v.REF, v.ALT[0], ["|".join(map(str, c[:2])) for c in v.genotypes[:3]]) for v in vcf]
+    rows = few_rows
     middle = len(rows) // 2
 
     def run(calls: Sequence[str], **options: object) -> tuple[list[str], ImputationSummary]:
@@ -44,7 +40,7 @@ def impute(example: Path, example_panel: spinimpute.Panel, write_vcf: WriteVcf, 
         (["1/0", "0|1"], "0|1"),
     ],
 )
-def test_phased_calls_are_merged_by_haplotype(impute: Impute, calls: list[str], same_as: str) -> None:
+def test_phased_calls_are_merged_by_haplotype(impute, calls, same_as):
     """Where only the phase conflicts, the call is phased as an unphased one."""
     expected, alone = impute([same_as])
     for order in permutations(calls):
@@ -57,7 +53,7 @@ def test_phased_calls_are_merged_by_haplotype(impute: Impute, calls: list[str], 
 @pytest.mark.parametrize(
     "calls", [["0|1", "1|1"], ["0|.", "1|."], ["0|0", ".|1"], ["0/1", "0|0"], ["0|1", "1|0", "1|1"]]
 )
-def test_calls_of_other_genotypes_contradict_each_other(impute: Impute, calls: list[str]) -> None:
+def test_calls_of_other_genotypes_contradict_each_other(impute, calls):
     expected, _ = impute([".|."])
     for order in permutations(calls):
         found, summary = impute(order)
@@ -65,9 +61,7 @@ def test_calls_of_other_genotypes_contradict_each_other(impute: Impute, calls: l
         assert summary.mended_calls == {CONTRADICTORY: 1}
 
 
-def test_where_nothing_is_phased_calls_of_another_phase_contradict_each_other(
-    impute: Impute,
-) -> None:
+def test_where_nothing_is_phased_calls_of_another_phase_contradict_each_other(impute):
     expected, _ = impute([".|."])
     for order in permutations(["0|1", "1|0"]):
         found, summary = impute(order, phasing="never")

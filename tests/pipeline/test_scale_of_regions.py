@@ -19,7 +19,7 @@ REGION = spinimpute.RegionSettings("20:1-50000", 0.2)
 
 
 @pytest.fixture
-def scales(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+def scales(monkeypatch) -> list[float | None]:
     """The scales that imputing was given, run by run; a scale is the number of sites that it comes from."""
     monkeypatch.setattr(matched_target, "recombination_scale", lambda panel, index: float(len(index)))
     monkeypatch.setattr(parameters, "SCALES", tuple(float(i) for i in range(3_000)))
@@ -36,13 +36,8 @@ def scales(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 
 @pytest.mark.parametrize("through", ["as it is", "convert", "phase"])
 def test_the_scale_is_that_of_all_typed_sites(
-    scales: list[float | None],
-    dense_target: Path,
-    example_panel: spinimpute.Panel,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    through: str,
-) -> None:
+    scales, dense_target, example_panel, tmp_path, monkeypatch, through
+):
     target = dense_target
     if through != "as it is":
         write = getattr(spinimpute, through)
@@ -65,9 +60,7 @@ def test_the_scale_is_that_of_all_typed_sites(
     assert (read[1] == read[0]) == (through == "as it is")
 
 
-def test_a_scale_for_another_genetic_map_does_not_count(
-    scales: list[float | None], example: Path, dense_target: Path, tmp_path: Path
-) -> None:
+def test_a_scale_for_another_genetic_map_does_not_count(scales, example, dense_target, tmp_path):
     ours, panel = tmp_path / "ours.vcf.gz", example / "panel.vcf.gz"
     spinimpute.convert(dense_target, ours, panel, genetic_map=GeneticMap.constant(1.0))
     other = GeneticMap.constant(2.0)
@@ -76,7 +69,7 @@ def test_a_scale_for_another_genetic_map_does_not_count(
     assert part.used_sites < 2227
 
 
-def test_the_line_states_the_scale_for_its_panel_and_map(example_panel: spinimpute.Panel) -> None:
+def test_the_line_states_the_scale_for_its_panel_and_map(example_panel):
     index = np.arange(0, example_panel.n_sites, 4)
     known = recombination_scale(example_panel, index)
     line = scale_line(example_panel, known)
@@ -98,9 +91,7 @@ def unphased_at(target: Path, wanted: slice, out: Path) -> Path:
     return out
 
 
-def test_the_scale_is_estimated_once_and_before_phasing(
-    scales: list[float | None], dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_the_scale_is_estimated_once_and_before_phasing(scales, dense_target, example_panel, tmp_path):
     unphased = unphased_at(dense_target, slice(None), tmp_path / "unphased.vcf")
     summary = spinimpute.impute(unphased, tmp_path / "o.vcf.gz", example_panel)
     assert scales[-1] == 2227  # others are of the panel, which is built from a VCF each time
@@ -108,8 +99,8 @@ def test_the_scale_is_estimated_once_and_before_phasing(
 
 
 def test_without_unphased_calls_at_panel_sites_imputing_itself_estimates_the_scale(
-    scales: list[float | None], dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+    scales, dense_target, example_panel, tmp_path
+):
     lines = unphased_at(dense_target, slice(0), tmp_path / "phased.vcf").read_text().splitlines()
     fields = lines[-1].split("\t")
     fields[1] = str(int(fields[1]) + 1)
@@ -122,8 +113,8 @@ def test_without_unphased_calls_at_panel_sites_imputing_itself_estimates_the_sca
 
 
 def test_too_little_memory_is_told_before_the_scale_is_estimated(
-    monkeypatch: pytest.MonkeyPatch, dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+    monkeypatch, dense_target, example_panel, tmp_path
+):
     def refuse(*_: object) -> float:
         raise AssertionError
 

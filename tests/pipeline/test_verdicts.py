@@ -20,7 +20,7 @@ def make_sites(keys: list[tuple[int, str, str]]) -> Sites:
     return Sites("20", position, [key[1] for key in keys], [key[2] for key in keys], ["."] * len(keys))
 
 
-def test_hardly_any_site_alike_is_refused() -> None:
+def test_hardly_any_site_alike_is_refused():
     panel = make_sites([(10 * i, "A", "C") for i in range(1, 201)])
     good = [(10 * i, "A", "C") for i in range(1, 4)]
     wrong = [(10 * i + 1, "A", "C") for i in range(4, 60)]
@@ -37,7 +37,7 @@ def test_hardly_any_site_alike_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("n_wrong", "refused"), [(0, False), (150, False), (250, True)])
-def test_another_build_in_the_header(n_wrong: int, refused: bool) -> None:
+def test_another_build_in_the_header(n_wrong, refused):
     panel = make_sites([(10 * i, "A", "C") for i in range(1, 401)])
     target = make_sites([(10 * i + (i <= n_wrong), "A", "C") for i in range(1, 401)])
     (verdict,) = sites_alike(panel, target, match_sites(panel, target), ("GRCh38", "GRCh37"))
@@ -67,7 +67,7 @@ def judged(
 
 
 @pytest.mark.parametrize("n_samples", [1, 10, 400])
-def test_frequencies(rng: np.random.Generator, n_samples: int) -> None:
+def test_frequencies(rng, n_samples):
     def drifted(p_T: np.ndarray) -> np.ndarray:
         """As of another continent's people: F_ST is 0.15."""
         return rng.beta(p_T * 0.85 / 0.15, (1 - p_T) * 0.85 / 0.15)
@@ -83,7 +83,7 @@ def test_frequencies(rng: np.random.Generator, n_samples: int) -> None:
     assert [verdict.refused for verdict in a_quarter] == ([False] if n_samples > 1 else [])
 
 
-def test_one_haplotype_many_times_is_not_refused(rng: np.random.Generator) -> None:
+def test_one_haplotype_many_times_is_not_refused(rng):
     """An inbred line: at sites where it has the rarer alleles ALT is as common as REF is in the panel."""
     some = rng.random(600) < 0.4
 
@@ -93,7 +93,7 @@ def test_one_haplotype_many_times_is_not_refused(rng: np.random.Generator) -> No
     assert not any(verdict.refused for verdict in judged(rng, 200, line))
 
 
-def test_calls_by_site_and_by_sample() -> None:
+def test_calls_by_site_and_by_sample():
     """Sample b is haploid, c has no call at a site of the panel."""
     sites = make_sites([(10 * i, "A", "C") for i in range(1, 5)])
     alleles = np.array(
@@ -107,7 +107,7 @@ def test_calls_by_site_and_by_sample() -> None:
     assert called.samples_X.tolist() == [True, True, False]
 
 
-def test_samples_without_a_call() -> None:
+def test_samples_without_a_call():
     assert check_called("t.vcf", ["a", "b"], np.array([True, True])) == []
     names = list("abcdefgh")
     (warning,) = check_called("t.vcf", names, np.arange(8) == 0)
@@ -116,7 +116,7 @@ def test_samples_without_a_call() -> None:
         check_called("t.vcf", names, np.zeros(8, bool))
 
 
-def test_the_header_of_a_lifted_target_is_past(rng: np.random.Generator) -> None:
+def test_the_header_of_a_lifted_target_is_past(rng):
     assert judged(rng, 5, lambda p_T: p_T, "GRCh38", lifted=True) == []
     (told,) = judged(rng, 5, lambda p_T: p_T, "GRCh38")
     assert not told.refused

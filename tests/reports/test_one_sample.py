@@ -113,9 +113,7 @@ def test_pages_of_one_sample(kind: str, example_panel: spinimpute.Panel, tmp_pat
     assert "R2 of imputed sites" not in text
 
 
-def test_the_expected_r2_by_frequency_is_about_the_true_one(
-    example_panel: spinimpute.Panel, tmp_path: Path
-) -> None:
+def test_the_expected_r2_by_frequency_is_about_the_true_one(example_panel, tmp_path):
     output, out = spinimpute.OutputSettings(report=tmp_path / "r.html"), tmp_path / "o.bcf"
     target = EXAMPLE / "target.vcf.gz"
     summary = spinimpute.impute(target, out, example_panel, output=output)

@@ -29,11 +29,9 @@ N_SAMPLES, N_TYPED = 20, 246
 Write = Callable[..., ImputationSummary]
 
 
-@pytest.fixture(scope="module")
-def panel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("panel") / "p.spin"
-    spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", out, EXAMPLE / "genetic.map").close()
-    return out
+@pytest.fixture
+def panel(example_panel: spinimpute.Panel) -> Path:
+    return example_panel.path
 
 
 @pytest.fixture
@@ -128,9 +126,9 @@ def test_how_it_was_made(panel: Path, tmp_path: Path) -> None:
     assert shown["command"] == command
     assert [word for word in shown["model"].replace(", ", " ").split() if word != "on"] == model.split()
     with spinimpute.Panel.open(panel) as opened:
-        assert shown["panel's checksum"] == f"p.spin: {opened.checksum}"
-    assert shown["panel's source"].startswith("p.spin: panel.vcf.gz, by spinimpute ")
-    assert shown["genetic map"] == "p.spin: genetic.map (PLINK, chromosome 20, 41 points)"
+        assert shown["panel's checksum"] == f"panel.spin: {opened.checksum}"
+    assert shown["panel's source"].startswith("panel.spin: panel.vcf.gz, by spinimpute ")
+    assert shown["genetic map"] == "panel.spin: genetic.map (PLINK, chromosome 20, 41 points)"
     assert shown["panel's genome build"] == shown["target's genome build"] == "not stated for chromosome 20"
 
 
@@ -203,9 +201,7 @@ def test_figures_that_are_there_stay_without_force(imputed: Write, panel: Path, 
         ({"report": "a_mqc.json", "multiqc": "a_mqc.json"}, r"to be written to the same file"),
     ],
 )
-def test_invalid_names_are_refused_before_work_starts(
-    imputed: Write, tmp_path: Path, outputs: dict[str, str], message: str
-) -> None:
+def test_invalid_names_are_refused_before_work_starts(imputed, tmp_path, outputs, message):
     (tmp_path / "file").write_text("mine")
     before = sorted(tmp_path.iterdir())
     with pytest.raises(InputError, match=message):

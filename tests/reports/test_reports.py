@@ -57,24 +57,21 @@ def read(text: str) -> Reader:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(example_panel: spinimpute.Panel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
     found = {kind: folder / f"{kind}.html" for kind in ("impute", "sequenced", "evaluate")}
-    spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", folder / "p.spin", EXAMPLE / "genetic.map").close()
     target = EXAMPLE / "target.vcf.gz"
     imputed = folder / "o.vcf.gz"
     output = spinimpute.OutputSettings(("GT", "DS", "GP"), report=found["impute"])
-    spinimpute.impute(target, imputed, folder / "p.spin", output=output)
+    spinimpute.impute(target, imputed, example_panel, output=output)
     spinimpute.impute_sequenced(
         folder / "s.vcf.gz",
-        folder / "p.spin",
+        example_panel,
         spinimpute.SequencingSettings(target),
         region=spinimpute.RegionSettings("20:1-200000"),
         output=spinimpute.OutputSettings(report=found["sequenced"]),
     )
-    spinimpute.evaluate(
-        EXAMPLE / "truth.vcf.gz", imputed, folder / "p.spin", target, report=found["evaluate"]
-    )
+    spinimpute.evaluate(EXAMPLE / "truth.vcf.gz", imputed, example_panel, target, report=found["evaluate"])
     return found
 
 
@@ -117,14 +114,11 @@ def test_a_page_is_complete_and_self_contained(pages: dict[str, Path], kind: str
     assert all(name in words for name in names)
 
 
-def test_the_numbers_are_those_of_the_run(pages: dict[str, Path], tmp_path: Path) -> None:
+def test_the_numbers_are_those_of_the_run(pages, example_panel, tmp_path):
     words = " ".join(read(pages["impute"].read_text()).text)
-    summary = spinimpute.impute(
-        EXAMPLE / "target.vcf.gz",
-        tmp_path / "o.bcf",
-        pages["impute"].parent / "p.spin",
-        output=spinimpute.OutputSettings(leave_one_out=True),
-    )
+    output = spinimpute.OutputSettings(leave_one_out=True)
+    target, out = EXAMPLE / "target.vcf.gz", tmp_path / "o.bcf"
+    summary = spinimpute.impute(target, out, example_panel, output=output)
     assert summary.leave_one_out is not None
     assert f"{summary.leave_one_out.all():.3f}" in words
     assert "246 of 246" in words
@@ -133,22 +127,13 @@ def test_the_numbers_are_those_of_the_run(pages: dict[str, Path], tmp_path: Path
     assert f"{worst['r2']:.4f}" in words
 
 
-def test_an_existing_page_stays(pages: dict[str, Path], tmp_path: Path) -> None:
+def test_an_existing_page_stays(pages, example_panel, tmp_path):
     before = pages["impute"].read_bytes()
-    with pytest.raises(InputError, match="already exists; use force=True"):
-        spinimpute.impute(
-            EXAMPLE / "target.vcf.gz",
-            tmp_path / "o.bcf",
-            pages["impute"].parent / "p.spin",
-            output=spinimpute.OutputSettings(report=pages["impute"]),
-        )
-    with pytest.raises(InputError, match="give two names"):
-        spinimpute.impute(
-            EXAMPLE / "target.vcf.gz",
-            tmp_path / "o.bcf",
-            pages["impute"].parent / "p.spin",
-            output=spinimpute.OutputSettings(report=tmp_path / "o.bcf"),
-        )
+    refused = {pages["impute"]: "already exists; use force=True", tmp_path / "o.bcf": "give two names"}
+    for report, message in refused.items():
+        output = spinimpute.OutputSettings(report=report)
+        with pytest.raises(InputError, match=message):
+            spinimpute.impute(EXAMPLE / "target.vcf.gz", tmp_path / "o.bcf", example_panel, output=output)
     assert pages["impute"].read_bytes() == before
     assert not (tmp_path / "o.bcf").exists()
 

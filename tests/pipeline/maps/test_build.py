@@ -15,7 +15,7 @@ from spinimpute.panels.build import MAP_ESTIMATED
 
 
 @pytest.fixture
-def wrong_map(tmp_path: Path) -> Path:
+def wrong_map(tmp_path) -> Path:
     """All of the example's recombination in the first tenth of it."""
     path = tmp_path / "wrong.map"
     path.write_text("20 . 0 1\n20 . 1 100000\n20 . 1.001 1000000\n")
@@ -26,9 +26,7 @@ def records(path: Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if line[0] != "#"]
 
 
-def test_a_wrong_map_is_replaced_and_a_right_one_stays(
-    example: Path, example_panel: spinimpute.Panel, wrong_map: Path, tmp_path: Path
-) -> None:
+def test_a_wrong_map_is_replaced_and_a_right_one_stays(example, example_panel, wrong_map, tmp_path):
     vcf = example / "panel.vcf.gz"
     with (
         spinimpute.build_panel(vcf, tmp_path / "a.spin", wrong_map) as estimated,
@@ -47,20 +45,18 @@ def test_a_wrong_map_is_replaced_and_a_right_one_stays(
         np.testing.assert_array_equal(estimated.alleles(0, 50), kept.alleles(0, 50))
 
 
-def test_no_thread_is_one(example: Path, wrong_map: Path, tmp_path: Path) -> None:
+def test_no_thread_is_one(example, wrong_map, tmp_path):
     with spinimpute.build_panel(example / "panel.vcf.gz", tmp_path / "a.spin", wrong_map, threads=0) as panel:
         assert MAP_ESTIMATED in panel.provenance
 
 
-def test_a_missing_map_is_told_of_where_the_panel_is_built(example: Path, tmp_path: Path) -> None:
+def test_a_missing_map_is_told_of_where_the_panel_is_built(example, tmp_path):
     with pytest.warns(UserWarning, match="no genetic map") as told:
         spinimpute.build_panel(example / "panel.vcf.gz", tmp_path / "a.spin").close()
     assert told[0].filename == __file__
 
 
-def test_inducing_points_tell_of_the_map_of_their_panel(
-    example: Path, wrong_map: Path, tmp_path: Path
-) -> None:
+def test_inducing_points_tell_of_the_map_of_their_panel(example, wrong_map, tmp_path):
     with spinimpute.build_panel(example / "panel.vcf.gz", tmp_path / "a.spin", wrong_map) as panel:
         estimated = panel.provenance[MAP_ESTIMATED]
     command = [sys.executable, "-m", "spinimpute", "panel", "build", "--vcf", tmp_path / "a.spin"]
@@ -70,7 +66,7 @@ def test_inducing_points_tell_of_the_map_of_their_panel(
         assert points.provenance[MAP_ESTIMATED] == estimated
 
 
-def test_a_vcf_as_panel_gets_the_same_map(example: Path, wrong_map: Path, tmp_path: Path) -> None:
+def test_a_vcf_as_panel_gets_the_same_map(example, wrong_map, tmp_path):
     vcf, target = example / "panel.vcf.gz", example / "target.vcf.gz"
     spinimpute.build_panels(vcf, tmp_path / "a.spin", wrong_map)
     spinimpute.impute(target, tmp_path / "a.vcf", tmp_path / "a.spin")
@@ -78,7 +74,7 @@ def test_a_vcf_as_panel_gets_the_same_map(example: Path, wrong_map: Path, tmp_pa
     assert records(tmp_path / "a.vcf") == records(tmp_path / "b.vcf")
 
 
-def test_the_command_tells_and_keeps(example: Path, wrong_map: Path, tmp_path: Path) -> None:
+def test_the_command_tells_and_keeps(example, wrong_map, tmp_path):
     def build(out: str, *options: str) -> str:
         command = [sys.executable, "-m", "spinimpute", "panel", "build", "--vcf", example / "panel.vcf.gz"]
         done = subprocess.run(

@@ -1,17 +1,14 @@
 """Tuning the map of a panel file: parts of chromosome X, and arrays and panels that will not do."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from spinimpute.panels.panel import Panel
 from spinimpute.panels.spin_files import join_panels, open_spin_file
 from spinimpute.pipeline.maps.tune import tune_panel
 from spinimpute.runtime.errors import InputError
 
 
-def test_an_array_of_too_few_sites(example_panel: Panel, tmp_path: Path) -> None:
+def test_an_array_of_too_few_sites(example_panel, tmp_path):
     array = tmp_path / "array.txt"
     sites = example_panel.sites
     array.write_text("".join(f"{sites.chrom} {position}\n" for position in sites.position[:3]))
@@ -20,7 +17,7 @@ def test_an_array_of_too_few_sites(example_panel: Panel, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [array]
 
 
-def test_parts_of_x(example_panel: Panel, example_halves: list[Path], tmp_path: Path) -> None:
+def test_parts_of_x(example_panel, example_halves, tmp_path):
     """A part that the array does not reach stays as it is; an array that cannot be read is an error."""
     joined = tmp_path / "x.spin"
     join_panels(example_halves, joined)

@@ -17,7 +17,7 @@ from spinimpute.runtime.errors import InputError
 E = CALL_ERROR
 
 
-def test_calls_by_hand() -> None:
+def test_calls_by_hand():
     """A haploid man between two women; the target's second site is not matched."""
     target = SimpleNamespace(
         samples=["w", "m", "v"],
@@ -45,14 +45,14 @@ def test_calls_by_hand() -> None:
 
 
 @pytest.fixture(scope="module")
-def panel(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def panel(example, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("panel") / "panel.spin"
     spinimpute.build_panel(example / "panel.vcf.gz", path, example / "genetic.map").close()
     return path
 
 
 @pytest.fixture(scope="module")
-def sparse_reads(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sparse_reads(example, tmp_path_factory) -> Path:
     """PL of reads of the example's people, 0.1 a site."""
     path = tmp_path_factory.mktemp("reads") / "reads.vcf"
     rng = np.random.default_rng(3)
@@ -81,7 +81,7 @@ def accuracy(example: Path, panel: Path, out: Path, **given: Any) -> float:
     return float(r2)
 
 
-def test_both_are_better_than_either(example: Path, panel: Path, sparse_reads: Path, tmp_path: Path) -> None:
+def test_both_are_better_than_either(example, panel, sparse_reads, tmp_path):
     out = tmp_path / "out.bcf"
     array = accuracy(example, panel, out, array=example / "target.vcf.gz")
     reads = accuracy(example, panel, out, likelihoods=sparse_reads)
@@ -90,7 +90,7 @@ def test_both_are_better_than_either(example: Path, panel: Path, sparse_reads: P
     assert min(array, reads) > 0.75
 
 
-def test_of_other_people(example: Path, panel: Path, sparse_reads: Path, tmp_path: Path) -> None:
+def test_of_other_people(example, panel, sparse_reads, tmp_path):
     renamed = tmp_path / "renamed.vcf"
     head, _, records = sparse_reads.read_text().partition("\n#CHROM")
     names, _, records = records.partition("\n")

@@ -1,6 +1,5 @@
 """Likelihoods in, genotypes out, without a file."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +12,6 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
 
-World = Any
-Impute = Callable[..., Path]
-Read = Callable[[Path], Any]
 ONE_THREAD = spinimpute.Resources(threads=1)
 
 
@@ -24,9 +20,7 @@ def of_phred(phred: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return 10 ** (phred / -10.0) * 10.0 ** rng.uniform(-200, 200, (*phred.shape[:2], 1))
 
 
-def test_equal_to_the_command(
-    world: World, gl: Path, impute: Impute, read: Read, rng: np.random.Generator
-) -> None:
+def test_equal_to_the_command(world, gl, impute, read, rng):
     found = read(impute(world, gl))
     with spinimpute.Panel.open(world.panel) as panel:
         given = read_variant_likelihoods(gl, panel)
@@ -45,7 +39,7 @@ def test_equal_to_the_command(
     np.testing.assert_array_equal(by_site.haplotypes, result.haplotypes)
 
 
-def test_haploid_samples(world: World, rng: np.random.Generator) -> None:
+def test_haploid_samples(world, rng):
     """Their middle likelihood means nothing; they have one column, and no effect on the others."""
     haploid_X = np.array([True, False, True, False, False, False])
     copies_SX = np.where(haploid_X, 2 * world.truth_SX2[..., 0], world.genotype_SX)
@@ -67,13 +61,6 @@ def test_haploid_samples(world: World, rng: np.random.Generator) -> None:
     assert np.mean((dosages > 0.5) == world.truth_SX2[:, haploid_X, 0]) > 0.97
 
 
-def test_nobody(world: World) -> None:
-    with spinimpute.Panel.open(world.panel) as panel:
-        result = spinimpute.impute_likelihoods(panel, np.ones((2, 0, 3)), np.array([3, 5]))
-    assert result.haplotypes.shape == result.dosages.shape == (len(world.position), 0)
-    assert result.probabilities.shape == (len(world.position), 0, 3)
-
-
 def changed(to: Any, where: tuple[int, ...] = (2, 1, 0)) -> np.ndarray:
     likelihoods = np.ones((3, 2, 3))
     likelihoods[where] = to
@@ -92,12 +79,12 @@ def changed(to: Any, where: tuple[int, ...] = (2, 1, 0)) -> np.ndarray:
         (changed(0.0, (2, 1)), r"row 2, sample 1 has \[0.0, 0.0, 0.0\]"),
     ],
 )
-def test_unusable_likelihoods(world: World, likelihoods: np.ndarray, said: str) -> None:
+def test_unusable_likelihoods(world, likelihoods, said):
     with spinimpute.Panel.open(world.panel) as panel, pytest.raises(ValueError, match=said):
         spinimpute.impute_likelihoods(panel, likelihoods, np.array([3, 5, 8]))
 
 
-def test_other_unusable_arguments(world: World) -> None:
+def test_other_unusable_arguments(world):
     good, index = np.ones((3, 2, 3)), np.array([3, 5, 8])
     with spinimpute.Panel.open(world.panel) as panel:
         for sites, haploid, said in (

@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +13,11 @@ from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.quality.summary import SequencedSummary
 from spinimpute.runtime.errors import InputError
 
-World = Any
 REGION = RegionSettings("20:1-30000", 0)
 
 
 @pytest.fixture(scope="module")
-def uneven(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def uneven(world, tmp_path_factory) -> list[Path]:
     """Reads of six samples: s1 has a tenth of those of the others, s4 none where the panel is."""
     folder = tmp_path_factory.mktemp("uneven")
     paths = world.write_bams(folder, 1.0, [0, 2, 3, 5])
@@ -28,9 +26,7 @@ def uneven(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
 
 
 @pytest.fixture(scope="module")
-def run(
-    world: World, uneven: list[Path], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[SequencedSummary, Path]:
+def run(world, uneven, tmp_path_factory) -> tuple[SequencedSummary, Path]:
     folder = tmp_path_factory.mktemp("run")
     output = OutputSettings(report=folder / "report.html", multiqc=folder / "r_mqc.json")
     given = SequencingSettings(alignments=uneven)
@@ -41,7 +37,7 @@ def run(
     return summary, folder / "report.html"
 
 
-def test_low_samples_are_warned_of(run: tuple[SequencedSummary, Path]) -> None:
+def test_low_samples_are_warned_of(run):
     summary, _ = run
     nothing, little = summary.warnings
     assert "1 of 6 samples (s4) have no data" in nothing
@@ -55,7 +51,7 @@ def test_low_samples_are_warned_of(run: tuple[SequencedSummary, Path]) -> None:
         assert rows[name]["without_reads"] == pytest.approx(rows[name]["expected"], abs=0.12)
 
 
-def test_the_page(run: tuple[SequencedSummary, Path]) -> None:
+def test_the_page(run):
     summary, page = run
     text = page.read_text()
     for title in (
@@ -84,7 +80,7 @@ def test_the_page(run: tuple[SequencedSummary, Path]) -> None:
         assert f"{row['r2']:.4f}" in text
 
 
-def test_the_table_for_multiqc(run: tuple[SequencedSummary, Path]) -> None:
+def test_the_table_for_multiqc(run):
     summary, page = run
     shown = json.loads(page.with_name("r_mqc.json").read_text())["data"]
     for row in summary.coverage.by_sample():
@@ -96,7 +92,7 @@ def test_the_table_for_multiqc(run: tuple[SequencedSummary, Path]) -> None:
     assert shown["s4"]["expected_r2"] < min(shown[name]["expected_r2"] for name in ("s0", "s2", "s3", "s5"))
 
 
-def test_depths_of_a_file_of_likelihoods(world: World, tmp_path: Path) -> None:
+def test_depths_of_a_file_of_likelihoods(world, tmp_path):
     """Of the sites that have a DP alone; without any there is no depth to tell."""
     n_sites, n_samples = len(world.position), len(world.names)
     rows = [
@@ -115,7 +111,7 @@ def test_depths_of_a_file_of_likelihoods(world: World, tmp_path: Path) -> None:
     np.testing.assert_allclose(summary.coverage.unknown_X, 3 / 4, atol=0.05)
 
 
-def test_an_existing_page_stays(world: World, gl: Path, tmp_path: Path) -> None:
+def test_an_existing_page_stays(world, gl, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("mine")
     for report, said in ((page, "already exists"), (tmp_path / "o.vcf", "give two names")):
@@ -127,6 +123,6 @@ def test_an_existing_page_stays(world: World, gl: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_what_was_imputed_is_named(gl: Path, bams: list[Path]) -> None:
+def test_what_was_imputed_is_named(gl, bams):
     assert SequencingSettings(gl, bams).named == "gl.vcf and 6 files of reads"
     assert SequencingSettings(None, bams[:1], "a/array.bed").named == "array.bed and s0.bam"

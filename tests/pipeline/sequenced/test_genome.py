@@ -1,6 +1,5 @@
 """Sequenced samples of several chromosomes at once: the records of runs with one panel each."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,20 @@ from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
-World = Any
-Lines = Callable[[Path], list[str]]
-Phred = Callable[..., np.ndarray]
-
 
 def records(path: Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 @pytest.fixture(scope="module")
-def gl_of_x(x_world: World, phred_of_reads: Phred, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gl_of_x(x_world, phred_of_reads, tmp_path_factory) -> Path:
     phred_SX3 = phred_of_reads(np.random.default_rng(2), x_world.genotype_SX, 1.0)
     path = tmp_path_factory.mktemp("glx") / "x.vcf"
     return Path(x_world.write_gl(path, phred_SX3, range(0, len(x_world.position), 2)))
 
 
 @pytest.fixture(scope="module")
-def gl_of_both(gl: Path, gl_of_x: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gl_of_both(gl, gl_of_x, tmp_path_factory) -> Path:
     """X before 20."""
     head = [line for line in gl_of_x.read_text().splitlines() if line.startswith("#")]
     head.insert(-1, "##contig=<ID=20,length=150000>")
@@ -46,9 +41,7 @@ def gl_of_both(gl: Path, gl_of_x: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def apart(
-    world: World, x_world: World, gl: Path, gl_of_x: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[str]]:
+def apart(world, x_world, gl, gl_of_x, tmp_path_factory) -> dict[str, list[str]]:
     folder, found = tmp_path_factory.mktemp("apart"), {}
     for one, path in ((world, gl), (x_world, gl_of_x)):
         impute_sequenced(folder / f"{one.chrom}.vcf", one.panel, SequencingSettings(path))
@@ -56,9 +49,7 @@ def apart(
     return found
 
 
-def test_likelihoods_of_all_chromosomes(
-    world: World, x_world: World, gl_of_both: Path, apart: dict[str, list[str]], tmp_path: Path
-) -> None:
+def test_likelihoods_of_all_chromosomes(world, x_world, gl_of_both, apart, tmp_path):
     page = tmp_path / "page.html"
     summary = impute_sequenced(
         tmp_path / "all.vcf",
@@ -77,15 +68,7 @@ def test_likelihoods_of_all_chromosomes(
         assert records(tmp_path / f"c{chrom}.vcf") == apart[chrom]
 
 
-def test_a_file_for_each_chromosome(
-    world: World,
-    x_world: World,
-    gl: Path,
-    gl_of_x: Path,
-    bams: list[Path],
-    apart: dict[str, list[str]],
-    tmp_path: Path,
-) -> None:
+def test_a_file_for_each_chromosome(world, x_world, gl, gl_of_x, bams, apart, tmp_path):
     panels = [x_world.panel, world.panel]
     impute_sequenced(tmp_path / "all.vcf", panels, SequencingSettings([gl_of_x, gl]))
     assert sorted(records(tmp_path / "all.vcf")) == sorted(apart["20"] + apart["X"])
@@ -94,7 +77,7 @@ def test_a_file_for_each_chromosome(
     assert not (tmp_path / "no.vcf").exists()
 
 
-def test_reads_of_all_chromosomes(world: World, x_world: World, tmp_path: Path) -> None:
+def test_reads_of_all_chromosomes(world, x_world, tmp_path):
     both = []
     for one in (world, x_world):
         (tmp_path / one.chrom).mkdir()
@@ -129,9 +112,7 @@ def test_reads_of_all_chromosomes(world: World, x_world: World, tmp_path: Path) 
     assert any(warning.startswith("chromosome X is left out: ") for warning in summary.warnings)
 
 
-def test_regions_of_several_chromosomes(
-    world: World, x_world: World, gl_of_both: Path, tmp_path: Path
-) -> None:
+def test_regions_of_several_chromosomes(world, x_world, gl_of_both, tmp_path):
     """Each as it is alone: what lies further away than the buffer is not read."""
     position = world.position
     regions = [
@@ -154,9 +135,7 @@ def test_regions_of_several_chromosomes(
     assert "##spinimpute_regions=3\n" in (tmp_path / "all.vcf").read_text()
 
 
-def test_sites_of_overlapping_buffers_are_imputed_once(
-    world: World, gl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sites_of_overlapping_buffers_are_imputed_once(world, gl, tmp_path, monkeypatch):
     """As the stretch that the regions make: the phase of one goes on in the next."""
     position = world.position
     computed: list[tuple[int, int]] = []
@@ -182,7 +161,7 @@ def test_sites_of_overlapping_buffers_are_imputed_once(
     assert records(tmp_path / "some.vcf")[: len(inside)] == inside
 
 
-def test_a_region_in_which_all_is_missing_is_left_out(world: World, gl: Path, tmp_path: Path) -> None:
+def test_a_region_in_which_all_is_missing_is_left_out(world, gl, tmp_path):
     position = world.position
     first, second = (f"20:{position[i]}-{position[i + 20]}" for i in (100, 300))
     end = int(position[150])
@@ -207,9 +186,7 @@ def test_a_region_in_which_all_is_missing_is_left_out(world: World, gl: Path, tm
     assert not (tmp_path / "no.vcf").exists()
 
 
-def test_an_array_may_lack_a_chromosome_that_was_sequenced(
-    world: World, x_world: World, gl_of_both: Path, apart: dict[str, list[str]], tmp_path: Path
-) -> None:
+def test_an_array_may_lack_a_chromosome_that_was_sequenced(world, x_world, gl_of_both, apart, tmp_path):
     calls = np.array(["0/0", "0/1", "1/1"])
     typed = range(0, len(world.position), 5)
     rows = [(s, calls[world.genotype_SX[s]].tolist()) for s in typed]
@@ -221,7 +198,7 @@ def test_an_array_may_lack_a_chromosome_that_was_sequenced(
     assert any("imputed without it" in warning for warning in summary.warnings)
 
 
-def test_sites_of_neighbouring_regions_count_once(world: World, gl: Path, tmp_path: Path) -> None:
+def test_sites_of_neighbouring_regions_count_once(world, gl, tmp_path):
     """The buffers hold the whole panel: its sites, and those that it lacks, are not told twice."""
     position = world.position
     lines = gl.read_text().splitlines()
@@ -252,9 +229,7 @@ def test_sites_of_neighbouring_regions_count_once(world: World, gl: Path, tmp_pa
     assert records(tmp_path / "parts.vcf") == apart
 
 
-def test_work_grows_with_the_number_of_regions_alone(
-    world: World, gl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_grows_with_the_number_of_regions_alone(world, gl, tmp_path, monkeypatch):
     """Not with its square: exomes have hundreds of thousands of regions."""
     looked_at, computed = [0], [0]
 

@@ -1,9 +1,5 @@
 """Sequenced samples from files to files: genotype likelihoods."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,17 +7,8 @@ from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import RegionSettings
 
-World = Any
-Impute = Callable[..., Path]
-Read = Callable[[Path], Any]
-Lines = Callable[[Path], list[str]]
-Correlation = Callable[..., float]
-Phred = Callable[..., np.ndarray]
 
-
-def test_truth_is_found_between_the_records_too(
-    world: World, gl: Path, impute: Impute, read: Read, correlation: Correlation
-) -> None:
+def test_truth_is_found_between_the_records_too(world, gl, impute, read, correlation):
     out = impute(world, gl, suffix=".bcf")
     found = read(out)
     assert found.position == world.position
@@ -35,7 +22,7 @@ def test_truth_is_found_between_the_records_too(
         assert error < 0.25 * np.mean((2 * f_S[:, None] - truth_SX) ** 2)
 
 
-def test_formats_agree(world: World, gl: Path, impute: Impute, read: Read) -> None:
+def test_formats_agree(world, gl, impute, read):
     found = read(impute(world, gl))
     np.testing.assert_allclose(found.GP.sum(axis=2), 1, atol=2e-4)
     assert ((found.GP >= 0) & (found.GP <= 1)).all()
@@ -52,7 +39,7 @@ def test_formats_agree(world: World, gl: Path, impute: Impute, read: Read) -> No
     np.testing.assert_array_equal(found.GT[..., 1][het_SX & (ahead_SX < 0)], 1)
 
 
-def test_the_summary(world: World, gl: Path, bams: list[Path], tmp_path: Path) -> None:
+def test_the_summary(world, gl, bams, tmp_path):
     summary = impute_sequenced(tmp_path / "o.vcf", world.panel, SequencingSettings(gl))
     assert (summary.panel_sites, summary.written_sites) == (len(world.position), len(world.position))
     assert summary.panel_haplotypes == 80
@@ -71,9 +58,7 @@ def test_the_summary(world: World, gl: Path, bams: list[Path], tmp_path: Path) -
     np.testing.assert_array_equal(reads.without_X, of_reads.coverage.unknown_X)
 
 
-def test_bytes_do_not_depend_on_threads_or_other_samples(
-    world: World, gl: Path, impute: Impute, without_header: Lines
-) -> None:
+def test_bytes_do_not_depend_on_threads_or_other_samples(world, gl, impute, without_header):
     one = impute(world, gl)
     assert without_header(one) == without_header(impute(world, gl, threads=3))
     lines = [line.split("\t") for line in gl.read_text().splitlines() if not line.startswith("##")]
@@ -85,9 +70,7 @@ def test_bytes_do_not_depend_on_threads_or_other_samples(
 
 
 @pytest.mark.parametrize("buffer_cM", [None, 0.0, 0.5, 100.0])
-def test_a_region_has_exactly_its_records(
-    world: World, gl: Path, impute: Impute, buffer_cM: float | None, read: Read
-) -> None:
+def test_a_region_has_exactly_its_records(world, gl, impute, buffer_cM, read):
     first, last = world.position[120], world.position[239]
     out = impute(world, gl, region=RegionSettings(f"20:{first}-{last}", buffer_cM))
     found, whole = read(out), read(impute(world, gl))
@@ -97,8 +80,8 @@ def test_a_region_has_exactly_its_records(
 
 
 def test_a_region_between_records_is_imputed_from_its_buffer(
-    world: World, impute: Impute, tmp_path: Path, read: Read, correlation: Correlation, phred_of_reads: Phred
-) -> None:
+    world, impute, tmp_path, read, correlation, phred_of_reads
+):
     phred_SX3 = phred_of_reads(np.random.default_rng(1), world.genotype_SX, 4.0)
     sites = [s for s in range(len(world.position)) if not 200 <= s < 210]
     path = world.write_gl(tmp_path / "gl.vcf", phred_SX3, sites)
@@ -108,9 +91,7 @@ def test_a_region_between_records_is_imputed_from_its_buffer(
     assert correlation(found.DS, world.genotype_SX[200:210], world.frequency[200:210]) > 0.8
 
 
-def test_gl_and_gt_are_as_good(
-    world: World, impute: Impute, tmp_path: Path, read: Read, correlation: Correlation
-) -> None:
+def test_gl_and_gt_are_as_good(world, impute, tmp_path, read, correlation):
     """Certain calls, unphased, at every fourth site."""
     calls = {0: "0/0", 1: "0/1", 2: "1/1"}
     sites = range(0, len(world.position), 4)

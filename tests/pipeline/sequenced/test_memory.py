@@ -3,9 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,8 +17,6 @@ from spinimpute.phasing.memory import (
 )
 from spinimpute.runtime.errors import InputError
 
-World = Any
-Lines = Callable[[Path], list[str]]
 # as a process of its own: what it holds, at most, is its own
 MEASURED = """
 import sys
@@ -33,7 +28,7 @@ finally:
 """
 
 
-def test_fewer_threads_where_memory_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_threads_where_memory_is_little(monkeypatch):
     monkeypatch.setattr(memory, "resident_bytes", lambda: 10**8)
     sizes = ChainSizes(haplotypes=5_000, sites=20_000, samples=40)
     held = 10**8 + COMPILED_CHAINS + LIKELIHOODS * 30_000 * 40
@@ -49,7 +44,7 @@ def test_fewer_threads_where_memory_is_little(monkeypatch: pytest.MonkeyPatch) -
         chain_threads(needed[0] - 1, sizes, 30_000, 16)
 
 
-def test_the_budget_of_large_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_budget_of_large_panels(monkeypatch):
     monkeypatch.setattr(memory, "resident_bytes", lambda: 10**8)
     sizes = ChainSizes(200_000, 20_000, 5, common=2_000, minor_alleles=10**6)
     held = 10**8 + COMPILED_CHAINS + LIKELIHOODS * 30_000 * 5
@@ -63,7 +58,7 @@ def test_the_budget_of_large_panels(monkeypatch: pytest.MonkeyPatch) -> None:
         chain_threads(needed[0] - 2, sizes, 30_000, 16)
 
 
-def test_a_budget_is_kept(world: World, gl: Path, without_header: Lines, tmp_path: Path) -> None:
+def test_a_budget_is_kept(world, gl, without_header, tmp_path):
     """What is too little is said: for reading, then for imputing; with that it works, and takes no more."""
     out = tmp_path / "o.vcf"
 

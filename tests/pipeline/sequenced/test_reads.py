@@ -1,7 +1,5 @@
 """Sequenced samples from files to files: reads, alone and with likelihoods."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +16,9 @@ from spinimpute.sequencing.pileup import read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
 
 World = Any
-Impute = Callable[..., Path]
-Read = Callable[[Path], Any]
-Lines = Callable[[Path], list[str]]
-Correlation = Callable[..., float]
 
 
-def test_reads_of_one_site_equal_their_likelihoods(
-    world: World, impute: Impute, tmp_path: Path, without_header: Lines
-) -> None:
+def test_reads_of_one_site_equal_their_likelihoods(world, impute, tmp_path, without_header):
     bams = world.write_bams(tmp_path, 0.1, length=1)
     with spinimpute.Panel.open(world.panel) as panel:
         path = world.write_likelihoods(tmp_path / "pl.vcf", read_alignments(bams, panel))
@@ -45,7 +37,7 @@ def wrongly_joined(world: World, found: Any) -> float:
 
 
 @pytest.fixture
-def with_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+def with_pairs(request, monkeypatch) -> bool:
     """Whether pairs count: samples with long fragments have none. Without, fragments alone differ."""
     if not request.param:
         monkeypatch.setattr(likely_pairs, "PAIRS", ())
@@ -54,8 +46,8 @@ def with_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("with_pairs", [False, True], indirect=True)
 def test_reads_across_sites_tell_more_than_their_likelihoods(
-    world: World, impute: Impute, tmp_path: Path, read: Read, correlation: Correlation, with_pairs: bool
-) -> None:
+    world, impute, tmp_path, read, correlation, with_pairs
+):
     """Dosages at 1x, and phase at 0.5x: at 1x likelihoods alone leave two switch errors, too few."""
     found = {}
     for depth in (0.5, 1.0):
@@ -78,9 +70,7 @@ def columns_of(lines: list[str], names: list[str]) -> list[list[str]]:
     return [[fields[head.index(name)] for name in names] for fields in records]
 
 
-def test_a_sample_alone_and_threads(
-    world: World, bams: list[Path], impute: Impute, without_header: Lines
-) -> None:
+def test_a_sample_alone_and_threads(world, bams, impute, without_header):
     whole = without_header(impute(world, bams=bams))
     assert whole == without_header(impute(world, bams=bams, threads=2))
     for x in (0, 4):
@@ -88,9 +78,7 @@ def test_a_sample_alone_and_threads(
         assert columns_of(alone, [f"s{x}"]) == columns_of(whole, [f"s{x}"])
 
 
-def test_regions_together_are_of_one_stretch(
-    world: World, impute: Impute, tmp_path: Path, without_header: Lines
-) -> None:
+def test_regions_together_are_of_one_stretch(world, impute, tmp_path, without_header):
     """Their buffers overlap, and fragments cross their borders."""
     bams = world.write_bams(tmp_path, 0.5, samples=[0, 1], length=5_000)
     position = world.position
@@ -103,15 +91,7 @@ def test_regions_together_are_of_one_stretch(
     assert len(both) < len(records)
 
 
-def test_likelihoods_and_reads_together(
-    world: World,
-    gl: Path,
-    bams: list[Path],
-    impute: Impute,
-    tmp_path: Path,
-    read: Read,
-    without_header: Lines,
-) -> None:
+def test_likelihoods_and_reads_together(world, gl, bams, impute, tmp_path, read, without_header):
     """Better than either, and near to one file of both, which has no fragments; reads in another order."""
     with spinimpute.Panel.open(world.panel) as panel:
         joined = merge_likelihoods(read_variant_likelihoods(gl, panel), read_alignments(bams, panel))
@@ -127,7 +107,7 @@ def test_likelihoods_and_reads_together(
 
 
 @pytest.mark.parametrize("with_pairs", [False, True], indirect=True)
-def test_an_array_and_reads_together(world: World, tmp_path: Path, read: Read, with_pairs: bool) -> None:
+def test_an_array_and_reads_together(world, tmp_path, read, with_pairs):
     """Reads tell which alleles of the array's heterozygotes are of one haplotype."""
     bams = world.write_bams(tmp_path, 1.0 if with_pairs else 0.5, length=5_000)
     rows = [
@@ -146,13 +126,13 @@ def test_an_array_and_reads_together(world: World, tmp_path: Path, read: Read, w
     assert wrongly_joined(world, found[0]) < 0.5 * wrongly_joined(world, found[1])
 
 
-def test_samples_of_both_must_be_the_same(world: World, gl: Path, bams: list[Path], tmp_path: Path) -> None:
+def test_samples_of_both_must_be_the_same(world, gl, bams, tmp_path):
     with pytest.raises(InputError, match="have different samples"):
         impute_sequenced(tmp_path / "o.vcf", world.panel, SequencingSettings(gl, bams[1:]))
     assert not list(tmp_path.iterdir())
 
 
-def test_samples_get_other_names(world: World, gl: Path, bams: list[Path], tmp_path: Path) -> None:
+def test_samples_get_other_names(world, gl, bams, tmp_path):
     """Before they are compared with those of another file."""
     renamed = tmp_path / "renamed.vcf"
     renamed.write_text(gl.read_text().replace("\ts1\t", "\tmine\t"))
@@ -166,9 +146,7 @@ def test_samples_get_other_names(world: World, gl: Path, bams: list[Path], tmp_p
             impute_sequenced(tmp_path / "p.vcf", world.panel, SequencingSettings(renamed, bams, names=wrong))
 
 
-def test_samples_where_the_file_has_no_record(
-    world: World, gl: Path, bams: list[Path], impute: Impute, tmp_path: Path, read: Read
-) -> None:
+def test_samples_where_the_file_has_no_record(world, gl, bams, impute, tmp_path, read):
     """Which they are, and their order, does not depend on the region: regions are joined afterwards."""
     lines = gl.read_text().splitlines()
     half = [line for line in lines if line[0] == "#" or int(line.split("\t")[1]) < world.position[150]]

@@ -1,6 +1,5 @@
 """Two panels of a chromosome, and regions: as the merged panel; what is read before they are merged."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
 
 World = Any
-Phred = Callable[..., np.ndarray]
 
 
 def records(path: Path) -> list[str]:
@@ -38,9 +36,7 @@ class Files:
 
 
 @pytest.fixture(scope="module")
-def files(
-    world: World, x_world: World, phred_of_reads: Phred, tmp_path_factory: pytest.TempPathFactory
-) -> Files:
+def files(world, x_world, phred_of_reads, tmp_path_factory) -> Files:
     folder = tmp_path_factory.mktemp("two")
     text, genetic_map = (world.panel.with_name(name) for name in ("panel.vcf", "genetic.map"))
     head = next(line for line in text.read_text().splitlines() if line.startswith("#CHROM"))
@@ -62,9 +58,7 @@ def middle(world: World) -> str:
 
 
 @pytest.mark.parametrize("kind", ["array", "reads"])
-def test_likelihoods_may_lack_the_chromosome(
-    world: World, files: Files, bams: list[Path], tmp_path: Path, kind: str
-) -> None:
+def test_likelihoods_may_lack_the_chromosome(world, files, bams, tmp_path, kind):
     """As of a single panel: what else is known of the region is imputed from."""
     more: dict[str, Any] = {"array": {"array": files.array}, "reads": {"alignments": bams}}[kind]
     given, where = SequencingSettings(files.gl_of_x, **more), RegionSettings(middle(world))
@@ -74,7 +68,7 @@ def test_likelihoods_may_lack_the_chromosome(
     assert records(tmp_path / "two.vcf") == records(tmp_path / "one.vcf")
 
 
-def test_no_chromosome_is_left_out_for_it(world: World, x_world: World, files: Files, tmp_path: Path) -> None:
+def test_no_chromosome_is_left_out_for_it(world, x_world, files, tmp_path):
     given = SequencingSettings(files.gl_of_x, array=files.array)
     of_x = f"X:{x_world.position[10]}-{x_world.position[90]}"
     where, of_20, out = RegionSettings([middle(world), of_x]), [], tmp_path / "o.vcf"
@@ -89,10 +83,10 @@ def test_no_chromosome_is_left_out_for_it(world: World, x_world: World, files: F
 
 class TestBeforeMerging:
     @pytest.fixture(autouse=True)
-    def merges_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def merges_nothing(self, monkeypatch) -> None:
         monkeypatch.setattr(opening, "merge_panels", mock.Mock(side_effect=AssertionError("it is merged")))
 
-    def test_nothing_is_known(self, world: World, files: Files, gl: Path, tmp_path: Path) -> None:
+    def test_nothing_is_known(self, world, files, gl, tmp_path):
         """On the chromosome, and in the region."""
         behind = tmp_path / "behind.vcf"
         lines = gl.read_text().splitlines(keepends=True)
@@ -104,9 +98,7 @@ class TestBeforeMerging:
             with pytest.raises(InputError, match="no sample has data in 20:"):
                 impute_sequenced(tmp_path / "o.vcf", files.both, SequencingSettings(path), region=where)
 
-    def test_no_more_is_read_than_regions_need(
-        self, world: World, files: Files, gl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_no_more_is_read_than_regions_need(self, world, files, gl, tmp_path, monkeypatch):
         """The file is of another build by its header, so it is read to see whether that is so."""
         read: list[Region | None] = []
 

@@ -1,7 +1,6 @@
 """Sequenced samples from files to files: chromosome X, where men have one copy."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,6 @@ from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import RegionSettings
 
 World = Any
-Impute = Callable[..., Path]
-Read = Callable[[Path], Any]
-Lines = Callable[[Path], list[str]]
-Correlation = Callable[..., float]
 Phred = Callable[..., np.ndarray]
 
 PAR1_END = 2_699_520  # GRCh37
@@ -44,14 +39,8 @@ def x_rows(
 
 
 def test_men_have_one_copy_beyond_par1(
-    x_world: World,
-    impute: Impute,
-    tmp_path: Path,
-    read: Read,
-    without_header: Lines,
-    correlation: Correlation,
-    phred_of_reads: Phred,
-) -> None:
+    x_world, impute, tmp_path, read, without_header, correlation, phred_of_reads
+):
     truth_SX, rows = x_rows(x_world, 2.0, [s for s in range(150) if s % 4], phred_of_reads)
     gl = x_world.write_vcf(tmp_path / "gl.vcf", rows)
     beyond_S = np.array(x_world.position) > PAR1_END
@@ -71,9 +60,7 @@ def test_men_have_one_copy_beyond_par1(
             assert correlation(dosage_SX[chosen], truth_SX[chosen], x_world.frequency[sites]) > 0.85
 
 
-def test_a_man_depends_on_nobody_else(
-    x_world: World, impute: Impute, tmp_path: Path, without_header: Lines
-) -> None:
+def test_a_man_depends_on_nobody_else(x_world, impute, tmp_path, without_header):
     """Where he has no read others do: that they were looked at says nothing of him."""
     bams = x_world.write_bams(tmp_path, 0.4, haploid=[0, 2, 4])
     region = RegionSettings(f"X:{PAR1_END + 1}-{x_world.position[-1]}")
@@ -83,7 +70,7 @@ def test_a_man_depends_on_nobody_else(
         assert [line.split("\t")[9] for line in alone] == [line.split("\t")[9 + x] for line in whole]
 
 
-def test_what_is_unknown_of_men(x_world: World, tmp_path: Path) -> None:
+def test_what_is_unknown_of_men(x_world, tmp_path):
     """Without reads at a site nothing is known of anybody there."""
     bams = x_world.write_bams(tmp_path, 0.4, haploid=[0, 2, 4])
     region = RegionSettings(f"X:{PAR1_END + 1}-{x_world.position[-1]}", 0)
@@ -94,14 +81,7 @@ def test_what_is_unknown_of_men(x_world: World, tmp_path: Path) -> None:
     np.testing.assert_allclose(summary.coverage.unknown_X, np.exp(-0.4), atol=0.2)
 
 
-def test_columns_of_a_part_without_records(
-    x_world: World,
-    impute: Impute,
-    tmp_path: Path,
-    read: Read,
-    correlation: Correlation,
-    phred_of_reads: Phred,
-) -> None:
+def test_columns_of_a_part_without_records(x_world, impute, tmp_path, read, correlation, phred_of_reads):
     """The likelihoods begin beyond PAR1, and reads are in another order: everybody keeps their column."""
     truth_SX, rows = x_rows(x_world, 2.0, range(150), phred_of_reads)
     rows = [row for row in rows if x_world.position[row[0]] > PAR1_END]
@@ -115,12 +95,7 @@ def test_columns_of_a_part_without_records(
         assert correlation(dosage_SX, truth_SX[np.ix_(part, women)], x_world.frequency[part]) > 0.85
 
 
-def test_a_part_of_which_nothing_is_known_is_told(
-    x_world: World,
-    tmp_path: Path,
-    without_header: Lines,
-    phred_of_reads: Phred,
-) -> None:
+def test_a_part_of_which_nothing_is_known_is_told(x_world, tmp_path, without_header, phred_of_reads):
     _, rows = x_rows(x_world, 2.0, range(150), phred_of_reads)
     rows = [row for row in rows if x_world.position[row[0]] > PAR1_END]
     gl = x_world.write_vcf(tmp_path / "gl.vcf", rows)

@@ -6,7 +6,6 @@ import gzip
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -85,7 +84,7 @@ def nearest_by_hand(position: np.ndarray, alleles_TN: np.ndarray, t: int, sites:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10_000), st.integers(10, 20), st.integers(3, 25))
-def test_as_found_by_comparing_all_pairs(seed: int, n: int, n_sites: int) -> None:
+def test_as_found_by_comparing_all_pairs(seed, n, n_sites):
     """Where several haplotypes match as long, either of them may be taken: bounds hold."""
     rng = np.random.default_rng(seed)
     founders = rng.integers(0, 2, (n_sites, 3))
@@ -125,9 +124,7 @@ class Spoiled:
 
 
 @pytest.fixture(scope="module")
-def spoiled(
-    example: Path, example_panel: spinimpute.Panel, tmp_path_factory: pytest.TempPathFactory
-) -> Spoiled:
+def spoiled(example, example_panel, tmp_path_factory) -> Spoiled:
     close = np.flatnonzero(np.diff(example_panel.position) < NEAR // 2)
     first = close[abs(example_panel.frequency[close] - 0.5) < 0.2]
     first = first[np.linspace(20, len(first) - 20, 3).astype(int)]
@@ -149,7 +146,7 @@ def spoiled(
     return Spoiled(path, np.concatenate([first, first + 1]), example_panel, found)
 
 
-def test_sites_that_contradict_their_surroundings_are_found(spoiled: Spoiled) -> None:
+def test_sites_that_contradict_their_surroundings_are_found(spoiled):
     assert (spoiled.found[spoiled.sites] > 0.5).all()
     assert (trust(spoiled.found[spoiled.sites]) < 0.5).all()
     assert np.median(spoiled.found[spoiled.others]) == 0
@@ -162,7 +159,7 @@ def test_sites_that_contradict_their_surroundings_are_found(spoiled: Spoiled) ->
     assert not spoiled.found[rare].any()
 
 
-def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled: Spoiled, tmp_path: Path) -> None:
+def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled, tmp_path):
     """Alleles that were dealt out anew are confirmed; most others that look discordant by chance are not."""
     with Panel.open(spoiled.path) as panel:
         np.testing.assert_array_equal(panel.doubts.discordance, np.rint(spoiled.found * UNITS))
@@ -177,7 +174,16 @@ def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled: Spoiled
             np.testing.assert_array_equal(found, known)
 
 
-def test_a_typed_site_of_the_same_artefact_predicts_well(spoiled: Spoiled) -> None:
+def predict_and_impute(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray) -> tuple[np.ndarray, ...]:
+    """P(ALT) at all sites without and with regard to their trust."""
+    predictor, options = predictor_for(panel, None)
+    with predictor.engine(ImputationJob(panel, typed_index, 1, typed_TQ.shape[1], options)) as engine:
+        windows = engine.windows(Interval(0, panel.n_sites))
+        predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
+        return predicted_UQ, np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
+
+
+def test_a_typed_site_of_the_same_artefact_predicts_well(spoiled):
     """Both sites of a spoiled pair have the same alleles: if one is typed, the other is predicted well."""
     with Panel.open(spoiled.path) as panel:
         first, second = spoiled.sites[0], spoiled.sites[len(spoiled.sites) // 2]
@@ -186,26 +192,18 @@ def test_a_typed_site_of_the_same_artefact_predicts_well(spoiled: Spoiled) -> No
             typed_index = np.union1d(np.arange(0, panel.n_sites, 40), spoiled.sites[:near])
             typed_index = np.setdiff1d(typed_index, [second] if near else [first, second])
             typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :40].astype(np.int8)
-            predictor, options = predictor_for(panel, None)
-            with predictor.engine(ImputationJob(panel, typed_index, 1, 40, options)) as engine:
-                windows = engine.windows(Interval(0, panel.n_sites))
-                predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
-                imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
+            predicted_UQ, imputed_UQ = predict_and_impute(panel, typed_index, typed_TQ)
             assert np.array_equal(imputed_UQ[second], predicted_UQ[second]) == near
 
 
-def test_a_missing_call_nearby_predicts_nothing(spoiled: Spoiled) -> None:
+def test_a_missing_call_nearby_predicts_nothing(spoiled):
     """Queries whose call at the typed site is missing are treated as if it was not typed."""
     with Panel.open(spoiled.path) as panel:
         first, second = spoiled.sites[0], spoiled.sites[len(spoiled.sites) // 2]
         typed_index = np.setdiff1d(np.union1d(np.arange(0, panel.n_sites, 40), [first]), [second])
         typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :40].astype(np.int8)
         typed_TQ[typed_index == first, ::2] = -1
-        predictor, options = predictor_for(panel, None)
-        with predictor.engine(ImputationJob(panel, typed_index, 1, 40, options)) as engine:
-            windows = engine.windows(Interval(0, panel.n_sites))
-            predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
-            imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
+        predicted_UQ, imputed_UQ = predict_and_impute(panel, typed_index, typed_TQ)
         frequency, kept = panel.frequency[second], panel.prediction_trust[second]
         expected_Q = predicted_UQ[second].copy()
         expected_Q[::2] = frequency + kept * (expected_Q[::2] - frequency)
@@ -213,15 +211,13 @@ def test_a_missing_call_nearby_predicts_nothing(spoiled: Spoiled) -> None:
         assert abs(imputed_UQ[second] - predicted_UQ[second]).max() > 0.05
 
 
-def test_too_few_people_judge_nothing(
-    spoiled: Spoiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_few_people_judge_nothing(spoiled, tmp_path, monkeypatch):
     with Panel.open(spoiled.path) as panel:
         monkeypatch.setattr(judging, "LEAST_LEFT_OUT", panel.n_samples)
         assert not judging.find_doubts(panel, tmp_path, 1).confirmed.any()
 
 
-def test_places_do_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
+def test_places_do_not_matter(mosaic):
     """A site whose alleles are dealt out anew is found near both ends and in the middle."""
     rng = np.random.default_rng(3)
     clean_XN = mosaic(rng, 600, 400, founders=40, errors=0)
@@ -233,7 +229,7 @@ def test_places_do_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
         assert np.median(found) < 0.05
 
 
-def test_order_of_samples_and_haplotypes_does_not_matter(mosaic: Callable[..., np.ndarray]) -> None:
+def test_order_of_samples_and_haplotypes_does_not_matter(mosaic):
     rng = np.random.default_rng(5)
     alleles_XN = mosaic(rng, 500, 300, founders=40, errors=0.002)
     position = np.arange(500) * 150 + 1
@@ -246,7 +242,7 @@ def test_order_of_samples_and_haplotypes_does_not_matter(mosaic: Callable[..., n
         np.testing.assert_array_equal(found, shuffled)
 
 
-def test_long_panels_are_computed_by_parts(monkeypatch: pytest.MonkeyPatch, spoiled: Spoiled) -> None:
+def test_long_panels_are_computed_by_parts(monkeypatch, spoiled):
     """Beyond some common sites nothing is seen of a site; that changes little."""
     monkeypatch.setattr(discordance, "_BLOCK", 300)
     monkeypatch.setattr(discordance, "_FLANK", 200)
@@ -256,7 +252,7 @@ def test_long_panels_are_computed_by_parts(monkeypatch: pytest.MonkeyPatch, spoi
         assert (found[spoiled.sites] > 0.5).all()
 
 
-def test_many_haplotypes_are_thinned(monkeypatch: pytest.MonkeyPatch, spoiled: Spoiled) -> None:
+def test_many_haplotypes_are_thinned(monkeypatch, spoiled):
     with Panel.open(spoiled.path) as panel:
         monkeypatch.setattr(discordance, "MOST_HAPLOTYPES", panel.n_haplotypes // 2)
         found = find_discordance(panel) / UNITS
@@ -265,13 +261,13 @@ def test_many_haplotypes_are_thinned(monkeypatch: pytest.MonkeyPatch, spoiled: S
         assert (found != spoiled.found).any()
 
 
-def test_alleles_of_few_copies_say_nothing(mosaic: Callable[..., np.ndarray]) -> None:
+def test_alleles_of_few_copies_say_nothing(mosaic):
     alleles_XN = mosaic(np.random.default_rng(4), 60, 20, founders=5, errors=0)
     alleles_XN[30] = np.arange(20) < 4
     assert discordance_of(np.arange(60) * 1_000 + 1, alleles_XN)[30] == 0
 
 
-def test_panels_of_before_impute_as_before(spoiled: Spoiled, tmp_path: Path) -> None:
+def test_panels_of_before_impute_as_before(spoiled, tmp_path):
     """Files of release 0.1 (version 1) have no discordance: all sites are trusted."""
     path = tmp_path / "old.spin"
     with Panel.open(spoiled.path) as panel:
@@ -289,14 +285,14 @@ def test_panels_of_before_impute_as_before(spoiled: Spoiled, tmp_path: Path) -> 
     assert re.search(r"poorly predictable +[1-9]", shown)
 
 
-def test_trust() -> None:
+def test_trust():
     assert trust(np.array([0.0, 1.0, 1.2])).tolist() == [1, 0, 0]
     falling = trust(np.linspace(0, 1, 50))
     assert (np.diff(falling) <= 0).all()
     assert falling.dtype == np.float32
 
 
-def test_predictions_are_drawn_towards_frequencies(spoiled: Spoiled, example: Path, tmp_path: Path) -> None:
+def test_predictions_are_drawn_towards_frequencies(spoiled, example, tmp_path):
     """Dosages are what the predictor says, weighed by trust; R2 shows that these sites are no good."""
     out = tmp_path / "imputed.vcf.gz"
     spinimpute.impute(example / "target.vcf.gz", out, spoiled.path)
@@ -313,11 +309,7 @@ def test_predictions_are_drawn_towards_frequencies(spoiled: Spoiled, example: Pa
         assert max(r2[site] for site in sites) < 0.25
         typed_index = np.arange(0, panel.n_sites, 40)
         typed_TQ = panel.alleles(0, panel.n_sites)[typed_index, :6].astype(np.int8)
-        predictor, options = predictor_for(panel, None)
-        with predictor.engine(ImputationJob(panel, typed_index, 1, 6, options)) as engine:
-            windows = engine.windows(Interval(0, panel.n_sites))
-            predicted_UQ = np.concatenate([p.copy() for p in engine.predict_windows(windows, typed_TQ)])
-            imputed_UQ = np.concatenate(list(engine.impute_windows(windows, typed_TQ)))
+        predicted_UQ, imputed_UQ = predict_and_impute(panel, typed_index, typed_TQ)
         frequency_U1 = panel.frequency[:, None]
         expected_UQ = frequency_U1 + panel.prediction_trust[:, None] * (predicted_UQ - frequency_U1)
         np.testing.assert_allclose(imputed_UQ, expected_UQ, atol=1e-6)
@@ -326,7 +318,7 @@ def test_predictions_are_drawn_towards_frequencies(spoiled: Spoiled, example: Pa
         assert abs(imputed_UQ - predicted_UQ)[spoiled.sites].max() > 0.1
 
 
-def test_inducing_panels_keep_it(spoiled: Spoiled, tmp_path: Path) -> None:
+def test_inducing_panels_keep_it(spoiled, tmp_path):
     array = np.arange(0, spoiled.clean.n_sites, 40)
     with (
         Panel.open(spoiled.path) as panel,
@@ -335,7 +327,7 @@ def test_inducing_panels_keep_it(spoiled: Spoiled, tmp_path: Path) -> None:
         np.testing.assert_array_equal(inducing.prediction_trust, panel.prediction_trust)
 
 
-def test_writing_a_panel_again_keeps_it(spoiled: Spoiled, tmp_path: Path) -> None:
+def test_writing_a_panel_again_keeps_it(spoiled, tmp_path):
     with Panel.open(spoiled.path) as panel:
         rewrite_panel(panel, tmp_path / "again.spin", {})
         with Panel.open(tmp_path / "again.spin") as again:
@@ -343,7 +335,7 @@ def test_writing_a_panel_again_keeps_it(spoiled: Spoiled, tmp_path: Path) -> Non
                 np.testing.assert_array_equal(written, known)
 
 
-def test_what_a_killed_build_leaves_is_found_again(spoiled: Spoiled, tmp_path: Path) -> None:
+def test_what_a_killed_build_leaves_is_found_again(spoiled, tmp_path):
     """All temporary files lie in the one folder beside the output that the next build of it removes."""
     seen: list[set[str]] = []
 
