@@ -124,7 +124,7 @@ def _check_sequenced(
 ) -> None:
     from spinimpute.panels.opening import open_reference
     from spinimpute.pipeline.maps.build import map_only
-    from spinimpute.pipeline.sequenced.check import check_sequenced
+    from spinimpute.pipeline.sequenced.intervals import check_sequenced
     from spinimpute.runtime.errors import InputError
     from spinimpute.runtime.output_files import written_whole
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from spinimpute.evaluation.files import EvaluationFiles
-from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
+from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, describe_ranges
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
@@ -153,7 +153,7 @@ def evaluate(
         raise InputError(
             "mismatch",
             f"{imputed_file.name}: none of the {len(known.keys):,} sites to score is in the file. "
-            f"Truth: {truth_file.describe_ranges()}. Imputed: {imputed_file.describe_ranges()}. "
+            f"Truth: {describe_ranges(truth_file.ranges)}. Imputed: {describe_ranges(imputed_file.ranges)}. "
             "Both files must be of the same region and genome build, with the same REF and ALT.",
         )
 

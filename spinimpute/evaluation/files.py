@@ -13,7 +13,7 @@ from spinimpute.evaluation.concordance_files import concordance_paths, write_con
 from spinimpute.evaluation.html_report import evaluation_report
 from spinimpute.evaluation.result import BASELINE, AccuracyCurves, Evaluation, percent
 from spinimpute.quality.concordance import Concordance
-from spinimpute.runtime.errors import InputError, argument, printable
+from spinimpute.runtime.errors import InputError, printable
 from spinimpute.runtime.output_files import check_output, check_outputs, written_whole
 
 ACCURACY_TABLE = "accuracy.tsv"
@@ -50,16 +50,10 @@ class EvaluationFiles:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError("argument", f"{self.folder} is a file. Give a folder for the tables.")
         for name in FOLDER_FILES:
-            if not self.force and (self.folder / name).exists():
-                raise InputError(
-                    "exists",
-                    f"{self.folder / name} already exists; use {argument('force', True)} to overwrite",
-                )
+            if (self.folder / name).exists():
+                check_output(self.folder / name, self.force, inputs)
         folder = self.folder.resolve()
         tables = {folder / name: name for name in FOLDER_FILES}
-        for path in tables:
-            if path.exists():
-                check_output(path, self.force, inputs)
         for file in files:
             if file.resolve() == folder:
                 raise InputError("arguments", f"{file} is also the folder of the tables. Give another name.")

@@ -121,10 +121,6 @@ class GenotypeFile(VariantFile):
         count[(alleles == -1).any(1)] = MISSING
         return count, ploidy
 
-    def describe_ranges(self) -> str:
-        """The chromosomes and positions of the records that were read, for messages."""
-        return describe_ranges(self.ranges)
-
 
 def describe_ranges(ranges: Mapping[str, tuple[int, int, int]]) -> str:
     """One line for {chromosome: (first position, last position, records)}."""

@@ -60,7 +60,7 @@ def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
         known = np.count_nonzero(alleles >= 0)
         if known:
             frequency.setdefault(keys[0], np.count_nonzero(alleles > 0) / known)
-    return PanelFrequencies(frequency, file.samples, file.describe_ranges())
+    return PanelFrequencies(frequency, file.samples, describe_ranges(file.ranges))
 
 
 def _frequencies_of(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
@@ -86,7 +86,7 @@ def read_typed_sites(path: str | os.PathLike[str], panel: PanelFrequencies) -> s
     typed = {key for record in file.records() for key in file.site_keys(record)}
     if typed.isdisjoint(panel.frequency):
         what = (
-            f"none of its {len(typed):,} sites is in the panel ({file.describe_ranges()}; the panel: "
+            f"none of its {len(typed):,} sites is in the panel ({describe_ranges(file.ranges)}; the panel: "
             f"{panel.where})"
             if typed
             else "the file has no sites"
@@ -211,7 +211,7 @@ def read_truth(
             "mismatch",
             f"{file.name}: no site can be scored: of {sum(left_out.values()):,} sites, "
             + ", ".join(f"{n:,} are {reason}" for reason, n in left_out.items())
-            + f". Truth: {file.describe_ranges()}. Panel: {panel.where}. "
+            + f". Truth: {describe_ranges(file.ranges)}. Panel: {panel.where}. "
             "The truth must have untyped sites of the panel, on the same genome build.",
         )
     keys = list(counts)

@@ -134,9 +134,8 @@ def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
             raise InputError(
                 "arguments",
                 f"between chunks {left.path} ({left.region}) and {right.path} ({right.region}) there is a "
-                f"gap: is a chunk missing? Give it, or {argument('panel')} to see that no "
-                f"site lies there, or "
-                f"{argument('allow_gaps', True)}",
+                f"gap: is a chunk missing? Give it, or {argument('panel')} to see that no site lies there, "
+                f"or {argument('allow_gaps', True)}",
             )
 
 

@@ -306,7 +306,8 @@ def _collect_quality(
         made.add_run(
             output.header_lines, f"{predictor.kind}, {predictor.fingerprint}, on {predictor.device_name}"
         )
-        made.add_target(Path(vcf).name, first.target.contig_line, first.panel.chrom)
+        made.add("target", Path(vcf).name)
+        made.add_build("target's genome build", first.target.contig_line, first.panel.chrom)
         for matched in (one.matched for one in targets):
             made.add_panel(matched.panel)
             data.frequencies.add(matched.panel, matched.target, matched.match)

@@ -100,9 +100,8 @@ def plan_run(
         if len(chromosomes) > 1 and choose_format(Path(out), output_type) in (BGEN, PGEN):
             raise InputError(
                 "arguments",
-                f"{out} would hold {len(chromosomes)} chromosomes, but {Path(out).suffix} files hold "
-                f"one. Put "
-                f"{PLACEHOLDER} in its name",
+                f"{out} would hold {len(chromosomes)} chromosomes, but {Path(out).suffix} files hold one. "
+                f"Put {PLACEHOLDER} in its name",
             )
     return RunPlan(outputs, regions, True, warnings)
 

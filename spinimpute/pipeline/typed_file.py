@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
 from spinimpute.outputs.opening import RecordWriter, choose_format, open_writer
 from spinimpute.panels.opening import PanelArgument, get_panel_paths
-from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.pipeline.chunk_file import PANEL_LINE, target_line
 from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
@@ -82,8 +82,7 @@ def phase(
                 raise InputError(
                     "mismatch",
                     f"panel {one.panel.path}: phasing needs haplotypes, but the panel holds "
-                    f"{one.panel.holds}. "
-                    "Give a .spin file, a VCF or a BCF",
+                    f"{one.panel.holds}. Give a .spin file, a VCF or a BCF",
                 )
             alleles_TQ, unphased_TX = _typed(one)
             summary.count_phased(unphased_TX)
@@ -154,10 +153,6 @@ class _Job:
     threads: int
     force: bool
 
-    def check_target(self, panels: Sequence[ReferencePanel]) -> None:
-        """Raise InputError, before panels are merged, if the target does not fit one of them."""
-        read_matched(panels, self.vcf, self.target, force=self.force)
-
     @contextmanager
     def open(
         self, progress: Progress | None
@@ -168,12 +163,13 @@ class _Job:
         check_outputs([self.out], self.force, inputs, streamed=self.out)
         out, summary = Path(self.out), ImputationSummary()
         output_format = choose_format(out, self.output.output_type)
+        read_target = partial(read_matched, vcf=self.vcf, settings=self.target, force=self.force)
         with open_or_merge(
-            self.panel, self.genetic_map, self.threads, self.check_target, summary, progress
+            self.panel, self.genetic_map, self.threads, read_target, summary, progress
         ) as panels:
             begin_stage(progress, "reading the target")
             with summary.stage("read target"):
-                read = read_matched(panels, self.vcf, self.target, force=self.force)
+                read = read_target(panels)
             read.count(summary)
             for one in read.matched:
                 one.panel.check_typed(one.match.panel_index)
@@ -204,27 +200,19 @@ def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
         for one in matched
         if one.panel.haplotypes is not None and one.jumps_per_cM is not None
     ]
+    # A part of the file can be read alone unless the chromosome has parts or some samples are haploid: their
+    # calls elsewhere show which ones.
+    first = matched[0]
+    starts = []
+    if len(matched) == 1 and (first.target.ploidy == first.target.ploidy[0]).all():
+        starts = [starts_line(first.panel.position[first.match.panel_index])]
     return [
         f"##source=spinimpute {version('spinimpute')}",
         *(f"{PANEL_LINE}{one.panel.checksum}" for one in matched),
         *scales,
-        *([starts_line(_positions(matched[0]))] if _may_be_read_in_part(matched) else []),
+        *starts,
         target_line([one.resolved.haplotypes for one in matched]),
     ]
-
-
-def _may_be_read_in_part(matched: Sequence[MatchedTarget]) -> bool:
-    """Whether a part of the written file can be read alone.
-
-    Not on a chromosome with parts, nor where some samples are haploid: their calls elsewhere show which ones.
-    """
-    ploidy = matched[0].target.ploidy
-    return len(matched) == 1 and bool((ploidy == ploidy[0]).all())
-
-
-def _positions(matched: MatchedTarget) -> np.ndarray:
-    """Positions of the typed sites that are written, int64 (T,)."""
-    return matched.panel.position[matched.match.panel_index]
 
 
 def _typed(matched: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:

@@ -54,8 +54,7 @@ def check_called(vcf: str | Path, samples: Sequence[str], called_X: np.ndarray) 
         raise InputError(
             "content",
             f"target {vcf}: all genotypes are missing at the sites that are in the panel, so there is "
-            f"nothing "
-            "to impute from. Give a file with called genotypes",
+            "nothing to impute from. Give a file with called genotypes",
         )
     if not without:
         return []
@@ -137,13 +136,11 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
             f"at {n_exchanged} of {n_known} typed sites ALT is as common as REF is in the panel"
             if exchanged
             else "alleles that are common in the panel are rare in the target (the correlation of "
-            "frequencies "
-            f"at {n_known} typed sites is {correlation:.2f})"
+            f"frequencies at {n_known} typed sites is {correlation:.2f})"
         )
         text = (
-            f"{found}, {where}: REF and ALT, or their calls, are probably exchanged in the target. Set "
-            f"them by "
-            "the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or add "
+            f"{found}, {where}: REF and ALT, or their calls, are probably exchanged in the target. Set them "
+            "by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or add "
             f"{argument('force', True)} to impute anyway"
         )
         # the sites of a haplotype are correlated: few sound samples may look exchanged by one measure
@@ -151,9 +148,8 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
     if n_odd >= FEW_SITES and n_odd > ODD_SHARE * n_known:
         text = (
             f"at {n_odd} of {n_known} typed sites, {where}, ALT is far more or less common than in the "
-            f"panel: "
-            "the panel is of another population and imputes poorly, or alleles are exchanged (check --out "
-            "lists the sites)"
+            "panel: the panel is of another population and imputes poorly, or alleles are exchanged (check "
+            "--out lists the sites)"
         )
         return [Verdict(text, refused=False)]
     return []
@@ -195,7 +191,6 @@ def check_typed_ratio(panel: ReferencePanel, typed_index: np.ndarray, sites: Int
         share = low[0].typed / (low[0].typed + low[0].imputed)
         raise InputError(
             "content",
-            f"in {low[0]}, {share:.4%} of the panel sites are typed{more}, and "
-            f"{argument('min_typed_ratio')} requires {least:.4%}. Impute other regions with "
-            f"{argument('region')}, or lower the ratio",
+            f"in {low[0]}, {share:.4%} of the panel sites are typed{more}, and {argument('min_typed_ratio')} "
+            f"requires {least:.4%}. Impute other regions with {argument('region')}, or lower the ratio",
         )

@@ -47,12 +47,11 @@ class Provenance:
         self.add("genetic map", f"{name}: {made.get('map', 'not recorded')}")
         if "map tuned" in made:
             self.add("genetic map", f"{name}: tuned to its haplotypes")
-        self.add("panel's genome build", _build(panel.contig_line, panel.chrom))
+        self.add_build("panel's genome build", panel.contig_line, panel.chrom)
 
-    def add_target(self, name: str, contig_line: str, chrom: str) -> None:
-        """Add a target file with its genome build, from the header line of the chromosome."""
-        self.add("target", name)
-        self.add("target's genome build", _build(contig_line, chrom))
+    def add_build(self, subject: str, contig_line: str, chrom: str) -> None:
+        """Add the genome build of a panel or target, from the header line of the chromosome."""
+        self.add(subject, infer_build(contig_line, chrom) or f"not stated for chromosome {chrom}")
 
     def rows(self) -> list[tuple[str, str]]:
         """Subjects and texts; further texts of a subject have no subject."""
@@ -61,10 +60,6 @@ class Provenance:
             for subject, texts in self.texts.items()
             for i, text in enumerate(texts)
         ]
-
-
-def _build(contig_line: str, chrom: str) -> str:
-    return infer_build(contig_line, chrom) or f"not stated for chromosome {chrom}"
 
 
 @dataclass

@@ -159,10 +159,9 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
     else:
         n_low = sum(row["note"] == "low" for row in rows)
         texts = [
-            "Left out: typed calls of each sample, predicted from its other typed calls. "
-            f"{n_low} of {len(rows)} samples are far below the others"
-            f"{': check them' if n_low else ''}. Low values come from poor arrays, contamination, or "
-            "ancestry that the panel lacks."
+            f"Left out: typed calls of each sample, predicted from its other typed calls. {n_low} of "
+            f"{len(rows)} samples are far below the others{': check them' if n_low else ''}. Low values come "
+            "from poor arrays, contamination, or ancestry that the panel lacks."
         ]
         shown |= {
             "r2": "left out: r²",

@@ -1,9 +1,6 @@
-"""`evaluate` compared with plain loops and with the neutral scorer, its files, and its error messages."""
+"""`evaluate` compared with plain loops, its files, and its error messages."""
 
 import os
-import shutil
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -122,52 +119,6 @@ def test_spin_panel_gives_the_same_numbers_as_its_vcf(problem):
     from_vcf = evaluate(truth, imputed, panel, typed)
     from_spin = evaluate(truth, imputed, problem.folder / "panel.spin", typed)
     pd.testing.assert_frame_equal(from_spin.by_frequency, from_vcf.by_frequency)
-
-
-def neutral_scores(folder, files, bins):
-    """Rows of the neutral scorer as a frame; skips where it is not there."""
-    shared = Path(os.environ.get("SPINIMPUTE_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
-    scorer = shared / "tools" / "score_imputation.py"
-    if not scorer.is_file():
-        pytest.skip(f"the neutral scorer is not at {scorer}")
-    truth, imputed, panel, typed = map(str, files)
-    table = folder / "neutral.tsv"
-    arguments = ["--truth", truth, "--ref", panel, "--typed", typed, "--imputed", f"imputed={imputed}"]
-    arguments += ["--bins", ",".join(map(str, bins)), "--tsv", str(table)]
-    subprocess.run([sys.executable, str(scorer), *arguments], check=True, capture_output=True)
-    return pd.read_csv(table, sep="\t")
-
-
-def assert_equal_to_neutral(result, neutral):
-    # the neutral scorer prints four decimals: half a unit of the last one is its rounding
-    columns = ["imputer", "bin", "sites", "missing_sites"]
-    pd.testing.assert_frame_equal(result.by_frequency[columns], neutral[columns])
-    np.testing.assert_allclose(result.by_frequency[MEASURES], neutral[MEASURES], atol=1e-4)
-
-
-def test_equal_to_the_neutral_scorer_on_real_genotypes(shared_genotypes, tmp_path):
-    """A part of the array is the typed file, the whole array is an imputed file that lacks most sites."""
-    if shutil.which("bcftools") is None:
-        pytest.skip("bcftools is not installed")
-
-    def bcftools(*arguments):
-        subprocess.run(["bcftools", *map(str, arguments)], check=True, capture_output=True)
-
-    folder = shared_genotypes / "chr22_1kg"
-    cut = {name: tmp_path / f"{name}.bcf" for name in ("truth", "panel", "target.phased")}
-    for name, path in cut.items():
-        bcftools("view", "-r", "22:50244251-50444251", "-Ob", "-o", path, folder / f"{name}.bcf")
-    typed, imputed, header = (tmp_path / name for name in ("typed.bcf", "imputed.bcf", "header.txt"))
-    bcftools("view", "-i", "POS%3=0", "-Ob", "-o", typed, cut["target.phased"])
-    # the neutral scorer asks for these fields even where a header does not declare them
-    form = '##FORMAT=<ID={},Number=.,Type=Float,Description="dosage">\n'
-    header.write_text("".join(form.format(name) for name in ("DS", "HDS", "GP")))
-    bcftools("annotate", "-h", header, "-Ob", "-o", imputed, cut["target.phased"])
-
-    files = cut["truth"], imputed, cut["panel"], typed
-    result = evaluate(*files)
-    assert 0 < result.missing_sites < result.scored_sites
-    assert_equal_to_neutral(result, neutral_scores(tmp_path, files, DEFAULT_BINS))
 
 
 def test_unknown_truth_is_not_scored_and_missing_dosages_count_as_frequency(small):

@@ -377,38 +377,27 @@ class TestPanelsThatCannotBeMerged:
         )
 
 
-class TestRefused:
-    def test_two_targets_of_a_chromosome(self, genome, tmp_path):
-        files = [genome.write("a.vcf", "2"), genome.write("b.vcf", "2")]
-        with pytest.raises(InputError, match=r"a\.vcf and .*b\.vcf both contain chromosome 2"):
-            spinimpute.impute(files, tmp_path / "o.vcf", genome.panels)
-
-    def test_targets_of_other_samples(self, genome, tmp_path):
-        files = [genome.write("c.vcf", "2"), genome.write("d.vcf", "10", samples="other")]
-        with pytest.raises(InputError, match=r"c\.vcf and .*d\.vcf differ in their samples"):
-            spinimpute.impute(files, tmp_path / "o.vcf", genome.panels)
-
-    def test_a_folder_without_panels(self, genome, tmp_path):
-        with pytest.raises(InputError, match=r"the folder contains no \.spin or \.spip file"):
-            spinimpute.impute(genome.target, tmp_path / "o.vcf", tmp_path)
-
-    def test_a_panel_that_is_to_be_compiled(self, genome, tmp_path):
-        given = [genome.panel("2"), genome.folder / "panel10.vcf"]
-        with pytest.raises(InputError, match=r"panel10\.vcf is not a panel file.*panel build"):
-            spinimpute.impute(genome.target, tmp_path / "o.vcf", given)
-        with pytest.raises(InputError, match=r"panel10\.vcf is not a panel file.*panel build"):
-            spinimpute.impute(genome.target, tmp_path / "o.vcf", given, genetic_map="no.map")
-
-    def test_a_map_for_panel_files(self, genome, tmp_path):
-        with pytest.raises(InputError, match=r"leave genetic_map=\.\.\. out"):
-            spinimpute.impute(genome.target, tmp_path / "o.vcf", genome.panels, genetic_map="no.map")
-
-    def test_a_region_of_a_chromosome_without_a_panel(self, genome, tmp_path):
-        where = spinimpute.RegionSettings(["2:1-9", "7:1-9"])
-        with pytest.raises(
-            InputError, match=r"region 7:1-9: the panels are of chromosome 10, 2, X. Give a panel"
-        ):
-            spinimpute.impute(genome.target, tmp_path / "o.vcf", genome.panels, region=where)
+def test_files_that_cannot_be_used_together(genome, tmp_path):
+    out, to_compile = tmp_path / "o.vcf", [genome.panel("2"), genome.folder / "panel10.vcf"]
+    twice = [genome.write("a.vcf", "2"), genome.write("b.vcf", "2")]
+    others = [genome.write("c.vcf", "2"), genome.write("d.vcf", "10", samples="other")]
+    where = spinimpute.RegionSettings(["2:1-9", "7:1-9"])
+    for target, panels, more, message in (
+        (twice, genome.panels, {}, r"a\.vcf and .*b\.vcf both contain chromosome 2"),
+        (others, genome.panels, {}, r"c\.vcf and .*d\.vcf differ in their samples"),
+        (genome.target, tmp_path, {}, r"the folder contains no \.spin or \.spip file"),
+        (genome.target, to_compile, {}, r"panel10\.vcf is not a panel file.*panel build"),
+        (genome.target, to_compile, {"genetic_map": "no.map"}, r"panel10\.vcf is not a panel file"),
+        (genome.target, genome.panels, {"genetic_map": "no.map"}, r"leave genetic_map=\.\.\. out"),
+        (
+            genome.target,
+            genome.panels,
+            {"region": where},
+            "7:1-9: the panels are of chromosome 10, 2, X",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            spinimpute.impute(target, out, panels, **more)
 
 
 def test_some_samples_of_all_chromosomes(genome, apart, tmp_path):

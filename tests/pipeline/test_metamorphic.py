@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -14,22 +13,13 @@ import pytest
 
 import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.pipeline.settings import OutputSettings, PredictorSettings, RegionSettings
+from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.vcf.reader import read_haplotypes
 
 N_SITES, N_SAMPLES = 1_300, 12
 NEW_ALLELE, LINKED = 12, 3  # every 12th site has a second ALT allele
-TYPED = (
-    0,
-    3,
-    7,
-    10,
-    13,
-    16,
-    17,
-    20,
-    23,
-)  # of 26 records, which have two such sites: one is typed half, one whole
+# of 26 records, which have two such sites: one is typed half, one whole
+TYPED = (0, 3, 7, 10, 13, 16, 17, 20, 23)
 ROUNDING = 1.01e-5  # one step of the last decimal
 OUTPUT = OutputSettings(("GT", "DS", "HDS"), decimals=5)
 
@@ -202,18 +192,6 @@ def test_unphased_targets(question, rng, tmp_path):
         vcf = one.write(tmp_path / f"{name}.vcf", between="/")
         found.append(haplotype_dosages(impute(vcf, panel_file, tmp_path / f"{name}.o.vcf")))
     assert all((found[1][site] == found[0][site][order]).all() for site in found[0])
-
-
-@pytest.mark.parametrize("what", ["threads", "memory", "windows"])
-def test_resources(question, tmp_path, what):
-    little = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + 2**28  # beside what this process has
-    settings: dict[str, object] = {
-        "threads": {"resources": spinimpute.Resources(threads=3)},
-        "memory": {"resources": spinimpute.Resources(threads=1, max_memory=little)},
-        "windows": {"predictor": PredictorSettings(options={"window_cM": 0.01})},
-    }[what]
-    out = impute(question.target_file, question.panel_file, tmp_path / "o.vcf", **settings)
-    assert records(out) == records(question.answer)
 
 
 def test_regions_that_are_ligated(question, tmp_path):

@@ -25,7 +25,7 @@ def likelihoods_where(
     )
 
 
-def test_without_counted_reads() -> None:
+def test_without_counted_reads():
     coverage = Coverage()
     coverage.add(likelihoods_where([[1, 0], [1, 1], [0, 0]]), 4)
     coverage.add(likelihoods_where([[1, 0]]), 1)
@@ -42,7 +42,7 @@ def test_without_counted_reads() -> None:
     ]
 
 
-def test_reads_in_two_intervals() -> None:
+def test_reads_in_two_intervals():
     """Reads are counted at four of five sites, then at two of two; an array's call has no reads."""
     coverage = Coverage()
     coverage.add(likelihoods_where([[1, 1], [1, 0], [1, 1]], [[2, 4], [2, 0], [0, 0]], counted=4), 5)
@@ -59,7 +59,7 @@ def test_reads_in_two_intervals() -> None:
     )
 
 
-def test_an_interval_without_counted_reads() -> None:
+def test_an_interval_without_counted_reads():
     coverage = Coverage()
     coverage.add(likelihoods_where([[1, 1]]), 10)
     coverage.add(likelihoods_where([[1, 1]], [[3, 1]], counted=1), 1)
@@ -68,7 +68,7 @@ def test_an_interval_without_counted_reads() -> None:
 
 
 @pytest.mark.parametrize("counted", [0, 8])
-def test_samples_far_below_the_others(counted: int) -> None:
+def test_samples_far_below_the_others(counted):
     """Samples are compared by reads, or by sites with data where reads were not counted."""
     known_SX = np.arange(8)[:, None] < np.array([8, 2, 0, 7, 8, 3])
     coverages = []
@@ -86,7 +86,7 @@ def test_samples_far_below_the_others(counted: int) -> None:
     assert little == f"1 of 6 samples (s1) have less than a third of the median number of {measure}"
 
 
-def test_one_sample_is_not_below_others_and_many_are_not_listed() -> None:
+def test_one_sample_is_not_below_others_and_many_are_not_listed():
     alone = Coverage()
     alone.add(likelihoods_where([[1], [0], [0], [0], [0]]), 50)
     assert alone.warnings() == []

@@ -60,14 +60,6 @@ def test_equal_to_plain_loops(seed, n_sites, n_samples):
     assert minor_concordance(statistics) == pytest.approx(concordance, nan_ok=True)
 
 
-def test_perfect_dosages_score_one():
-    true = np.array([[0, 1, 2, 0], [1, 1, 0, 0]], dtype=np.float32)
-    statistics = site_statistics(true, true)
-    assert pooled_r2(statistics) == pytest.approx(1)
-    assert mean_variant_r2(statistics) == pytest.approx(1)
-    assert minor_concordance(statistics) == 1
-
-
 def test_pooled_r2_does_not_depend_on_blocks_of_sites():
     rng = np.random.default_rng(3)
     true = rng.binomial(2, 0.001, (400, 50)).astype(np.float32)
@@ -153,17 +145,6 @@ def test_calibration_puts_edges_into_the_upper_bin_and_ignores_missing():
     probability = np.array([[[0.1, 0.9, 0.0], [np.nan] * 3, [1.0, 0.0, 0.0]]], dtype=np.float32)
     calibration.add(np.array([[1, 1, np.nan]]), probability)
     assert calibration.count.tolist() == [[0, 1], [0, 1], [1, 0]]
-
-
-def test_genotypes_drawn_from_the_probabilities_are_calibrated():
-    rng = np.random.default_rng(5)
-    probability = rng.dirichlet([0.4, 0.3, 0.2], (200, 100))
-    true = (rng.random((200, 100, 1)) > probability.cumsum(2)).sum(2).astype(np.float32)
-    calibration = GenotypeCalibration()
-    calibration.add(true, probability)
-    overall = {row["minor_alleles"]: row for row in calibration.rows() if row["bin"] == "all"}
-    assert overall["any"]["calibration_error"] < 0.01
-    assert overall["any"]["predictions"] == 60_000
 
 
 def test_a_curve_has_a_gap_where_a_bin_has_no_row():

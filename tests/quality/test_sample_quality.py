@@ -19,7 +19,7 @@ def drawn(n_sites: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return p.astype(np.float32), (rng.random(p.shape) < p).astype(np.float32), frequency
 
 
-def test_expected_r2_equals_the_r2_of_drawn_genotypes() -> None:
+def test_expected_r2_equals_the_r2_of_drawn_genotypes():
     p, alleles, frequency = drawn(40_000)
     quality = SampleQuality(["a", "b", "c"])
     for some in (slice(0, 15_000), slice(15_000, 15_000), slice(15_000, None)):
@@ -34,7 +34,7 @@ def test_expected_r2_equals_the_r2_of_drawn_genotypes() -> None:
     assert quality.sites == 40_000
 
 
-def test_dosages_without_uncertainty_or_variance() -> None:
+def test_dosages_without_uncertainty_or_variance():
     quality = SampleQuality(["a", "b", "c"])
     assert np.isnan(quality.expected_r2_X).all()
     assert np.isnan(quality.call_rate_X).all()
@@ -44,7 +44,7 @@ def test_dosages_without_uncertainty_or_variance() -> None:
     assert np.isnan(quality.expected_r2_X[2])
 
 
-def test_calls() -> None:
+def test_calls():
     quality = SampleQuality(["a", "b", "c"])
     alleles = np.array([[0, 1, 1, -1, -1], [0, -1, -1, 1, 1]], np.int8)
     quality.add_calls(alleles, PLOIDY)

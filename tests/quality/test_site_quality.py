@@ -10,7 +10,7 @@ import pytest
 from spinimpute.quality.site_quality import site_quality
 
 
-def test_quality_against_brute_force(rng: np.random.Generator) -> None:
+def test_quality_against_brute_force(rng):
     p_UQ = rng.random((50, 9)).astype(np.float32)
     p_UQ[0] = 0
     p_UQ[1] = 1
@@ -45,7 +45,7 @@ def r2_by_enumeration(p_Q: np.ndarray) -> float:
     return total / weights
 
 
-def test_r2_of_rare_alleles_against_enumeration() -> None:
+def test_r2_of_rare_alleles_against_enumeration():
     """Few haplotypes are probable carriers, all others improbable ones."""
     for found in ([0.3], [0.9, 0.1], [0.5, 0.2, 0.1], [0.05, 0.02], [0.6, 0.6]):
         p_Q = np.array(found + [0.002] * (11 - len(found)), np.float32)
@@ -56,7 +56,7 @@ def test_r2_of_rare_alleles_against_enumeration() -> None:
             assert r2[0] == pytest.approx(expected, abs=0.06), found
 
 
-def test_r2_without_a_carrier_in_files() -> None:
+def test_r2_without_a_carrier_in_files():
     """Probabilities that are written as 0 do not count as possible carriers."""
     p_UQ = np.array([[0, 0, 1e-20, 1e-9], [0, 0, 0, 4e-4], [0, 0, 0, 6e-4]], np.float32)
     for flipped in (p_UQ, 1 - p_UQ):
@@ -66,7 +66,7 @@ def test_r2_without_a_carrier_in_files() -> None:
         assert r2[2] > 0.9
 
 
-def test_r2_of_known_and_of_common_alleles(rng: np.random.Generator) -> None:
+def test_r2_of_known_and_of_common_alleles(rng):
     known_UQ = (rng.random((30, 40)) < rng.random((30, 1))).astype(np.float32)
     known_UQ[0] = np.arange(40) == 3
     r2 = site_quality(known_UQ)["R2"]

@@ -35,7 +35,7 @@ def section(page: str, title: str) -> str:
 
 
 @pytest.mark.parametrize(("samples", "headlined"), [(1, False), (2, True), (50, True)])
-def test_estimates_for_one_few_and_many_samples(samples: int, headlined: bool) -> None:
+def test_estimates_for_one_few_and_many_samples(samples, headlined):
     page = report(sites_with(np.linspace(0, 1, 8), np.arange(8) == 0), samples)
     first = page[page.index('<dl class="cards">') : page.index("</dl>")]
     assert ("R2" in first) == headlined
@@ -49,13 +49,13 @@ def test_estimates_for_one_few_and_many_samples(samples: int, headlined: bool) -
     assert ("R2" in along) == (samples == 50)
 
 
-def test_the_histogram_has_imputed_sites_only() -> None:
+def test_the_histogram_has_imputed_sites_only():
     page = report(sites_with(np.array([1, 1, 0.1, 0.9, 0.9, 0.9]), np.arange(6) < 2), 3)
     drawn = page[page.index("R2 of imputed sites") : page.index("What was matched")]
     assert drawn.count("fill: var(--first)") == 2
 
 
-def test_the_expected_r2_of_a_frequency(rng: np.random.Generator) -> None:
+def test_the_expected_r2_of_a_frequency(rng):
     """It equals that of genotypes drawn from the probabilities, about the panel's frequency."""
     frequency_U, ploidy = rng.choice([0.02, 0.2, 0.7], 60), np.array([2, 1, 2])
     p_UQ = rng.beta(frequency_U, 1 - frequency_U, (5, 60)).T.astype(np.float32)
@@ -76,7 +76,7 @@ def test_the_expected_r2_of_a_frequency(rng: np.random.Generator) -> None:
         assert row["expected_r2"] == pytest.approx(1 - lost, abs=0.02)
 
 
-def test_expected_r2_without_uncertainty_or_variance() -> None:
+def test_expected_r2_without_uncertainty_or_variance():
     frequency = np.array([0.2, 0.2])
     for p, expected in ((np.array([[0.0, 1.0], [0.0, 0.0]]), 1.0), (np.full((2, 2), 0.2), 0.0)):
         imputed = ImputedSites()
@@ -94,7 +94,7 @@ def one_sample(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["array", "sequenced"])
-def test_pages_of_one_sample(kind: str, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+def test_pages_of_one_sample(kind, example_panel, tmp_path):
     page, out = tmp_path / "r.html", tmp_path / "o.bcf"
     target = one_sample(tmp_path / "t.vcf")
     output = spinimpute.OutputSettings(report=page)

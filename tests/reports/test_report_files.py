@@ -30,12 +30,12 @@ Write = Callable[..., ImputationSummary]
 
 
 @pytest.fixture
-def panel(example_panel: spinimpute.Panel) -> Path:
+def panel(example_panel) -> Path:
     return example_panel.path
 
 
 @pytest.fixture
-def imputed(panel: Path, tmp_path: Path) -> Write:
+def imputed(panel, tmp_path) -> Write:
     """imputed(target, force=..., **outputs): a run that writes what is asked for."""
 
     def run(target: Path = TARGET, force: bool = False, **outputs: Path | None) -> ImputationSummary:
@@ -64,7 +64,7 @@ def cells(part: str) -> list[list[str]]:
     return [[html.unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)] for row in rows]
 
 
-def test_sites_that_are_far_off_are_named(imputed: Write, tmp_path: Path) -> None:
+def test_sites_that_are_far_off_are_named(imputed, tmp_path):
     """Calls are exchanged at a few sites, as by a wrong strand; sites with a rare allele are detected."""
     turned: list[str] = []
 
@@ -88,14 +88,14 @@ def test_sites_that_are_far_off_are_named(imputed: Write, tmp_path: Path) -> Non
     assert len(re.findall("<use[^>]*fill: var\\(--second\\)", part)) == len(turned) + 1  # and the legend
 
 
-def test_a_target_that_fits_has_none(imputed: Write, tmp_path: Path) -> None:
+def test_a_target_that_fits_has_none(imputed, tmp_path):
     imputed(report=tmp_path / "r.html")
     part = section(tmp_path / "r.html", "Allele frequencies of target and panel")
     assert "of which 0 are far off; their correlation is 0.9" in part
     assert "<table" not in part
 
 
-def test_frequencies_of_one_person_say_little(imputed: Write, tmp_path: Path) -> None:
+def test_frequencies_of_one_person_say_little(imputed, tmp_path):
     one = tmp_path / "one.vcf"
     changed(one, lambda _, record: record[:10])
     lines = one.read_text().splitlines(keepends=True)
@@ -108,7 +108,7 @@ def test_frequencies_of_one_person_say_little(imputed: Write, tmp_path: Path) ->
     )
 
 
-def test_how_it_was_made(panel: Path, tmp_path: Path) -> None:
+def test_how_it_was_made(panel, tmp_path):
     page = tmp_path / "r.html"
     out = tmp_path / "o.vcf"
     done = subprocess.run(
@@ -132,13 +132,13 @@ def test_how_it_was_made(panel: Path, tmp_path: Path) -> None:
     assert shown["panel's genome build"] == shown["target's genome build"] == "not stated for chromosome 20"
 
 
-def test_from_python_there_is_no_command(imputed: Write, tmp_path: Path) -> None:
+def test_from_python_there_is_no_command(imputed, tmp_path):
     imputed(report=tmp_path / "r.html")
     shown = {row[0]: row[1] for row in cells(section(tmp_path / "r.html", "How it was made"))}
     assert shown["command"] == "none: called from Python"
 
 
-def test_figures_are_the_charts_of_the_page(imputed: Write, tmp_path: Path) -> None:
+def test_figures_are_the_charts_of_the_page(imputed, tmp_path):
     page, folder = tmp_path / "r.html", tmp_path / "figures"
     imputed(report=page, report_figures=folder)
     drawn = [path.name for path in sorted(folder.iterdir())]
@@ -156,20 +156,20 @@ def test_figures_are_the_charts_of_the_page(imputed: Write, tmp_path: Path) -> N
         assert all(shape in text for shape in shapes)
 
 
-def test_figures_without_a_page(imputed: Write, tmp_path: Path) -> None:
+def test_figures_without_a_page(imputed, tmp_path):
     imputed(report_figures=tmp_path / "figures")
     assert len(list((tmp_path / "figures").iterdir())) == len(CHARTS)
     assert not list(tmp_path.glob("*.html"))
 
 
 @pytest.mark.parametrize("name", ["", "-"])
-def test_figures_need_a_name_for_their_folder(imputed: Write, tmp_path: Path, name: str) -> None:
+def test_figures_need_a_name_for_their_folder(imputed, tmp_path, name):
     with pytest.raises(InputError, match="is not a folder for the figures"):
         imputed(report_figures=name)
     assert not list(tmp_path.glob("*.bcf"))
 
 
-def test_figures_that_are_there_stay_without_force(imputed: Write, panel: Path, tmp_path: Path) -> None:
+def test_figures_that_are_there_stay_without_force(imputed, panel, tmp_path):
     folder = tmp_path / "figures"
     folder.mkdir()
     mine, old, gone = folder / "mine.svg", folder / f"{CHARTS[0]}.svg", folder / "typed-sites.svg"
@@ -209,7 +209,7 @@ def test_invalid_names_are_refused_before_work_starts(imputed, tmp_path, outputs
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_the_table_of_samples(imputed: Write, tmp_path: Path) -> None:
+def test_the_table_of_samples(imputed, tmp_path):
     """A third of the calls of the last sample is missing, which only changes its own row."""
 
     def spoilt(number: int, record: list[str]) -> list[str]:
@@ -233,7 +233,7 @@ def test_the_table_of_samples(imputed: Write, tmp_path: Path) -> None:
         assert data[row["sample"]]["minor_concordance"] == pytest.approx(100 * row["minor_concordance"])
 
 
-def test_inducing_panels_have_no_leave_one_out(panel: Path, tmp_path: Path) -> None:
+def test_inducing_panels_have_no_leave_one_out(panel, tmp_path):
     made, page, table = (tmp_path / name for name in ("p.spip", "r.html", "r_mqc.json"))
     with spinimpute.Panel.open(panel) as opened:
         spinimpute.build_inducing_panel(opened, made, TARGET, inducing_points=8).close()
@@ -248,7 +248,7 @@ def test_inducing_panels_have_no_leave_one_out(panel: Path, tmp_path: Path) -> N
     assert "at most 8 inducing points of the panel" in checksum
 
 
-def test_the_expected_r2_is_about_the_true_one(panel: Path, imputed: Write, tmp_path: Path) -> None:
+def test_the_expected_r2_is_about_the_true_one(panel, imputed, tmp_path):
     path = tmp_path / "run_mqc.json"
     imputed(multiqc=path)
     true = spinimpute.evaluate(EXAMPLE / "truth.vcf.gz", tmp_path / "o.bcf", panel, TARGET).by_sample
@@ -258,7 +258,7 @@ def test_the_expected_r2_is_about_the_true_one(panel: Path, imputed: Write, tmp_
     assert both.corr("spearman").iloc[0, 1] > 0.8
 
 
-def test_multiqc_shows_what_the_files_say(panel: Path, imputed: Write, tmp_path: Path) -> None:
+def test_multiqc_shows_what_the_files_say(panel, imputed, tmp_path):
     if importlib.util.find_spec("multiqc") is None:
         pytest.skip("multiqc is not installed: pip install multiqc")
     runs = tmp_path / "runs"
@@ -287,7 +287,7 @@ def test_multiqc_shows_what_the_files_say(panel: Path, imputed: Write, tmp_path:
         )
 
 
-def test_charts_of_an_earlier_run_stay_if_this_one_fails(tmp_path: Path) -> None:
+def test_charts_of_an_earlier_run_stay_if_this_one_fails(tmp_path):
     folder = tmp_path / "figures"
     folder.mkdir()
     earlier = folder / f"{CHARTS[0]}.svg"

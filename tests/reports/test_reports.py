@@ -3,7 +3,6 @@
 import html.parser
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -20,7 +19,6 @@ from spinimpute.runtime.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"
-InBrowser = Callable[[Path, str, int], str]
 NASTY = "<script>alert(1)</script> \"'&"
 VOID = {"meta", "link", "br", "img", "input", "line", "circle", "rect", "path"}
 
@@ -57,7 +55,7 @@ def read(text: str) -> Reader:
 
 
 @pytest.fixture(scope="module")
-def pages(example_panel: spinimpute.Panel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(example_panel, tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
     found = {kind: folder / f"{kind}.html" for kind in ("impute", "sequenced", "evaluate")}
     target = EXAMPLE / "target.vcf.gz"
@@ -76,7 +74,7 @@ def pages(example_panel: spinimpute.Panel, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("kind", ["impute", "sequenced", "evaluate"])
-def test_a_page_is_complete_and_self_contained(pages: dict[str, Path], kind: str) -> None:
+def test_a_page_is_complete_and_self_contained(pages, kind):
     text = pages[kind].read_text()
     reader = read(text)
     assert not [name for name, _ in reader.attributes if name in ("src", "href")]
@@ -140,7 +138,7 @@ def test_an_existing_page_stays(pages, example_panel, tmp_path):
 
 @pytest.mark.parametrize("kind", ["impute", "sequenced", "evaluate"])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_in_a_browser(pages: dict[str, Path], kind: str, width: int, found_in_browser: InBrowser) -> None:
+def test_in_a_browser(pages, kind, width, found_in_browser):
     """Sorting works by keyboard, no script fails, and narrow windows need no horizontal scrolling."""
     script = """
     const failures = [];
@@ -174,7 +172,7 @@ def test_in_a_browser(pages: dict[str, Path], kind: str, width: int, found_in_br
     assert found["charts"] >= 3
 
 
-def test_everything_is_escaped() -> None:
+def test_everything_is_escaped():
     chart = line_chart("c", [NASTY], [Series(NASTY, [0.5])], NASTY, NASTY, NASTY)
     rows = table([NASTY, "n"], [[NASTY, 1]], NASTY, sortable=True)
     text = Page(NASTY, NASTY, [rows, Section(NASTY, [chart])], NASTY).html
@@ -189,7 +187,7 @@ def test_everything_is_escaped() -> None:
     st.lists(st.one_of(st.floats(0, 1), st.just(float("nan"))), min_size=1, max_size=60),
     st.floats(0, 1e9),
 )
-def test_charts_of_any_values(values: list[float], start: float) -> None:
+def test_charts_of_any_values(values, start):
     x, finite = range(len(values)), [v for v in values if v == v] or [0.5]
     series = [Series("a", values)]
     for chart in (
@@ -204,16 +202,16 @@ def test_charts_of_any_values(values: list[float], start: float) -> None:
             assert not re.search(r"\b(nan|inf)\b", text)
 
 
-def test_a_histogram_of_rounding_errors() -> None:
+def test_a_histogram_of_rounding_errors():
     read(histogram("c", [1.0, 1.0000000000000002, 1.0], "x", "y", "d").html)
 
 
-def test_numbers() -> None:
+def test_numbers():
     shown = [number(v) for v in (None, float("nan"), 0.12345, 12345, "x")]
     assert shown == ["–", "–", "0.1235", "12,345", "x"]
 
 
-def test_imputed_sites_by_frequency_and_place() -> None:
+def test_imputed_sites_by_frequency_and_place():
     sites = ImputedSites()
     rng = np.random.default_rng(1)
     position = np.sort(rng.integers(1, 1_000_000, 400))

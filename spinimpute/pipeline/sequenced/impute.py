@@ -18,7 +18,7 @@ from spinimpute.pipeline.output_steps import Step, open_or_merge, open_outputs
 from spinimpute.pipeline.run_plan import Panel, panel_files, plan_run
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.sequenced.intervals import SequencedInterval, check_inputs, read_intervals
-from spinimpute.pipeline.sequenced.records import SequencedRecords
+from spinimpute.pipeline.sequenced.records import write_records
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
 from spinimpute.quality.summary import SequencedSummary
 from spinimpute.runtime.devices import choose_threads
@@ -161,17 +161,16 @@ def _impute_intervals(
     begin_stage(step.progress, "imputing")
     shares = split_progress(step.progress, [one.sites.n_sites for one in intervals])
     for number, interval in enumerate(intervals):
-        records = SequencedRecords(interval, writer, summary)
         windows = genotypes_by_window(
             interval.panel,
             interval.sites.start,
             interval.phred_SX3(),
-            records.haploid_X,
+            interval.likelihoods.ploidy == 1,
             threads,
             shares[number],
             interval.likelihoods.bases_X,
         )
-        records.write_all(windows)
+        write_records(interval, windows, writer, summary)
 
 
 def _collect_report_data(

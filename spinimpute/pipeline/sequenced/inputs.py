@@ -168,9 +168,8 @@ class LikelihoodReader:
             raise InputError(
                 "mismatch",
                 f"target {self._likelihoods}: its likelihoods and the reads {path} cover the same "
-                f"{n_sites_X[x]:,} sites of sample {samples[x]}. If the likelihoods were made from "
-                f"these reads, "
-                "they would count twice: give the reads only. If they are of different libraries, add "
+                f"{n_sites_X[x]:,} sites of sample {samples[x]}. If the likelihoods were made from these "
+                "reads, they would count twice: give the reads only. If they are of different libraries, add "
                 f"{argument('force', True)}",
             )
         warning = (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import not_
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from spinimpute.pipeline.sequenced.inputs import (
     haplotypes_of,
 )
 from spinimpute.quality.summary import SequencedSummary
+from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
@@ -170,8 +172,8 @@ def read_intervals(
     regions is BUFFER_CM. Raises NoRecord if no sample has data anywhere, and InputError for a panel of
     inducing points and for files that cannot be used.
     """
-    intervals, warnings = panel_intervals(panels, regions)
-    found, skipped = SequencedInput(warnings=warnings), Counter[str]()
+    intervals, absent = panel_intervals(panels, regions)
+    found, skipped = SequencedInput(warnings=absent), Counter[str]()
     of_haplotypes = [haplotypes_of(one) for one in panels]
     reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
     for panel, group, region in _read_together(of_haplotypes, intervals, buffer_cM):
@@ -188,9 +190,8 @@ def read_intervals(
         for one in compress(group, map(not_, known)):
             start, end = one.written.sites.positions(panel.position)
             found.warnings.append(
-                f"no sample has data in {panel.chrom}:{start}-{end}: its {one.written.sites.n_sites} "
-                f"sites are "
-                "left out"
+                f"no sample has data in {panel.chrom}:{start}-{end}: its {one.written.sites.n_sites} sites "
+                "are left out"
             )
         kept = list(compress(group, known))
         if likelihoods is not None and kept:
@@ -207,3 +208,34 @@ def read_intervals(
     if sexes and is_x(panels[0].chrom) and not set(sexes) & set(found.intervals[0].likelihoods.samples):
         found.warnings.append("no sample is in the list of sexes: all have two copies of X")
     return found
+
+
+def check_sequenced(
+    panels: Sequence[ReferencePanel], sequencing: SequencingSettings
+) -> tuple[SequencedSummary, list[str]]:
+    """Read the data of sequenced samples at the sites of a panel, as `impute_sequenced` does.
+
+    Returns a summary, and why `impute_sequenced` refuses files of reads: a missing index, another genome
+    build or other names of chromosomes. Refused files are left out if others remain; the summary is empty if
+    none does, or if there are also likelihoods or an array of the same samples.
+    """
+    summary = SequencedSummary()
+    refusals = {}  # by number of the file
+    for i, path in enumerate(sequencing.alignments):
+        try:
+            with warnings.catch_warnings(action="ignore"):  # the file is opened again later
+                AlignmentFile(path, panels[-1], sequencing.reference).close()
+        except InputError as error:
+            refusals[i] = str(error)
+    if refusals:
+        if len(refusals) == len(sequencing.alignments) or sequencing.likelihood_files or sequencing.array:
+            return summary, list(refusals.values())
+        kept = [i for i in range(len(sequencing.alignments)) if i not in refusals]
+        sequencing = replace(
+            sequencing,
+            alignments=[sequencing.alignments[i] for i in kept],
+            names=[sequencing.names[i] for i in kept] if sequencing.names else (),
+        )
+    read_intervals(panels, sequencing, (), None, force=False).count(summary)
+    summary.warnings += summary.coverage.warnings()
+    return summary, list(refusals.values())

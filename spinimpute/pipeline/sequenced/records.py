@@ -17,41 +17,38 @@ from spinimpute.quality.summary import SequencedSummary
 MOST_GENOTYPES, MOST_SITES = 2**18, 8_192  # that are written at once
 
 
-class SequencedRecords:
-    """Writes the records of an interval, and adds their quality to the summary's report data."""
+def write_records(
+    interval: SequencedInterval,
+    imputed: Iterator[tuple[int, np.ndarray]],
+    writer: RecordWriter,
+    summary: SequencedSummary,
+) -> None:
+    """Write the sites of an interval that were asked for, and add their quality to the report data.
 
-    def __init__(self, interval: SequencedInterval, writer: RecordWriter, summary: SequencedSummary) -> None:
-        self._interval, self._writer, self._summary = interval, writer, summary
-        self.haploid_X = interval.likelihoods.ploidy == 1
-        writer.set_ploidy(interval.likelihoods.ploidy)
-
-    def write_all(self, imputed: Iterator[tuple[int, np.ndarray]]) -> None:
-        """Write the sites that were asked for.
-
-        imputed: yields the first panel site of consecutive sites, and P(ALT) there, float (S, 2, X).
-        """
-        summary = self._summary
-        most = max(1, min(MOST_SITES, MOST_GENOTYPES // len(self.haploid_X)))
-        while True:
-            with summary.stage("impute"):
-                start, p_S2X = next(imputed, (0, None))
-            if p_S2X is None:
-                return
-            with summary.stage("write"):
-                for sites in self._interval.written_within(start, start + len(p_S2X)):
-                    for first in range(*sites, most):
-                        rows = slice(first, min(first + most, sites.stop))
-                        self._write(rows, p_S2X[rows.start - start : rows.stop - start])
-                    summary.written_sites += sites.n_sites
-
-    def _write(self, rows: slice, p_S2X: np.ndarray) -> None:
-        panel, haploid_X, data = self._interval.panel, self.haploid_X, self._summary.report_data
-        p_SQ = in_columns(p_S2X, haploid_X)
-        info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
-        if data is not None:
-            data.add_window(panel, rows, p_SQ, info, typed_S, np.where(haploid_X, 1, 2))
-        alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
-        self._writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
+    imputed: yields the first panel site of consecutive sites, and P(ALT) there, float (S, 2, X).
+    """
+    panel, ploidy = interval.panel, interval.likelihoods.ploidy
+    haploid_X = ploidy == 1
+    writer.set_ploidy(ploidy)
+    most = max(1, min(MOST_SITES, MOST_GENOTYPES // len(haploid_X)))
+    while True:
+        with summary.stage("impute"):
+            start, imputed_S2X = next(imputed, (0, None))
+        if imputed_S2X is None:
+            return
+        with summary.stage("write"):
+            for sites in interval.written_within(start, start + len(imputed_S2X)):
+                for first in range(*sites, most):
+                    rows = slice(first, min(first + most, sites.stop))
+                    p_S2X = imputed_S2X[rows.start - start : rows.stop - start]
+                    p_SQ = in_columns(p_S2X, haploid_X)
+                    info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
+                    if summary.report_data is not None:
+                        copies_X = np.where(haploid_X, 1, 2)
+                        summary.report_data.add_window(panel, rows, p_SQ, info, typed_S, copies_X)
+                    alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
+                    writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
+                summary.written_sites += sites.n_sites
 
 
 def in_columns(x_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cyvcf2
 import numpy as np
 import pysam
 import pytest
@@ -15,6 +14,7 @@ from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
+from tests.pipeline.sequenced.outputs import phred_of_reads
 
 N_SITES, N_PANEL, N_SAMPLES = 400, 80, 6
 NAMES = [f"s{i}" for i in range(N_SAMPLES)]
@@ -176,44 +176,6 @@ def x_world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return make_world(tmp_path_factory.mktemp("x"), "X", PAR1_END - 15_000, 150)
 
 
-def simulated_phred(rng: np.random.Generator, genotype_SX: np.ndarray, depth: float) -> np.ndarray:
-    """Likelihoods of reads with 1% errors, int (S, X, 3)."""
-    n_SX = rng.poisson(depth, genotype_SX.shape)
-    p_3 = np.array([0.01, 0.5, 0.99])
-    alt_SX = rng.binomial(n_SX, p_3[genotype_SX])
-    phred_SX3 = -10 * (alt_SX[..., None] * np.log10(p_3) + (n_SX - alt_SX)[..., None] * np.log10(1 - p_3))
-    return (phred_SX3 - phred_SX3.min(axis=2, keepdims=True)).round().clip(0, 255).astype(int)
-
-
-@dataclass(frozen=True)
-class Imputed:
-    """An output: numbers are (sites, samples), GP and HDS and GT with an axis more."""
-
-    position: list[int]
-    samples: list[str]
-    GT: np.ndarray
-    DS: np.ndarray
-    HDS: np.ndarray
-    GP: np.ndarray
-    calls: list[list[list[Any]]]
-
-
-def read_imputed(path: Path) -> Imputed:
-    vcf = cyvcf2.VCF(str(path))
-    samples = list(vcf.samples)
-    rows = [
-        (v.POS, v.genotype.array()[:, :2], v.format("DS")[:, 0], v.format("HDS"), v.format("GP"), v.genotypes)
-        for v in vcf
-    ]
-    vcf.close()
-    position, *numbers, calls = (list(column) for column in zip(*rows, strict=True))
-    return Imputed(position, samples, *map(np.array, numbers), calls)
-
-
-def lines_without_header(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if not line.startswith("##")]
-
-
 Impute = Callable[..., Path]
 
 
@@ -250,7 +212,7 @@ def impute(tmp_path: Path) -> Impute:
 @pytest.fixture(scope="session")
 def gl(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One read a site, at two of three sites."""
-    phred_SX3 = simulated_phred(np.random.default_rng(1), world.genotype_SX, 1.0)
+    phred_SX3 = phred_of_reads(np.random.default_rng(1), world.genotype_SX, 1.0)
     sites = [s for s in range(N_SITES) if s % 3]
     return world.write_gl(tmp_path_factory.mktemp("gl") / "gl.vcf", phred_SX3, sites)
 
@@ -258,35 +220,3 @@ def gl(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def bams(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return world.write_bams(tmp_path_factory.mktemp("bams"), 1.0)
-
-
-def correlation_beyond_frequency(
-    dosage_SX: np.ndarray, truth_SX: np.ndarray, frequency_S: np.ndarray
-) -> float:
-    """Of what is beyond the panel's frequency."""
-    base_S1 = 2 * frequency_S[:, None]
-    return float(np.corrcoef((dosage_SX - base_S1).ravel(), (truth_SX - base_S1).ravel())[0, 1])
-
-
-@pytest.fixture(scope="session")
-def phred_of_reads() -> Callable[..., np.ndarray]:
-    """phred_of_reads(rng, genotype_SX, depth)"""
-    return simulated_phred
-
-
-@pytest.fixture(scope="session")
-def read() -> Callable[[Path], Imputed]:
-    """read(path): an output with all formats."""
-    return read_imputed
-
-
-@pytest.fixture(scope="session")
-def without_header() -> Callable[[Path], list[str]]:
-    """without_header(path): the other lines of a VCF."""
-    return lines_without_header
-
-
-@pytest.fixture(scope="session")
-def correlation() -> Callable[..., float]:
-    """correlation(dosage_SX, truth_SX, frequency_S): of what is beyond the panel's frequency."""
-    return correlation_beyond_frequency

@@ -44,11 +44,9 @@ def test_calls_by_hand():
     assert likelihoods_of_calls(part).panel_index.tolist() == [3, 4, 8, 9]
 
 
-@pytest.fixture(scope="module")
-def panel(example, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("panel") / "panel.spin"
-    spinimpute.build_panel(example / "panel.vcf.gz", path, example / "genetic.map").close()
-    return path
+@pytest.fixture
+def panel(example_panel) -> Path:
+    return example_panel.path
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import spinimpute
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
+from tests.pipeline.sequenced.outputs import read
 
 ONE_THREAD = spinimpute.Resources(threads=1)
 
@@ -20,7 +21,7 @@ def of_phred(phred: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return 10 ** (phred / -10.0) * 10.0 ** rng.uniform(-200, 200, (*phred.shape[:2], 1))
 
 
-def test_equal_to_the_command(world, gl, impute, read, rng):
+def test_equal_to_the_command(world, gl, impute, rng):
     found = read(impute(world, gl))
     with spinimpute.Panel.open(world.panel) as panel:
         given = read_variant_likelihoods(gl, panel)

@@ -17,6 +17,7 @@ from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
+from tests.pipeline.sequenced.outputs import phred_of_reads
 
 
 def records(path: Path) -> list[str]:
@@ -24,7 +25,7 @@ def records(path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def gl_of_x(x_world, phred_of_reads, tmp_path_factory) -> Path:
+def gl_of_x(x_world, tmp_path_factory) -> Path:
     phred_SX3 = phred_of_reads(np.random.default_rng(2), x_world.genotype_SX, 1.0)
     path = tmp_path_factory.mktemp("glx") / "x.vcf"
     return Path(x_world.write_gl(path, phred_SX3, range(0, len(x_world.position), 2)))

@@ -6,9 +6,10 @@ import pytest
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import RegionSettings
+from tests.pipeline.sequenced.outputs import correlation, phred_of_reads, read, without_header
 
 
-def test_truth_is_found_between_the_records_too(world, gl, impute, read, correlation):
+def test_truth_is_found_between_the_records_too(world, gl, impute):
     out = impute(world, gl, suffix=".bcf")
     found = read(out)
     assert found.position == world.position
@@ -22,7 +23,7 @@ def test_truth_is_found_between_the_records_too(world, gl, impute, read, correla
         assert error < 0.25 * np.mean((2 * f_S[:, None] - truth_SX) ** 2)
 
 
-def test_formats_agree(world, gl, impute, read):
+def test_formats_agree(world, gl, impute):
     found = read(impute(world, gl))
     np.testing.assert_allclose(found.GP.sum(axis=2), 1, atol=2e-4)
     assert ((found.GP >= 0) & (found.GP <= 1)).all()
@@ -58,7 +59,7 @@ def test_the_summary(world, gl, bams, tmp_path):
     np.testing.assert_array_equal(reads.without_X, of_reads.coverage.unknown_X)
 
 
-def test_bytes_do_not_depend_on_threads_or_other_samples(world, gl, impute, without_header):
+def test_bytes_do_not_depend_on_threads_or_other_samples(world, gl, impute):
     one = impute(world, gl)
     assert without_header(one) == without_header(impute(world, gl, threads=3))
     lines = [line.split("\t") for line in gl.read_text().splitlines() if not line.startswith("##")]
@@ -70,7 +71,7 @@ def test_bytes_do_not_depend_on_threads_or_other_samples(world, gl, impute, with
 
 
 @pytest.mark.parametrize("buffer_cM", [None, 0.0, 0.5, 100.0])
-def test_a_region_has_exactly_its_records(world, gl, impute, buffer_cM, read):
+def test_a_region_has_exactly_its_records(world, gl, impute, buffer_cM):
     first, last = world.position[120], world.position[239]
     out = impute(world, gl, region=RegionSettings(f"20:{first}-{last}", buffer_cM))
     found, whole = read(out), read(impute(world, gl))
@@ -79,9 +80,7 @@ def test_a_region_has_exactly_its_records(world, gl, impute, buffer_cM, read):
     assert np.abs(found.DS - whole.DS[120:240]).mean() <= limit
 
 
-def test_a_region_between_records_is_imputed_from_its_buffer(
-    world, impute, tmp_path, read, correlation, phred_of_reads
-):
+def test_a_region_between_records_is_imputed_from_its_buffer(world, impute, tmp_path):
     phred_SX3 = phred_of_reads(np.random.default_rng(1), world.genotype_SX, 4.0)
     sites = [s for s in range(len(world.position)) if not 200 <= s < 210]
     path = world.write_gl(tmp_path / "gl.vcf", phred_SX3, sites)
@@ -91,7 +90,7 @@ def test_a_region_between_records_is_imputed_from_its_buffer(
     assert correlation(found.DS, world.genotype_SX[200:210], world.frequency[200:210]) > 0.8
 
 
-def test_gl_and_gt_are_as_good(world, impute, tmp_path, read, correlation):
+def test_gl_and_gt_are_as_good(world, impute, tmp_path):
     """Certain calls, unphased, at every fourth site."""
     calls = {0: "0/0", 1: "0/1", 2: "1/1"}
     sites = range(0, len(world.position), 4)

@@ -14,11 +14,12 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import merge_likelihoods
 from spinimpute.sequencing.pileup import read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
+from tests.pipeline.sequenced.outputs import correlation, read, without_header
 
 World = Any
 
 
-def test_reads_of_one_site_equal_their_likelihoods(world, impute, tmp_path, without_header):
+def test_reads_of_one_site_equal_their_likelihoods(world, impute, tmp_path):
     bams = world.write_bams(tmp_path, 0.1, length=1)
     with spinimpute.Panel.open(world.panel) as panel:
         path = world.write_likelihoods(tmp_path / "pl.vcf", read_alignments(bams, panel))
@@ -45,9 +46,7 @@ def with_pairs(request, monkeypatch) -> bool:
 
 
 @pytest.mark.parametrize("with_pairs", [False, True], indirect=True)
-def test_reads_across_sites_tell_more_than_their_likelihoods(
-    world, impute, tmp_path, read, correlation, with_pairs
-):
+def test_reads_across_sites_tell_more_than_their_likelihoods(world, impute, tmp_path, with_pairs):
     """Dosages at 1x, and phase at 0.5x: at 1x likelihoods alone leave two switch errors, too few."""
     found = {}
     for depth in (0.5, 1.0):
@@ -70,7 +69,7 @@ def columns_of(lines: list[str], names: list[str]) -> list[list[str]]:
     return [[fields[head.index(name)] for name in names] for fields in records]
 
 
-def test_a_sample_alone_and_threads(world, bams, impute, without_header):
+def test_a_sample_alone_and_threads(world, bams, impute):
     whole = without_header(impute(world, bams=bams))
     assert whole == without_header(impute(world, bams=bams, threads=2))
     for x in (0, 4):
@@ -78,7 +77,7 @@ def test_a_sample_alone_and_threads(world, bams, impute, without_header):
         assert columns_of(alone, [f"s{x}"]) == columns_of(whole, [f"s{x}"])
 
 
-def test_regions_together_are_of_one_stretch(world, impute, tmp_path, without_header):
+def test_regions_together_are_of_one_stretch(world, impute, tmp_path):
     """Their buffers overlap, and fragments cross their borders."""
     bams = world.write_bams(tmp_path, 0.5, samples=[0, 1], length=5_000)
     position = world.position
@@ -91,7 +90,7 @@ def test_regions_together_are_of_one_stretch(world, impute, tmp_path, without_he
     assert len(both) < len(records)
 
 
-def test_likelihoods_and_reads_together(world, gl, bams, impute, tmp_path, read, without_header):
+def test_likelihoods_and_reads_together(world, gl, bams, impute, tmp_path):
     """Better than either, and near to one file of both, which has no fragments; reads in another order."""
     with spinimpute.Panel.open(world.panel) as panel:
         joined = merge_likelihoods(read_variant_likelihoods(gl, panel), read_alignments(bams, panel))
@@ -107,7 +106,7 @@ def test_likelihoods_and_reads_together(world, gl, bams, impute, tmp_path, read,
 
 
 @pytest.mark.parametrize("with_pairs", [False, True], indirect=True)
-def test_an_array_and_reads_together(world, tmp_path, read, with_pairs):
+def test_an_array_and_reads_together(world, tmp_path, with_pairs):
     """Reads tell which alleles of the array's heterozygotes are of one haplotype."""
     bams = world.write_bams(tmp_path, 1.0 if with_pairs else 0.5, length=5_000)
     rows = [
@@ -146,7 +145,7 @@ def test_samples_get_other_names(world, gl, bams, tmp_path):
             impute_sequenced(tmp_path / "p.vcf", world.panel, SequencingSettings(renamed, bams, names=wrong))
 
 
-def test_samples_where_the_file_has_no_record(world, gl, bams, impute, tmp_path, read):
+def test_samples_where_the_file_has_no_record(world, gl, bams, impute, tmp_path):
     """Which they are, and their order, does not depend on the region: regions are joined afterwards."""
     lines = gl.read_text().splitlines()
     half = [line for line in lines if line[0] == "#" or int(line.split("\t")[1]) < world.position[150]]

@@ -17,6 +17,7 @@ from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import RegionSettings
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
+from tests.pipeline.sequenced.outputs import phred_of_reads
 
 World = Any
 
@@ -36,7 +37,7 @@ class Files:
 
 
 @pytest.fixture(scope="module")
-def files(world, x_world, phred_of_reads, tmp_path_factory) -> Files:
+def files(world, x_world, tmp_path_factory) -> Files:
     folder = tmp_path_factory.mktemp("two")
     text, genetic_map = (world.panel.with_name(name) for name in ("panel.vcf", "genetic.map"))
     head = next(line for line in text.read_text().splitlines() if line.startswith("#CHROM"))

@@ -1,6 +1,6 @@
 """Sequenced samples from files to files: chromosome X, where men have one copy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,16 +8,16 @@ import numpy as np
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.settings import RegionSettings
+from tests.pipeline.sequenced.outputs import correlation, phred_of_reads, read, without_header
 
 World = Any
-Phred = Callable[..., np.ndarray]
 
 PAR1_END = 2_699_520  # GRCh37
 MEN = {f"s{i}": i % 2 == 0 for i in range(6)}
 
 
 def x_rows(
-    world: World, depth: float, sites: Sequence[int], phred_of_reads: Phred
+    world: World, depth: float, sites: Sequence[int]
 ) -> tuple[np.ndarray, list[tuple[int, list[str]]]]:
     """Truth, and records: men have one copy beyond PAR1, stated by two numbers."""
     genotype_SX = world.genotype_SX.copy()
@@ -38,10 +38,8 @@ def x_rows(
     return genotype_SX, rows
 
 
-def test_men_have_one_copy_beyond_par1(
-    x_world, impute, tmp_path, read, without_header, correlation, phred_of_reads
-):
-    truth_SX, rows = x_rows(x_world, 2.0, [s for s in range(150) if s % 4], phred_of_reads)
+def test_men_have_one_copy_beyond_par1(x_world, impute, tmp_path):
+    truth_SX, rows = x_rows(x_world, 2.0, [s for s in range(150) if s % 4])
     gl = x_world.write_vcf(tmp_path / "gl.vcf", rows)
     beyond_S = np.array(x_world.position) > PAR1_END
     assert 20 < beyond_S.sum() < 140
@@ -60,7 +58,7 @@ def test_men_have_one_copy_beyond_par1(
             assert correlation(dosage_SX[chosen], truth_SX[chosen], x_world.frequency[sites]) > 0.85
 
 
-def test_a_man_depends_on_nobody_else(x_world, impute, tmp_path, without_header):
+def test_a_man_depends_on_nobody_else(x_world, impute, tmp_path):
     """Where he has no read others do: that they were looked at says nothing of him."""
     bams = x_world.write_bams(tmp_path, 0.4, haploid=[0, 2, 4])
     region = RegionSettings(f"X:{PAR1_END + 1}-{x_world.position[-1]}")
@@ -81,9 +79,9 @@ def test_what_is_unknown_of_men(x_world, tmp_path):
     np.testing.assert_allclose(summary.coverage.unknown_X, np.exp(-0.4), atol=0.2)
 
 
-def test_columns_of_a_part_without_records(x_world, impute, tmp_path, read, correlation, phred_of_reads):
+def test_columns_of_a_part_without_records(x_world, impute, tmp_path):
     """The likelihoods begin beyond PAR1, and reads are in another order: everybody keeps their column."""
-    truth_SX, rows = x_rows(x_world, 2.0, range(150), phred_of_reads)
+    truth_SX, rows = x_rows(x_world, 2.0, range(150))
     rows = [row for row in rows if x_world.position[row[0]] > PAR1_END]
     gl = x_world.write_vcf(tmp_path / "gl.vcf", rows)
     bams = x_world.write_bams(tmp_path, 2.0, haploid=[0, 2, 4])
@@ -95,8 +93,8 @@ def test_columns_of_a_part_without_records(x_world, impute, tmp_path, read, corr
         assert correlation(dosage_SX, truth_SX[np.ix_(part, women)], x_world.frequency[part]) > 0.85
 
 
-def test_a_part_of_which_nothing_is_known_is_told(x_world, tmp_path, without_header, phred_of_reads):
-    _, rows = x_rows(x_world, 2.0, range(150), phred_of_reads)
+def test_a_part_of_which_nothing_is_known_is_told(x_world, tmp_path):
+    _, rows = x_rows(x_world, 2.0, range(150))
     rows = [row for row in rows if x_world.position[row[0]] > PAR1_END]
     gl = x_world.write_vcf(tmp_path / "gl.vcf", rows)
     out = tmp_path / "o.vcf"
