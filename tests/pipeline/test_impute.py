@@ -88,24 +88,6 @@ def test_every_site_has_an_r2(example_rows, example_panel, write_vcf, tmp_path):
     assert constant > 10
 
 
-@pytest.mark.parametrize("suffix", ["vcf.gz", "bcf"])
-def test_decimals(example_target, example_panel, tmp_path, suffix):
-    """Fewer decimals are the same dosages, rounded, in a smaller file."""
-    found, size = {}, {}
-    for decimals in (1, 3, 5):
-        out = tmp_path / f"{decimals}.{suffix}"
-        output = OutputSettings(("GT", "HDS"), decimals=decimals)
-        spinimpute.impute(example_target, out, example_panel, output=output)
-        found[decimals] = np.array([v.format("HDS") for v in cyvcf2.VCF(str(out))])
-        size[decimals] = out.stat().st_size
-        units = found[decimals].astype(float) * 10**decimals
-        np.testing.assert_allclose(units, np.rint(units), atol=10**decimals * 1e-7)
-    # what is within three quarters of a unit of 0 or 1 becomes 0 or 1
-    np.testing.assert_allclose(found[3], found[5], atol=7.6e-4)
-    np.testing.assert_allclose(found[1], found[5], atol=0.0751)
-    assert size[1] < size[3] < size[5]
-
-
 def test_missing_calls_are_filled_and_others_kept(example_rows, example_panel, write_vcf, tmp_path):
     samples, rows = example_rows
     calls = rows[100][3]

@@ -65,9 +65,8 @@ def test_a_record_without_ALT_beside_one_with_ALT_is_left_out(
 def test_a_call_of_an_ALT_that_the_record_lacks_is_refused(example_rows, example_panel, write_vcf, tmp_path):
     _, rows = example_rows
     target = write_vcf([(*rows[0][:2], ".", ["0|1"])])
-    with pytest.raises(
-        InputError, match=f"20:{rows[0][0]}, a genotype with an ALT allele that the record lacks"
-    ):
+    message = f"20:{rows[0][0]}, a genotype with an ALT allele that the record lacks"
+    with pytest.raises(InputError, match=message):
         spinimpute.impute(target, tmp_path / "o.vcf", example_panel)
 
 

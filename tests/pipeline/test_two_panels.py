@@ -283,9 +283,8 @@ class TestRefusedBeforeMerging:
         for run in (spinimpute.impute, spinimpute.phase):
             with pytest.raises(InputError, match="another genome build"):
                 run(target, tmp_path / "o.vcf", panels)
-        with pytest.raises(
-            InputError, match="The file is on GRCh38 according to its header, the panel on GRCh37"
-        ):
+        message = "The file is on GRCh38 according to its header, the panel on GRCh37"
+        with pytest.raises(InputError, match=message):
             spinimpute.impute_sequenced(tmp_path / "o.vcf", panels, spinimpute.SequencingSettings(target))
 
     def test_too_little_memory(self, files, tmp_path, monkeypatch):

@@ -114,7 +114,6 @@ def test_other_unusable_arguments(world):
     with pytest.raises(InputError, match="panel must be an open one"):
         spinimpute.impute_likelihoods(str(world.panel), good, index)  # type: ignore[arg-type]
     points: Any = SimpleNamespace(haplotypes=None, path=Path("p.spip"), holds="inducing points")
-    with pytest.raises(
-        InputError, match=r"p\.spip: sequenced samples cannot be imputed from inducing points"
-    ):
+    message = r"p\.spip: sequenced samples cannot be imputed from inducing points"
+    with pytest.raises(InputError, match=message):
         spinimpute.impute_likelihoods(points, good, index)
