@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import read_haplotypes
 
 PACKAGE = Path(spinimpute.__file__).parent
+CALL = re.compile(r"(?<![\w.])(argument|call)\(\s*[\"']([^\"']+)[\"']")
 
 
 @pytest.fixture
@@ -32,8 +34,6 @@ def genotypes_of(target: Path) -> tuple[np.ndarray, Sites]:
 
 
 def test_the_version() -> None:
-    from importlib.metadata import version
-
     assert spinimpute.__version__ == version("spinimpute")
 
 
@@ -42,7 +42,7 @@ def test_check_takes_a_path_and_an_open_panel(target: Path, example_panel: spini
     assert str(report) == str(spinimpute.check(target, example_panel))
     assert "matched:  246 of 246 typed sites are panel sites" in str(report)
     with pytest.raises(InputError, match="target must be TargetSettings"):
-        spinimpute.check(target, example_panel, "keep")  # type: ignore[arg-type]
+        spinimpute.check(target, example_panel, "keep")
 
 
 def test_panels_and_summaries_are_readable(target, example_panel, tmp_path) -> None:
@@ -50,9 +50,8 @@ def test_panels_and_summaries_are_readable(target, example_panel, tmp_path) -> N
     assert str(example_panel.path) in repr(example_panel)
     summary = spinimpute.impute(target, tmp_path / "o.bcf", example_panel)
     assert str(summary) == repr(summary) == "\n".join(summary.lines())
-    result = spinimpute.evaluate(
-        target.with_name("truth.vcf.gz"), tmp_path / "o.bcf", example_panel, target, regions=["20:1-500000"]
-    )
+    truth, region = target.with_name("truth.vcf.gz"), ["20:1-500000"]
+    result = spinimpute.evaluate(truth, tmp_path / "o.bcf", example_panel, target, regions=region)
     first, head, *rows = repr(result).splitlines()
     assert first == f"<Evaluation: 20 samples, {result.scored_sites:,} sites scored, 20:1-500000>"
     assert head.split()[:4] == ["imputer", "bin", "sites", "pooled_r2"]
@@ -93,38 +92,21 @@ ROOMS_OF_ARGUMENTS = (
 )  # fmt: skip
 
 
-def said_in(paths: Iterable[Path]) -> list[str]:
-    """The texts in code but for docstrings; the parts of an f-string one by one."""
-    found = []
-    for path in paths:
-        tree = ast.parse(path.read_text())
-        docstrings = {
-            id(node.body[0].value)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-        }
-        found += [
-            node.value
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
-        ]
-    return found
+def texts_in(path: Path) -> Iterator[str]:
+    """Texts in code but for docstrings; the parts of an f-string one by one."""
+    tree = ast.parse(path.read_text())
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value
 
 
 @pytest.mark.parametrize("room", ROOMS_OF_ARGUMENTS)
 def test_messages_name_no_options(room: str) -> None:
-    """But those of other programs."""
-    options = [
-        text for text in said_in((PACKAGE / room).rglob("*.py")) if re.search("(?<![-!(])--[a-z]", text)
-    ]
-    variables_of_style_sheets = "--[a-z-]+"
-    assert [
-        text
-        for text in options
-        if not re.search("bcftools|plink", text) and not re.fullmatch(variables_of_style_sheets, text)
-    ] == []
+    """But those of other programs, and variables of style sheets."""
+    texts = (text for path in (PACKAGE / room).rglob("*.py") for text in texts_in(path))
+    options = (text for text in texts if re.search("(?<![-!(])--[a-z]", text))
+    assert [text for text in options if not re.search("bcftools|plink|^--[a-z-]+$", text)] == []
 
 
 def commands(group: click.Group) -> Iterator[click.Command]:
@@ -138,21 +120,13 @@ def commands(group: click.Group) -> Iterator[click.Command]:
 
 def named_in_messages(function: str) -> set[str]:
     """First arguments of all calls of `argument` or `call` in the library."""
-    trees = (ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py"))
-    calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {
-        node.args[0].value
-        for node in calls
-        if isinstance(node.func, ast.Name)
-        and node.func.id == function
-        and isinstance(node.args[0], ast.Constant)
-    }
+    calls = (call for path in PACKAGE.rglob("*.py") for call in CALL.findall(path.read_text()))
+    return {name for called, name in calls if called == function}
 
 
 def test_messages_name_options_on_the_command_line() -> None:
-    options = {
-        name for each in commands(spinimpute_group) for parameter in each.params for name in parameter.opts
-    }
+    parameters = (parameter for each in commands(spinimpute_group) for parameter in each.params)
+    options = {name for parameter in parameters for name in parameter.opts}
     assert {name_option(name, ...) for name in named_in_messages("argument")} <= options
     assert named_in_messages("call") == set(COMMANDS)
     assert name_option("ambiguous", "keep") == "--ambiguous keep"
@@ -163,9 +137,9 @@ def test_a_path_is_no_open_panel(target: Path, example_panel: spinimpute.Panel, 
     path, said = example_panel.path, r"panel must be an open one, such as Panel\.open\('"
     calls, sites = genotypes_of(target)
     with pytest.raises(InputError, match=said):
-        spinimpute.impute_genotypes(path, calls, sites)  # type: ignore[arg-type]
+        spinimpute.impute_genotypes(path, calls, sites)
     with pytest.raises(InputError, match=said):
-        spinimpute.build_inducing_panel(path, tmp_path / "p.spip", target)  # type: ignore[arg-type]
+        spinimpute.build_inducing_panel(path, tmp_path / "p.spip", target)
 
 
 def test_panels_by_chromosome(example_panel, example_halves, tmp_path) -> None:

@@ -78,17 +78,12 @@ def test_every_folder_is_a_room_that_has_its_place() -> None:
 
 
 def test_imports_go_down() -> None:
-    upward = {
-        (name, other)
-        for name, others in IMPORTS.items()
-        for other in others
-        if ROOMS.index(room_of(other)) > ROOMS.index(room_of(name))
-    }
-    assert upward == set()
+    pairs = {(name, other) for name, others in IMPORTS.items() for other in others}
+    assert [pair for pair in pairs if ROOMS.index(room_of(pair[1])) > ROOMS.index(room_of(pair[0]))] == []
 
 
 def test_no_circle_of_modules() -> None:
-    assert circle_in({name: set(others) for name, others in IMPORTS.items()}) == ""
+    assert circle_in(IMPORTS) == ""
 
 
 def test_no_circle_of_rooms() -> None:
@@ -105,22 +100,14 @@ def n_lines(path: Path) -> int:
 
 def test_no_file_is_too_long() -> None:
     folders = ("spinimpute", "cli", "tests", "benchmarks")
-    long = {
-        str(path.relative_to(ROOT)): n_lines(path)
-        for folder in folders
-        for path in (ROOT / folder).rglob("*.py")
-        if n_lines(path) > MOST_LINES_OF_A_FILE
-    }
-    assert long == {}
+    paths = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    assert [str(path) for path in paths if n_lines(path) > MOST_LINES_OF_A_FILE] == []
 
 
 def test_no_room_is_too_large() -> None:
     """A room is a folder without the folders in it."""
-    rooms: dict[Path, list[Path]] = {}
-    for path in MODULES.values():
-        if path.name != "__init__.py":
-            rooms.setdefault(path.parent, []).append(path)
-    for folder, paths in rooms.items():
+    for folder in {path.parent for path in MODULES.values()}:
+        paths = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
         assert len(paths) <= MOST_FILES_OF_A_ROOM, folder
         assert sum(map(n_lines, paths)) <= MOST_LINES_OF_A_ROOM, folder
 
@@ -173,10 +160,8 @@ try:
 except SystemExit as ended:
     print([name for name in ("torch", "pandas", "sklearn") if name in sys.modules], ended.code)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.endswith("[] 0\n"), done.stdout
+    printed = subprocess.check_output([sys.executable, "-c", script, *words], cwd=ROOT, text=True)
+    assert printed.endswith("[] 0\n"), printed
 
 
 # Where weights that sum to one are computed outside of `nn`, and why that is no attention to inducing points.
@@ -189,15 +174,16 @@ OTHER_SOFTMAXES = {
 }
 
 
+ATTENTION = {"softmax", "log_softmax", "Softmax", "scaled_dot_product_attention", "MultiheadAttention"}
+
+
 def reached(name: str) -> set[str]:
     """All modules that a module imports, and those that they import."""
-    found: set[str] = set()
-    waiting = [name]
+    found, waiting = set[str](), [name]
     while waiting:
-        for module in imported(waiting.pop()):
-            if module not in found:
-                found.add(module)
-                waiting.append(module)
+        new = IMPORTS[waiting.pop()] - found
+        found |= new
+        waiting += new
     return found
 
 
@@ -221,15 +207,9 @@ def test_there_is_no_second_attention() -> None:
     for name, path in MODULES.items():
         if room_of(name) == "nn":
             continue
-        words = {
-            node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
-        }
-        if words & {
-            "softmax",
-            "log_softmax",
-            "Softmax",
-            "scaled_dot_product_attention",
-            "MultiheadAttention",
-        }:
+        attributes = (
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+        )
+        if {node.attr for node in attributes} & ATTENTION:
             found.add(name)
     assert found == set(OTHER_SOFTMAXES)

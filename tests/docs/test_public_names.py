@@ -1,6 +1,7 @@
-"""A public name means one thing in the whole package."""
+"""A public name means one thing in the whole package; docstrings have one style."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,3 +39,16 @@ def test_no_two_modules_define_the_same_public_name() -> None:
                 modules[name].append(str(path.relative_to(ROOT)))
     shared = {name: paths for name, paths in modules.items() if len(paths) > 1}
     assert {name: paths for name, paths in shared.items() if name not in SHARED | SAME_BY_INTENT} == {}
+
+
+OTHER_STYLES = re.compile(
+    r"^\s*(Args|Arguments|Parameters|Attributes|Returns|Yields|Raises|Notes?|Examples?):\s*$|:param ", re.M
+)
+
+
+def test_docstrings_have_no_sections_in_other_styles() -> None:
+    """Sections of the library are numpydoc's, underlined; docstrings of commands are help texts."""
+    for path in (ROOT / "spinimpute").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                assert not OTHER_STYLES.search(ast.get_docstring(node) or ""), (path, node)

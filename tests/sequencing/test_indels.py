@@ -1,8 +1,7 @@
-"""Insertions and deletions in reads: by hand, and of simulated haplotypes."""
+"""Insertions and deletions in reads: by hand, and in simulated reads."""
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pysam
 import pytest
 
+from benchmarks.sequencing.simulated_reads import SHORT, SequencedPeople
 from spinimpute.genotypes.sites import Region
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.indels import BEYOND, HIGHEST_QUALITY, SLIPPING, Indel, indel_of
@@ -242,147 +242,31 @@ def test_unknown_qualities(write_reads: WriteReads, panel_of: PanelOf) -> None:
     assert found.skipped == {"bases without a quality": 2}
 
 
-LENGTH = 12_000
-
-
-@dataclass(frozen=True)
-class SimulatedRead:
-    """Bases of a haplotype and their alignment."""
-
-    haplotype: int
-    first: int
-    position: int
-    cigar: str
-    letters: str
-
-
-class Simulated:
-    """A reference with repeats, and two haplotypes with indels and SNPs, aligned with it."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        pieces: list[str] = []
-        while sum(map(len, pieces)) < LENGTH:
-            unit = "".join(rng.choice(list("ACGT"), rng.integers(1, 4)))
-            pieces += ["".join(rng.choice(list("ACGT"), rng.integers(5, 60))), unit * int(rng.integers(1, 9))]
-        self.reference = "".join(pieces)[:LENGTH]
-        self.sites = sorted(self._sites(rng))
-        self.alleles = rng.integers(0, 2, (len(self.sites), 2))
-        self.letters, self.places = zip(*(self._haplotype(h) for h in range(2)), strict=True)
-        self.number = [{place: i for i, place in enumerate(places)} for places in self.places]
-
-    def _sites(self, rng: np.random.Generator) -> Any:
-        """Sites that are apart from each other and each other's repeats."""
-        at = 60
-        while at < LENGTH - 200:
-            n = int(rng.integers(1, 5))
-            ref = self.reference[at]
-            kind = rng.integers(3)
-            letters = self.reference[at + 1 : at + 1 + n]
-            if kind == 1 and rng.random() < 0.5:
-                letters = "".join(rng.choice(list("ACGT"), n))
-            if kind == 2:
-                yield at + 1, ref, "ACGT"[("ACGT".index(ref) + 1) % 4]
-            elif letters[-1] != ref:
-                yield (at + 1, ref, ref + letters) if kind == 1 else (at + 1, ref + letters, ref)
-            at += int(rng.integers(60, 200))
-
-    def _haplotype(self, h: int) -> tuple[str, list[int]]:
-        """Its bases, and the reference index of each; -1 for inserted bases."""
-        letters, places, at = "", list[int](), 0
-        for (position, ref, alt), alleles in zip(self.sites, self.alleles, strict=True):
-            letters += self.reference[at : position - 1]
-            places += range(at, position - 1)
-            at = position - 1
-            if alleles[h]:
-                letters += alt
-                places += [at] + [-1] * (len(alt) - 1)
-                at += len(ref)
-        return letters + self.reference[at:], places + list(range(at, LENGTH))
-
-    def read(self, h: int, first: int, length: int) -> SimulatedRead:
-        """A read that begins and ends with bases of the reference."""
-        places = self.places[h]
-        while places[first] < 0:
-            first += 1
-        while places[first + length - 1] < 0:
-            length -= 1
-        operations = ""
-        last = places[first] - 1
-        for place in places[first : first + length]:
-            operations += "I" if place < 0 else "D" * (place - last - 1) + "M"
-            last = max(place, last)
-        cigar = "".join(f"{len(run)}{run[0]}" for run in runs_of(operations))
-        return SimulatedRead(h, first, places[first] + 1, cigar, self.letters[h][first : first + length])
-
-    def expected(self, s: int, read: SimulatedRead) -> int | None:
-        """The allele that a read shows; None if it does not reach far enough."""
-        position, ref, alt = self.sites[s]
-        letters = max(ref, alt, key=len)[1:]
-        longer = self.reference[:position] + letters + self.reference[position + len(ref) - 1 :]
-        behind = longer[position : position + 100]
-        same = [letter == letters[n % len(letters)] for n, letter in enumerate(behind)]
-        # a second wrong letter ends a repeat, or one more than a tenth of a long one
-        end = next(n for n in range(len(same)) if same[: n + 1].count(False) > max(1, n // 10))
-        reach = max((n + 1 for n in range(end) if same[n]), default=0)
-        reach = max(reach, len(letters))
-        before = self.number[read.haplotype].get(position - 1, read.first)
-        n_before = before + 1 - read.first
-        n_behind = len(read.letters) - n_before
-        flank = len(letters) + BEYOND
-        enough = n_before >= flank and n_behind >= reach + flank
-        return int(self.alleles[s, read.haplotype]) if enough else None
-
-
-def runs_of(text: str) -> list[str]:
-    runs = [text[0]]
-    for letter in text[1:]:
-        runs[-1:] = [runs[-1] + letter] if runs[-1][0] == letter else [runs[-1], letter]
-    return runs
-
-
 @pytest.mark.parametrize("cram", [False, True])
-def test_simulated_reads_show_their_haplotypes_alleles(write_reads, panel_of, rng, tmp_path, cram) -> None:
-    """By the reference, which is not given."""
-    simulated = Simulated(rng)
-    sites = simulated.sites
-    kinds = Counter(len(alt) - len(ref) for _, ref, alt in sites)
-    assert min(kinds[n] for n in (-2, -1, 0, 1, 2)) > 2
-    reads = [
-        simulated.read(int(rng.integers(2)), int(rng.integers(LENGTH - 1_000)), int(rng.integers(40, 120)))
-        for _ in range(3_000)
-    ]
-    fasta = tmp_path / "reference.fa"
-    fasta.write_text(f">20\n{simulated.reference}\n")
-    pysam.faidx(str(fasta))
-    contigs = [("20", LENGTH)]
-    path = write_reads(
-        [
-            (f"r{i}", read.position, read.cigar, read.letters, "I" * len(read.letters))
-            for i, read in enumerate(reads)
-        ],
-        "t.cram" if cram else "t.bam",
-        contigs=contigs,
-        reference=fasta if cram else None,
+def test_simulated_reads_show_their_haplotypes_alleles(panel_of, rng, tmp_path, cram) -> None:
+    """Reads have errors, and slip where indels are copies of repeats."""
+    position, ref, alt = (
+        range(20_000, 80_000, 100),
+        ["GTT", "G", "A", "AT"] * 150,
+        ["G", "GCA", "C", "A"] * 150,
     )
-    panel = panel_of(sites, length=LENGTH)
-    found = read_alignments(
-        [path],
-        panel,
-        reference=fasta if cram else None,
-        settings=PileupSettings(indels=True, max_depth=1_000),
-    )
-    of_indels = [s for s, (_, ref, alt) in enumerate(sites) if len(ref) != len(alt)]
-    expected = Counter((s, simulated.expected(s, read)) for s in of_indels for read in reads)
-    counted = Counter((s, allele) for s, allele, _ in columns(found) if s in of_indels)
-    assert counted == {shown: n for shown, n in expected.items() if shown[1] is not None}
-    assert sum(counted.values()) > 300
-    # fragments are of one haplotype
+    alleles_SQ = rng.integers(0, 2, (600, 2))
+    people = SequencedPeople("20", 100_000, list(position), ref, alt, ["one"], alleles_SQ)
+    (path,) = people.write_bams(tmp_path, SHORT, 20, 1)
+    if cram:
+        bam, path = str(path), path.with_suffix(".cram")
+        pysam.view("-C", "--output-fmt-option", "no_ref=1", "-o", str(path), bam, catch_stdout=False)
+        pysam.index(str(path))
+    panel = panel_of(list(zip(position, ref, alt, strict=True)), length=100_000)
+    found = read_alignments([path], panel, settings=WITH_INDELS)
+    right_S = found.phred_SX3[:, 0].argmin(1) == alleles_SQ.sum(1)[found.panel_index]
+    enough_S = found.depth_SX[:, 0] >= 10
+    for kind in range(4):
+        chosen_S = enough_S & (found.panel_index % 4 == kind)
+        assert chosen_S.sum() > 60
+        assert right_S[chosen_S].mean() > 0.97
+    shown = np.array([(site, allele) for site, allele, _ in columns(found)]).T
+    homozygous_S = alleles_SQ[:, 0] == alleles_SQ[:, 1]
+    assert (alleles_SQ[shown[0], 0] == shown[1])[homozygous_S[shown[0]]].mean() > 0.98
     fragment = found.bases_X[0].fragment
     assert len(fragment) > len(np.unique(fragment))
-    for x, s in enumerate(found.panel_index.tolist()):
-        likelihood = np.ones(3)
-        for _, allele, quality in (row for row in columns(found) if row[0] == s):
-            e = 10 ** (-quality / 10)
-            likelihood *= (1 - e, 0.5, e) if allele == 0 else (e, 0.5, 1 - e)
-        phred = -10 * np.log10(likelihood)
-        np.testing.assert_allclose(found.phred_SX3[x, 0], np.minimum(phred - phred.min(), 255), atol=0.51)

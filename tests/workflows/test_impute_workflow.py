@@ -1,10 +1,10 @@
 """The Snakemake workflow: the example in chunks, mistakes in configurations, and runs that are killed."""
 
 import gzip
-import importlib.util
 import json
 import random
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -32,10 +32,10 @@ from benchmarks.workflow.runs import (
 from spinimpute.predictors.haplotype_attention.memory import JobSizes, limits_within
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("snakemake") is None,
-    reason="snakemake is not installed: pip install 'spinimpute[workflow]'",
-)
+pytest.importorskip("snakemake", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
+
+
+PROGRAM = shutil.which("spinimpute", path=PATH) or ""
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +50,9 @@ def test_the_example_in_chunks_is_the_example_in_one_go(finished: Path, tmp_path
     chunks = (finished / "panels" / "20.chunks.tsv").read_text().splitlines()
     assert len(chunks) == 1 + 3
     whole = tmp_path / "whole.vcf.gz"
-    subprocess.run(
-        [
-            # the same paths: the header holds the command
-            shutil.which("spinimpute", path=PATH) or "", "impute",
-            "--vcf", "imputed/example/20/phased.vcf.gz", "--panel", "imputed/panels/20.spin",
-            "-o", whole, "-q",
-        ],
-        check=True, env=ENVIRONMENT, cwd=finished.parent,
-    )  # fmt: skip
+    # the same paths: the header holds the command
+    files = ["--vcf", "imputed/example/20/phased.vcf.gz", "--panel", "imputed/panels/20.spin", "-o", whole]
+    subprocess.run([PROGRAM, "impute", *files, "-q"], check=True, env=ENVIRONMENT, cwd=finished.parent)
     assert (finished / "example.20.vcf.gz").read_bytes() == whole.read_bytes()
     assert (finished / "example.20.vcf.gz.tbi").read_bytes() == Path(f"{whole}.tbi").read_bytes()
 
@@ -70,9 +64,8 @@ def test_the_report_tells_sites_and_accuracy(finished: Path) -> None:
     assert len(records) == 4453
     assert int(told["imputed_sites"]) == sum(record.INFO.get("TYPED") is None for record in records)
     accuracy = (finished / "example" / "20" / "evaluation" / "accuracy.tsv").read_text()
-    overall = re.search(r"^imputed\tall\t\d+\t([\d.]+)", accuracy, re.M)
-    assert overall is not None
-    assert float(told["true_pooled_r2"]) == pytest.approx(float(overall[1]), abs=1e-4)
+    (overall,) = re.findall(r"^imputed\tall\t\d+\t([\d.]+)", accuracy, re.M)
+    assert float(told["true_pooled_r2"]) == pytest.approx(float(overall), abs=1e-4)
     assert "example" in (finished / "report.html").read_text()
     assert list(json.loads((finished / "report_mqc.json").read_text())["data"]) == ["example.20"]
 
@@ -100,9 +93,8 @@ def test_a_full_disk(finished: Path, small_disk: Callable[[int], Any], share: fl
     folder = copy_example(disk.folder)
     failed = snakemake(folder, *CHUNKS)
     assert failed.returncode != 0
-    assert "No space left on device" in "".join(
-        path.read_text() for path in (folder / "imputed" / "logs").iterdir()
-    )
+    logs = (path.read_text() for path in (folder / "imputed" / "logs").iterdir())
+    assert any("No space left on device" in text for text in logs)
     assert not unfinished(folder)
     disk.resize(4 * needed)
     unlock(folder)
@@ -111,12 +103,17 @@ def test_a_full_disk(finished: Path, small_disk: Callable[[int], Any], share: fl
     assert checksums(folder) == checksums(finished.parent)
 
 
-def test_a_damaged_chunk_is_found_and_made_again(finished: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(finished.parent, copy)
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run without its joined file."""
+    shutil.copytree(finished.parent, tmp_path / "copy")
+    (tmp_path / "copy" / "imputed" / "example.20.vcf.gz").unlink()
+    return tmp_path / "copy"
+
+
+def test_a_damaged_chunk_is_found_and_made_again(finished: Path, copy: Path) -> None:
     chunk = copy / "imputed" / "example" / "20" / "chunk.2.vcf.gz"
     chunk.write_bytes(chunk.read_bytes()[:-100])
-    (copy / "imputed" / "example.20.vcf.gz").unlink()
     failed = snakemake(copy, *CHUNKS, "--rerun-triggers", "mtime")
     assert failed.returncode != 0
     log = (copy / "imputed" / "logs" / "ligate.example.20.log").read_text()
@@ -197,10 +194,8 @@ def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
 
 
 def test_a_target_of_some_chromosomes(tmp_path: Path) -> None:
-    targets = (
-        "{some: {file: data/example/target.vcf.gz, chromosomes: ['CHROM']}, "
-        "all: {file: data/example/target.vcf.gz}}"
-    )
+    file = "file: data/example/target.vcf.gz"
+    targets = f"{{some: {{{file}, chromosomes: ['CHROM']}}, all: {{{file}}}}}"
     planned = planned_with(tmp_path / "some", targets.replace("CHROM", "20"), "20", "21")
     refused = planned_with(tmp_path / "none", targets.replace("CHROM", "22"), "20", "21")
     said = planned.stdout + planned.stderr
@@ -227,16 +222,11 @@ def test_names_of_files_are_not_run_by_the_shell(tmp_path: Path) -> None:
 
 
 def estimates() -> SimpleNamespace:
-    names: dict[str, Callable[..., float]] = {}
-    exec((WORKFLOW / "resources.smk").read_text(), names)
-    return SimpleNamespace(**names)
+    return SimpleNamespace(**runpy.run_path(str(WORKFLOW / "resources.smk")))
 
 
-def test_a_chunk_with_too_little_memory_is_tried_again_with_more(finished: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(finished.parent, copy)
+def test_a_chunk_with_too_little_memory_is_tried_again_with_more(finished: Path, copy: Path) -> None:
     (copy / "imputed" / "example" / "20" / "chunk.2.vcf.gz").unlink()
-    (copy / "imputed" / "example.20.vcf.gz").unlink()
     little = "impute:mem_mb=130 * attempt ** 2"
     done = snakemake(copy, *CHUNKS, "--set-resources", little, "--rerun-triggers", "mtime")
     said = done.stdout + done.stderr
@@ -282,16 +272,16 @@ def test_a_chunk_gets_the_memory_and_time_it_needs(finished: Path, tmp_path: Pat
     region = (finished / "panels" / "20.chunks.tsv").read_text().splitlines()[2].split("\t")
     code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
+    files = [
+        "--vcf",
+        finished / "example" / "20" / "phased.vcf.gz",
+        "--panel",
+        finished / "panels" / "20.spin",
+    ]
+    words = [PROGRAM, "impute", *files, "--region", region[1], "-o", tmp_path / "c.vcf.gz", "-q"]
     started = time.perf_counter()
-    done = subprocess.run(
-        [
-            sys.executable, "-c", code, shutil.which("spinimpute", path=PATH) or "", "impute", "--vcf",
-            finished / "example" / "20" / "phased.vcf.gz", "--panel", finished / "panels" / "20.spin",
-            "--region", region[1], "-o", tmp_path / "c.vcf.gz", "-q",
-        ],
-        env=ENVIRONMENT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    elapsed, used = time.perf_counter() - started, float(done.stdout.splitlines()[-1])
+    said = subprocess.check_output([sys.executable, "-c", code, *words], env=ENVIRONMENT, text=True)
+    elapsed, used = time.perf_counter() - started, float(said.splitlines()[-1])
     size = SimpleNamespace(sites=int(region[2]), haplotypes=400, samples=20)
     asked = known.chunk_memory_mb(size.sites, size.haplotypes, size.samples, 2, 2 * size.samples * 300)
     assert used < asked < 4 * used

@@ -7,6 +7,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import cyvcf2
 import pytest
 
 from benchmarks.workflow.runs import ENVIRONMENT, REPOSITORY
@@ -67,19 +68,13 @@ def test_chunks_are_imputed_and_joined(tmp_path: Path) -> None:
     values = {"task.cpus": "2", "args": "", "prefix": "all", "chunks": " ".join(chunks)}
     run(command(LIGATE, "script", values), tmp_path)
     made(LIGATE, values, tmp_path)
-    records = subprocess.run(
-        "gzip -dc all.vcf.gz | grep -vc '^#'", shell=True, cwd=tmp_path, capture_output=True, check=True
-    )
-    whole = subprocess.run(
-        "gzip -dc panel.vcf.gz | grep -vc '^#'", shell=True, cwd=tmp_path, capture_output=True, check=True
-    )
-    assert int(records.stdout) == int(whole.stdout) > 0
+    written, panel = (len(list(cyvcf2.VCF(str(tmp_path / f"{name}.vcf.gz")))) for name in ("all", "panel"))
+    assert written == panel > 0
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
 def test_stubs_make_what_is_declared(module: Path, tmp_path: Path) -> None:
-    touch_multiqc = "touch a_mqc.json"
-    values = {"prefix": "a", "extension": "vcf.gz", "suffix": "tbi", "touch_multiqc": touch_multiqc}
+    values = {"prefix": "a", "extension": "vcf.gz", "suffix": "tbi", "touch_multiqc": "touch a_mqc.json"}
     run(command(module, "stub", values), tmp_path)
     made(module, values, tmp_path)
 
@@ -93,7 +88,6 @@ def test_the_stub_makes_the_table_that_the_arguments_name(form: str, tmp_path: P
     pattern, touched = re.findall(r"args =~ /(--multiqc.+)/\n.*\"(touch .+)\" : ''", stub)[0]
     assert touched == "touch ${multiqc[0][1]}"
     found = re.search(pattern, form.format("a.1000G.20_1-9_mqc.json"))
-    assert found is not None
     values = {"prefix": "b", "extension": "vcf.gz", "suffix": "tbi", "touch_multiqc": f"touch {found[1]}"}
     run(command(IMPUTE, "stub", values), tmp_path)
     assert [path.name for path in tmp_path.glob("*.json")] == ["a.1000G.20_1-9_mqc.json"]
@@ -105,12 +99,8 @@ def test_tables_of_all_regions_have_names_of_their_own() -> None:
     folder = NEXTFLOW / "subworkflows" / "vcf_impute_spinimpute"
     config = (folder / "nextflow.config").read_text()
     prefix = re.search(r'SPINIMPUTE_IMPUTE \{\n +ext\.prefix = \{ "(.+)" \}', config)
-    example = re.search(
-        r'SPINIMPUTE_IMPUTE \{ *\n? *ext\.args = \{ "--multiqc (.+)_mqc\.json" \}',
-        (REPOSITORY / "workflows" / "README.md").read_text(),
-    )
-    assert prefix is not None
-    assert example is not None
+    text = (REPOSITORY / "workflows" / "README.md").read_text()
+    example = re.search(r'SPINIMPUTE_IMPUTE \{ *\n? *ext\.args = \{ "--multiqc (.+)_mqc\.json" \}', text)
     assert example[1] == prefix[1]
     assert all(f"meta.{name}" in example[1] for name in ("id", "panel", "region"))
 
@@ -120,7 +110,6 @@ def test_descriptions_name_what_processes_take_and_make(module: Path) -> None:
     text = (module / "main.nf").read_text()
     meta = yaml.safe_load((module / "meta.yml").read_text())
     taken = re.search(r"    input:\n    tuple (.+)\n", text)
-    assert taken is not None
     assert re.findall(r"\((\w+)\)", taken[1]) == [name for entry in meta["input"][0] for name in entry]
     assert set(re.findall(r"emit: (\w+)", text)) == set(meta["output"])
     described = [name for rows in meta["output"].values() for entry in rows[0] for name in entry]

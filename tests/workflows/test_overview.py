@@ -35,19 +35,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copyfile(out / f"{STUDY}.20.vcf.gz", out / f"{STUDY}.21.vcf.gz")
     evaluation = out / STUDY / "20" / "evaluation"
     evaluation.parent.mkdir(parents=True)
-    spinimpute.evaluate(
-        EXAMPLE / "truth.vcf.gz", out / f"{STUDY}.20.vcf.gz", out / "p.spin", target, out=evaluation
-    )
-    done = subprocess.run(
-        [
-            sys.executable, SCRIPT, out / "r.html", out / "r.tsv", out / "r_mqc.json",
-            *(out / f"{name}.vcf.gz" for name in (f"{STUDY}.20", f"{STUDY}.21", f"{OTHER}.20")),
-            "--evaluations", evaluation,
-        ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    imputed = out / f"{STUDY}.20.vcf.gz"
+    spinimpute.evaluate(EXAMPLE / "truth.vcf.gz", imputed, out / "p.spin", target, out=evaluation)
+    files = [out / f"{name}.vcf.gz" for name in (f"{STUDY}.20", f"{STUDY}.21", f"{OTHER}.20")]
+    overview(out, *files, "--evaluations", evaluation)
     return out
+
+
+def overview(folder: Path, *words: object) -> None:
+    outputs = [folder / name for name in ("r.html", "r.tsv", "r_mqc.json")]
+    subprocess.run([sys.executable, SCRIPT, *outputs, *words], check=True)
 
 
 def tables(page: Path) -> dict[str, list[list[str]]]:
@@ -92,13 +89,9 @@ def test_means_over_other_samples_stand_apart(folder: Path) -> None:
 
 
 def test_without_truth_there_is_no_section_for_it(folder: Path, tmp_path: Path) -> None:
-    page = tmp_path / "r.html"
-    subprocess.run(
-        [sys.executable, SCRIPT, page, tmp_path / "r.tsv", tmp_path / "m", folder / f"{OTHER}.20.vcf.gz"],
-        check=True,
-    )
-    assert list(tables(page)) == [OTHER]
-    assert "1 target, 1 chromosome<" in page.read_text()
+    overview(tmp_path, folder / f"{OTHER}.20.vcf.gz")
+    assert list(tables(tmp_path / "r.html")) == [OTHER]
+    assert "1 target, 1 chromosome<" in (tmp_path / "r.html").read_text()
 
 
 def test_multiqc_gets_a_row_for_each_chromosome(folder: Path) -> None:

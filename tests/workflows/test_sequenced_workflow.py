@@ -1,7 +1,7 @@
 """The Snakemake workflow on sequenced samples: reads in chunks, and mistakes in a sheet of files."""
 
-import importlib.util
 import re
+import runpy
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -18,10 +18,7 @@ from benchmarks.workflow.runs import ENVIRONMENT, PATH, WORKFLOW, copy_example, 
 from spinimpute.hmm.parameters import MOST_COPIED
 from spinimpute.phasing.memory import COMPILED_CHAINS, ChainSizes, chain_memory, large_panel_memory
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("snakemake") is None,
-    reason="snakemake is not installed: pip install 'spinimpute[workflow]'",
-)
+pytest.importorskip("snakemake", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
 
 NAMES = ["target_AFR_01", "target_EUR_01", "target_EUR_02"]
 DEPTH = 2
@@ -35,11 +32,8 @@ def write_reads(folder: Path) -> Path:
     names, sites = vcf.samples, [(v.POS, v.REF, v.ALT[0], v.genotype.array()[:, :2]) for v in vcf]
     rows = ["path\tlane\tsample"]
     for x, name in enumerate(names):
-        header = {
-            "HD": {"VN": "1.6", "SO": "coordinate"},
-            "SQ": [{"SN": "20", "LN": 1_000_000}],
-            "RG": [{"ID": "g", "SM": f"library{x}"}],
-        }
+        header = {"HD": {"VN": "1.6", "SO": "coordinate"}, "SQ": [{"SN": "20", "LN": 1_000_000}]}
+        header["RG"] = [{"ID": "g", "SM": f"library{x}"}]
         path = folder / f"{name} reads.bam"
         with pysam.AlignmentFile(str(path), "wb", header=header) as file:
             for position, ref, alt, alleles_X2 in sites:
@@ -82,14 +76,9 @@ def test_reads_in_chunks(finished: Path, tmp_path: Path) -> None:
     """The genotypes of a run in one go, and its phase: one switch at most of each sample."""
     assert len((finished / "panels" / "20.overlapping.tsv").read_text().splitlines()) == 1 + 2
     whole = tmp_path / "whole.vcf.gz"
-    subprocess.run(
-        [
-            shutil.which("spinimpute", path=PATH) or "", "impute",
-            "--bam-list", finished / "study" / "reads.txt", "--panel", finished / "panels" / "20.spin",
-            "-o", whole, "-q", "-t", "1",
-        ],
-        check=True, env=ENVIRONMENT, cwd=finished.parent,
-    )  # fmt: skip
+    files = ["--bam-list", finished / "study" / "reads.txt", "--panel", finished / "panels" / "20.spin"]
+    words = [shutil.which("spinimpute", path=PATH) or "", "impute", *files, "-o", whole, "-q", "-t", "1"]
+    subprocess.run(words, check=True, env=ENVIRONMENT, cwd=finished.parent)
     samples, position, alleles_SX2, dosage_SX = imputed(finished / "study.20.vcf.gz")
     names, positions, whole_SX2, whole_SX = imputed(whole)
     assert samples == names == NAMES
@@ -141,16 +130,10 @@ def names_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
 
     def run(sheet: str, **target: Any) -> dict[str, Any]:
         (tmp_path / "sheet.tsv").write_text(sheet)
-        names: dict[str, Any] = {
-            "config": {
-                "out": "o",
-                "targets": {"t": {"bam": "sheet.tsv", **target}},
-                "panels": {20: {"spin": "p.spin"}},
-            },
-            "WorkflowError": ValueError,
-        }
-        exec((WORKFLOW / "files.smk").read_text(), names)
-        return names
+        config = {"out": "o", "panels": {20: {"spin": "p.spin"}}}
+        config["targets"] = {"t": {"bam": "sheet.tsv", **target}}
+        names = {"config": config, "WorkflowError": ValueError}
+        return runpy.run_path(str(WORKFLOW / "files.smk"), names)
 
     return run
 
@@ -206,8 +189,7 @@ def test_mistakes_in_a_sheet(names_of: Callable[[str], dict[str, Any]], sheet: s
     ],
 )
 def test_what_a_chunk_of_reads_asks_for_is_enough(sites, haplotypes, samples, threads) -> None:
-    names: dict[str, Any] = {}
-    exec((WORKFLOW / "resources.smk").read_text(), names)
+    names = runpy.run_path(str(WORKFLOW / "resources.smk"))
     assert names["LARGE_PANEL"] == MOST_COPIED
     asked = names["reads_memory_mb"](sites, haplotypes, samples, threads) * 1e6
     held = 160e6 + COMPILED_CHAINS + 100 * sites * samples  # the program, and bases of four reads a site
