@@ -158,11 +158,8 @@ def test_expected_r2(command: Command, simulated: Case) -> None:
     assert set(json.loads((folder / "configuration.json").read_text())["models"]) == {"spinimpute"}
     assert "## What is kept with R2 ≥ 0.3" in (folder / "report.md").read_text()
     for table in ("estimates", "cuts"):
-        assert {row[0] for row in rows_of(folder / f"{table}.tsv")[1:]} == {
-            "Beagle",
-            "Minimac4",
-            "spinimpute",
-        }
+        imputers = {row[0] for row in rows_of(folder / f"{table}.tsv")[1:]}
+        assert imputers == {"Beagle", "Minimac4", "spinimpute"}
     estimates = {(row[0], row[1]): row for row in rows_of(folder / "estimates.tsv")}
     assert estimates["spinimpute", "all"][3] == "0"  # every site has an R2
     assert all(int(size) > 1000 for _, size in rows_of(folder / "sizes.tsv")[1:])

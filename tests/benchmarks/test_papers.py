@@ -118,10 +118,8 @@ def test_without_xabd_the_context_is_not_read(window: Window) -> None:
         torch.manual_seed(1)
         network = WindowNetwork(method, window.typed_NS, window.label_NU, TINY)
         train_N = ~window.is_validation_N
-        told = [
-            network.probabilities(window.typed_NS[:2], network.context(chosen))
-            for chosen in (train_N, window.is_validation_N)
-        ]
+        contexts = (network.context(chosen) for chosen in (train_N, window.is_validation_N))
+        told = [network.probabilities(window.typed_NS[:2], context) for context in contexts]
         return float(np.abs(told[0] - told[1]).max())
 
     assert change(WITHOUT_XABD) == 0
@@ -212,13 +210,7 @@ def test_a_cell_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pyt
 
 def test_cells_of_a_table_have_names_of_their_own() -> None:
     parser = make_parser()
-    for table, number in (
-        ("table3", 7 * 10 + 3 * 10),
-        ("table5", 10),
-        ("table6", 20),
-        ("table9", 40),
-        ("table10", 100),
-    ):
+    for table, number in {"table3": 100, "table5": 10, "table6": 20, "table9": 40, "table10": 100}.items():
         arguments = parser.parse_args([table])
         names = [cell.path(Path()) for cell in arguments.cells(arguments)]
         assert len(set(names)) == len(names) == number
@@ -276,9 +268,8 @@ def test_people_kept_apart_choose_the_run_not_targets() -> None:
 
 
 def test_windows_are_compared_with_the_steps_that_they_have() -> None:
-    rows = [
-        result(m, 0.9, 0.9, window=w, steps=s) for m in (SPIN_16, NPT_16) for w, s in ((1, 400), (2, 800))
-    ]
+    cases = ((method, *case) for method in (SPIN_16, NPT_16) for case in ((1, 400), (2, 800)))
+    rows = [result(method, 0.9, 0.9, window=window, steps=steps) for method, window, steps in cases]
     rows.append(result(SPIN_16, 0.8, 0.8, window=1, steps=800))
     compared, places = window_rows.at_equal_steps(rows, (SPIN_16, NPT_16))
     assert places == [("chr20_eur", 1), ("chr20_eur", 2)]
@@ -290,10 +281,8 @@ def test_windows_are_compared_with_the_steps_that_they_have() -> None:
 )
 def test_accuracy_by_panel_is_beside_the_whole_panel(tmp_path, r2, verdict) -> None:
     """Not beside networks of other steps, nor other windows. NPT's memory is not tried: partly at most."""
-    rows = [
-        result(SPIN_16, x, x) | {"panel haplotypes": {"training": n}}
-        for n, x in zip((40, 200, 500), r2, strict=True)
-    ]
+    sizes = zip((40, 200, 500), r2, strict=True)
+    rows = [result(SPIN_16, x, x) | {"panel haplotypes": {"training": n}} for n, x in sizes]
     others = [result(SPIN_16, 0.1, 0.1, steps=900), result(SPIN_16, 0.1, 0.1, window=4)]
     others = [row | {"panel haplotypes": {"training": 7}} for row in others]
     for i, (table, row) in enumerate(zip(("9", "9", "3", "3", "3"), [*rows, *others], strict=True)):
@@ -403,8 +392,7 @@ def test_windows_never_seen_do_not_train(simulated: Case, method: str) -> None:
         assert list(told["found"][many_windows.NEVER_SEEN]) == list(map(str, many_windows.UNSEEN))
         assert len(told["found"][many_windows.TRAINED]) == 8
         trained.append([look["validation loss"] for look in told["training"]["looks"]])
-        text = section_many_windows._table(
-            [{**told, "case": "a", "untyped sites": 6, "method": "b", "seed": 1}]
-        )
+        row = {**told, "case": "a", "untyped sites": 6, "method": "b", "seed": 1}
+        text = section_many_windows._table([row])
         assert "| b | a | 6 | chunk | 3 | 1 |" in text
     assert trained[0] == trained[1]

@@ -102,10 +102,8 @@ def test_numbers_in_a_text(tmp_path: Path) -> None:
     for name in "bc":
         (tmp_path / name).mkdir()
         (tmp_path / name / "sizes.tsv").write_text("imputer\tbytes\nBeagle\t200\nours\t259\n")
-    errors, sizes = (
-        "<!-- fewer-errors number a: ours Beagle -->",
-        "<!-- file-size number b c: ours Beagle -->",
-    )
+    errors = "<!-- fewer-errors number a: ours Beagle -->"
+    sizes = "<!-- file-size number b c: ours Beagle -->"
     text = f"{errors}x<!-- end --> and {sizes}y<!-- end -->."
     assert with_tables(text, tmp_path) == f"{errors}25 %<!-- end --> and {sizes}1.29<!-- end -->."
     (tmp_path / "c" / "sizes.tsv").write_text("imputer\tbytes\nBeagle\t200\nours\t300\n")
@@ -128,12 +126,8 @@ def write_run(folder: Path, kind: str, seed: int, value: float) -> None:
 
 
 def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
-    for where, seed, value in (
-        ("9-20", 1, 1.0),
-        ("9-20", 2, 2.0),
-        ("5-9", 1, 0.5),
-        ("5-9-steps-2000", 1, 0.25),
-    ):
+    runs = ("9-20", 1, 1.0), ("9-20", 2, 2.0), ("5-9", 1, 0.5), ("5-9-steps-2000", 1, 0.25)
+    for where, seed, value in runs:
         write_run(tmp_path / f"2026-01-01-context-{where}", "CANP", seed, value)
     for other in ("5-9-floor-0.001", "5-9-matern52", "5-9-steps-3-after-1-2-steps-0"):
         (tmp_path / f"2026-01-01-context-{other}").mkdir()
@@ -145,11 +139,8 @@ def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
 
 
 def test_models_from_before_inducing_points_carried_y_are_told_apart(tmp_path: Path) -> None:
-    for date, kind, value in (
-        ("2026-01-01", "CIPNP", 1.0),
-        ("2026-01-01", "CANP", 1.5),
-        (CARRIED_FROM, "CIPNP", 2.0),
-    ):
+    runs = ("2026-01-01", "CIPNP", 1.0), ("2026-01-01", "CANP", 1.5), (CARRIED_FROM, "CIPNP", 2.0)
+    for date, kind, value in runs:
         write_run(tmp_path / f"{date}-context-64-128", kind, 1, value)
     canp, new, before = TABLES["trained"](tmp_path).splitlines()[2:5]
     assert (canp, new) == ("| CANP | 1.500 (1) |", "| CIPNP | 2.000 (1) |")  # of each model its latest run

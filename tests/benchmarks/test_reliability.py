@@ -43,12 +43,8 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     (made,) = folder.iterdir()
-    assert {path.name for path in made.iterdir()} == {
-        "configuration.json",
-        "failures.tsv",
-        "report.md",
-        "state.json",
-    }
+    files = {path.name for path in made.iterdir()}
+    assert files == {"configuration.json", "failures.tsv", "report.md", "state.json"}
     state: dict[str, Any] = json.loads((made / "state.json").read_text())
     return state
 

@@ -113,10 +113,8 @@ def test_frequencies_know_nothing_of_a_query(episode: Episode) -> None:
 
 def test_tasks_of_a_seed_are_the_same_in_all_rows() -> None:
     segment = SimulatedSource(1, 1, TINY.simulation)(np.random.default_rng(1))
-    drawn = [
-        row.learner(TINY).draw(segment, np.random.default_rng(2))
-        for row in [*rows.ablation(), *rows.masking()]
-    ]
+    table = [*rows.ablation(), *rows.masking()]
+    drawn = [row.learner(TINY).draw(segment, np.random.default_rng(2)) for row in table]
     for other in drawn[1:]:
         assert all((vars(other)[name] == value).all() for name, value in vars(drawn[0]).items())
 

@@ -41,9 +41,8 @@ def test_no_two_modules_define_the_same_public_name() -> None:
     assert {name: paths for name, paths in shared.items() if name not in SHARED | SAME_BY_INTENT} == {}
 
 
-OTHER_STYLES = re.compile(
-    r"^\s*(Args|Arguments|Parameters|Attributes|Returns|Yields|Raises|Notes?|Examples?):\s*$|:param ", re.M
-)
+SECTIONS = "Args|Arguments|Parameters|Attributes|Returns|Yields|Raises|Notes?|Examples?"
+OTHER_STYLES = re.compile(rf"^\s*({SECTIONS}):\s*$|:param ", re.M)
 
 
 def test_docstrings_have_no_sections_in_other_styles() -> None:

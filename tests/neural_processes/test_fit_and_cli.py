@@ -47,9 +47,8 @@ def test_sine_waves(kind: str) -> None:
     assert 0.7 < np.concatenate(inside).mean() <= 1
     nothing, unsure = fitted.predict(np.empty(0), np.empty(0), np.array([105.0]))
     assert nothing.shape == unsure.shape == (1,)
-    again, twice = (
-        fit(waves(np.random.default_rng(1), 300), kind, steps=3, width=32, heads=2, seed=2) for _ in range(2)
-    )
+    settings = {"steps": 3, "width": 32, "heads": 2, "seed": 2}
+    again, twice = (fit(waves(np.random.default_rng(1), 300), kind, **settings) for _ in range(2))
     for a, b in zip(again.model.parameters(), twice.model.parameters(), strict=True):
         assert (a == b).all()
 

@@ -29,9 +29,8 @@ def accuracy(model: SPIN, context: Tensor, query: Tensor) -> float:
 
 def test_lookup_is_learned_from_the_context_and_works_on_fresh_tables() -> None:
     torch.manual_seed(0)
-    config = SPINConfig(
-        2, KEY_BITS + LABEL_BITS, width=32, inducing_points=8, latent_attributes=2, blocks=1, heads=2
-    )
+    sizes = {"width": 32, "inducing_points": 8, "latent_attributes": 2, "blocks": 1, "heads": 2}
+    config = SPINConfig(2, KEY_BITS + LABEL_BITS, **sizes)
     model = SPIN(config)
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     training = torch.Generator().manual_seed(1)

@@ -36,10 +36,8 @@ def test_token_masking_hides_nine_tenths_of_the_chosen_cells() -> None:
 
 def test_token_masking_keeps_to_its_columns_and_to_its_generator() -> None:
     tokens = table(50)
-    first, again = (
-        mask_tokens(tokens, 1.0, VOCABULARY, torch.Generator().manual_seed(4), columns=LABELS)
-        for _ in range(2)
-    )
+    generators = (torch.Generator().manual_seed(4) for _ in range(2))
+    first, again = (mask_tokens(tokens, 1.0, VOCABULARY, one, columns=LABELS) for one in generators)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert torch.equal(first.loss, LABELS & (tokens != VOCABULARY))
     assert not mask_tokens(tokens, 0.0, VOCABULARY).loss.any()

@@ -48,10 +48,8 @@ def test_labels_are_means_with_the_weights_of_positions_alone() -> None:
     x, y = context(12)
     points = encoder([(x, y)], start, position)
     layer = encoder.xabd.mab.attention
-    q, k = (
-        projection(position(at)).unflatten(-1, (HEADS, -1))
-        for projection, at in ((layer.query, start[None]), (layer.key, x))
-    )
+    q = layer.query(position(start[None])).unflatten(-1, (HEADS, -1))
+    k = layer.key(position(x)).unflatten(-1, (HEADS, -1))
     away = (q[:, :, None] - k[:, None]).square().sum(-1)
     weight_BGHN = torch.softmax(-away * layer.scale / 2, 2).permute(0, 3, 1, 2)
     torch.testing.assert_close(points.label_BGLU, weight_BGHN @ torch.cat([y, x], -1)[:, None])

@@ -100,24 +100,19 @@ def test_damaged_bins_of_an_index(write_reads, reads, panel_of, index) -> None:
     place.write_bytes(content[:end])
     assert len(names(path, panel)) == 5
     damaged = [content[:cut] for cut in range(end)]
-    damaged += [
-        content.replace(counting_bin, struct.pack("<I", number))
-        for number in (n_bins, 10**6, 2**31, 2**32 - 7)
-    ]
+    numbers = (struct.pack("<I", number) for number in (n_bins, 10**6, 2**31, 2**32 - 7))
+    damaged += [content.replace(counting_bin, number) for number in numbers]
     for wrong in damaged:
         place.write_bytes(wrong)
-        opening_fails(
-            path, panel, rf"its index .*{index} cannot be read. Write it again: samtools index .*t\.bam$"
-        )
+        opening_fails(path, panel, rf"its index .*{index} cannot be read. Write it again: samtools .*t\.bam$")
 
 
 @pytest.mark.parametrize("kind", ["bai", "csi"])
 def test_the_index_of_another_file(write_reads: WriteReads, panel_of: PanelOf, kind: str) -> None:
     """The other BAM is shorter, empty or longer, with equal or different blocks."""
     rng, panel = random.Random(2), panel_of(PANEL)
-    reads = [
-        (f"r{i}", 101 + i // 20, "60M", "".join(rng.choices("ACGT", k=60)), "5" * 60) for i in range(4000)
-    ]
+    letters = ("".join(rng.choices("ACGT", k=60)) for _ in range(4000))
+    reads = [(f"r{i}", 101 + i // 20, "60M", text, "5" * 60) for i, text in enumerate(letters)]
     unplaced = [(f"u{i}", 0, "", "ACGT", "5555", 4, 60, None, -1) for i in range(2000)]
     whole = write_reads([*reads, *unplaced], index=False)
     index = Path(f"{whole}.{kind}")
@@ -130,9 +125,7 @@ def test_the_index_of_another_file(write_reads: WriteReads, panel_of: PanelOf, k
     for others in (reads[:2400], reads[:3999], reads[1:], reads[:1], unplaced, [], [*reads, *reads]):
         other = write_reads(others, name="other.bam", index=False)
         pysam.index(*options, "-o", str(index), str(other))
-        opening_fails(
-            whole, panel, rf"its index .*t\.bam\.{kind} is of another file.*: samtools index .*t\.bam$"
-        )
+        opening_fails(whole, panel, rf"its index .*t\.bam\.{kind} is of another file.*: samtools .*t\.bam$")
 
 
 def test_files_of_another_format(tmp_path: Path, panel_of: PanelOf) -> None:
@@ -235,9 +228,7 @@ def test_a_file_name_with_invalid_utf8(write_reads, reads, panel_of, tmp_path) -
 def test_samples(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> None:
     panel = panel_of(PANEL)
     two = [{"ID": "a", "SM": "NA1"}, {"ID": "b", "SM": "NA2"}, {"ID": "c", "SM": "NA1"}]
-    opening_fails(
-        write_reads(reads, groups=two), panel, r"reads of 2 samples \(NA1, NA2\)\. Give a file for each"
-    )
+    opening_fails(write_reads(reads, groups=two), panel, r"reads of 2 samples \(NA1, NA2\)\. Give a file")
     many = [{"ID": f"{i}", "SM": f"s{i}"} for i in range(12)]
     opening_fails(write_reads(reads, groups=many), panel, r"12 samples \(s0, .*, s9 and 2 more\)")
     for groups in ([], [{"ID": "a"}], [{"ID": "a", "SM": " "}]):
@@ -281,9 +272,7 @@ def test_a_header_line_of_another_build(write_reads, panel_of, shifted, errors) 
     path = write_reads(lines, contigs=[("20", 5000)])
     panel = panel_of(sites, length=5500)
     if shifted:
-        text = (
-            r"another genome build: .*5,500 by the panel's header line .*shows the panel's alleles at \d+ of"
-        )
+        text = r"another genome build: .*5,500 by the panel's header line .*shows the panel's alleles at \d"
         opening_fails(path, panel, text)
         return
     with pytest.warns(
@@ -295,10 +284,8 @@ def test_a_header_line_of_another_build(write_reads, panel_of, shifted, errors) 
 def test_reads_beside_the_sites(write_reads: WriteReads, panel_of: PanelOf) -> None:
     """If many reads cover no site, they are of another build, even if the first reads agree."""
     sites = [(101 + 100 * i, "A", "G") for i in range(3000)]
-    lines = [
-        (f"r{i}", 96 + 100 * i + (0 if i < 300 else 50), "10M", "C" * 5 + "A" + "C" * 4, "5" * 10)
-        for i in range(3000)
-    ]
+    starts = (96 + 100 * i + (0 if i < 300 else 50) for i in range(3000))
+    lines = [(f"r{i}", start, "10M", "CCCCCACCCC", "5" * 10) for i, start in enumerate(starts)]
     path = write_reads(lines, contigs=[("20", 350_000)])
     panel = panel_of(sites, length=355_000)
     opening_fails(path, panel, "another genome build: .*, at 0 of 0 between positions 30,101 and 60,001")
@@ -326,10 +313,8 @@ def test_references_of_a_cram(write_reads: WriteReads, reads: list, panel_of: Pa
     for line in ("", "\t2000\t4\t60\t2", "\t2000\t4\t60\t60", "\t2000\t4\t0\t1", "\t2000\t-4\t60\t61"):
         other.with_name("other.fa.fai").write_text(f"20{line}\n")
         reference_fails(path, panel, other, r"other\.fa\.fai is not its index")
-    for text, message in (
-        (f">20\n{REFERENCE}A\n", "20 has 2,001 bases in it"),
-        (">21\nA\n", "20 is missing in it"),
-    ):
+    texts = {f">20\n{REFERENCE}A\n": "20 has 2,001 bases in it", ">21\nA\n": "20 is missing in it"}
+    for text, message in texts.items():
         other.write_text(text)
         pysam.faidx(str(other))
         reference_fails(path, panel, other, f"{message}, and has 2,000 in .*t.cram")
@@ -342,16 +327,13 @@ def test_crams_that_need_no_reference(write_reads, reads, panel_of, fasta, optio
     """They contain all bases; a missing reference that the header names is not needed."""
     bam = write_reads(reads, contigs=[("20", 2000)])
     path, panel = bam.with_name("t.cram"), panel_of(PANEL, length=2000)
-    pysam.view(
-        "-C", "-T", str(fasta), "--output-fmt-option", option, "-o", str(path), str(bam), catch_stdout=False
-    )
+    options = ["-C", "-T", str(fasta), "--output-fmt-option", option, "-o", str(path)]
+    pysam.view(*options, str(bam), catch_stdout=False)
     pysam.index(str(path))
     assert names(path, panel, fasta) == ["r0", "r1", "r2", "r3", "r4"]
     fasta.unlink()
     assert names(path, panel) == ["r0", "r1", "r2", "r3", "r4"]
-    assert sorted(one.name for one in path.parent.iterdir() if "reference" in one.name) == [
-        "reference.fa.fai"
-    ]
+    assert [one.name for one in path.parent.glob("*reference*")] == ["reference.fa.fai"]
 
 
 def test_no_reference_is_searched(write_reads, reads, panel_of, fasta, monkeypatch, tmp_path) -> None:

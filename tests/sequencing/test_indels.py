@@ -65,10 +65,8 @@ def shown(write_reads: WriteReads, panel_of: PanelOf) -> Callable[..., Any]:
     def look(
         site: tuple[int, str, str], cigar: str, letters: str, at: int = LEFT_AT, qualities: str | None = None
     ) -> Any:
-        reads = [
-            ("r", at, cigar, letters, qualities or "I" * len(letters)),
-            ("elsewhere", 500, "1M", "A", "I"),
-        ]
+        read = ("r", at, cigar, letters, qualities or "I" * len(letters))
+        reads = [read, ("elsewhere", 500, "1M", "A", "I")]
         panel = panel_of([site, (500, "A", "C")])
         found = read_alignments([write_reads(reads)], panel, settings=WITH_INDELS)
         of_site = [row[1:] for row in columns(found) if row[0] == 0]
@@ -245,11 +243,8 @@ def test_unknown_qualities(write_reads: WriteReads, panel_of: PanelOf) -> None:
 @pytest.mark.parametrize("cram", [False, True])
 def test_simulated_reads_show_their_haplotypes_alleles(panel_of, rng, tmp_path, cram) -> None:
     """Reads have errors, and slip where indels are copies of repeats."""
-    position, ref, alt = (
-        range(20_000, 80_000, 100),
-        ["GTT", "G", "A", "AT"] * 150,
-        ["G", "GCA", "C", "A"] * 150,
-    )
+    ref, alt = ["GTT", "G", "A", "AT"] * 150, ["G", "GCA", "C", "A"] * 150
+    position = range(20_000, 80_000, 100)
     alleles_SQ = rng.integers(0, 2, (600, 2))
     people = SequencedPeople("20", 100_000, list(position), ref, alt, ["one"], alleles_SQ)
     (path,) = people.write_bams(tmp_path, SHORT, 20, 1)

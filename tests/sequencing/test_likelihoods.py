@@ -87,10 +87,8 @@ def test_a_call_and_reads_together() -> None:
 
 @pytest.mark.parametrize("reads_first", [True, False])
 def test_bases_stay_with_their_sample(reads_first: bool) -> None:
-    bases = [
-        FragmentBases(np.zeros(2, np.int32), np.array([3, x], np.int32), *np.zeros((2, 2), np.uint8))
-        for x in (4, 5)
-    ]
+    sites = (np.array([3, x], np.int32) for x in (4, 5))
+    bases = [FragmentBases(np.zeros(2, np.int32), site, *np.zeros((2, 2), np.uint8)) for site in sites]
     reads, calls = replace(one(["b", "a"], [0, 3, 30]), bases_X=bases), one(["a", "b"], [0, 3, 9])
     joined = merge_likelihoods(reads, calls) if reads_first else merge_likelihoods(calls, reads)
     assert list(joined.bases_X) == (bases if reads_first else bases[::-1])
@@ -117,11 +115,8 @@ def test_take() -> None:
 
 def test_stored_numbers() -> None:
     phred = np.array([[10.4, 3.1, 400], [10.4, 3.1, 12], [0, 0, 0]])
-    assert stored_phred(phred, np.array([False, True, True])).tolist() == [
-        [7, 0, 255],
-        [0, 255, 2],
-        [0, 255, 0],
-    ]
+    found = stored_phred(phred, np.array([False, True, True])).tolist()
+    assert found == [[7, 0, 255], [0, 255, 2], [0, 255, 0]]
     assert stored_depth(np.array([-1, 2.0, 70_000])).tolist() == [0, 2, 65_535]
 
 

@@ -35,14 +35,7 @@ from spinimpute.vcf.variant_file import FormatNumbers
 
 GlVcf = Callable[..., Path]
 PanelOf = Callable[..., SimpleNamespace]
-PANEL = [
-    (100, "A", "C"),
-    (200, "A", "C"),
-    (200, "A", "G"),
-    (300, "C", "CT"),
-    (400, "g", "T"),
-    (500, "T", "A"),
-]
+PANEL = [(100, *"AC"), (200, *"AC"), (200, *"AG"), (300, "C", "CT"), (400, *"gT"), (500, *"TA")]
 FLAT = [0, 0, 0]
 
 
@@ -80,9 +73,8 @@ def test_every_kind_of_file(gl_vcf, panel_of, convert_vcf, name) -> None:
 
 @pytest.mark.parametrize("name", ["t.vcf", "t.vcf.gz", "t.bcf"])
 def test_region_with_an_index_or_without(gl_vcf, panel_of, convert_vcf, index, name) -> None:
-    source = gl_vcf(
-        *(f"{p} {ref} {alt} PL 0,{i},30" for i, (p, ref, alt) in enumerate(PANEL)), name="source.txt"
-    )
+    records = (f"{p} {ref} {alt} PL 0,{i},30" for i, (p, ref, alt) in enumerate(PANEL))
+    source = gl_vcf(*records, name="source.txt")
     path, panel = convert_vcf(source, source.with_name(name)), panel_of(PANEL, chrom="chr20")
     found = read(path, panel, region=Region("20", 200, 300))
     assert found.panel_index.tolist() == [1, 2, 3]
@@ -222,9 +214,8 @@ def test_order_of_likelihoods(data: st.DataObject) -> None:
         phred = data.draw(st.lists(st.integers(0, 300), min_size=size, max_size=size))
         values[s, :size] = phred if key == "PL" else np.array(phred) / -10
     count = np.array([(1, n, len(genotypes))[number] for number in copies])
-    file = SimpleNamespace(
-        formats=lambda record: [key], numbers=lambda record, key: FormatNumbers(values, count)
-    )
+    numbers = FormatNumbers(values, count)
+    file = SimpleNamespace(formats=lambda record: [key], numbers=lambda record, key: numbers)
     found = likelihoods_of_record(file, None, n, [(i, j)])
     assert found.copies_X.tolist() == copies
     phred = values if key == "PL" else values * -10
@@ -260,15 +251,12 @@ def test_haploid_samples(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
 @pytest.mark.parametrize("chrom", ["Y", "chrM"])
 def test_haploid_chromosomes(gl_vcf: GlVcf, panel_of: PanelOf, chrom: str) -> None:
     panel = panel_of([(p, "A", "C") for p in (100, 200, 300)], chrom=chrom, length=None)
-    found = read(
-        gl_vcf("100 A C PL 0,9,30 50,20", "200 A C PL . 9,9,0", "300 A C PL 7,0 0,9", chrom=chrom), panel
-    )
+    path = gl_vcf("100 A C PL 0,9,30 50,20", "200 A C PL . 9,9,0", "300 A C PL 7,0 0,9", chrom=chrom)
+    found = read(path, panel)
     assert found.ploidy.tolist() == [1, 1]
-    assert found.phred_SX3.tolist() == [
-        [[0, 255, 30], [30, 255, 0]],
-        [[0, 255, 0], [9, 255, 0]],
-        [[7, 255, 0], [0, 255, 9]],
-    ]
+    a, b = found.phred_SX3.transpose(1, 0, 2).tolist()
+    assert a == [[0, 255, 30], [0, 255, 0], [7, 255, 0]]
+    assert b == [[30, 255, 0], [9, 255, 0], [0, 255, 9]]
 
 
 MANY = [(100 * i, "A", "C") for i in range(1, 41)]
@@ -315,9 +303,7 @@ def test_another_build_in_the_header(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
         read(gl_vcf("100 A G PL 0,3,30", length=64444167), panel_of(PANEL))
     # one fits by chance
     few = ["100 A C PL 0,3,30", *(f"{position} A C PL 0,3,30" for position in range(1_000, 1_010))]
-    with pytest.raises(
-        InputError, match=r"only 1 of its 11 sites are .* on GRCh38 according to its header.* \(chain=...\)"
-    ):
+    with pytest.raises(InputError, match=r"only 1 of its 11 sites are .* on GRCh38 according to .* \(chain="):
         read(gl_vcf(*few, length=64444167), panel_of(PANEL))
     read(gl_vcf(*few), panel_of(PANEL))
 

@@ -25,10 +25,8 @@ ESTIMATORS = [
 MUST_LEARN = {"check_classifiers_train", "check_regressors_train"}
 FEW_STEPS = 4  # for all other checks
 # a row of weight 2 is not drawn as two rows are
-RANDOM_BATCHES = {
-    f"check_sample_weight_equivalence_on_{what}_data": "batches are drawn at random"
-    for what in ("dense", "sparse")
-}
+CHECK = "check_sample_weight_equivalence_on_{}_data"
+RANDOM_BATCHES = {CHECK.format(kind): "batches are drawn at random" for kind in ("dense", "sparse")}
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda _: RANDOM_BATCHES)

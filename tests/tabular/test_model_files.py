@@ -38,9 +38,8 @@ def small(kind: type, **others: Any) -> Any:
 
 def table(n: int = 70, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    found = pd.DataFrame(
-        {"x": rng.normal(size=n), "town": rng.choice(["A", "Ü", "c c"], n), "z": rng.exponential(size=n)}
-    )
+    found = pd.DataFrame({"x": rng.normal(size=n), "town": rng.choice(["A", "Ü", "c c"], n)})
+    found["z"] = rng.exponential(size=n)
     found.loc[::9, "x"] = np.nan
     found.loc[::7, "town"] = None
     return found

@@ -272,12 +272,7 @@ def test_a_chunk_gets_the_memory_and_time_it_needs(finished: Path, tmp_path: Pat
     region = (finished / "panels" / "20.chunks.tsv").read_text().splitlines()[2].split("\t")
     code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
-    files = [
-        "--vcf",
-        finished / "example" / "20" / "phased.vcf.gz",
-        "--panel",
-        finished / "panels" / "20.spin",
-    ]
+    files = ["--vcf", finished / "example/20/phased.vcf.gz", "--panel", finished / "panels/20.spin"]
     words = [PROGRAM, "impute", *files, "--region", region[1], "-o", tmp_path / "c.vcf.gz", "-q"]
     started = time.perf_counter()
     said = subprocess.check_output([sys.executable, "-c", code, *words], env=ENVIRONMENT, text=True)

@@ -51,14 +51,8 @@ def test_as_the_wrapper_repository_runs_it(inputs: Path, tmp_path: Path) -> None
                     "target.vcf.gz", "target.vcf.gz.tbi", "target_mqc.json"]  # fmt: skip
     assert "732 sites" in (inputs / "logs" / "target.log").read_text()
     alone = tmp_path / "alone.vcf.gz"
-    files = [
-        "--vcf",
-        inputs / "target.vcf.gz",
-        "--panel",
-        inputs / "panel.vcf.gz",
-        "--map",
-        inputs / "genetic.map",
-    ]
+    files = ["--vcf", inputs / "target.vcf.gz", "--panel", inputs / "panel.vcf.gz"]
+    files += ["--map", inputs / "genetic.map"]
     options = ["--format", "GT,DS,GP", "--loo", tmp_path / "q", "--out", alone, "-q"]
     program = shutil.which("spinimpute", path=PATH) or ""
     subprocess.run([program, "impute", *files, *options], env=ENVIRONMENT, check=True)
@@ -107,10 +101,8 @@ def test_the_description_names_all_that_the_wrapper_takes() -> None:
     meta = yaml.safe_load((WRAPPER / "meta.yaml").read_text())
     assert set(meta) == {"name", "description", "url", "authors", "input", "output", "params", "notes"}
     code = (WRAPPER / "wrapper.py").read_text()
-    used = {
-        kind: set(re.findall(rf'snakemake\.{kind}(?:\.(?!get)|\.get\(")(\w+)', code))
-        for kind in ("input", "output", "params")
-    }
+    pattern = r'snakemake\.{}(?:\.(?!get)|\.get\(")(\w+)'
+    used = {kind: set(re.findall(pattern.format(kind), code)) for kind in ("input", "output", "params")}
     (files,) = re.findall(r"^FILES = \((.+)\)$", code, re.M)
     used["input"] |= set(re.findall(r'"(\w+)"', files))
     assert used["input"] == set(meta["input"])
