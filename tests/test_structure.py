@@ -86,14 +86,6 @@ def test_no_circle_of_modules() -> None:
     assert circle_in(IMPORTS) == ""
 
 
-def test_no_circle_of_rooms() -> None:
-    """Whatever their order in the list above is."""
-    rooms: dict[str, set[str]] = {name: set() for name in ROOMS}
-    for name, others in IMPORTS.items():
-        rooms[room_of(name)] |= {room_of(other) for other in others}
-    assert circle_in({name: others - {name} for name, others in rooms.items()}) == ""
-
-
 def n_lines(path: Path) -> int:
     return len(path.read_text().splitlines())
 

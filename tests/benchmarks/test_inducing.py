@@ -57,13 +57,11 @@ def half_files(simulated: Case, tmp_path_factory: pytest.TempPathFactory) -> Ite
     work = tmp_path_factory.mktemp("half")
     with spinimpute.build_panel(simulated.panel, work / "p.spin", simulated.genetic_map) as whole:
         half = draw(whole, simulated, 1, 20, work)
-        files = [
-            spinimpute.build_inducing_panel(panel, work / f"{panel.path.stem}.spip", simulated.target, 1_000)
-            for panel in (half.panel, half.reference)
-        ]
-        yield half, *files
-        for opened in (*files, half.panel, half.reference):
-            opened.close()
+        with half.panel as panel, half.reference as reference:
+            target, build = simulated.target, spinimpute.build_inducing_panel
+            one, other = (build(p, work / f"{p.path.stem}.spip", target, 1_000) for p in (panel, reference))
+            with one, other:
+                yield half, one, other
 
 
 def test_files_of_all_haplotypes_give_their_people_away(half_files: tuple) -> None:
@@ -90,16 +88,16 @@ def test_loss_of_the_truth_is_least(half_files: tuple) -> None:
 
 def test_commands(simulated: Case, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: bench)")
-    # fmt: off
-    subprocess.run(
-        [
-            sys.executable, "-m", "benchmarks.inducing", "membership", str(simulated.panel.parent),
-            "--points", "4", "--dosage-points", "4", "--seeds", "2", "--dosage-seeds", "1", "--people", "10",
-            "--results", str(tmp_path),
-        ],
-        check=True, cwd=REPOSITORY, capture_output=True,
-    )
-    # fmt: on
+    words = [
+        "-m",
+        "benchmarks.inducing",
+        "membership",
+        str(simulated.panel.parent),
+        "--results",
+        str(tmp_path),
+    ]
+    sizes = ["--points", "4", "--dosage-points", "4", "--seeds", "2", "--dosage-seeds", "1", "--people", "10"]
+    subprocess.run([sys.executable, *words, *sizes], check=True, cwd=REPOSITORY, capture_output=True)
     (folder,) = tmp_path.iterdir()
     assert {path.name for path in folder.iterdir()} == {"configuration.json", "membership.tsv", "report.md"}
     report = (folder / "report.md").read_text()

@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.tabular.california import PREDICTIONS, TARGET, FTTransformerWithoutBiases, _keep, ensembles
 from benchmarks.tabular.measures import LEAST, class_measures
 from benchmarks.tabular.methods import METHODS, Problem
-from spinimpute.tabular.row_networks import FTTransformer
 
 PROBABILISTIC = ("NPT", "catboost", "sklearn boosting", "lightgbm", "xgboost", "k-NN", "sklearn MLP")
 
@@ -50,13 +49,12 @@ def test_methods_give_probabilities_of_their_classes(method: str) -> None:
     target = np.where(table["a"] + rng.normal(0, 0.2, 300) > 0, "up", "down")
     parts = (table[:200], target[:200], table[200:250], target[200:250])
     fitted = METHODS[method](Problem(*parts, regression=False, seconds=0.2, seed=1))
-    assert fitted.classes is not None
-    assert fitted.probabilities is not None
     probability = fitted.probabilities(table[250:])
     np.testing.assert_allclose(probability.sum(1), 1, rtol=1e-5)
     likeliest = fitted.classes[probability.argmax(1)]
     assert (likeliest == fitted.predict(table[250:])).all()
-    numbers = (table[:200], table["a"].to_numpy()[:200], table[200:250], table["a"].to_numpy()[200:250])
+    a = table["a"].to_numpy()
+    numbers = (table[:200], a[:200], table[200:250], a[200:250])
     assert METHODS[method](Problem(*numbers, regression=True, seconds=0.2, seed=1)).probabilities is None
 
 
@@ -71,12 +69,9 @@ def test_an_ensemble_is_scored_by_its_mean(tmp_path: Path) -> None:
 
 
 def test_without_biases_tokens_of_zero_are_zero() -> None:
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(80, 3))
+    x = np.random.default_rng(1).normal(size=(80, 3))
     settings = {"steps": 5, "width": 16, "blocks": 1, "batch_size": 16, "random_state": 1}
-    model = FTTransformerWithoutBiases(**settings).fit(x, x[:, 0])
-    network = model.network_
-    assert isinstance(network, FTTransformer)
+    network = FTTransformerWithoutBiases(**settings).fit(x, x[:, 0]).network_
     with torch.no_grad():
         zeros = torch.zeros(1, 4, 3)
         assert not network.tokens(zeros, zeros.bool()).any()

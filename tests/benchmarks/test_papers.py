@@ -24,6 +24,7 @@ from benchmarks.papers import (
     small_tables,
     window_baselines,
     window_rows,
+    windows,
 )
 from benchmarks.papers.__main__ import make_parser
 from benchmarks.papers.cells import Cell, make_cells, write_result
@@ -40,17 +41,7 @@ from benchmarks.papers.window_networks import (
     WindowRecipe,
 )
 from benchmarks.papers.window_scores import R2, R2_MINOR, window_scores
-from benchmarks.papers.windows import (
-    Cut,
-    Window,
-    first_untyped,
-    kept_apart,
-    nearest_typed,
-    read_sites,
-    read_targets,
-    read_window,
-    read_windows,
-)
+from benchmarks.papers.windows import Cut, Window, read_sites, read_targets, read_window, read_windows
 
 SMALL = Cut(windows=5, untyped=8, typed=9)
 TINY = WindowRecipe(steps=3, batch=16, width=4, h=3, f=2, k=3, looks=1)
@@ -84,16 +75,16 @@ def test_a_window_has_untyped_snps_in_a_row_and_the_nearest_typed_ones(simulated
 def test_nearest_typed_sites_are_those_of_the_least_distance() -> None:
     positions = np.array([10, 50, 90, 105, 120, 180, 400])
     # distances to 100-110: 90, 50, 10, 0, 10, 70, 290
-    assert nearest_typed(positions, 100, 110, 4).tolist() == [1, 2, 3, 4]
+    assert windows.nearest_typed(positions, 100, 110, 4).tolist() == [1, 2, 3, 4]
 
 
 def test_windows_are_the_papers_and_do_not_overlap() -> None:
     assert Cut() == Cut(windows=5, untyped=100, typed=150)
-    assert all(b - a >= 100 for a, b in pairwise(first_untyped(16_644, Cut())))
+    assert all(b - a >= 100 for a, b in pairwise(windows.first_untyped(16_644, Cut())))
 
 
 def test_people_are_kept_apart_whole() -> None:
-    apart = kept_apart(300)
+    apart = windows.kept_apart(300)
     assert (apart[::2] == apart[1::2]).all()
     assert apart.mean() == pytest.approx(0.12 / 0.98, abs=0.005)
 
@@ -109,8 +100,7 @@ def test_only_rows_of_training_teach(window: Window, method: str) -> None:
         network = WindowNetwork(method, window.typed_NS, label_NU, TINY)
         network.train(~apart, apart, seed=1)
         trained.append(network.network.state_dict())
-    for name, value in trained[0].items():
-        torch.testing.assert_close(value, trained[1][name], rtol=0, atol=0)
+    torch.testing.assert_close(*trained, rtol=0, atol=0)
 
 
 def test_without_xabd_the_context_is_not_read(window: Window) -> None:
@@ -221,7 +211,7 @@ def test_cells_of_a_table_have_names_of_their_own() -> None:
         assert not names & {cell.path(Path()) for cell in usual.cells(usual)}
 
 
-def result(method: str, r2: float, shuffled: float, window: int = 3, steps: int = 600) -> dict[str, Any]:
+def result(method: str, r2: float, window: int = 3, steps: int = 600) -> dict[str, Any]:
     scores = dict.fromkeys(window_scores(np.eye(4), np.eye(4), np.full(4, 0.25)), 0.5)
     found = {genomics.TRUE: scores | {R2: r2}}
     row: dict[str, Any] = {
@@ -229,7 +219,7 @@ def result(method: str, r2: float, shuffled: float, window: int = 3, steps: int 
         "configuration": {}, "found": found,
     }  # fmt: skip
     if method in NETWORKS:
-        found[genomics.SHUFFLED] = scores | {R2: shuffled}
+        found[genomics.SHUFFLED] = scores | {R2: r2}
         row["configuration"] = replace(TINY, steps=steps).as_dict()
         row["parameters"] = 8_000_000
         row["training"] = {
@@ -254,13 +244,13 @@ def with_loss(row: dict[str, Any], loss: float, **settings: float) -> dict[str, 
 
 
 def test_people_kept_apart_choose_the_run_not_targets() -> None:
-    at_one_rate = with_loss(result(SET_TF_16, 0.99, 0.99), 0.3, learning_rate=0.01)
-    at_another = with_loss(result(SET_TF_16, 0.90, 0.90), 0.2, learning_rate=0.003)
-    longer = with_loss(result(SET_TF_16, 0.80, 0.80, steps=900), 0.1)
+    at_one_rate = with_loss(result(SET_TF_16, 0.99), 0.3, learning_rate=0.01)
+    at_another = with_loss(result(SET_TF_16, 0.90), 0.2, learning_rate=0.003)
+    longer = with_loss(result(SET_TF_16, 0.80, steps=900), 0.1)
     rows = [at_one_rate, at_another, longer]
     assert window_rows.best_settings(rows) == [at_another, longer]
     assert window_rows.preferred(rows) == [longer]
-    compared, places = window_rows.at_equal_steps([*rows, result(NPT_16, 0.9, 0.9)], (SET_TF_16, NPT_16))
+    compared, places = window_rows.at_equal_steps([*rows, result(NPT_16, 0.9)], (SET_TF_16, NPT_16))
     assert places == [("chr20_eur", 3)]
     assert compared[0] == at_another
     names = [name for _, name, _ in window_rows.by_settings(rows)]
@@ -269,8 +259,8 @@ def test_people_kept_apart_choose_the_run_not_targets() -> None:
 
 def test_windows_are_compared_with_the_steps_that_they_have() -> None:
     cases = ((method, *case) for method in (SPIN_16, NPT_16) for case in ((1, 400), (2, 800)))
-    rows = [result(method, 0.9, 0.9, window=window, steps=steps) for method, window, steps in cases]
-    rows.append(result(SPIN_16, 0.8, 0.8, window=1, steps=800))
+    rows = [result(method, 0.9, window=window, steps=steps) for method, window, steps in cases]
+    rows.append(result(SPIN_16, 0.8, window=1, steps=800))
     compared, places = window_rows.at_equal_steps(rows, (SPIN_16, NPT_16))
     assert places == [("chr20_eur", 1), ("chr20_eur", 2)]
     assert sorted(window_rows.steps_of(row) for row in compared) == [400, 400, 800, 800]
@@ -282,8 +272,8 @@ def test_windows_are_compared_with_the_steps_that_they_have() -> None:
 def test_accuracy_by_panel_is_beside_the_whole_panel(tmp_path, r2, verdict) -> None:
     """Not beside networks of other steps, nor other windows. NPT's memory is not tried: partly at most."""
     sizes = zip((40, 200, 500), r2, strict=True)
-    rows = [result(SPIN_16, x, x) | {"panel haplotypes": {"training": n}} for n, x in sizes]
-    others = [result(SPIN_16, 0.1, 0.1, steps=900), result(SPIN_16, 0.1, 0.1, window=4)]
+    rows = [result(SPIN_16, x) | {"panel haplotypes": {"training": n}} for n, x in sizes]
+    others = [result(SPIN_16, 0.1, steps=900), result(SPIN_16, 0.1, window=4)]
     others = [row | {"panel haplotypes": {"training": 7}} for row in others]
     for i, (table, row) in enumerate(zip(("9", "9", "3", "3", "3"), [*rows, *others], strict=True)):
         (tmp_path / f"table{table}").mkdir(exist_ok=True)
@@ -315,11 +305,9 @@ def test_labels_of_queried_images_are_not_seen(method: str) -> None:
     model.network.eval()
     chosen = torch.arange(5)
     with torch.no_grad():
-        told = [
-            model.label_logits(model.context(), model.rows("test", chosen, label))
-            for label in (torch.zeros(5, dtype=torch.int64), torch.arange(5))
-        ]
-    torch.testing.assert_close(told[0], told[1], rtol=0, atol=0)
+        rows = [model.rows("test", chosen, label) for label in (torch.zeros_like(chosen), chosen)]
+        told = [model.label_logits(model.context(), row) for row in rows]
+    torch.testing.assert_close(*told, rtol=0, atol=0)
 
 
 def test_parts_of_images_are_apart() -> None:
@@ -341,8 +329,7 @@ def test_copied_rows_of_random_bits_are_asked_for(method: str) -> None:
 @pytest.mark.parametrize("method", [*small_tables.METHODS, small_tables.WITHOUT_XABA])
 def test_test_rows_of_a_table_teach_nothing(method: str) -> None:
     """Neither weights nor scales: labels and features of tests are others, and the network is the same."""
-    rng = np.random.default_rng(1)
-    table_ND = rng.normal(size=(40, 4))
+    table_ND = np.random.default_rng(1).normal(size=(40, 4))
     train_N, validation_N, test_N = np.arange(24), np.arange(24, 32), np.arange(32, 40)
     recipe = small_tables.TableRecipe(steps=2, width=8, h=3, f=2, heads=2, looks=1)
     trained = []
@@ -353,8 +340,7 @@ def test_test_rows_of_a_table_teach_nothing(method: str) -> None:
         network = small_tables.TableNetwork(method, other_ND, train_N, recipe)
         network.train(train_N, validation_N, seed=1)
         trained.append(network.network.state_dict())
-    for name, value in trained[0].items():
-        torch.testing.assert_close(value, trained[1][name], rtol=0, atol=0)
+    torch.testing.assert_close(*trained, rtol=0, atol=0)
 
 
 def test_the_label_of_a_queried_row_is_not_seen() -> None:
@@ -383,11 +369,9 @@ def test_without_xabd_the_rows_of_a_table_are_not_read() -> None:
 def test_windows_never_seen_do_not_train(simulated: Case, method: str) -> None:
     trained = []
     for flip in (0, 1):
-        cut = replace(SMALL, windows=10, untyped=6)
-        found = [
-            replace(w, label_NU=w.label_NU ^ flip) if w.number in many_windows.UNSEEN else w
-            for w in read_windows(simulated, cut)
-        ]
+        found = read_windows(simulated, replace(SMALL, windows=10, untyped=6))
+        for i in many_windows.UNSEEN:
+            found[i] = replace(found[i], label_NU=found[i].label_NU ^ flip)
         told = many_windows.train_together(found, method, 1, TINY)
         assert list(told["found"][many_windows.NEVER_SEEN]) == list(map(str, many_windows.UNSEEN))
         assert len(told["found"][many_windows.TRAINED]) == 8

@@ -17,9 +17,8 @@ from benchmarks.tabular.report import RESULTS as FITS
 def make(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     """A label that needs numbers, a category, and their product."""
     rng = np.random.default_rng(seed)
-    table = pd.DataFrame({
-        "a": rng.normal(size=n), "b": rng.normal(size=n), "c": rng.choice(["x", "y", None], n),
-    })  # fmt: skip
+    table = pd.DataFrame(rng.normal(size=(n, 2)), columns=["a", "b"])
+    table["c"] = rng.choice(["x", "y", None], n)
     sign = np.where(table["c"] == "x", 1.0, -1.0)
     target = table["a"].to_numpy() * sign + 0.5 * table["b"].to_numpy()
     table.loc[rng.random(n) < 0.05, "b"] = np.nan
@@ -38,8 +37,7 @@ def test_networks_learn_what_no_linear_model_can(kind: str) -> None:
     (train, target), (test, truth) = make(600, 1), make(300, 2)
     module = module_of(kind)
     settings = {"steps": 300, "learning_rate": 3e-3, "batch_size": 128, "random_state": 1, "patience": 10**9}
-    if kind == "NODE":
-        settings |= {"trees": 32, "learning_rate": 1e-2}
+    settings |= {"trees": 32, "learning_rate": 1e-2} if kind == "NODE" else {}
     model = getattr(module, f"{kind}Regressor")(**settings).fit(train, target)
     assert loss(truth, model.predict(test), True) < 0.6 * truth.std()
     classes = np.where(target > 0, "up", "down")

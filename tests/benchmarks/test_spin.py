@@ -24,9 +24,8 @@ from benchmarks.spin.variants import (
     NoiseStart,
     ReadingEncoder,
     SiteEmbedding,
-    VariantLearner,
 )
-from spinimpute.nn.carrying import CarriedPoints
+from spinimpute.nn.carrying import CarriedPoints, SquaredDistance
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings
@@ -127,19 +126,15 @@ def test_constants_do_not_look_at_where_they_would_start(episode: Episode) -> No
 
 
 def test_points_that_do_not_compete_do_not_mind_one_another() -> None:
-    class Scores:
-        def sums(self, r_BHN: torch.Tensor, x_BNX: torch.Tensor) -> torch.Tensor:
-            return r_BHN @ x_BNX
-
+    class Scores(SquaredDistance):
         def keys(self, feature_BHF: torch.Tensor) -> torch.Tensor:
             return feature_BHF
 
         def scores(self, x_BNX: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
             return x_BNX @ keys.transpose(1, 2)
 
-    generator = torch.Generator().manual_seed(1)
-    x_BNX, label_BNU = (torch.rand(1, 9, n, generator=generator) for n in (4, 3))
-    start_BHX = torch.rand(1, 3, 4, generator=generator)
+    torch.manual_seed(1)
+    x_BNX, label_BNU, start_BHX = torch.rand(1, 9, 4), torch.rand(1, 9, 3), torch.rand(1, 3, 4)
     encoder = ReadingEncoder(1)
 
     def encoded(points: int) -> CarriedPoints:
@@ -169,27 +164,22 @@ def test_embedded_labels_start_as_frequencies_and_are_learned(row: rows.Row, epi
     assert np.allclose(predicted(learner, episode), predicted(rows.frequencies(TINY), episode), atol=1e-3)
     torch.nn.init.normal_(learner.model.decoder.last.weight)
     learner.outcome(episode, 0.0, np.random.default_rng(1)).loss.backward()
-    without = [name for name, p in learner.model.named_parameters() if p.grad is None]
-    assert not without
+    assert all(p.grad is not None for p in learner.model.parameters())
     # labels of the context reach the prediction
     spoilt = replace(episode, context_BGUN=1 - episode.context_BGUN)
     assert not np.allclose(predicted(learner, episode), predicted(learner, spoilt), atol=1e-3)
 
 
-def test_the_last_row_is_without_all_of_it() -> None:
-    model = rows.ablation()[-2].learner(TINY).model
-    assert isinstance(model, NoiseStart)
-    assert isinstance(model, ConstantStarts)
-    assert isinstance(model.encoder, ReadingEncoder)
-    assert isinstance(model.decoder, BlockEmbedding)
+def test_rows_change_what_they_say_and_nothing_else() -> None:
+    def shapes(model: torch.nn.Module) -> dict[str, torch.Size]:
+        return {name: p.shape for name, p in model.named_parameters() if name != "encoder.prior"}
 
-
-def test_no_competition_is_spin_otherwise() -> None:
-    torch.manual_seed(1)
-    model = NoCompetition(TINY.spin)
-    assert {n: p.shape for n, p in model.named_parameters() if n != "encoder.prior"} == {
-        n: p.shape for n, p in GenotypeSPIN(TINY.spin).named_parameters() if n != "encoder.prior"
-    }
+    assert shapes(NoCompetition(TINY.spin)) == shapes(GenotypeSPIN(TINY.spin))
+    last = rows.ablation()[-2].learner(TINY).model  # without all of it
+    assert isinstance(last, NoiseStart)
+    assert isinstance(last, ConstantStarts)
+    assert isinstance(last.encoder, ReadingEncoder)
+    assert isinstance(last.decoder, BlockEmbedding)
 
 
 def token_masking(share: float) -> TokenMaskingLearner:
@@ -198,12 +188,10 @@ def token_masking(share: float) -> TokenMaskingLearner:
 
 
 def test_token_masking_is_spin_where_nothing_is_shown(episode: Episode) -> None:
-    expected = spin()
-    learner = token_masking(0.5)
-    learner.model.load_state_dict(expected.model.state_dict(), strict=False)
+    expected, learner, loss = spin(), token_masking(0.5), token_masking(1.0)
+    for other in (learner, loss):
+        other.model.load_state_dict(expected.model.state_dict(), strict=False)
     assert (predicted(learner, episode) == predicted(expected, episode)).all()
-    loss = token_masking(1.0)
-    loss.model.load_state_dict(expected.model.state_dict(), strict=False)
     rng = np.random.default_rng
     assert loss.outcome(episode, 0.0, rng(1)).loss == expected.outcome(episode, 0.0, rng(1)).loss
 
@@ -246,7 +234,3 @@ def test_paper_form_learns_one_task_by_heart(episode: Episode) -> None:
         optimiser.step()
     # each prediction stands beside the allele that it is of
     assert np.corrcoef(predicted(learner, episode), truth)[0, 1] > 0.9
-
-
-def test_learners_of_variants_have_the_networks_they_are_given() -> None:
-    assert isinstance(VariantLearner(NoCompetition, TINY.spin, TINY.episodes).model, NoCompetition)

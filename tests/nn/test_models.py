@@ -215,6 +215,7 @@ def test_a_configuration_survives_json() -> None:
         ({"blocks": True}, "blocks must be a whole number"),
         ({"inducing_points": "3"}, "inducing_points must be a whole number, got '3'"),
         ({"heads": 3}, "heads must divide the width"),
+        ({"predictor": "row", "members": 0}, "members must be at least 1, got 0"),
     ],
 )
 def test_contradictions_are_named(changes: dict[str, Any], message: str) -> None:

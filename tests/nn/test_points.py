@@ -56,14 +56,6 @@ def test_labels_are_means_with_the_weights_of_positions_alone() -> None:
     assert points.label_BGLU.shape == (2, HEADS, 5, Y + X)
 
 
-def test_an_empty_context_has_no_labels() -> None:
-    encoder, start, position = parts()
-    x, y = context(0)
-    points = encoder([(x, y)], start, position)
-    assert not points.label_BGLU.any()
-    assert all(torch.isfinite(part).all() for part in points)
-
-
 def test_carried_outputs_follow_the_labels() -> None:
     """A constant added to the labels is added to the carried outputs and leaves offsets unchanged."""
     encoder, start, position = parts()

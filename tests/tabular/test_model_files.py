@@ -1,7 +1,9 @@
 """Files of fitted estimators: identical predictions, and one line of error for damaged files."""
 
 import json
+import operator
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +62,9 @@ def outputs(model: Any, rows: Any) -> np.ndarray:
 def test_the_same_predictions_bit_for_bit(name: str, scaling: str, tmp_path: Path) -> None:
     model = small(ESTIMATORS[name], scaling=scaling, evaluate_every=2).fit(table(), label_for(name))
     save_estimator(model, tmp_path / "m", {"target": "y"})
-    torch.manual_seed(3)
-    drawn = torch.rand(1)
-    torch.manual_seed(3)
+    state = torch.get_rng_state()
     loaded, description = load_with_description(tmp_path / "m", "cpu")
-    assert torch.rand(1) == drawn  # loading draws nothing from the caller's generator
+    assert torch.equal(torch.get_rng_state(), state)  # loading draws nothing from the caller's generator
     np.testing.assert_array_equal(outputs(loaded, table(40, 5)), outputs(model, table(40, 5)))
     np.testing.assert_array_equal(loaded.predict(table(40, 5)), model.predict(table(40, 5)))
     assert description["metadata"] == {"target": "y"}
@@ -75,11 +75,7 @@ def test_the_same_predictions_bit_for_bit(name: str, scaling: str, tmp_path: Pat
         assert getattr(loaded, key) == getattr(model, key)
     assert not hasattr(loaded, "_encoded_rows_")
     save_estimator(loaded.set_params(device="auto"), tmp_path / "again", {"target": "y"})
-    first, second = (load_tensors(tmp_path / name, FORMAT, "tabular model") for name in ("m", "again"))
-    assert second[1] == first[1]
-    assert {key: value.tobytes() for key, value in second[0].items()} == {
-        key: value.tobytes() for key, value in first[0].items()
-    }
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -159,28 +155,15 @@ def changed(source: Path, path: Path, change: Change) -> Path:
 def setting(*keys: Any) -> Change:
     """setting(*keys, value) changes the description."""
     *path, last, value = keys
-
-    def change(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        place: Any = description
-        for key in path:
-            place = place[key]
-        place[last] = value
-
-    return change
+    return lambda description, _: operator.setitem(reduce(operator.getitem, path, description), last, value)
 
 
 def array(name: str, edit: Callable[[np.ndarray], np.ndarray]) -> Change:
-    def change(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        arrays[name] = edit(arrays[name])
-
-    return change
+    return lambda _, arrays: arrays.update({name: edit(arrays[name])})
 
 
 def without(name: str) -> Change:
-    def change(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        del arrays[name]
-
-    return change
+    return lambda _, arrays: arrays.pop(name)
 
 
 CHANGES: list[tuple[str, Change, str]] = [
@@ -271,12 +254,12 @@ def test_flipped_bytes(files: dict[str, Path], tmp_path: Path, data: st.DataObje
     damaged[place] ^= 1 << data.draw(st.integers(0, 7))
     path = tmp_path / "m"
     path.write_bytes(damaged)
+    said = "one line"
     try:
         loaded: Any = load_estimator(path, "cpu")
     except InputError as error:
         said = str(error)
     else:  # one kind of white space for another
-        said = "one line"
         same: Any = load_estimator(files["SPINClassifier"], "cpu")
         np.testing.assert_array_equal(loaded.predict_proba(table(9)), same.predict_proba(table(9)))
     assert len(said.splitlines()) == 1

@@ -76,12 +76,12 @@ def test_numbers_are_read_exactly(values: list[float | None]) -> None:
 def test_any_bytes_are_a_table_or_an_input_error(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content)
+    said = "one line"
     try:
         read = read_table(path)
     except InputError as error:
         said = str(error)
     else:
-        said = "one line"
         plain = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
         assert len(read) == len(plain) - 1
     assert len(said.splitlines()) == 1
