@@ -84,13 +84,6 @@ def test_cuts_equal_brute_force() -> None:
         assert [row.kept, *row.lost_good, row.kept_bad, row.kept_constant] == expected
 
 
-def test_a_site_without_an_estimate_is_not_kept() -> None:
-    (row, _) = cuts(np.array([0.9]), np.array([np.nan]), np.array([0.2]), (0.0, 0.5))
-    assert (row.kept, row.lost_good) == (Part(1, 0), (Part(1, 1), Part(1, 1)))
-    assert row.kept_bad.text() == "–"
-    assert row.lost_good[0].text() == "1 of 1 (100.0%)"
-
-
 def test_cells_equal_brute_force() -> None:
     rng = np.random.default_rng(1)
     n_sites, n_people = 60, 15

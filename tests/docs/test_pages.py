@@ -130,11 +130,6 @@ def test_commands_on_pages_exist_with_their_options(page: Path) -> None:
         assert unknown_options(words) == [], f"{page}: {shlex.join(words)}"
 
 
-def test_unknown_commands_and_options_are_found() -> None:
-    text = "```sh\nspinimpute panel build --vcf a \\\n    --nonsense b\nspinimpute nothing -h\n```\n"
-    assert [unknown_options(words) for words in commands_of(text)] == [["--nonsense"], ["nothing"]]
-
-
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_code_fits_the_page_and_has_a_language(page: Path) -> None:
     text = page.read_text()

@@ -80,6 +80,9 @@ def test_wrong_tables_are_named() -> None:
         ColumnEmbedding(5, 4, None)
     with pytest.raises(ValueError, match="continuous must hold columns below 3"):
         ColumnEmbedding(5, 4, 3, continuous=[3])
+    for pieces in (1, -2, 2.5, None):
+        with pytest.raises(ValueError, match="pieces must be 0 or a whole number of at least 2"):
+            ColumnEmbedding(1, 4, 1, continuous=[0], pieces=pieces)
 
 
 @pytest.mark.parametrize("pieces", [2, 5])
@@ -96,9 +99,3 @@ def test_scalars_are_encoded_piecewise_linearly(pieces: int) -> None:
     missing_E = embed(torch.tensor([[[float("nan")]]]), torch.ones(1, 1, 1, dtype=torch.bool))[0, 0, 0]
     expected_E = torch.relu(weight[1] + embed.pieces.bias[0]) + embed.bias[0] + embed.index[0]
     torch.testing.assert_close(missing_E, expected_E)
-
-
-@pytest.mark.parametrize("pieces", [1, -2, 2.5, None])
-def test_invalid_pieces(pieces: int) -> None:
-    with pytest.raises(ValueError, match="pieces must be 0 or a whole number of at least 2"):
-        ColumnEmbedding(1, 4, 1, continuous=[0], pieces=pieces)

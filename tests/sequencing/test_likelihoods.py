@@ -1,7 +1,6 @@
 """Stored likelihoods, two combined inputs of the same samples, and bases of fragments."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,19 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.genotypes.sites import Region
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.fragments import FragmentBases, phred_of_bases
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,
-    check_region,
-    known_ploidy,
     merge_likelihoods,
     stored_depth,
     stored_phred,
 )
-
-GRCH38_S = "##contig=<ID=X,length=156040895>"
 
 
 @st.composite
@@ -118,32 +112,6 @@ def test_stored_numbers() -> None:
     found = stored_phred(phred, np.array([False, True, True])).tolist()
     assert found == [[7, 0, 255], [0, 255, 2], [0, 255, 0]]
     assert stored_depth(np.array([-1, 2.0, 70_000])).tolist() == [0, 2, 65_535]
-
-
-@pytest.mark.parametrize(
-    ("chrom", "line", "position", "expected"),
-    [
-        ("20", "", [5], [0, 0, 0]),
-        ("chrY", "", [5], [1, 1, 1]),
-        ("chrM", "", [5], [1, 1, 1]),
-        ("X", "", [5], [1, 2, 0]),
-        ("X", GRCH38_S, [5], [0, 0, 0]),  # PAR1
-        ("X", GRCH38_S, [3_000_000], [1, 2, 0]),
-    ],
-)
-def test_ploidy_by_chromosome_and_sex(chrom, line, position, expected) -> None:
-    panel = SimpleNamespace(chrom=chrom, contig_line=line, position=np.array(position))
-    assert known_ploidy(panel, ["m", "f", "?"], {"m": True, "f": False}).tolist() == expected
-    if chrom == "X":
-        assert known_ploidy(panel, ["m"], None).tolist() == [0]
-
-
-def test_region_of_another_chromosome() -> None:
-    panel = SimpleNamespace(chrom="chr20")
-    check_region(Region("20", 5, 6), panel)
-    check_region(None, panel)
-    with pytest.raises(InputError, match=r"21:5-6 is not on the panel's chromosome\. Give a region on chr20"):
-        check_region(Region("21", 5, 6), panel)
 
 
 @settings(deadline=None)

@@ -146,7 +146,7 @@ def test_region(write_reads: WriteReads, panel_of: PanelOf) -> None:
     path = write_reads([("r", 103, "18M", "A" * 17 + "T", "5" * 18)])
     panel = panel_of(PANEL)
     assert read_alignments([path], panel, Region("chr20", 105, 120)).panel_index.tolist() == [4, 5]
-    with pytest.raises(InputError, match="not on the panel's chromosome"):
+    with pytest.raises(InputError, match=r"21 is not on the panel's chromosome\. Give a region on 20"):
         read_alignments([path], panel, Region("21"))
     with pytest.raises(NoRecord, match="the panel has no SNP in 20:121-130"):
         read_alignments([path], panel, Region("20", 121, 130))
