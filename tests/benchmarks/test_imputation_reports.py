@@ -1,6 +1,8 @@
-"""Tables of the imputation benchmarks: who is ahead, sizes, costs, and the commands that were run."""
+"""Tables of the imputation benchmarks: who is ahead, sizes, costs; commands and their measures."""
 
 import json
+import os
+import select
 import shlex
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from benchmarks.imputation.__main__ import make_parser
 from benchmarks.imputation.cost import GENOME_MB, Law, Measured, fit
+from benchmarks.imputation.measure import OverTimeLimit, ProgramFailed, Stage, run, summarise
 from benchmarks.imputation.programs import our_imputers
 from benchmarks.imputation.results import scrubbed
 from benchmarks.imputation.scale_report import growth
@@ -115,3 +118,36 @@ def test_costs_from_tables_to_a_report(tmp_path: Path) -> None:
     assert f"| 10,000 | 50,000 | {hours:,.0f} | {hours * 0.1 / 10_000:.1g} |" in report
     assert "1,000,000 (beyond what was measured)" in report
     assert "6.00e-04 N^0.40" in report
+
+
+def test_memory_is_that_of_the_command_alone(tmp_path: Path) -> None:
+    held = bytearray(150 * 2**20)  # of this process, which must not be counted
+    stage = run("a", "b", ["sh", "-c", "true"], tmp_path / "log.txt")
+    assert stage.peak_mb < 60
+    grow = "held = b'1' * (200 * 2**20)"
+    assert 200 < run("a", "b", [sys.executable, "-c", grow], tmp_path / "log.txt").peak_mb < 300
+    del held
+
+
+def test_failure_shows_the_log(tmp_path: Path) -> None:
+    with pytest.raises(ProgramFailed, match="no such thing"):
+        run("a", "b", ["sh", "-c", "echo no such thing; exit 3"], tmp_path / "log.txt")
+    with pytest.raises(ProgramFailed, match="there-is-no-such-program"):
+        run("a", "b", ["there-is-no-such-program"], tmp_path / "log.txt")
+
+
+def test_limit_stops_the_whole_pipeline(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    reading = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(OverTimeLimit):
+        run("a", "b", ["sh", "-c", f"(sleep 1000; true) 3> {held} | cat"], tmp_path / "log.txt", limit=0.5)
+    ready, _, _ = select.select([reading], [], [], 300)  # when nobody has it open to write
+    assert ready
+    os.close(reading)
+
+
+def test_median_and_extremes() -> None:
+    stages = [Stage("a", "impute", i, s, m, []) for i, (s, m) in enumerate([(3, 10), (1, 30), (2, 20)])]
+    (timing,) = summarise(stages)
+    assert (timing.runs, timing.seconds, timing.fastest, timing.slowest, timing.peak_mb) == (3, 2, 1, 3, 30)

@@ -1,9 +1,12 @@
 """The papers' tables: windows, cells that resume, targets that never train, the page."""
 
 import json
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,10 @@ import pytest
 import torch
 
 from benchmarks.imputation.cases import Case
+from benchmarks.papers import __main__ as papers
 from benchmarks.papers import (
     cells,
+    elsewhere,
     genomics,
     images,
     many_windows,
@@ -91,7 +96,7 @@ def test_people_are_kept_apart_whole() -> None:
 
 @pytest.mark.parametrize("method", NETWORKS)
 def test_only_rows_of_training_teach(window: Window, method: str) -> None:
-    """Those kept apart choose among the looks; with one look there is nothing to choose."""
+    """Rows kept apart only choose among looks, and there is one look."""
     trained = []
     for flip in (0, 1):
         apart = window.is_validation_N
@@ -270,7 +275,7 @@ def test_windows_are_compared_with_the_steps_that_they_have() -> None:
     ("r2", "verdict"), [((0.80, 0.85, 0.90), PARTLY), ((0.80, 0.79, 0.90), PARTLY), ((0.9, 0.9, 0.8), FAILS)]
 )
 def test_accuracy_by_panel_is_beside_the_whole_panel(tmp_path, r2, verdict) -> None:
-    """Not beside networks of other steps, nor other windows. NPT's memory is not tried: partly at most."""
+    """Only equal steps and windows are compared. NPT's memory is not tested: partly at most."""
     sizes = zip((40, 200, 500), r2, strict=True)
     rows = [result(SPIN_16, x) | {"panel haplotypes": {"training": n}} for n, x in sizes]
     others = [result(SPIN_16, 0.1, steps=900), result(SPIN_16, 0.1, window=4)]
@@ -328,7 +333,7 @@ def test_copied_rows_of_random_bits_are_asked_for(method: str) -> None:
 
 @pytest.mark.parametrize("method", [*small_tables.METHODS, small_tables.WITHOUT_XABA])
 def test_test_rows_of_a_table_teach_nothing(method: str) -> None:
-    """Neither weights nor scales: labels and features of tests are others, and the network is the same."""
+    """Test rows influence neither weights nor scales."""
     table_ND = np.random.default_rng(1).normal(size=(40, 4))
     train_N, validation_N, test_N = np.arange(24), np.arange(24, 32), np.arange(32, 40)
     recipe = small_tables.TableRecipe(steps=2, width=8, h=3, f=2, heads=2, looks=1)
@@ -380,3 +385,27 @@ def test_windows_never_seen_do_not_train(simulated: Case, method: str) -> None:
         text = section_many_windows._table([row])
         assert "| b | a | 6 | chunk | 3 | 1 |" in text
     assert trained[0] == trained[1]
+
+
+LINES = sorted({tuple(line) for _, lines in elsewhere.COMMANDS.values() for line in lines})
+
+
+@pytest.mark.parametrize(("module", "command"), sorted({line[:2] for line in LINES}))
+def test_other_benchmarks_know_the_commands(module, command, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", [module, command, "--help"])
+    with pytest.raises(SystemExit) as left:
+        import_module(f"{module}.__main__").main()
+    assert left.value.code == 0
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    for line in LINES:
+        if line[:2] == (module, command):
+            assert {word for word in line if word.startswith("--")} <= known
+    assert ("--data" in known) == (command in elsewhere.NEEDS_DATA)
+
+
+@pytest.mark.parametrize("name", elsewhere.COMMANDS)
+def test_they_are_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = papers.make_parser().parse_args([name, "--show"])
+    arguments.function(arguments)
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in shown] == [line[0] for line in elsewhere.COMMANDS[name][1]]

@@ -47,7 +47,6 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_damaged_inputs(fuzzed: dict[str, Any], form: str) -> None:
-    """Complete or refused, whatever it is given."""
     counts = fuzzed["forms"][form]
     assert counts[COMPLETE] + counts[REFUSED] + counts[FAILED] == CASES
     assert fuzzed["failures"][form] == []

@@ -46,7 +46,7 @@ def test_networks_learn_what_no_linear_model_can(kind: str) -> None:
 
 
 def test_a_tree_is_its_leaf_where_thresholds_are_far() -> None:
-    """Of sharp choices and narrow thresholds each row has the response of one leaf."""
+    """With sharp choices and narrow thresholds, each row gets the response of one leaf."""
     trees = module_of("NODE").ObliviousTrees(3, trees=2, depth=2, outputs=1)
     with torch.no_grad():
         trees.choice_XTD.copy_(torch.full((3, 2, 2), -50.0))
@@ -67,7 +67,7 @@ def test_entmax_of_two_is_that_of_the_package() -> None:
 
 
 def test_learners_are_added_one_by_one() -> None:
-    """Before a learner's turn it has no gradient; those before it have one at the end of its turn alone."""
+    """A learner has no gradient before its round; earlier ones have a gradient only at the end of a round."""
     train, target = make(60, 1)
     model = module_of("GrowNet").GrowNetRegressor(steps=30, learners=3, width=4).fit(train, target)
     network, rows = model.network_, model._rows(train)
@@ -108,7 +108,7 @@ def test_catboost_reads_categories_that_miss(regression: bool) -> None:
 
 @pytest.mark.parametrize("method", ["SNN", "xgboost", "lightgbm", "catboost"])
 def test_a_fit_tells_the_versions_of_its_libraries(method: str) -> None:
-    """Whatever the distribution is called: xgboost is in xgboost-cpu, too."""
+    """The distribution may have another name: xgboost-cpu also provides xgboost."""
     if method in tables.TREES:
         pytest.importorskip(method, reason=f"{method} is not installed (extra: bench)")
     found = tables._versions(method)

@@ -30,7 +30,7 @@ def test_people_left_out(bcftools: str, simulated: Case, tmp_path: Path) -> None
 
 
 def test_the_installed_program_is_run(tmp_path: Path) -> None:
-    """Not a folder of its name in the working folder."""
+    """A folder of the same name in the working folder is not run."""
     (tmp_path / "spinimpute").mkdir()
     (tmp_path / "spinimpute" / "__main__.py").write_text("print('another program')\n")
     (tmp_path / "spinimpute" / "__init__.py").touch()
@@ -49,7 +49,6 @@ def test_switch_errors_of_programs_that_share_no_pair(write_vcf: Callable[..., P
 
 
 def test_simulated_reads(tmp_path: Path) -> None:
-    """Depth, mates, qualities that are right, and alleles of one haplotype."""
     rng = np.random.default_rng(3)
     position = np.sort(rng.choice(np.arange(20_000, 60_000), 800, replace=False)).tolist()
     alleles_SQ = np.repeat([[0, 1]], 800, axis=0)
@@ -74,7 +73,7 @@ def test_simulated_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [SHORT, LONG], ids=lambda kind: kind.name)
 def test_simulated_indels(tmp_path: Path, kind: ReadKind) -> None:
-    """Letters by CIGAR are the reference's, but for wrong ones; indels are the haplotype's, but for slips."""
+    """Aligned letters are the reference's except for errors; indels are the haplotype's except for slips."""
     rng = np.random.default_rng(5)
     position = np.arange(20_000, 60_000, 100).tolist()
     ref, alt = ["GTT", "G", "A", "C"] * 100, ["G", "GCA", "C", "CTTTTTTTTTTTT"] * 100
@@ -142,7 +141,7 @@ def test_fragments(simulated: Case, command: Callable[..., Path]) -> None:
 
 
 def test_phase_beside_another_version(simulated: Case, command: Callable[..., Path], tmp_path: Path) -> None:
-    """A version beside itself has the same switch errors and accuracy."""
+    """The same version twice has equal switch errors and accuracy."""
     related = tmp_path / "related"
     relate(simulated, related, 8, Conditions(relatives=0.0), seed=1)
     other = Path(sys.executable).with_name("spinimpute")

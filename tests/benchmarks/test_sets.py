@@ -1,4 +1,4 @@
-"""Simulated sets and cases that are made from others."""
+"""Simulated sets, their flaws, and cases that are made from others."""
 
 import itertools
 import json
@@ -11,6 +11,7 @@ from benchmarks.imputation.answers import read_answers, read_guess
 from benchmarks.imputation.cases import Case, find_case, samples
 from benchmarks.imputation.cast import Conditions
 from benchmarks.imputation.derived import draw_targets, merged, only_targets, small_panel, thinned
+from benchmarks.imputation.flaws import MISSED, WRONG_CALL, WRONG_PHASE, flawed_calls, flawed_panel
 from benchmarks.imputation.related_set import relate
 from benchmarks.imputation.simulated_set import History, Sizes, simulate, write_set
 from spinimpute.genotypes.genetic_map import GeneticMap
@@ -143,3 +144,37 @@ def test_targets_with_relatives_in_the_panel_of_a_case(tmp_path: Path, simulated
     assert set(target.sites.keys()) <= set(read(simulated.target).sites.keys())
     with pytest.raises(SystemExit, match="too small"):
         relate(simulated, tmp_path / "more", 59, Conditions(relatives=1.0), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("carriers", "size"), [(1, 0), (2, 1), (10, 1), (11, 2), (100, 2), (101, 3), (900, 3)]
+)
+@pytest.mark.parametrize("flip", [False, True])
+def test_rates(carriers: int, size: int, flip: bool) -> None:
+    rng = np.random.default_rng(carriers)
+    site = np.zeros(4_000, np.int8)
+    site[2 * np.arange(carriers)] = 1  # nobody has it twice
+    moved = missed = 0
+    rounds = max(20_000 // carriers, 200)
+    for _ in range(rounds):
+        found = flawed_panel(site ^ flip, rng) ^ flip
+        moved += int(found[1::2].sum())
+        missed += carriers - int(found.sum())
+        assert not found[2 * carriers :].any()
+    n = rounds * carriers
+    for count, rate in ((moved, WRONG_PHASE[size]), (missed, (1 - WRONG_PHASE[size]) * MISSED[size])):
+        assert abs(count - n * rate) < 5 * np.sqrt(n * rate) + 1
+
+
+def test_homozygotes_have_no_phase() -> None:
+    site = np.zeros(100, np.int8)
+    site[:2] = 1
+    rng = np.random.default_rng(1)
+    assert all(flawed_panel(site, rng)[:2].sum() >= 1 for _ in range(200))
+    assert not any(flawed_panel(site, rng)[2:].any() for _ in range(200))
+
+
+def test_calls() -> None:
+    rng = np.random.default_rng(1)
+    wrong = sum(int(flawed_calls(np.zeros(10_000, np.int8), rng).sum()) for _ in range(100))
+    assert abs(wrong - 1e6 * WRONG_CALL) < 5 * np.sqrt(1e6 * WRONG_CALL)

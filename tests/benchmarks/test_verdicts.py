@@ -1,19 +1,23 @@
-"""Verdicts of the papers' sections on made-up results whose answer is known; the front page.
+"""Verdicts of the papers' sections on made-up results whose answer is known; parts of NPT; the front page.
 
 The tables themselves, and how results are read, are pinned by the committed pages (`test_papers.py`).
 """
 
 import json
+from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from benchmarks.papers import cells, npt_parts, page, section_california, section_measures, section_processes
 from benchmarks.papers.claims import CANNOT, FAILS, HOLDS, NOT_RUN, PARTLY, Claim
-from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, TRUE
+from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, PARTS_OF_NPT, TRUE, TableNetwork, TableRecipe
 from benchmarks.tabular.california import WITHOUT_BIASES
+from spinimpute.nn.attention import ABA
 
 SHARED = section_measures.SHARED
 NO_TARGETS, NO_FEATURES = "NPT, no target masking", "NPT, no feature masking"
@@ -48,7 +52,7 @@ def test_ranks_are_means_over_sets() -> None:
     ("npt", "expected"), [((0.95, 0.9, 2.0), PARTLY), ((0.85, 0.9, 4.0), PARTLY), ((0.85, 0.7, 4.0), FAILS)]
 )
 def test_first_ranks(npt: tuple[float, float, float], expected: str) -> None:
-    """In part at most: the methods share seconds, not the paper's searches."""
+    """Partly at most: methods get equal seconds, not the paper's searches."""
     found = all_sets(*npt)
     assert section_measures._first_ranks(found).verdict == expected
     assert section_measures.mean_ranks(found, "AUROC")["NPT"][0] == (1 if npt[0] > 0.9 else len(SHARED))
@@ -143,7 +147,7 @@ def test_ensembles_of_transformers_are_compared_once_they_are_there() -> None:
     ("without", "expected"), [(None, NOT_RUN), (0.50, HOLDS), (0.48, PARTLY), (0.45, FAILS)]
 )
 def test_feature_biases(without: float | None, expected: str) -> None:
-    """Of .45 and .47 the standard deviation is .0141: two standard errors of one and two seeds are .0346."""
+    """The standard deviation of .45 and .47 is .0141; two standard errors (one and two seeds) are .0346."""
     usual = [trained("FTTransformer", rmse) for rmse in (0.45, 0.47)]
     rows = [] if without is None else [trained(WITHOUT_BIASES, without)]
     assert section_california._biases_needed([*usual, *rows]).verdict == expected
@@ -152,7 +156,7 @@ def test_feature_biases(without: float | None, expected: str) -> None:
 
 @pytest.mark.parametrize(("seconds", "expected"), [(250, HOLDS), (400, PARTLY), (110, PARTLY), (90, FAILS)])
 def test_times_longer(seconds: int, expected: str) -> None:
-    """The processor's seconds count where they are known."""
+    """Processor seconds are used where they are known."""
     transformer = trained("FTTransformer", 0.46, processor_seconds=seconds)
     other = trained("ResNet", 0.48, processor_seconds=100)
     assert section_california._slower([transformer, other]).verdict == expected
@@ -181,6 +185,56 @@ def test_processes_after_many_steps(tmp_path: Path) -> None:
 
 
 def test_the_front_page_is_one_screen() -> None:
-    """A line of 120 characters is one line of it; so is each further 120 of a table's row."""
+    """A table row counts as one line for each 120 characters."""
     lines = page.readme(page.make_sections(cells.RESULTS)).splitlines()
     assert sum(max(1, ceil(len(line) / 120)) for line in lines) <= 45
+
+
+NO_TARGETS, NO_FEATURES = "NPT, no target masking", "NPT, no feature masking"
+
+
+def network_of(method: str) -> TableNetwork:
+    recipe = replace(TableRecipe(steps=2, width=16, looks=1), **PARTS_OF_NPT[method])
+    torch.manual_seed(1)
+    return TableNetwork(method, np.random.default_rng(1).normal(size=(30, 4)), np.arange(20), recipe)
+
+
+@pytest.mark.parametrize("method", PARTS_OF_NPT)
+def test_every_part_is_one_change(method: str) -> None:
+    network, base = network_of(method), network_of("NPT")
+    changed = {name for name, value in asdict(base.recipe).items() if asdict(network.recipe)[name] != value}
+    assert changed == PARTS_OF_NPT[method].keys()
+    layers, of_base = (sum(isinstance(m, ABA) for m in x.network.modules()) for x in (network, base))
+    assert layers == (0 if method == NPT_WITHOUT_ABA else of_base * network.recipe.blocks // 4)
+    log = network.train(np.arange(16), np.arange(16, 20), seed=1)
+    assert np.isfinite(log["looks"][-1]["validation loss"])
+
+
+@pytest.mark.parametrize(("method", "read"), [(NO_TARGETS, False), ("NPT", True)])
+def test_hidden_labels_of_the_context_do_not_train(method: str, read: bool) -> None:
+    """The labels of queries are still learned."""
+    losses = []
+    for spoilt in (0.0, 5.0):
+        network = network_of(method)
+        network.network.eval()
+        context_ND, query_ND = network.table_ND[:10].clone(), network.table_ND[10:20]
+        context_ND[::2, -1] += spoilt
+        hidden_ND = network.is_label_D.expand(query_ND.shape)
+        losses.append(network.outputs(context_ND, query_ND, hidden_ND, network.recipe.labels_shown))
+    assert bool((losses[0] == losses[1]).all()) is not read
+
+
+def test_without_feature_masking_features_are_not_learned() -> None:
+    network = network_of(NO_FEATURES)
+    asked = []
+    outputs = network.outputs
+
+    def noted(context_ND: Any, query_ND: Any, hidden_ND: Any, labels_shown: bool = True) -> Any:
+        asked.append(hidden_ND.sum(0).tolist())
+        return outputs(context_ND, query_ND, hidden_ND, labels_shown)
+
+    network.outputs = noted  # type: ignore[method-assign]
+    network.train(np.arange(20), np.arange(20, 24), seed=1)
+    trained = asked[0]
+    assert trained[:-1] == [0, 0, 0]
+    assert trained[-1] > 0

@@ -205,7 +205,6 @@ def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int) -> N
 
 
 def test_heads_are_kernel_regressions() -> None:
-    """Each head equals a loop over its own features."""
     x_BNX, label_BNU = context(9)
     feature_BHX, mass_BH = torch.cat((x_BNX, x_BNX.flip(1)), -1), torch.rand(2, 9).double() + 0.5
     points = CarriedPoints(feature_BHX, label_BNU, mass_BH)

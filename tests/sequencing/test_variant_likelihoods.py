@@ -88,7 +88,7 @@ def test_region_with_an_index_or_without(gl_vcf, panel_of, convert_vcf, index, n
 
 
 def test_pl_before_gl_before_calls(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
-    """Of each sample alone; what is there, though of other alleles or flat, is not made up by a call."""
+    """Each sample is read alone; a call never replaces likelihoods, even flat ones."""
     path = gl_vcf(
         "100 A C GT:GL:PL 0/0:0,-1,-2:5,0,5 0/0:0,-1,-2:. 0/1:.:. ./.:.:. 0/0:0,-1,-2:0,0,0",
         "200 A C,G GT:PL 0/0:0,3,30,.,.,. 1/2:. 0/2:. 2/2:. 0/.:.",

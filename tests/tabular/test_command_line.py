@@ -343,7 +343,6 @@ def test_integers_of_parquet_stay_whole(run: Run, fit: Run) -> None:
     ],
 )
 def test_numbers_as_classes(fit: Run, values: list[str], said: str | None) -> None:
-    """Tiny numbers are classes, infinite ones are not."""
     pd.DataFrame({"x": range(10 * len(values)), "y": values * 10}).to_csv("t.csv", index=False)
     done = fit("t.csv", "y", "--task", "classification")
     if said is None:

@@ -115,7 +115,6 @@ def test_a_class_that_training_lacks() -> None:
 
 
 def test_columns_of_every_type() -> None:
-    """Empty, nullable, mixed, with missing values, of more categories than trees take."""
     rng, n = np.random.default_rng(0), 600
     features = pd.DataFrame(
         {

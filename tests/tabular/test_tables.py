@@ -295,7 +295,6 @@ def test_labels_whose_variance_overflows(largest: float) -> None:
 
 
 def test_a_label_far_from_those_of_training() -> None:
-    """Such a label may be in the validation rows, or in another context."""
     x, y = np.random.default_rng(0).normal(size=(100, 2)), np.arange(100.0)
     model = SPINRegressor(steps=2, width=8, members=2, random_state=0).fit(x, y)
     with pytest.raises(ValueError, match=r"y holds 1e\+40.* Divide y by a constant, or leave"):

@@ -77,7 +77,7 @@ def test_nothing_is_made_twice(finished: Path) -> None:
 
 
 def test_a_killed_run_goes_on_and_ends_the_same(finished, tmp_path, capsys) -> None:
-    """Once; the benchmark `workflow kills` does it as often as one likes."""
+    """The benchmark `workflow kills` repeats this."""
     ended = round_of_kills(tmp_path / "run", random.Random(1), 12.0, 2, print)
     said = capsys.readouterr().out
     assert ended.sums == checksums(finished.parent), said
@@ -175,7 +175,7 @@ def test_lint(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_in_a_configuration(tmp_path: Path, text: str, said: str) -> None:
-    """Alone: the shipped configuration is not merged in."""
+    """The shipped configuration is not merged in."""
     shutil.copytree(WORKFLOW, tmp_path / "workflow")
     (tmp_path / "workflow" / "config.yaml").write_text(text)
     failed = subprocess.run(

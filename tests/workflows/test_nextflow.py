@@ -51,7 +51,6 @@ def made(module: Path, values: dict[str, str], folder: Path) -> None:
 
 
 def test_chunks_are_imputed_and_joined(tmp_path: Path) -> None:
-    """By the modules' own commands."""
     for path in EXAMPLE.iterdir():
         shutil.copy(path, tmp_path)
     chunks = []
@@ -83,7 +82,6 @@ def test_stubs_make_what_is_declared(module: Path, tmp_path: Path) -> None:
     "form", ["--multiqc {}", "--multiqc={} --format GP", "--format GP --multiqc '{}' --decimals 2"]
 )
 def test_the_stub_makes_the_table_that_the_arguments_name(form: str, tmp_path: Path) -> None:
-    """As the command does, whatever the prefix is."""
     stub = (IMPUTE / "main.nf").read_text().split("    stub:\n")[1]
     pattern, touched = re.findall(r"args =~ /(--multiqc.+)/\n.*\"(touch .+)\" : ''", stub)[0]
     assert touched == "touch ${multiqc[0][1]}"
@@ -95,7 +93,7 @@ def test_the_stub_makes_the_table_that_the_arguments_name(form: str, tmp_path: P
 
 
 def test_tables_of_all_regions_have_names_of_their_own() -> None:
-    """By the example's arguments: those of chunks are known to be different."""
+    """The example's arguments contain the prefix, which differs between chunks."""
     folder = NEXTFLOW / "subworkflows" / "vcf_impute_spinimpute"
     config = (folder / "nextflow.config").read_text()
     prefix = re.search(r'SPINIMPUTE_IMPUTE \{\n +ext\.prefix = \{ "(.+)" \}', config)

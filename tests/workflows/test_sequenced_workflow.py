@@ -73,7 +73,7 @@ def imputed(path: Path) -> tuple[list[str], list[int], np.ndarray, np.ndarray]:
 
 
 def test_reads_in_chunks(finished: Path, tmp_path: Path) -> None:
-    """The genotypes of a run in one go, and its phase: one switch at most of each sample."""
+    """Chunks give the genotypes of a whole run, and its phase except for one switch per sample."""
     assert len((finished / "panels" / "20.overlapping.tsv").read_text().splitlines()) == 1 + 2
     whole = tmp_path / "whole.vcf.gz"
     files = ["--bam-list", finished / "study" / "reads.txt", "--panel", finished / "panels" / "20.spin"]
