@@ -274,7 +274,7 @@ def test_weights_of_zero() -> None:
 )
 def test_invalid_cells(cell: object, message: str) -> None:
     table = pd.DataFrame({"x": np.arange(20.0), "odd": pd.Series([None, cell] * 10, dtype=object)})
-    with pytest.raises(ValueError, match=f"column 'odd' holds {message}.*Give one number, text or date"):
+    with pytest.raises(ValueError, match=f"column 'odd' holds {message}.*Each cell must hold one number"):
         MLPRegressor(steps=2).fit(table, np.arange(20.0))
     good = table.assign(odd=["a", "b"] * 10)
     fitted = MLPRegressor(steps=2, batch_size=4).fit(good, np.arange(20.0))
