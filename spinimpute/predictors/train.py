@@ -122,7 +122,11 @@ def _settings(file: str, table: str, kind: type[Settings], values: dict[str, Any
         where = f"{file}: {table}.{name}"
         out[name] = _checked_value(where, defaults[name], value)
         if isinstance(out[name], tuple) and name in pairs:
-            _check_range(where, out[name])
+            pair = out[name]
+            if len(pair) != 2 or not 0 < pair[0] <= pair[1] < math.inf:
+                raise InputError(
+                    "content", f"{where} must be [least, most] with 0 < least <= most, got {list(pair)}"
+                )
         smallest = 0 if name in MAY_BE_ZERO else 1
         if isinstance(out[name], int) and out[name] < smallest:
             raise InputError("content", f"{where} must be at least {smallest}, got {value}")
@@ -132,13 +136,6 @@ def _settings(file: str, table: str, kind: type[Settings], values: dict[str, Any
         return kind(**out)
     except ValueError as error:
         raise InputError("content", f"{file}: {table}: {error}") from error
-
-
-def _check_range(where: str, value: tuple[Any, ...]) -> None:
-    if len(value) != 2 or not 0 < value[0] <= value[1] < math.inf:
-        raise InputError(
-            "content", f"{where} must be [least, most] with 0 < least <= most, got {list(value)}"
-        )
 
 
 def _checked_value(where: str, default: Any, value: Any) -> Any:
@@ -223,7 +220,8 @@ def train(
     for own in (out, state):
         if log.resolve() == own.resolve():
             raise InputError("arguments", f"{log}: the log would overwrite {own.name}. Give it another name.")
-    resume = resume or _continues(state)
+    if restarted() and state.exists():  # by torchrun: continue if it has also written the state
+        resume = resume or TrainingState.load(state, STATE_FORMAT).launch == launch()
     if is_first():
         check_output(
             out, force or resume, [config, panel, init], f" or {argument('resume', True)} to continue"
@@ -236,21 +234,23 @@ def train(
     if threads is not None:
         torch.set_num_threads(threads)
     configuration = read_configuration(config)
-    training = _replaced(configuration.training, seed=seed, steps=steps)
-    model = configuration.model
-    start = None if init is None else _read_start(init, configuration)
-    if start is not None:
-        model = replace(model, **start.settings | configuration.chosen)
+    given = {name: value for name, value in (("seed", seed), ("steps", steps)) if value is not None}
+    training = TrainingSettings(**asdict(configuration.training) | given)
+    model, row, start = configuration.model, row_of_kind(configuration.kind), None
+    assert row is not None, "`read_configuration` has checked it"
+    assert row.training is not None, "`read_configuration` has checked it"
+    if init is not None:
+        weights, metadata = _read_start(init, row)
+        start = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
+        model = replace(model, **metadata["model"] | configuration.chosen)
     torch.manual_seed(training.seed)
-    row_training = _row(configuration.kind).training
-    assert row_training is not None, "`read_configuration` has checked it"
     try:
-        learner: Learner = imported(row_training.learner)(model, configuration.episodes, where)
+        learner: Learner = imported(row.training.learner)(model, configuration.episodes, where)
     except ValueError as error:
         raise InputError("content", f"configuration {config}: model: {error}") from error
-    if start is not None:
+    if init is not None:
         try:
-            load_weights(learner.model, start.weights)
+            load_weights(learner.model, weights)
         except RuntimeError as error:
             raise InputError(
                 "mismatch",
@@ -267,7 +267,7 @@ def train(
         provenance = {
             "configuration": configuration.as_dict() | {"training": asdict(training)},
             "data": "simulated" if opened is None else f"panel {opened.checksum}",
-            "init": None if start is None else start.provenance,
+            "init": start,
             "versions": versions(),
         }
         validation = source.validation(VALIDATION_SEGMENTS)
@@ -281,43 +281,16 @@ def train(
         return _run(trainer, learner, outputs, resume, progress, stepped)
 
 
-def _continues(state: Path) -> bool:
-    """Whether torchrun has restarted this process, and the state was written by the same torchrun."""
-    if not (restarted() and state.exists()):
-        return False
-    return TrainingState.load(state, STATE_FORMAT).launch == launch()
-
-
-@dataclass(frozen=True)
-class _Start:
-    """A checkpoint to start from."""
-
-    weights: dict[str, np.ndarray]
-    settings: dict[str, Any]
-    provenance: dict[str, Any]
-
-
-def _read_start(init: str | Path, configuration: Configuration) -> _Start:
-    path = _row(configuration.kind).shipped_checkpoint if init == "shipped" else init
-    weights, metadata = load_tensors(path, FORMAT, "model")
-    if metadata.get("kind") != configuration.kind:
+def _read_start(init: str | Path, row: PredictorRow) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read the checkpoint to start from: its weights and metadata."""
+    weights, metadata = load_tensors(row.shipped_checkpoint if init == "shipped" else init, FORMAT, "model")
+    if metadata.get("kind") != row.kind:
         raise InputError(
             "mismatch",
             f"{argument('init', str(init))} is of the kind {metadata.get('kind')!r}, but model.kind of the "
-            f"configuration is {configuration.kind!r}",
+            f"configuration is {row.kind!r}",
         )
-    provenance = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
-    return _Start(weights, metadata["model"], provenance)
-
-
-def _replaced(training: TrainingSettings, **values: int | None) -> TrainingSettings:
-    return TrainingSettings(**asdict(training) | {k: v for k, v in values.items() if v is not None})
-
-
-def _row(kind: str) -> PredictorRow:
-    row = row_of_kind(kind)
-    assert row is not None, "`read_configuration` has checked it"
-    return row
+    return weights, metadata
 
 
 @dataclass(frozen=True)
