@@ -17,7 +17,7 @@ from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
 from spinimpute.genotypes.regions import parse_regions, summarize_regions
 from spinimpute.genotypes.sites import NoRecord, Region
-from spinimpute.panels.opening import get_panel_path
+from spinimpute.panels.opening import get_panel_paths
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.concordance import Concordance, MinorGenotypes, kind_of
 from spinimpute.quality.metrics import (
@@ -120,7 +120,7 @@ def evaluate(
     _check_bins(bins)
     chosen = parse_regions(regions, None if regions_file is None else Path(regions_file))
     reference = Path(panel) if isinstance(panel, os.PathLike) else panel
-    inputs = [truth, imputed, get_panel_path(reference), typed, regions_file]
+    inputs = [truth, imputed, *get_panel_paths(reference), typed, regions_file]
     files = EvaluationFiles(
         None if out is None else Path(out), None if report is None else Path(report), concordance, force
     )

@@ -1,4 +1,4 @@
-"""Building a panel file from a phased VCF."""
+"""Build a panel file from a phased VCF."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -32,129 +33,96 @@ MOSTLY_COVERED, HARDLY_COVERED = 0.9, 0.05  # shares of a panel's sites that its
 
 
 class Refinement(NamedTuple):
-    """What a panel's own haplotypes say of it.
+    """What the haplotypes of a panel show about its map and its sites."""
 
-    Attributes
-    ----------
-    cM : float64 (n_sites,), optional
-        A better genetic map; None to keep the given one.
-    map_description : dict
-        The provenance of that map.
-    doubts : SiteDoubts, optional
-        What is known against the sites; None if it was not looked for, and all sites are trusted.
-    """
-
-    cM: np.ndarray | None
-    map_description: dict[str, Any]
-    doubts: SiteDoubts | None
+    cM: np.ndarray | None  # a better genetic map, float64 (n_sites,); None keeps the given one
+    map_description: dict[str, Any]  # its provenance
+    doubts: SiteDoubts | None  # evidence against sites; None trusts all
 
 
-PanelRefiner = Callable[[Panel, Path], Refinement]  # of an open panel, with a folder for temporary files
+PanelRefiner = Callable[[Panel, Path], Refinement]  # takes an open panel and a folder for temporary files
 
 
-def compile_panel(
-    vcf: str | Path,
-    out: str | Path,
-    genetic_map: str | Path | GeneticMap | None = None,
-    region: Region | None = None,
-    samples: Sequence[str] | None = None,
-    force: bool = False,
-    command: str = "",
-    threads: int = 1,
-    keep_phase: bool = False,
-    *,
-    refine: PanelRefiner | None = None,
-) -> Panel:
-    """Build a panel file and open it; `spinimpute.build_panel` is this with `refine_panel`.
+@dataclass(frozen=True)
+class BuildJob:
+    """A panel file to build: arguments of `build_panel`, and how to refine the panel."""
 
-    Parameters
-    ----------
-    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase
-        As for `spinimpute.build_panel`.
-    refine : callable, optional
-        Called with the open panel and a folder for temporary files.
+    vcf: str | Path
+    out: str | Path
+    genetic_map: str | Path | GeneticMap | None = None
+    region: Region | None = None
+    samples: Sequence[str] | None = None
+    force: bool = False
+    command: str = ""
+    threads: int = 1
+    keep_phase: bool = False
+    refine: PanelRefiner | None = None
 
-    Returns
-    -------
-    Panel
-        Of the file that was written.
 
-    Raises
-    ------
-    InputError
-        Whatever `read_haplotypes` and `GeneticMap.read` refuse, a call is missing, `out` exists without
-        `force`, or its folder cannot be written to.
-    """
-    out = check_output(out, force, [vcf, genetic_map])
-    reader = _reader(vcf, region, samples, threads)
+def compile_panel(job: BuildJob) -> Panel:
+    """Build a panel file and open it. Raises InputError like `build_panel`."""
+    out = check_output(job.out, job.force, [job.vcf, job.genetic_map])
+    one = BatchReader(job.vcf, job.region, job.samples)
+    reader: BatchReader | ParallelBatchReader = one
+    if job.threads > 1 and (regions := split_by_size(Path(job.vcf), one.contigs, job.region)):
+        one.close()
+        reader = ParallelBatchReader(job.vcf, job.region, job.samples, regions, job.threads)
     with written_whole(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         with partial.open("wb") as file:
-            _write_panel(file, reader, Path(vcf), genetic_map, command)
+            _write_panel(file, reader, job)
             file.flush()
             os.fsync(file.fileno())
-        _improve(partial, folder, keep_phase, refine)
+        _improve(partial, folder, job)
     return Panel.open(out)
 
 
-def _improve(built: Path, folder: Path, keep_phase: bool, refine: PanelRefiner | None) -> None:
-    """Write a panel again, into the same file, with rare alleles moved and its refinement."""
+def _improve(built: Path, folder: Path, job: BuildJob) -> None:
+    """Rewrite a panel file in place with rare alleles switched and with its refinement."""
     changes: dict[str, Any] = {}
     refined = Refinement(None, {}, None)
     with Panel.open(built) as panel:
-        moves = None if keep_phase else find_moves(panel)
+        moves = None if job.keep_phase else find_moves(panel)
         if moves is not None and len(moves.site_M):
             wrong = list(moves.wrong_share.items())
             changes[MOVED] = {"alleles": len(moves.site_M), "estimated wrong": wrong}
         else:
             moves = None
-        if refine is not None:
-            refined = refine(panel, folder)
+        if job.refine is not None:
+            refined = job.refine(panel, folder)
             if refined.cM is not None:
                 changes[MAP_ESTIMATED] = refined.map_description
     if not changes and (refined.doubts is None or not refined.doubts.discordance.any()):
         return
     before = folder / "before.spin"
-    shutil.copyfile(built, before)  # not a file of another name in its place: this one is locked
+    shutil.copyfile(built, before)  # `built` is locked, so it is overwritten and not replaced
     with Panel.open(before) as panel:
         rewrite_panel(panel, built, changes, refined.cM, moves, refined.doubts)
 
 
-def _reader(
-    vcf: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int
-) -> BatchReader | ParallelBatchReader:
-    one = BatchReader(vcf, region, samples)
-    if threads > 1 and (regions := split_by_size(Path(vcf), one.contigs, region)):
-        one.close()
-        return ParallelBatchReader(vcf, region, samples, regions, threads)
-    return one
-
-
-def _write_panel(
-    file: BinaryIO,
-    reader: BatchReader | ParallelBatchReader,
-    vcf: Path,
-    genetic_map: str | Path | GeneticMap | None,
-    command: str,
-) -> None:
+def _write_panel(file: BinaryIO, reader: BatchReader | ParallelBatchReader, job: BuildJob) -> None:
     writer: PanelWriter | None = None
+    chosen_map: GeneticMap | None = None
     blocks: list[Sites] = []
     counts: list[np.ndarray] = []
     multiallelic: list[np.ndarray] = []
-    chosen_map: GeneticMap | None = None
-    for piece in reader:
-        if chosen_map is None or writer is None:  # the reader knows samples and chromosome from now on
-            _check_name(vcf, piece.sites.chrom)
-            chosen_map = choose_map(genetic_map, piece.sites.chrom)
+    for batch in reader.batches():
+        if chosen_map is None or writer is None:  # chromosome and ploidy are known from the first batch on
+            chrom = batch.sites.chrom
+            if not is_chromosome(chrom):
+                what = "has a space" if is_line(chrom) else "is no text of one line"
+                raise InputError("content", f"panel {job.vcf}: chromosome {chrom!r} {what}; rename it")
+            chosen_map = choose_map(job.genetic_map, chrom)
             writer = PanelWriter(file, int(reader.ploidy.sum()))
-        blocks.append(piece.sites)
-        counts.append(piece.allele_count)
-        multiallelic.append(piece.multiallelic)
-        writer.add_rows(piece.stored, piece.allele_count)
-    assert chosen_map is not None  # a reader yields a piece or raises
+        blocks.append(batch.sites)
+        counts.append(batch.allele_count)
+        multiallelic.append(batch.multiallelic)
+        writer.add_rows(batch.stored, batch.allele_count)
+    assert chosen_map is not None  # a reader yields a batch or raises
     assert writer is not None
     sites = Sites.concatenate(blocks)
     _check_coverage(chosen_map, sites)
     table = SiteTable(sites, chosen_map.cM(sites.position), np.concatenate(counts))
+    vcf = Path(job.vcf)
     header = {
         "chrom": sites.chrom,
         "contig_line": _contig_line(vcf, sites.chrom, reader.contig_line),
@@ -166,33 +134,17 @@ def _write_panel(
             "source": vcf.name,
             "source_bytes": vcf.stat().st_size,
             "map": chosen_map.description,
-            "command": command,
+            "command": job.command,
             "skipped": reader.skipped,
         },
     }
-    not_looked_for = SiteDoubts.none(len(sites))
-    writer.finish(encode_raw_table(table, np.concatenate(multiallelic)), not_looked_for, header)
+    writer.finish(encode_raw_table(table, np.concatenate(multiallelic)), SiteDoubts.none(len(sites)), header)
 
 
 def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:
-    """The genetic map that a panel is built with.
+    """Return the map to build a panel with; without one, a constant rate, with a warning.
 
-    Parameters
-    ----------
-    genetic_map : str, Path or GeneticMap, optional
-        A map or its file; without one a constant rate is taken, with a warning.
-    chrom : str
-        The panel's chromosome.
-
-    Returns
-    -------
-    GeneticMap
-        Of the panel's chromosome.
-
-    Raises
-    ------
-    InputError
-        The map cannot be read or is of another chromosome.
+    Raises InputError if the map cannot be read or is of another chromosome.
     """
     if genetic_map is None:
         constant = GeneticMap.constant()
@@ -209,15 +161,8 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
     return genetic_map
 
 
-def _check_name(vcf: Path, chrom: str) -> None:
-    """Raises InputError for a name that no panel file has."""
-    if not is_chromosome(chrom):
-        what = "has a space" if is_line(chrom) else "is no text of one line"
-        raise InputError("content", f"panel {vcf}: chromosome {chrom!r} {what}; rename it")
-
-
 def _contig_line(vcf: Path, chrom: str, line: str) -> str:
-    """The file's line of the chromosome, or one that defines its name."""
+    """The chromosome's header line, or a new one if that is missing or does not define the chromosome."""
     for defining in (line, f"##contig=<ID={chrom}>"):
         if is_contig_line(defining, chrom):
             return defining
@@ -227,9 +172,9 @@ def _contig_line(vcf: Path, chrom: str, line: str) -> str:
 
 
 def _check_coverage(genetic_map: GeneticMap, sites: Sites) -> None:
-    """Warn of a map that lacks part of the panel, where its mean rate is assumed; refuse one that lacks most.
+    """Warn if a map does not cover all of the panel; raise InputError if it covers hardly any of it.
 
-    Maps of X often lack its pseudo-autosomal regions, which are panels of their own: they get a warning.
+    X never raises: maps of X often lack the pseudo-autosomal regions, which are panels of their own.
     """
     if genetic_map.chrom is None:
         return

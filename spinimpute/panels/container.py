@@ -36,7 +36,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -164,11 +163,12 @@ class Container:
                 self._content: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise InputError("read", f"{kind.name} {path}: cannot be opened: {error.strerror}") from error
-        opened("mapped", self._named)
+        self._name_in_log = f"{kind.name} {path}"
+        opened("mapped", self._name_in_log)
         try:
+            self.sections: dict[str, ByteRange] = {}
             header = self._read_header(header_range)
             self.checksum: str = header["checksum"]
-            self.sections = self._read_section_ranges(header["sections"])
             self.header = {name: header[name] for name in kind.fields}
             self._blocks = self._read_block_table() if kind.has_blocks else np.empty(0, dtype=_BLOCK)
             if kind.check is not None:
@@ -184,24 +184,20 @@ class Container:
             with contextlib.suppress(BufferError):
                 self._content.close()
             self._content = None
-            closed("mapped", self._named)
-
-    @property
-    def _named(self) -> str:
-        return f"{self.kind.name} {self.path}"
+            closed("mapped", self._name_in_log)
 
     def __enter__(self) -> Container:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def release_memory(self) -> None:
-        """Release the memory of what was read; it is read again when it is needed."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
+    @property
+    def map(self) -> mmap.mmap:
+        """The memory map of the whole file. Raises ValueError if the file is closed."""
+        if self._content is None:
+            raise ValueError(f"{self._name_in_log} is closed")
+        return self._content
 
     @property
     def n_blocks(self) -> int:
@@ -210,64 +206,40 @@ class Container:
 
     def block(self, number: int) -> bytes:
         """The content of a block, 0-based. Raises InputError if it is damaged."""
-        return self._read(ByteRange(*self._blocks[number].tolist()), f"block {number + 1} of {self.n_blocks}")
+        at = ByteRange(*self._blocks[number].tolist())
+        return self._read(at, f"block {number + 1} of {self.n_blocks}", self.kind.compressed)
 
     def section(self, name: str) -> bytes:
         """The content of a section. Raises InputError if it is damaged."""
-        return self._read(self.sections[name], f"section {name}")
+        return self._read(self.sections[name], f"section {name}", self.kind.compressed)
 
     def view(self, name: str) -> np.ndarray:
         """A section as it is stored, uint8 (nbytes,), read-only, unchecked, and not in memory yet."""
         at = self.sections[name]
-        return np.frombuffer(self._map, dtype=np.uint8, count=at.nbytes, offset=self._start + at.offset)
-
-    def check_crc(self, stored: np.ndarray, crc: int, what: str) -> None:
-        """Raise InputError unless bytes of the file, uint8 (n,), have this CRC.
-
-        What: their name in the message.
-        """
-        if zlib.crc32(stored.data) != crc:
-            raise self._mismatch(what)
+        return np.frombuffer(self.map, dtype=np.uint8, count=at.nbytes, offset=self._start + at.offset)
 
     def require(self, fits: bool, what: str) -> None:
-        """Raise InputError, for a damaged file, unless a condition holds.
-
-        What: the message if it does not.
-        """
+        """Raise InputError, for a damaged file, unless a condition holds; `what` is wrong if it does not."""
         if not fits:
             raise self.kind.damaged(self.path, what)
 
     @contextmanager
     def decoding(self, what: str) -> Iterator[None]:
         """Turn errors of decoding a content with a correct checksum into InputError."""
-        _ = self._map  # ValueError if it is closed, which is the caller's mistake
+        _ = self.map  # ValueError if it is closed, which is the caller's mistake
         try:
             yield
         except (ValueError, struct.error, lzma.LZMAError, TooLong) as error:
             raise self.kind.damaged(self.path, f"the {what} cannot be read ({error})") from error
 
-    @property
-    def _map(self) -> mmap.mmap:
-        if self._content is None:
-            raise ValueError(f"{self.kind.name} {self.path} is closed")
-        return self._content
-
-    def _read(self, at: ByteRange, what: str) -> bytes:
-        stored = self._stored(at, what)
-        if not self.kind.compressed:
+    def _read(self, at: ByteRange, what: str, compressed: bool) -> bytes:
+        start = self._start + at.offset
+        stored = self.map[start : start + at.nbytes]
+        self.require(zlib.crc32(stored) == at.crc, f"the {what} does not match its checksum")
+        if not compressed:
             return stored
         with self.decoding(what):
             return _decompress(stored)
-
-    def _stored(self, at: ByteRange, what: str) -> bytes:
-        start = self._start + at.offset
-        stored = self._map[start : start + at.nbytes]
-        if zlib.crc32(stored) != at.crc:
-            raise self._mismatch(what)
-        return stored
-
-    def _mismatch(self, what: str) -> InputError:
-        return self.kind.damaged(self.path, f"the {what} does not match its checksum")
 
     def _read_preamble(self, preamble: bytes) -> tuple[int, ByteRange]:
         """The version of the file, and the byte range of its header."""
@@ -288,8 +260,9 @@ class Container:
                 f"{kind.name} {path}: truncated: {self._size} bytes. Copy it again",
             )
         _, version, crc, offset, length, total = kind.preamble.unpack_from(preamble)
-        if zlib.crc32(preamble[: kind.preamble.size]) != CRC.unpack_from(preamble, kind.preamble.size)[0]:
-            raise self._mismatch("preamble")
+        (crc_of_preamble,) = CRC.unpack_from(preamble, kind.preamble.size)
+        is_whole = zlib.crc32(preamble[: kind.preamble.size]) == crc_of_preamble
+        self.require(is_whole, "the preamble does not match its checksum")
         if version > kind.version:
             raise InputError(
                 "content",
@@ -304,14 +277,14 @@ class Container:
             )
         if self._size != total:
             raise kind.wrong_size(path, self._size, total)
-        at = ByteRange(offset, length, crc)
-        self.require(version >= 1 and self._is_inside(at), "its preamble is invalid")
-        return version, at
+        is_inside = kind.preamble_bytes <= offset <= self._size - length
+        self.require(version >= 1 and is_inside, "its preamble is invalid")
+        return version, ByteRange(offset, length, crc)
 
     def _read_header(self, at: ByteRange) -> dict[str, Any]:
-        """The header, with its entries checked."""
+        """The header; checks its entries, and fills `sections`."""
         try:
-            header = json.loads(self._stored(at, "header"))
+            header = json.loads(self._read(at, "header", compressed=False))
             json.dumps(header, ensure_ascii=False).encode()  # JSON can hold half of a surrogate pair
         except (ValueError, RecursionError) as error:
             raise self.kind.damaged(self.path, "the header is not JSON in UTF-8") from error
@@ -319,22 +292,16 @@ class Container:
         for name, is_valid in ({"checksum": is_line, "sections": is_object} | dict(self.kind.fields)).items():
             self.require(name in header, f"the header has no entry {name!r}")
             self.require(is_valid(header[name]), f"the header's entry {name!r} is invalid")
-        return header
-
-    def _read_section_ranges(self, sections: dict[str, Any]) -> dict[str, ByteRange]:
-        needed = (*self.kind.sections, *([_BLOCK_TABLE] if self.kind.has_blocks else []))
-        for name in needed:
-            self.require(name in sections, f"it has no section {name!r}")
-        ranges = {}
-        for name, section in sections.items():
+        for name in (*self.kind.sections, *([_BLOCK_TABLE] if self.kind.has_blocks else [])):
+            self.require(name in header["sections"], f"it has no section {name!r}")
+        least = self.kind.preamble_bytes
+        for name, section in header["sections"].items():
             numbers = [section.get(key) for key in ByteRange._fields] if isinstance(section, dict) else [None]
             self.require(all(type(number) is int for number in numbers), f"section {name!r} has no offset")
-            ranges[name] = ByteRange(*numbers)
-            self.require(self._is_inside(ranges[name]), f"section {name!r} lies outside of the file")
-        return ranges
-
-    def _is_inside(self, at: ByteRange) -> bool:
-        return at.nbytes >= 0 and self.kind.preamble_bytes <= at.offset <= self._size - at.nbytes
+            found = self.sections[name] = ByteRange(*numbers)
+            is_inside = found.nbytes >= 0 and least <= found.offset <= self._size - found.nbytes
+            self.require(is_inside, f"section {name!r} lies outside of the file")
+        return header
 
     def _read_block_table(self) -> np.ndarray:
         table = self.section(_BLOCK_TABLE)

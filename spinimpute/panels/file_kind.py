@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from spinimpute.runtime.errors import InputError, printable
 
@@ -16,6 +16,7 @@ CRC = struct.Struct("<I")
 PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it
 JOINED_MAGIC = b"\x89SPINPARTS\r\n\x1a\n"
 INDUCING_MAGIC = b"\x89SPININDUCE\r\n\x1a\n\0"
+OTHER_CONTIG_LINE = "the header's entry 'contig_line' is not that of its chromosome"  # outputs copy that line
 HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # what panels hold, see `ReferencePanel.holds`
 
 
@@ -80,34 +81,20 @@ def has_magic(path: str | Path, kind: FileKind) -> bool:
     return start.startswith(tuple(magics))
 
 
-def is_text(value: object) -> bool:
-    """Whether a header entry is a text that can be encoded."""
-    if not isinstance(value, str):
+def is_line(value: object) -> bool:
+    """Whether a header entry is a text of one line, which the header of an output can contain."""
+    if not isinstance(value, str) or set(value) & set("\0\t\n\r"):
         return False
     try:
         value.encode()
-    except UnicodeEncodeError:  # JSON can hold half of a surrogate pair
+    except UnicodeEncodeError:  # half of a surrogate pair
         return False
     return True
-
-
-def is_line(value: object) -> bool:
-    """Whether a header entry is a text of one line, which the header of an output can contain."""
-    return isinstance(value, str) and is_text(value) and not set(value) & set("\0\t\n\r")
 
 
 def is_chromosome(value: object) -> bool:
     """Whether a header entry is a valid name of a chromosome."""
     return isinstance(value, str) and is_line(value) and value.split() == [value]
-
-
-def require_contig_line(container: Any) -> None:
-    """Raise InputError unless the header's contig line, which outputs copy, defines its chromosome."""
-    from spinimpute.vcf.header import is_contig_line  # loads numpy, which no help text needs
-
-    header = container.header
-    fits = is_contig_line(header["contig_line"], header["chrom"])
-    container.require(fits, "the header's entry 'contig_line' is not that of its chromosome")
 
 
 def is_object(value: object) -> bool:
@@ -126,15 +113,7 @@ def is_provenance(value: object) -> bool:
     return isinstance(value, dict) and all(is_object(value.get(key, {})) for key in counted)
 
 
-class _Panel(Protocol):
-    path: Path
-    chrom: str
-    n_sites: int
-    n_haplotypes: int
-    n_samples: int
-
-
-def in_one_line(panel: _Panel) -> str:
+def in_one_line(panel: Any) -> str:
     """The `repr` of a panel, which reads nothing of its file."""
     return (
         f"<{type(panel).__name__} of {printable(panel.chrom)}: {panel.n_sites:,} sites, "

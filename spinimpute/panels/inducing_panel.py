@@ -24,7 +24,6 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from spinimpute.panels.file_kind import (
     INDUCING_MAGIC,
     INDUCING_POINTS,
     JOINED_MAGIC,
+    OTHER_CONTIG_LINE,
     PANEL_MAGIC,
     FileKind,
     in_one_line,
@@ -43,7 +43,6 @@ from spinimpute.panels.file_kind import (
     is_count,
     is_line,
     is_provenance,
-    require_contig_line,
 )
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
 from spinimpute.panels.site_table import (
@@ -53,9 +52,9 @@ from spinimpute.panels.site_table import (
     read_increasing,
     read_site_table,
 )
-from spinimpute.panels.stored_rows import packed_bytes
 from spinimpute.panels.trust.site_trust import UNITS, trust
 from spinimpute.runtime.errors import InputError, argument, call
+from spinimpute.vcf.header import is_contig_line
 
 _OTHER_SITES = "the {} does not match the sites and haplotypes in the header"
 
@@ -78,6 +77,11 @@ def _are_shares(value: object) -> bool:
         and all(key.isdecimal() and len(key) < 10 for key in value)
         and all(type(share) in (int, float) and 0 <= share <= 1 for share in value.values())
     )
+
+
+def _check(container: Container) -> None:
+    header = container.header
+    container.require(is_contig_line(header["contig_line"], header["chrom"]), OTHER_CONTIG_LINE)
 
 
 def _remedy() -> str:
@@ -109,7 +113,7 @@ KIND = FileKind(
         "provenance": is_provenance,
     },
     sections=(*TABLE_SECTIONS, "array"),
-    check=require_contig_line,
+    check=_check,
     compressed=True,
     has_blocks=True,
     checksum_seed=INDUCING_MAGIC,
@@ -145,6 +149,10 @@ class InducingPanel:
         Of the panel that it was made from.
     provenance : dict
         Source of both.
+    knows_discordance : bool
+        Whether the file has the discordance of sites.
+    made_of : str
+        The panel that it was made from, for the header of an output.
     """
 
     holds = INDUCING_POINTS
@@ -169,6 +177,8 @@ class InducingPanel:
         self.checksum = container.checksum
         self.panel_checksum: str = header["panel_checksum"]
         self.provenance: dict[str, Any] = header["provenance"]
+        self.knows_discordance = DISCORDANCE in container.sections
+        self.made_of = f" (at most {self.inducing_points} inducing points of the panel {self.panel_checksum})"
 
     @classmethod
     def open(cls, path: str | Path) -> InducingPanel:
@@ -191,9 +201,7 @@ class InducingPanel:
     def __enter__(self) -> InducingPanel:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -228,13 +236,8 @@ class InducingPanel:
     def multiallelic(self) -> np.ndarray:
         """Sites split from a multi-allelic record, bool (n_sites,)."""
         packed = np.frombuffer(self.container.section("multiallelic"), dtype=np.uint8)
-        self.container.require(len(packed) == packed_bytes(self.n_sites), _OTHER_SITES.format("multiallelic"))
+        self.container.require(len(packed) == -(-self.n_sites // 8), _OTHER_SITES.format("multiallelic"))
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
-
-    @property
-    def knows_discordance(self) -> bool:
-        """Whether the file has the discordance of sites."""
-        return DISCORDANCE in self.container.sections
 
     @cached_property
     def prediction_trust(self) -> np.ndarray:
@@ -254,11 +257,6 @@ class InducingPanel:
         fits = inside and (np.diff(index) > 0).all()
         self.container.require(bool(fits), _OTHER_SITES.format("array"))
         return index
-
-    @property
-    def made_of(self) -> str:
-        """The panel that it was made from, for the header of an output."""
-        return f" (at most {self.inducing_points} inducing points of the panel {self.panel_checksum})"
 
     def described(self) -> dict[str, object]:
         """Properties to print, by name."""
@@ -286,65 +284,23 @@ class InducingPanel:
         return self.container.n_blocks
 
     def blocks(self, start: int, stop: int) -> range:
-        """The blocks that impute some of the sites [start, stop).
-
-        Parameters
-        ----------
-        start, stop : int
-            Panel sites.
-
-        Returns
-        -------
-        range
-            Numbers of the blocks.
-
-        Raises
-        ------
-        InputError
-            The file has other blocks.
-        """
+        """The blocks that impute some of the sites [start, stop). Raises InputError if there are others."""
         return self._plan.blocks(start, stop)
 
     def seen_by(self, start: int, stop: int) -> np.ndarray:
-        """The array's sites that the blocks of some sites see.
-
-        Parameters
-        ----------
-        start, stop : int
-            The sites [start, stop), at least one.
-
-        Returns
-        -------
-        int64
-            Increasing panel sites.
-        """
+        """The array's sites that the blocks of the sites [start, stop) see, int64, increasing."""
         blocks, n_array = self.blocks(start, stop), len(self.array_index)
         first, _ = self.shape.visible(blocks[0], 0, n_array)
         _, last = self.shape.visible(blocks[-1], 0, n_array)
         return self.array_index[first:last]
 
     def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
-        """Read a block.
+        """Read the inducing points of a block, at its sites in [start, stop), by default all.
 
-        Parameters
-        ----------
-        block : int
-            Its number.
-        start, stop : int
-            Only the sites in [start, stop); by default all.
-
-        Returns
-        -------
-        EncodedBlock
-            Its inducing points, without the panel.
-
-        Raises
-        ------
-        InputError
-            The file is damaged there.
+        Raises InputError if the block is damaged.
         """
         places, frequency_S = self._plan.places(block, 0, len(self.array_index))
-        sites = self._plan.sites(block, places, 0, self.n_sites)
+        sites = self._plan.sites(block, 0, self.n_sites)
         first, last = np.searchsorted(
             sites.panel_index_U, [start, self.n_sites if stop is None else stop]
         ).tolist()
@@ -354,21 +310,11 @@ class InducingPanel:
         content = self.container.block(block)
         with self.container.decoding(f"block {block + 1} of {self.n_blocks}"):
             k, points = unpack_points(content, places, sites, chosen, self.inducing_points)
-        return EncodedBlock(places, frequency_S, _take(sites, chosen), self.n_haplotypes, k, points)
+        part = BlockSites(*(getattr(sites, field.name)[chosen] for field in fields(BlockSites)))
+        return EncodedBlock(places, frequency_S, part, self.n_haplotypes, k, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:
-        """Check that the array has some of the typed sites.
-
-        Parameters
-        ----------
-        typed_index : int64 (T,)
-            Panel sites.
-
-        Raises
-        ------
-        InputError
-            It has none of them.
-        """
+        """Raise InputError if the array has none of the typed sites, int64 (T,)."""
         if not np.isin(typed_index, self.array_index).any():
             raise InputError(
                 "mismatch",
@@ -378,18 +324,7 @@ class InducingPanel:
             )
 
     def check_model(self, kind: str, fingerprint: str) -> None:
-        """Check that a model is the one that made the blocks.
-
-        Parameters
-        ----------
-        kind, fingerprint : str
-            Of the model.
-
-        Raises
-        ------
-        InputError
-            It is another model.
-        """
+        """Raise InputError if another model made the blocks."""
         if (kind, fingerprint) != (self.kind, self.fingerprint):
             raise InputError(
                 "mismatch",
@@ -412,7 +347,3 @@ class InducingPanel:
         fits = plan.blocks(0, self.n_sites) == range(self.n_blocks)
         self.container.require(fits, "its blocks do not match its array")
         return plan
-
-
-def _take(sites: BlockSites, chosen: slice) -> BlockSites:
-    return BlockSites(*(getattr(sites, field.name)[chosen] for field in fields(BlockSites)))

@@ -15,10 +15,11 @@ writes panel files, `build` makes them from a VCF.
 
 from __future__ import annotations
 
+import mmap
 import re
+import zlib
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from spinimpute.panels.file_kind import (
     HAPLOTYPES,
     INDUCING_MAGIC,
     JOINED_MAGIC,
+    OTHER_CONTIG_LINE,
     PANEL_MAGIC,
     FileKind,
     in_one_line,
@@ -36,8 +38,6 @@ from spinimpute.panels.file_kind import (
     is_count,
     is_line,
     is_provenance,
-    is_text,
-    require_contig_line,
 )
 from spinimpute.panels.site_table import (
     CONFIRMED,
@@ -47,9 +47,10 @@ from spinimpute.panels.site_table import (
     check_positions,
     decode_texts,
 )
-from spinimpute.panels.stored_rows import RowLayout, StoredRows, packed_bytes
+from spinimpute.panels.stored_rows import RowLayout, StoredRows
 from spinimpute.panels.trust.site_trust import UNITS, SiteDoubts, trust
 from spinimpute.runtime.errors import argument, call
+from spinimpute.vcf.header import is_contig_line
 
 VERSION_0_1 = 1  # of files that release 0.1 wrote: all rows are bits, and sites have no doubts
 BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
@@ -58,7 +59,7 @@ MERGED = "merged"  # in the provenance: checksums of the panels that one was mer
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and set(map(type, value)) == {str} and is_text("".join(value))
+    return isinstance(value, list) and set(map(type, value)) == {str}
 
 
 def _are_ploidies(value: object) -> bool:
@@ -67,24 +68,20 @@ def _are_ploidies(value: object) -> bool:
 
 def _check(container: Container) -> None:
     """Raise InputError unless the numbers and sections of a panel file are consistent."""
-    require_contig_line(container)
     header = container.header
+    container.require(is_contig_line(header["contig_line"], header["chrom"]), OTHER_CONTIG_LINE)
     container.require(len(header["ploidy"]) == len(header["samples"]), "not every sample has a ploidy")
     n = header["n_sites"]
     n_bytes = {"position": 8 * n, "cM": 8 * n, "allele_count": 4 * n}
-    n_bytes |= {"multiallelic": packed_bytes(n), "block_crc": 4 * _n_blocks(n)}
+    n_bytes |= {"multiallelic": -(-n // 8), "block_crc": 4 * -(-n // BLOCK_SITES)}
     if container.version != VERSION_0_1:
-        n_bytes |= {DISCORDANCE: n, CONFIRMED: packed_bytes(n)}
+        n_bytes |= {DISCORDANCE: n, CONFIRMED: -(-n // 8)}
     for name, expected in n_bytes.items():
         container.require(name in container.sections, f"it has no section {name!r}")
         container.require(
             container.sections[name].nbytes == expected,
             f"section {name} has a wrong length for {n} sites",
         )
-
-
-def _n_blocks(n_sites: int) -> int:
-    return -(-n_sites // BLOCK_SITES)
 
 
 KIND = FileKind(
@@ -136,6 +133,14 @@ class Panel:
         Hex digits, the same for the same sites, haplotypes, samples and map.
     provenance : dict
         Source of the panel.
+    haplotype_sample : int64 (n_haplotypes,)
+        Sample of each haplotype.
+    knows_discordance : bool
+        Whether the file has the discordance of sites; files of release 0.1 do not.
+    merged : list of str
+        Checksums of the panels that it was merged from; empty if it was built from one VCF.
+    made_of : str
+        The panels that it was merged from, for the header of an output.
     """
 
     holds = HAPLOTYPES
@@ -151,10 +156,16 @@ class Panel:
         self.ploidy = np.frombuffer(header["ploidy"].encode(), dtype=np.uint8) - np.uint8(ord("0"))
         self.n_sites: int = header["n_sites"]
         self.n_samples = len(self.samples)
-        self.n_haplotypes = int(self.ploidy.sum())
+        self.haplotype_sample = np.repeat(np.arange(self.n_samples), self.ploidy)
+        self.n_haplotypes = len(self.haplotype_sample)
         self.checksum = container.checksum
         self.provenance: dict[str, Any] = header["provenance"]
-        self._block_is_good = np.zeros(_n_blocks(self.n_sites), dtype=bool)
+        self.knows_discordance = container.version != VERSION_0_1
+        merged = self.provenance.get(MERGED)
+        named = merged if isinstance(merged, list) else []
+        self.merged = [name for name in named if isinstance(name, str) and re.fullmatch("[0-9a-f]+", name)]
+        self.made_of = f" (merged of {' and '.join(self.merged)})" if self.merged else ""
+        self._block_is_good = np.zeros(-(-self.n_sites // BLOCK_SITES), dtype=bool)
 
     @classmethod
     def open(cls, path: str | Path, start: int = 0, size: int | None = None) -> Panel:
@@ -181,12 +192,12 @@ class Panel:
 
     def close(self) -> None:
         """Release the file. Arrays of `packed` stay valid and keep the map open."""
-        self.__dict__.pop("_stored", None)
         self.container.close()
 
     def release_memory(self) -> None:
         """Release the memory of what was read; it is read again when it is needed."""
-        self.container.release_memory()
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.container.map.madvise(mmap.MADV_DONTNEED)
 
     def __repr__(self) -> str:
         return in_one_line(self)
@@ -194,15 +205,8 @@ class Panel:
     def __enter__(self) -> Panel:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    @cached_property
-    def haplotype_sample(self) -> np.ndarray:
-        """Sample index of each haplotype, int64 (n_haplotypes,)."""
-        return np.repeat(np.arange(self.n_samples), self.ploidy)
 
     @cached_property
     def position(self) -> np.ndarray:
@@ -237,11 +241,6 @@ class Panel:
         """Frequency of the ALT allele among the panel's haplotypes, float64 (n_sites,)."""
         return self.allele_count / self.n_haplotypes
 
-    @property
-    def knows_discordance(self) -> bool:
-        """Whether the file has the discordance of sites; files of release 0.1 do not."""
-        return self.container.version != VERSION_0_1
-
     @cached_property
     def doubts(self) -> SiteDoubts:
         """Evidence against the sites; none without discordance. Raises InputError if it is damaged."""
@@ -273,18 +272,6 @@ class Panel:
         with self.container.decoding("table of alleles and IDs"):
             texts = decode_texts(self.container.section, self.n_sites)
         return Sites(self.chrom, self.position, *texts)
-
-    @property
-    def merged(self) -> list[str]:
-        """Checksums of the panels that it was merged from; empty if it was built from one VCF."""
-        found = self.provenance.get(MERGED)
-        named = found if isinstance(found, list) else []
-        return [name for name in named if isinstance(name, str) and re.fullmatch("[0-9a-f]+", name)]
-
-    @property
-    def made_of(self) -> str:
-        """The panels that it was merged from, for the header of an output."""
-        return f" (merged of {' and '.join(self.merged)})" if self.merged else ""
 
     @property
     def haplotypes(self) -> Panel:
@@ -345,14 +332,13 @@ class Panel:
         InputError, ValueError
             As `alleles`.
         """
-        self._check_sites(start, stop)
-        layout = self._layout
-        if not layout.listed_X[start:stop].any():
-            bits = self._stored[layout.start_X1[start] : layout.start_X1[stop]]
-            return bits.reshape(stop - start, packed_bytes(self.n_haplotypes))
-        rows = layout.expand(self._stored, np.arange(start, stop))
-        rows.flags.writeable = False
-        return rows
+        rows = self.stored_rows(start, stop)
+        if not rows.listed_X.any():
+            bits = rows.stored[rows.start_X1[0] : rows.start_X1[-1]]
+            return bits.reshape(stop - start, -(-self.n_haplotypes // 8))
+        packed = self._layout.expand(rows.stored, np.arange(start, stop))
+        packed.flags.writeable = False
+        return packed
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
         """Alleles of some sites only, as bits like those of `packed`.
@@ -375,7 +361,7 @@ class Panel:
         if len(index) and not (index[0] >= 0 and index[-1] < self.n_sites and (np.diff(index) > 0).all()):
             raise ValueError(f"sites must increase and lie in [0, {self.n_sites})")
         self._check_blocks(np.unique(index // BLOCK_SITES))
-        return self._layout.expand(self._stored, index)
+        return self._layout.expand(self.container.view("haplotypes"), index)
 
     def stored_rows(self, start: int, stop: int) -> StoredRows:
         """Alleles of the sites [start, stop) in the format of the file.
@@ -395,42 +381,33 @@ class Panel:
         InputError, ValueError
             As `alleles`.
         """
-        self._check_sites(start, stop)
-        return self._layout.rows(self._stored, start, stop)
-
-    def _check_sites(self, start: int, stop: int) -> None:
-        """Raise ValueError unless these sites exist, InputError if they are damaged."""
         if not 0 <= start <= stop <= self.n_sites:
             raise ValueError(f"sites [{start}, {stop}) must lie in [0, {self.n_sites})")
         self._check_blocks(np.arange(start // BLOCK_SITES, -(-stop // BLOCK_SITES)))
+        return self._layout.rows(self.container.view("haplotypes"), start, stop)
 
     def _check_blocks(self, blocks: np.ndarray) -> None:
         """Raise InputError if one of these blocks of sites, int64, is damaged."""
-        for block in blocks[~self._block_is_good[blocks]].tolist():
+        unchecked = blocks[~self._block_is_good[blocks]].tolist()
+        if not unchecked:
+            return
+        stored = self.container.view("haplotypes")
+        crc_table = np.frombuffer(self.container.section("block_crc"), dtype="<u4")
+        for block in unchecked:
             first, end = block * BLOCK_SITES, min((block + 1) * BLOCK_SITES, self.n_sites)
             start, stop = self._layout.start_X1[[first, end]]
-            self.container.check_crc(
-                self._stored[start:stop],
-                self._crc_table[block],
-                f"haplotypes of the sites {first + 1} to {end}",
+            self.container.require(
+                zlib.crc32(stored[start:stop].data) == crc_table[block],
+                f"the haplotypes of the sites {first + 1} to {end} does not match its checksum",
             )
             self._block_is_good[block] = True
 
     @cached_property
     def _layout(self) -> RowLayout:
-        lists = self.container.version != VERSION_0_1
-        layout = RowLayout.of(self.allele_count, self.n_haplotypes, lists)
+        has_lists = self.container.version != VERSION_0_1
+        layout = RowLayout.of(self.allele_count, self.n_haplotypes, has_lists)
         self.container.require(
-            layout.n_bytes == self.container.sections["haplotypes"].nbytes,
+            int(layout.start_X1[-1]) == self.container.sections["haplotypes"].nbytes,
             "the length of its haplotypes does not match its allele counts",
         )
         return layout
-
-    @cached_property
-    def _stored(self) -> np.ndarray:
-        """All rows in the format of the file, uint8."""
-        return self.container.view("haplotypes")
-
-    @cached_property
-    def _crc_table(self) -> np.ndarray:
-        return np.frombuffer(self.container.section("block_crc"), dtype="<u4")

@@ -1,4 +1,4 @@
-"""Blocks of a panel: what a predictor reads of the panel, and what it keeps without it.
+"""Blocks of a panel: what a predictor reads of the panel, and what it keeps without the panel.
 
 Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes, C
 untyped sites of a block by which haplotypes are compared.
@@ -29,56 +29,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BlockSites:
-    """The sites that a block imputes, in panel order. A typed site belongs to the gap on its left.
+    """The sites that a block imputes, in panel order. A typed site belongs to the gap on its left."""
 
-    Attributes
-    ----------
-    panel_index_U : int64 (U,)
-    gap_U : int64 (U,)
-        The gap within the block, 0..core-1.
-    frequency_U : float32 (U,)
-        Panel frequency of ALT.
-    fraction_U, distance_U : float32 (U,)
-        See `blocks.gap_geometry`.
-    place_U : float32 (U,)
-        Where in the block: 0 at its left end, 1 at its right one, by gaps.
-    """
-
-    panel_index_U: np.ndarray
-    gap_U: np.ndarray
-    frequency_U: np.ndarray
-    fraction_U: np.ndarray
+    panel_index_U: np.ndarray  # int64
+    gap_U: np.ndarray  # the gap within the block, 0..core-1, int64
+    frequency_U: np.ndarray  # panel frequency of ALT, float32
+    fraction_U: np.ndarray  # float32, see `blocks.gap_geometry`, as for the next one
     distance_U: np.ndarray
-    place_U: np.ndarray
+    place_U: np.ndarray  # place within the block by gaps, from 0 (left) to 1 (right), float32
 
 
 @dataclass(frozen=True)
 class PanelBlock:
-    """One block with the panel's haplotypes.
-
-    Attributes
-    ----------
-    places : PaddedSites
-    frequency_S : float32 (S,)
-        Panel frequency of ALT at typed places.
-    typed_NS : uint8 (N, S)
-        Alleles at typed places.
-    sites : BlockSites
-    alleles_UN : uint8 (U, N)
-        Alleles at the imputed sites.
-    compared_NC : uint8 (N, C)
-        Alleles at the block's sites by which haplotypes are compared; the same whichever sites are imputed.
-    compared_frequency_C : float32 (C,)
-        Panel frequency of ALT there.
-    """
+    """One block with the panel's haplotypes. The compared sites do not depend on the imputed sites."""
 
     places: PaddedSites
-    frequency_S: np.ndarray
-    typed_NS: np.ndarray
+    frequency_S: np.ndarray  # panel frequency of ALT at typed places, float32
+    typed_NS: np.ndarray  # alleles at typed places, uint8
     sites: BlockSites
-    alleles_UN: np.ndarray
-    compared_NC: np.ndarray
-    compared_frequency_C: np.ndarray
+    alleles_UN: np.ndarray  # alleles at the imputed sites, uint8
+    compared_NC: np.ndarray  # alleles at the sites by which haplotypes are compared, uint8
+    compared_frequency_C: np.ndarray  # panel frequency of ALT there, float32
 
     @property
     def n_haplotypes(self) -> int:
@@ -88,89 +59,44 @@ class PanelBlock:
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """One block without the panel.
-
-    Attributes
-    ----------
-    places : PaddedSites
-    frequency_S : float32 (S,)
-        Panel frequency of ALT at typed places.
-    sites : BlockSites
-    n_haplotypes : int
-        N, of the panel.
-    k : int
-        SNPs of a token.
-    points : dict of str to Tensor
-        What a predictor made of the panel's haplotypes.
-    """
+    """One block without the panel: `points` is what a predictor made from the panel's haplotypes."""
 
     places: PaddedSites
-    frequency_S: np.ndarray
+    frequency_S: np.ndarray  # panel frequency of ALT at typed places, float32
     sites: BlockSites
-    n_haplotypes: int
-    k: int
+    n_haplotypes: int  # of the panel
+    k: int  # SNPs of a token
     points: dict[str, Tensor]
 
 
 class BlockPredictor(Protocol):
-    """A trained model seen from the pipeline."""
+    """A trained model as the pipeline uses it."""
 
     @property
     def kind(self) -> str:
         """The predictor's name."""
-        ...
 
     @property
     def shape(self) -> BlockShape:
         """The shape of its blocks."""
-        ...
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the weights and the sizes that results depend on."""
-        ...
+        """Identifies the weights, and the sizes on which results depend."""
 
     @property
     def device_name(self) -> str:
-        """Where it computes, "cpu" or "cuda"."""
-        ...
+        """The device that computes, "cpu" or "cuda"."""
 
     def encode(self, block: PanelBlock) -> EncodedBlock:
-        """Inducing points of a block; the panel is not needed afterwards."""
-        ...
+        """The inducing points of a block; the panel is not needed afterwards."""
 
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
-        """Impute queries.
-
-        Parameters
-        ----------
-        block : EncodedBlock
-            As of `encode`.
-        query_QS : uint8 (Q, S)
-            Typed alleles.
-        known_QS : uint8 (Q, S)
-            1 where they are known.
-
-        Returns
-        -------
-        float32 (U, Q)
-            P(ALT).
-        """
-        ...
+        """P(ALT) of queries, float32 (U, Q), from typed alleles; known_QS is 1 where these are known."""
 
 
 class BlockPlan:
-    """Where the blocks of a panel lie, given which of its sites are typed, whatever the alleles.
-
-    Parameters
-    ----------
-    shape : BlockShape
-        The shape of all blocks.
-    typed_index : int64 (T,)
-        Increasing panel sites.
-    cM, frequency : float64 (n_sites,)
-        Of the panel.
-    """
+    """The blocks of a panel for some typed sites, int64 (T,), increasing; independent of alleles."""
 
     def __init__(
         self, shape: BlockShape, typed_index: np.ndarray, cM: np.ndarray, frequency: np.ndarray
@@ -185,21 +111,9 @@ class BlockPlan:
         return range(int(first) // self.shape.core, int(last) // self.shape.core + 1)
 
     def places(self, block: int, low: int, high: int) -> tuple[PaddedSites, np.ndarray]:
-        """Where a block's typed sites are.
+        """The padded typed sites of a block, and the panel frequency of ALT there, float32 (S,).
 
-        Parameters
-        ----------
-        block : int
-            Its number.
-        low, high : int
-            The typed sites [low, high) are visible.
-
-        Returns
-        -------
-        places : PaddedSites
-            Padded to S places.
-        frequency_S : float32 (S,)
-            Panel frequency of ALT there.
+        Only the typed sites [low, high) are visible.
         """
         places = pad_typed_sites(block, self._typed_cM, self.shape, low, high)
         frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
@@ -208,20 +122,7 @@ class BlockPlan:
         return places, frequency_S
 
     def span(self, block: int, start: int, stop: int) -> tuple[int, int]:
-        """The panel sites that a block imputes.
-
-        Parameters
-        ----------
-        block : int
-            Its number.
-        start, stop : int
-            Of the panel sites [start, stop).
-
-        Returns
-        -------
-        first, last : int
-            The sites [first, last).
-        """
+        """The first and last + 1 of the panel sites [start, stop) that a block imputes."""
         core, typed = self.shape.core, self.typed_index
         before = block * core - 1
         first = start if before < 0 else max(int(typed[before]) + 1, start)
@@ -229,9 +130,9 @@ class BlockPlan:
         return first, stop if end < block * core + core - 1 else min(int(typed[end]) + 1, stop)
 
     def compared(self, block: int) -> np.ndarray:
-        """The panel sites (C,) by which a block's haplotypes are compared, wherever windows end."""
+        """The panel sites (C,) by which haplotypes of a block are compared; independent of windows."""
         first, stop = self.span(block, 0, len(self._frequency))
-        # what lies far beyond the typed sites is in no linkage with the rest of the block
+        # sites far beyond the typed sites are not in linkage disequilibrium with the rest of the block
         first = max(first, int(self.typed_index[0]) - FAR_SITES)
         stop = min(stop, int(self.typed_index[-1]) + 1 + FAR_SITES)
         varies = (self._frequency[first:stop] > 0) & (self._frequency[first:stop] < 1)
@@ -239,23 +140,8 @@ class BlockPlan:
         varies[self.typed_index[low:high] - first] = False
         return spread_evenly(first + np.flatnonzero(varies), MOST_COMPARED)
 
-    def sites(self, block: int, places: PaddedSites, start: int, stop: int) -> BlockSites:
-        """The panel sites that a block imputes, and where they lie in it.
-
-        Parameters
-        ----------
-        block : int
-            Its number.
-        places : PaddedSites
-            The block's typed sites, as of `places`.
-        start, stop : int
-            Of the panel sites [start, stop).
-
-        Returns
-        -------
-        BlockSites
-            In panel order.
-        """
+    def sites(self, block: int, start: int, stop: int) -> BlockSites:
+        """Those of the panel sites [start, stop) that a block imputes, and their places in the block."""
         core, typed = self.shape.core, self.typed_index
         first, stop = self.span(block, start, stop)
         index_U = np.arange(first, stop)
@@ -273,20 +159,9 @@ class BlockPlan:
 
 
 class BlockReader:
-    """Cuts a part of a panel into blocks, given which of its sites the target has typed.
+    """Cuts the panel sites [start, stop) into blocks, for typed sites, int64 (T,), increasing.
 
-    Parameters
-    ----------
-    panel : Panel
-        The panel.
-    typed_index : int64 (T,)
-        Increasing panel sites.
-    shape : BlockShape
-        The shape of all blocks.
-    low, high : int
-        The typed sites [low, high) are visible.
-    start, stop : int
-        The panel sites [start, stop) are imputed.
+    Only the typed sites [low, high) are visible.
     """
 
     def __init__(
@@ -302,7 +177,7 @@ class BlockReader:
         self.panel, self.start, self.stop = panel, start, stop
         self._plan = BlockPlan(shape, typed_index, panel.cM, panel.frequency)
         self.blocks = self._plan.blocks(start, stop)
-        # only what some block sees is unpacked: a window's overlaps may hold far more
+        # only the sites that a block sees are unpacked: a window may overlap far more
         low = max(low, shape.visible(self.blocks[0], low, high)[0])
         high = min(high, shape.visible(self.blocks[-1], low, high)[1])
         self.low, self.high = low, high
@@ -315,25 +190,9 @@ class BlockReader:
             yield self.read(block)
 
     def read(self, block: int) -> PanelBlock:
-        """Read one block.
-
-        Parameters
-        ----------
-        block : int
-            Its number.
-
-        Returns
-        -------
-        PanelBlock
-            With the panel's haplotypes.
-
-        Raises
-        ------
-        InputError
-            The panel is damaged there, or elsewhere in the block.
-        """
+        """Read one block. Raises InputError if the panel is damaged there."""
         places, frequency_S = self._plan.places(block, self.low, self.high)
-        sites = self._plan.sites(block, places, self.start, self.stop)
+        sites = self._plan.sites(block, self.start, self.stop)
         first, stop = int(sites.panel_index_U[0]), int(sites.panel_index_U[-1]) + 1
         typed_NS = places.fill(self._typed_TN, self.low)
         compared = self._plan.compared(block)

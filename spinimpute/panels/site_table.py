@@ -1,9 +1,9 @@
-"""The table of sites in panel files: raw columns for memory maps, or columns that a compressor likes.
+"""The table of sites in panel files: raw columns for memory maps, or columns that compress well.
 
-Texts (ref, alt, id) are UTF-8 with a line for each site in both. Numbers are little-endian: raw, they are
-int64 positions, float64 cM, uint32 allele counts and bits of `multiallelic` in the order of `numpy.packbits`.
-For a compressor, positions and cM (in units of 1e-8) are differences, and of all numbers the first bytes come
-first, then the second ones, and so on.
+Texts (ref, alt, id) are UTF-8 with a line for each site in both. Numbers are little-endian. Raw columns are
+int64 positions, float64 cM, uint32 allele counts, and bits of `multiallelic` in the order of
+`numpy.packbits`. In columns for a compressor, positions and cM (in units of 1e-8) are differences, and the
+first bytes of all numbers are followed by the second bytes of all numbers, and so on.
 """
 
 from __future__ import annotations
@@ -22,38 +22,15 @@ _TEXTS = ("ref", "alt", "id")
 
 
 class SiteTable(NamedTuple):
-    """Sites of a panel.
-
-    Attributes
-    ----------
-    sites : Sites
-        n of them.
-    cM : float64 (n,)
-        Genetic positions; of a compressed table within 5e-9 of what was written.
-    allele_count : int64 (n,)
-        Haplotypes with the ALT allele.
-    """
+    """Sites of a panel; `cM` of a compressed table is within 5e-9 of what was written."""
 
     sites: Sites
-    cM: np.ndarray
-    allele_count: np.ndarray
+    cM: np.ndarray  # genetic positions, float64 (n,)
+    allele_count: np.ndarray  # haplotypes with the ALT allele, int64 (n,)
 
 
 def encode_raw_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
-    """The sections of a table that is not compressed.
-
-    Parameters
-    ----------
-    table : SiteTable
-        n sites.
-    multiallelic : bool (n,)
-        Sites split from a multi-allelic record.
-
-    Returns
-    -------
-    dict of str to bytes
-        The sections TABLE_SECTIONS.
-    """
+    """The sections TABLE_SECTIONS of a table that is not compressed; `multiallelic` is bool (n,)."""
     return {
         "position": table.sites.position.astype("<i8").tobytes(),
         "cM": table.cM.astype("<f8").tobytes(),
@@ -64,24 +41,9 @@ def encode_raw_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, by
 
 
 def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[str], list[str], list[str]]:
-    """REF, ALT and ID of all sites.
+    """REF, ALT and ID of all sites, from a function that returns a section by its name.
 
-    Parameters
-    ----------
-    section : callable
-        Gives a section's content by its name.
-    n_sites : int
-        The number of sites that there must be.
-
-    Returns
-    -------
-    ref, alt, id : list of str
-        One text for each site.
-
-    Raises
-    ------
-    ValueError
-        A section is no UTF-8 text of a VCF's columns, or has another number of sites.
+    Raises ValueError if a section is not UTF-8 text of a VCF's columns, or has another number of sites.
     """
     texts = [section(key).decode() for key in _TEXTS]
     if any(character in text for text in texts for character in "\0\t\r"):
@@ -94,44 +56,18 @@ def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[st
 
 
 def write_site_table(table: SiteTable, add_section: Callable[[str, bytes], None]) -> None:
-    """Write a table for a compressor.
-
-    Parameters
-    ----------
-    table : SiteTable
-        The table.
-    add_section : callable
-        (name, content) -> None, called with each section.
-    """
+    """Write a table for a compressor: call add_section(name, content) for each section."""
     sites = table.sites
-    add_section("position", _differences(sites.position))
-    add_section("cM", _differences(np.rint(table.cM / CM_UNIT).astype(np.int64)))
+    add_section("position", write_increasing(sites.position))
+    add_section("cM", write_increasing(np.rint(table.cM / CM_UNIT).astype(np.int64)))
     add_section("allele_count", _planes(table.allele_count.astype("<u4")))
     for name, content in _encode_texts(sites).items():
         add_section(name, content)
 
 
 def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
-    """Read what `write_site_table` wrote.
-
-    Parameters
-    ----------
-    chrom : str
-        The chromosome's name.
-    section : callable
-        Gives a section's content by its name.
-
-    Returns
-    -------
-    SiteTable
-        All sites.
-
-    Raises
-    ------
-    ValueError
-        The sections are not of one table.
-    """
-    position, cM = _sums(section("position")), _sums(section("cM")) * CM_UNIT
+    """Read the table of `write_site_table`. Raises ValueError if the sections are inconsistent."""
+    position, cM = read_increasing(section("position")), read_increasing(section("cM")) * CM_UNIT
     count = _from_planes(section("allele_count"), "<u4").astype(np.int64)
     if not len(position) == len(cM) == len(count):
         raise ValueError(f"{len(position)} positions, {len(cM)} cM and {len(count)} allele counts")
@@ -141,7 +77,7 @@ def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
 
 
 def check_positions(position: np.ndarray) -> None:
-    """Raise ValueError unless positions, int64 (n,), are such as a chromosome has, and never decrease."""
+    """Raise ValueError unless positions, int64 (n,), are valid and never decrease."""
     if len(position) and not (
         position[0] >= 1 and position[-1] <= LAST_POSITION and (position[1:] >= position[:-1]).all()
     ):
@@ -149,35 +85,9 @@ def check_positions(position: np.ndarray) -> None:
 
 
 def check_cM(cM: np.ndarray) -> None:
-    """Raise ValueError unless genetic positions, float64 (n,), are numbers and never decrease."""
+    """Raise ValueError unless genetic positions, float64 (n,), are finite and never decrease."""
     if len(cM) and not (np.isfinite(cM[[0, -1]]).all() and (cM[1:] >= cM[:-1]).all()):
         raise ValueError("genetic positions must be numbers and never decrease")
-
-
-def write_increasing(index: np.ndarray) -> bytes:
-    """Increasing integers, int64 (n,), as bytes for `read_increasing`."""
-    return _differences(index)
-
-
-def read_increasing(content: bytes) -> np.ndarray:
-    """Read what `write_increasing` wrote.
-
-    Parameters
-    ----------
-    content : bytes
-        Of the section.
-
-    Returns
-    -------
-    int64 (n,)
-        The integers.
-
-    Raises
-    ------
-    ValueError
-        It is no such content.
-    """
-    return _sums(content)
 
 
 def _encode_texts(sites: Sites) -> dict[str, bytes]:
@@ -185,7 +95,7 @@ def _encode_texts(sites: Sites) -> dict[str, bytes]:
 
 
 def _planes(values: np.ndarray) -> bytes:
-    """First bytes of all values first: the high ones are mostly zero."""
+    """The first bytes of all values, then the second ones, and so on: the high bytes are mostly zero."""
     return np.ascontiguousarray(values.view(np.uint8).reshape(len(values), values.itemsize).T).tobytes()
 
 
@@ -195,9 +105,11 @@ def _from_planes(content: bytes, dtype: str) -> np.ndarray:
     return np.ascontiguousarray(planes.T).view(dtype).ravel()
 
 
-def _differences(values: np.ndarray) -> bytes:
+def write_increasing(values: np.ndarray) -> bytes:
+    """Increasing integers, int64 (n,), as bytes that compress well: differences."""
     return _planes(np.diff(values, prepend=0).astype("<i8"))
 
 
-def _sums(content: bytes) -> np.ndarray:
+def read_increasing(content: bytes) -> np.ndarray:
+    """The integers of `write_increasing`. Raises ValueError if the length is wrong."""
     return np.cumsum(_from_planes(content, "<i8").astype(np.int64))

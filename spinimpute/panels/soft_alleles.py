@@ -1,14 +1,15 @@
-"""Inducing points of a block as bytes: tokens and soft alleles of few levels, without what can be derived.
+"""Inducing points of a block as bytes: tokens and soft alleles of few levels.
 
 Axes: H inducing points, D columns of K typed places, V = 2^K K-mers, U sites that a block imputes, C imputed
-sites whose alleles are kept, L shares that are stored.
+sites whose alleles are stored, L shares that are stored.
 
-A token, which queries are compared with, is the shares of K-mers among the haplotypes of a point, here in
-twentieths that add up to 1 (31sts gave the same accuracy and larger files, fifteenths less of it). Stored is
-which K-mers there are, as bits, and the share of each, as 0 of the most frequent one, which has the rest. At
-the sites that a block imputes a soft allele is one of 64, spaced evenly in arcsin(sqrt(allele)): closer near
-0 and 1, where rare alleles are. Not stored are sites where the panel has one allele only. Mass keeps 8
-significant bits. Codes lie K-mer by K-mer and site by site: points that are neighbours are alike.
+A token, with which queries are compared, has the shares of K-mers among the haplotypes of a point, here in
+twentieths that sum to 1. (31sts were as accurate in larger files, fifteenths less accurate.) A file stores
+which K-mers occur, as bits, and the share of each; the most frequent K-mer is stored as 0 and has the
+remaining share. The soft allele at an imputed site is one of 64 levels that are evenly spaced in
+arcsin(sqrt(allele)), so closer near 0 and 1, where rare alleles are. Sites with one allele in the panel are
+not stored. Masses keep 8 significant bits. Codes are in order of K-mers and sites, because neighbouring
+points are similar.
 """
 
 from __future__ import annotations
@@ -32,17 +33,9 @@ _LABEL_VALUES = (np.sin(np.arange(LABEL_STEPS + 1) / LABEL_STEPS * np.pi / 2) **
 
 
 def pack_points(block: EncodedBlock) -> bytes:
-    """The inducing points of a block as bytes.
+    """The inducing points of a block that imputes all of its sites, as bytes.
 
-    Parameters
-    ----------
-    block : EncodedBlock
-        It imputes all of its sites.
-
-    Returns
-    -------
-    bytes
-        Sizes, masses, codes of the tokens, codes at the sites that are kept.
+    The bytes are sizes, masses, codes of the tokens, and codes at the stored sites.
     """
     token_DVH = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).permute(1, 2, 0).numpy()
     code_DVH = _in_steps(token_DVH)
@@ -66,30 +59,9 @@ def pack_points(block: EncodedBlock) -> bytes:
 def unpack_points(
     content: bytes, places: PaddedSites, sites: BlockSites, part: slice, most: int | None = None
 ) -> tuple[int, dict[str, Tensor]]:
-    """The inducing points that `pack_points` was given, rounded.
+    """K and the rounded points of `pack_points` (`nn.carrying.CarriedPoints`), with labels at `part`.
 
-    Parameters
-    ----------
-    content : bytes
-        As of `pack_points`.
-    places, sites : PaddedSites, BlockSites
-        Of the block.
-    part : slice
-        Of the block's sites, those whose soft alleles are wanted.
-    most : int, optional
-        Points of a block, at most.
-
-    Returns
-    -------
-    k : int
-        SNPs of a token.
-    points : dict of str to Tensor
-        feature_BHF (tokens), label_BHU (of the part), mass_BH; see `nn.carrying.CarriedPoints`.
-
-    Raises
-    ------
-    ValueError, struct.error
-        The content is of another block.
+    A block has at most `most` points. Raises ValueError or struct.error if the content is of another block.
     """
     n_points, k, n_shares = _SIZES.unpack_from(content)
     if not 0 < n_points <= (n_points if most is None else most):
@@ -102,7 +74,7 @@ def unpack_points(
     codes = np.frombuffer(content, np.uint8, offset=_SIZES.size + 2 * n_points)
     n_tokens = math.prod(shape_DVH)
     packed, code_L, label = np.split(codes, np.cumsum([-(-n_tokens // 8), n_shares]))
-    if 8 * len(packed) < n_tokens:  # before memory is taken for them
+    if 8 * len(packed) < n_tokens:  # checked before memory is allocated
         raise ValueError("tokens are missing")
     there_DVH = np.unpackbits(packed, count=n_tokens).astype(bool).reshape(shape_DVH)
     if len(code_L) != there_DVH.sum():
@@ -132,19 +104,9 @@ def unpack_points(
 
 
 def as_stored(block: EncodedBlock) -> EncodedBlock:
-    """The block as it comes back from a file.
+    """The block with points that are rounded as in a file.
 
-    So a panel and the file made of it give the same, whatever the order in which haplotypes were added up.
-
-    Parameters
-    ----------
-    block : EncodedBlock
-        It imputes all of its sites.
-
-    Returns
-    -------
-    EncodedBlock
-        With rounded points.
+    So a panel and the file made from it give the same results, in whichever order haplotypes were summed.
     """
     whole = slice(0, len(block.sites.gap_U))
     _, points = unpack_points(pack_points(block), block.places, block.sites, whole)
@@ -152,7 +114,7 @@ def as_stored(block: EncodedBlock) -> EncodedBlock:
 
 
 def _in_steps(token_DVH: np.ndarray) -> np.ndarray:
-    """uint8 (D, V, H): shares in steps that add up to all of them, by largest remainders."""
+    """Shares in steps that sum to TOKEN_STEPS, by largest remainders, uint8 (D, V, H)."""
     scaled_DVH = token_DVH * np.float32(TOKEN_STEPS)
     code_DVH = np.floor(scaled_DVH).astype(np.uint8)
     missing_DH = TOKEN_STEPS - code_DVH.sum(1, dtype=np.int64)
@@ -164,5 +126,5 @@ def _in_steps(token_DVH: np.ndarray) -> np.ndarray:
 
 
 def _kept(sites: BlockSites) -> np.ndarray:
-    """bool (U,): of two alleles."""
+    """Sites with two alleles in the panel, bool (U,)."""
     return (sites.frequency_U > 0) & (sites.frequency_U < 1)

@@ -1,6 +1,6 @@
-"""A panel of a whole chromosome X: one file that holds the panel files of its parts (`container.join_files`).
+"""Files of one or several panels: a panel file of chromosome X joins panels of its regions.
 
-Any other chromosome is one panel file.
+PAR1, PAR2 and the rest of X differ in the ploidy of males, so each is a panel of its own.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from spinimpute.genotypes.builds import NON_PAR, XRegion, infer_build, is_x, x_regions
-from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
-from spinimpute.panels.build import PanelRefiner, choose_map, compile_panel
+from spinimpute.panels.build import BuildJob, choose_map, compile_panel
 from spinimpute.panels.container import join_files, read_joined_ranges
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
@@ -26,32 +26,33 @@ from spinimpute.vcf.variant_file import VariantFile
 
 @contextmanager
 def open_spin_file(path: str | Path) -> Iterator[list[Panel]]:
-    """Open the panels of a panel file for a `with` block.
-
-    Yields
-    ------
-    list of Panel
-        By position; most files hold one.
-
-    Raises
-    ------
-    InputError
-        As `Panel.open`.
-    """
+    """Open the panels of a panel file, in order of position; most files have one. Raises InputError."""
     path = Path(path)
-    with ExitStack() as stack:
-        ranges = read_joined_ranges(path, KIND)
-        if ranges is None:
-            yield [stack.enter_context(Panel.open(path))]
-        else:
-            panels = [stack.enter_context(Panel.open(path, start, size)) for start, size in ranges]
-            for left, right in pairwise(panels):
-                _check_order(path, left, right)
-            yield panels
+    panels: list[Panel] = []
+    try:
+        ranges: Sequence[tuple[int, int | None]] = read_joined_ranges(path, KIND) or [(0, None)]
+        for start, size in ranges:
+            panels.append(Panel.open(path, start, size))
+        for left, right in pairwise(panels):
+            if left.chrom != right.chrom or left.samples != right.samples:
+                raise InputError(
+                    "mismatch",
+                    f"panel {path}: its parts are of several chromosomes or samples; build it again",
+                )
+            if left.position[-1] >= right.position[0]:
+                raise InputError(
+                    "mismatch",
+                    f"panel {path}: its parts do not follow one another ({left.chrom}:{left.position[-1]} is "
+                    f"before {right.position[0]}); build it again",
+                )
+        yield panels
+    finally:
+        for panel in panels:
+            panel.close()
 
 
 class OpenPanels(dict[str, Panel]):
-    """Open panels by chromosome, for a `with` block or to be closed."""
+    """Open panels by chromosome. Close them, or use them in a `with` block."""
 
     def close(self) -> None:
         """Close all panels."""
@@ -76,13 +77,13 @@ def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
     Returns
     -------
     OpenPanels
-        A panel for each chromosome, in the order given, under the name that its file uses, such as "chr20". A
-        chromosome X in parts has one for each, such as "X PAR1". To be closed.
+        A dict of panels by the chromosome's name in their file, such as "chr20", in the order given. The
+        regions of chromosome X are panels of their own, such as "X PAR1". Close it after use.
 
     Raises
     ------
     InputError
-        As `Panel.open`; there is no file, or two files have panels of one chromosome.
+        A file is not a panel or is damaged, no file is given, or two files have panels of one chromosome.
     """
     panels = OpenPanels()
     with ExitStack() as stack:
@@ -108,21 +109,8 @@ def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
     return panels
 
 
-def _check_order(path: Path, left: Panel, right: Panel) -> None:
-    if left.chrom != right.chrom or left.samples != right.samples:
-        raise InputError(
-            "mismatch", f"panel {path}: its parts are of several chromosomes or samples; build it again"
-        )
-    if left.position[-1] >= right.position[0]:
-        raise InputError(
-            "mismatch",
-            f"panel {path}: its parts do not follow one another ({left.chrom}:{left.position[-1]} is before "
-            f"{right.position[0]}); build it again",
-        )
-
-
 def find_x_region(panel: ReferencePanel) -> XRegion | None:
-    """Which part of X a panel lies in; None for other chromosomes, and where the genome build is unknown."""
+    """The region of X that contains a panel; None on other chromosomes and for unknown genome builds."""
     build = infer_build(panel.contig_line, panel.chrom)
     if not is_x(panel.chrom) or not build:
         return None
@@ -131,83 +119,46 @@ def find_x_region(panel: ReferencePanel) -> XRegion | None:
 
 
 def haploid_in_males(panel: ReferencePanel) -> bool:
-    """Whether men have one copy of what the panel covers: X, unless it is known to be PAR1 or PAR2."""
+    """Whether males are haploid in a panel: on X, unless the panel is known to be PAR1 or PAR2."""
     part = find_x_region(panel)
     return is_x(panel.chrom) and (part is None or part.name == NON_PAR)
 
 
 def concatenate_sites(panels: Sequence[ReferencePanel]) -> Sites:
-    """The sites of all parts."""
+    """The sites of all panels of a chromosome."""
     if len(panels) == 1:
         return panels[0].sites
     return Sites.concatenate([panel.sites for panel in panels])
 
 
-def compile_panel_file(
-    vcf: str | Path,
-    out: str | Path,
-    genetic_map: str | Path | GeneticMap | None = None,
-    region: Region | None = None,
-    samples: Sequence[str] | None = None,
-    force: bool = False,
-    command: str = "",
-    threads: int = 1,
-    keep_phase: bool = False,
-    *,
-    refine: PanelRefiner | None = None,
-) -> None:
-    """Build a panel file as `compile_panel` does; of a chromosome X of known genome build, one of parts.
+def compile_panel_file(job: BuildJob) -> None:
+    """Build a panel file for `open_spin_file`; X of a known genome build is split into its regions.
 
-    Read it with `open_spin_file`.
-
-    Parameters
-    ----------
-    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, refine
-        As for `compile_panel`.
-
-    Raises
-    ------
-    InputError
-        As `compile_panel`.
+    Raises InputError like `compile_panel`.
     """
-    out = check_output(out, force, [vcf, genetic_map])
-    refuse_pipe(Path(vcf), "panel")
-    parts = _parts_in(vcf, region)
+    out = check_output(job.out, job.force, [job.vcf, job.genetic_map])
+    refuse_pipe(Path(job.vcf), "panel")
+    parts = _parts_in(job.vcf, job.region)
     if len(parts) < 2:
-        chosen = parts[0].region if parts else region
-        compile_panel(
-            vcf,
-            out,
-            genetic_map,
-            chosen,
-            samples,
-            force,
-            command,
-            threads,
-            keep_phase,
-            refine=refine,
-        ).close()
+        compile_panel(replace(job, region=parts[0].region if parts else job.region)).close()
         return
-    genetic_map = choose_map(genetic_map, parts[0].region.chrom)
-    with (
-        written_whole(out) as partial,
-        temporary_folder_in(out.parent, f".{out.name}.") as folder,
-    ):
+    genetic_map = choose_map(job.genetic_map, parts[0].region.chrom)
+    with written_whole(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         made: list[Path] = []
         for part in parts:
             path = folder / f"{part.name}.spin"
             try:
                 compile_panel(
-                    vcf, path, genetic_map, part.region, samples, False, command, threads, keep_phase,
-                    refine=refine,
-                ).close()  # fmt: skip
+                    replace(job, out=path, genetic_map=genetic_map, region=part.region, force=False)
+                ).close()
             except NoRecord:
                 continue
-            except CannotWrite as error:  # the user knows `out`, not the temporary file
+            except CannotWrite as error:  # the message names `out` and not the temporary file
                 raise CannotWrite(out, error.error) from error
             made.append(path)
         if not made:
-            raise NoRecord("content", f"panel {vcf}: no usable record in {region or parts[0].region.chrom}")
+            where = job.region or parts[0].region.chrom
+            raise NoRecord("content", f"panel {job.vcf}: no usable record in {where}")
         whole = made[0]
         if len(made) > 1:
             whole = folder / "parts"
@@ -216,11 +167,11 @@ def compile_panel_file(
 
 
 def _parts_in(vcf: str | Path, region: Region | None) -> list[XRegion]:
-    """The parts of X that a region overlaps, cut to it; none for other chromosomes and unknown builds."""
+    """The regions of X within the given region; none on other chromosomes and for unknown builds."""
     with VariantFile(vcf, "panel") as file:
         try:
             chrom = region.chrom if region else next(file.records()).CHROM
-        except (InputError, StopIteration):  # whatever is wrong with it, the reader has the better message
+        except (InputError, StopIteration):  # `BatchReader` raises the better message
             return []
         if not is_x(chrom):
             return []
@@ -237,14 +188,6 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[XRegion]:
     return parts
 
 
-def join_panels(panels: list[Path], out: Path) -> None:
-    """Write one file of parts.
-
-    Parameters
-    ----------
-    panels : sequence of Path
-        The panel files of the parts, in order of position.
-    out : Path
-        The file to write.
-    """
+def join_panels(panels: Sequence[Path], out: Path) -> None:
+    """Join panel files of the regions of X, given in order of position."""
     join_files(panels, out, KIND)

@@ -1,4 +1,4 @@
-"""The haplotypes of a VCF, some sites at a time, in the form in which a panel file stores them."""
+"""Reading the haplotypes of a VCF in batches of sites, in the format of panel files."""
 
 from __future__ import annotations
 
@@ -29,48 +29,20 @@ CONTRADICTORY_RECORD = "contradicts another record of the same site"
 
 
 class SiteBatch(NamedTuple):
-    """Consecutive sites of a VCF.
-
-    Attributes
-    ----------
-    sites : Sites
-        n of them.
-    allele_count : uint32 (n,)
-        Haplotypes with the ALT allele.
-    multiallelic : bool (n,)
-        Sites split from a multi-allelic record.
-    stored : bytes
-        Their haplotypes, see `stored_rows.store_rows`.
-    """
+    """Consecutive sites of a VCF; `stored` holds their haplotypes (`stored_rows.store_rows`)."""
 
     sites: Sites
-    allele_count: np.ndarray
-    multiallelic: np.ndarray
+    allele_count: np.ndarray  # haplotypes with the ALT allele, uint32 (n,)
+    multiallelic: np.ndarray  # sites split from a multi-allelic record, bool (n,)
     stored: bytes
 
 
-class BatchReader:
-    """Streams the pieces of a VCF: `for piece in reader`, once.
+class BatchReader(HaplotypeReader):
+    """Reads a panel's VCF in batches; `ploidy`, uint8 (n_samples,), is that of an earlier part of the file.
 
-    The records of one position are sorted by REF and ALT, as `bcftools sort` does: no result depends on their
-    order in the file. Of several records with the same position and alleles one is kept, or none if
-    their calls differ.
-
-    Parameters
-    ----------
-    vcf : str or Path
-        VCF, VCF.gz or BCF.
-    region : Region, optional
-        The part of the chromosome to read; by default all.
-    samples : sequence of str, optional
-        The samples to read; by default all.
-    ploidy : uint8 (n_samples,), optional
-        Of another part of the same VCF; samples that differ from it are refused.
-
-    Raises
-    ------
-    InputError
-        As `HaplotypeReader`, and for missing calls.
+    The records of a position are sorted by REF and ALT, as `bcftools sort` does, so that no result depends on
+    their order in the file. Of several records with the same position and alleles one is kept, or none if
+    their calls differ. Raises InputError like `HaplotypeReader`, and for missing calls.
     """
 
     def __init__(
@@ -80,67 +52,35 @@ class BatchReader:
         samples: Sequence[str] | None,
         ploidy: np.ndarray | None = None,
     ) -> None:
-        self._reader = HaplotypeReader(
-            vcf, region, samples=samples, role="panel", allow_missing=False, ploidy=ploidy
-        )
-        self._left_out = {DUPLICATE_RECORD: 0, CONTRADICTORY_RECORD: 0}
+        super().__init__(vcf, region, samples=samples, role="panel", allow_missing=False, ploidy=ploidy)
 
-    @property
-    def samples(self) -> list[str]:
-        """Names, known from the start."""
-        return self._reader.samples
-
-    @property
-    def contigs(self) -> list[str]:
-        """Names in the order of the header, or of the index."""
-        return self._reader.contigs
-
-    @property
-    def contig_line(self) -> str:
-        """The header's line of the chromosome, known from the first piece on."""
-        return self._reader.contig_line
-
-    @property
-    def ploidy(self) -> np.ndarray:
-        """uint8 (n_samples,), 1 or 2, known from the first piece on."""
-        return self._reader.ploidy
-
-    @property
-    def skipped(self) -> dict[str, int]:
-        """Records not taken, by reason; complete at the end."""
-        return self._reader.skipped | {reason: n for reason, n in self._left_out.items() if n}
-
-    def close(self) -> None:
-        """Release the file. Reading to the end does so, too."""
-        self._reader.close()
-
-    def __iter__(self) -> Iterator[SiteBatch]:
+    def batches(self) -> Iterator[SiteBatch]:
+        """Yield all batches, once."""
         for sites, alleles, multiallelic in self._without_duplicates():
-            # a choice of columns may lie in memory the other way round
+            # the columns of selected haplotypes may be in Fortran order
             packed = np.ascontiguousarray(np.packbits(alleles.view(np.uint8), axis=1))
             yield SiteBatch(sites, allele_counts(packed), multiallelic, store_rows(packed, alleles.shape[1]))
 
     def _without_duplicates(self) -> Iterator[HaplotypeBlock]:
-        """Blocks in the order of their sites' keys, each key once.
-
-        A site whose records contradict each other is left out.
-        """
+        """Blocks sorted by their sites' keys, each key once; sites with contradictory calls are dropped."""
         for block in self._whole_positions():
             keys = block.sites.keys()
             kept = []
             for _, same in groupby(sorted(range(len(keys)), key=keys.__getitem__), keys.__getitem__):
                 first, *others = same
                 if others and (block.alleles[others] != block.alleles[first]).any():
-                    self._left_out[CONTRADICTORY_RECORD] += 1 + len(others)
-                    continue
-                self._left_out[DUPLICATE_RECORD] += len(others)
-                kept.append(first)
+                    reason, n_skipped = CONTRADICTORY_RECORD, 1 + len(others)
+                else:
+                    reason, n_skipped = DUPLICATE_RECORD, len(others)
+                    kept.append(first)
+                if n_skipped:
+                    self.skipped[reason] = self.skipped.get(reason, 0) + n_skipped
             yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
 
     def _whole_positions(self) -> Iterator[HaplotypeBlock]:
-        """The reader's blocks, cut between positions: no two of them share a position."""
+        """The blocks of the file, cut so that no two of them share a position."""
         held: HaplotypeBlock | None = None
-        for block in self._reader:
+        for block in self:
             if held is not None:
                 block = HaplotypeBlock(
                     Sites.concatenate([held.sites, block.sites]),
@@ -159,34 +99,13 @@ def _take(block: HaplotypeBlock, rows: np.ndarray | slice) -> HaplotypeBlock:
     return HaplotypeBlock(block.sites.take(rows), block.alleles[rows], block.multiallelic[rows])
 
 
-class _RegionRead(NamedTuple):
-    pieces: list[SiteBatch]
-    skipped: dict[str, int]
-
-
 class ParallelBatchReader:
-    """The same haplotypes as those of `BatchReader`, in other pieces: `for piece in reader`, once.
+    """Reads the haplotypes of `BatchReader` in other batches, by several processes.
 
-    Two regions for each process are held at once, as they are stored. Attributes are those of `BatchReader`.
-
-    Parameters
-    ----------
-    vcf : str or Path
-        A file with an index.
-    region : Region, optional
-        The part of the chromosome to read; by default all.
-    samples : sequence of str, optional
-        The samples to read; by default all.
-    regions : sequence of Region
-        What the processes read, in order, without overlaps. Records that begin before a region belong to the
-        one before.
-    processes : int
-        How many read at the same time.
-
-    Raises
-    ------
-    InputError
-        As `BatchReader`, if a process dies, and if the file has another chromosome than the regions.
+    The processes read `regions` of an indexed file, in order and without overlaps; a record that starts
+    before a region belongs to the region before. Two regions for each process are kept in memory, as stored.
+    Raises InputError like `BatchReader`, if a process dies, and if the file has another chromosome than the
+    regions.
     """
 
     def __init__(
@@ -198,22 +117,23 @@ class ParallelBatchReader:
         processes: int,
     ) -> None:
         with closing(BatchReader(vcf, region, samples)) as first:
-            piece = next(iter(first))  # gives the ploidy, and finds much that is wrong with a file
-        if piece.sites.chrom != regions[0].chrom:
-            raise index_error("panel", Path(vcf), f"the file begins with chromosome {piece.sites.chrom}")
+            batch = next(first.batches())  # shows the ploidy, and most of what can be wrong with a file
+        if batch.sites.chrom != regions[0].chrom:
+            raise index_error("panel", Path(vcf), f"the file begins with chromosome {batch.sites.chrom}")
         self.samples, self.contig_line, self.ploidy = first.samples, first.contig_line, first.ploidy
-        at_0 = first.skipped.get(AT_POSITION_0, 0)  # in front of all pieces, and outside of all regions
+        at_0 = first.skipped.get(AT_POSITION_0, 0)  # these are before all regions
         self.skipped: dict[str, int] = {AT_POSITION_0: at_0} if at_0 else {}
         self._vcf, self._chosen = Path(vcf), samples
         self._regions, self._processes = regions, min(processes, len(regions))
 
-    def __iter__(self) -> Iterator[SiteBatch]:
-        # a fork would copy threads' locks in whatever state they are
+    def batches(self) -> Iterator[SiteBatch]:
+        """Yield all batches, once."""
+        # a fork would copy the locks of threads in any state
         pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _end_with_parent)
-        opened("read", f"panel {self._vcf}")  # they print to where this process does
+        opened("read", f"panel {self._vcf}")
         try:
             remaining = iter(self._regions)
-            reading: deque[Future[_RegionRead]] = deque()
+            reading: deque[Future[tuple[list[SiteBatch], dict[str, int]]]] = deque()
             while True:
                 for region in islice(remaining, 2 * self._processes - len(reading)):
                     with _interrupts_held():
@@ -221,10 +141,10 @@ class ParallelBatchReader:
                     reading.append(future)
                 if not reading:
                     break
-                pieces, skipped = reading.popleft().result()
+                batches, skipped = reading.popleft().result()
                 for reason, count in skipped.items():
                     self.skipped[reason] = self.skipped.get(reason, 0) + count
-                yield from pieces
+                yield from batches
         except BrokenProcessPool as error:
             raise InputError(
                 "damaged",
@@ -238,7 +158,7 @@ class ParallelBatchReader:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C goes to all processes: those that are started here never see it, and end when this one does."""
+    """Block Ctrl-C, so that processes started here ignore it; they end with this process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -247,9 +167,9 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot stop its processes, which would wait for work for ever."""
+    """End this process when its parent ends: a killed parent cannot stop its processes."""
     parent = multiprocessing.parent_process()
-    assert parent is not None, "only called in processes that are started here"
+    assert parent is not None, "this is a process of the pool"
 
     def watch() -> None:
         parent.join()
@@ -258,9 +178,12 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _read_region(vcf: Path, region: Region, samples: Sequence[str] | None, ploidy: np.ndarray) -> _RegionRead:
+def _read_region(
+    vcf: Path, region: Region, samples: Sequence[str] | None, ploidy: np.ndarray
+) -> tuple[list[SiteBatch], dict[str, int]]:
+    """The batches of a region, and the numbers of skipped records by reason."""
     reader = BatchReader(vcf, region, samples, ploidy)
     try:
-        return _RegionRead(list(reader), reader.skipped)
+        return list(reader.batches()), reader.skipped
     except NoRecord:
-        return _RegionRead([], reader.skipped)
+        return [], reader.skipped

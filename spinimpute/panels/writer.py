@@ -1,4 +1,4 @@
-"""Writing panel files; see `panel` for what is in them."""
+"""Write panel files; `panel` describes their contents."""
 
 from __future__ import annotations
 
@@ -19,15 +19,7 @@ from spinimpute.panels.trust.site_trust import SiteDoubts
 
 
 class PanelWriter:
-    """Writes haplotypes as they come, the rest at the end.
-
-    Parameters
-    ----------
-    file : binary file
-        Empty, open for writing.
-    n_haplotypes : int
-        Haplotypes of all samples.
-    """
+    """Writes haplotypes as they are computed, and everything else at the end, to an empty binary file."""
 
     def __init__(self, file: BinaryIO, n_haplotypes: int) -> None:
         self._container = ContainerWriter(file, KIND)
@@ -37,15 +29,7 @@ class PanelWriter:
         self._rows_in_block = 0
 
     def add_rows(self, stored: bytes, allele_count_X: np.ndarray) -> None:
-        """Append the rows of some sites.
-
-        Parameters
-        ----------
-        stored : bytes
-            As `stored_rows.store_rows` made them.
-        allele_count_X : integers (X,)
-            Haplotypes with ALT at each of these sites.
-        """
+        """Append rows of `store_rows` and their allele counts, integers (X,)."""
         layout = RowLayout.of(allele_count_X, self._n_haplotypes)
         n_sites = len(allele_count_X)
         done = 0
@@ -57,26 +41,19 @@ class PanelWriter:
             self._block_crc[-1] = zlib.crc32(rows, self._block_crc[-1])
             self._rows_in_block = (self._rows_in_block + end - done) % BLOCK_SITES
             done = end
-        # of bits, whatever the form in which they are stored: a panel's checksum is that of its content
+        # a panel's checksum is that of its content: bits, in whichever format they are stored
         packed = layout.expand(np.frombuffer(stored, dtype=np.uint8), np.arange(n_sites))
         self._container.checksum.update(packed.data)
         self._container.extend_section("haplotypes", stored)
 
     def finish(self, table: dict[str, bytes], doubts: SiteDoubts, header: dict[str, Any]) -> None:
-        """Write the site table, the header and the preamble.
+        """Write the site table (TABLE_SECTIONS), the doubts, the header and the preamble.
 
-        Parameters
-        ----------
-        table : dict of str to bytes
-            The sections TABLE_SECTIONS.
-        doubts : SiteDoubts
-            What is known against the sites.
-        header : dict
-            The entries that panel files have. The checksum covers all but the provenance.
+        The checksum covers all entries of the header except the provenance.
         """
         for name in TABLE_SECTIONS:
             self._container.add_section(name, table[name])
-        # results depend on it: with the same haplotypes, files of earlier versions have other checksums
+        # results depend on the doubts, so they are in the checksum
         self._container.add_section(DISCORDANCE, doubts.discordance.tobytes())
         self._container.add_section(CONFIRMED, np.packbits(doubts.confirmed).tobytes())
         block_crc = np.array(self._block_crc, dtype="<u4").tobytes()
@@ -94,29 +71,10 @@ def rewrite_panel(
     moves: Moves | None = None,
     doubts: SiteDoubts | None = None,
 ) -> None:
-    """Write a panel again with other genetic positions, another phase of rare alleles, or other doubts.
+    """Write a panel to `out` with entries added to its provenance.
 
-    Parameters
-    ----------
-    panel : Panel
-        What to write.
-    out : Path
-        The file to write.
-    provenance : dict
-        Added to the panel's own.
-    cM : float64 (n_sites,), optional
-        Never decreasing; by default the panel's.
-    moves : Moves, optional
-        Alleles to move; by default none.
-    doubts : SiteDoubts, optional
-        What is known against the sites; by default what the panel says.
-
-    Raises
-    ------
-    InputError
-        The panel is damaged.
-    OSError
-        `out` cannot be written.
+    `cM`, `moves` and `doubts` replace its genetic positions, switch rare alleles, and replace its doubts;
+    None keeps them. Raises InputError if the panel is damaged, OSError if `out` cannot be written.
     """
     with out.open("wb") as file:
         writer = PanelWriter(file, panel.n_haplotypes)
@@ -126,7 +84,7 @@ def rewrite_panel(
             same = np.array_equal(allele_counts(packed), count)
             panel.container.require(same, "its haplotypes do not have the allele counts that it states")
             if moves is not None:
-                packed = _moved(packed, start, moves)
+                packed = _switch_alleles(packed, start, moves)
             writer.add_rows(store_rows(packed, panel.n_haplotypes), count)
         table = {name: panel.container.section(name) for name in TABLE_SECTIONS}
         if cM is not None:
@@ -137,14 +95,14 @@ def rewrite_panel(
         os.fsync(file.fileno())
 
 
-def _moved(packed_XB: np.ndarray, first: int, moves: Moves) -> np.ndarray:
-    """Packed bits of consecutive sites with those alleles moved that are theirs."""
-    theirs = slice(*np.searchsorted(moves.site_M, [first, first + len(packed_XB)]))
-    moved_XB = packed_XB.copy()
-    for haplotype_M in (moves.from_M[theirs], moves.to_M[theirs]):  # one has either allele
+def _switch_alleles(packed_XB: np.ndarray, first: int, moves: Moves) -> np.ndarray:
+    """Packed bits of consecutive sites with the alleles of these sites switched."""
+    here = slice(*np.searchsorted(moves.site_M, [first, first + len(packed_XB)]))
+    switched_XB = packed_XB.copy()
+    for haplotype_M in (moves.from_M[here], moves.to_M[here]):  # these two have different alleles
         bit_M = (128 >> (haplotype_M & 7)).astype(np.uint8)
-        np.bitwise_xor.at(moved_XB, (moves.site_M[theirs] - first, haplotype_M >> 3), bit_M)
-    return moved_XB
+        np.bitwise_xor.at(switched_XB, (moves.site_M[here] - first, haplotype_M >> 3), bit_M)
+    return switched_XB
 
 
 def package_version() -> str:

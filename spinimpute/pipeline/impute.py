@@ -15,7 +15,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoMatch
 from spinimpute.genotypes.untyped_intervals import FAR_CM
 from spinimpute.outputs.opening import choose_format
-from spinimpute.panels.opening import get_panel_path, open_reference
+from spinimpute.panels.opening import get_panel_paths, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.impute_target import TargetImputer
 from spinimpute.pipeline.matched_target import read_matched
@@ -143,7 +143,7 @@ def impute(
     summary.warnings += plan.warnings
     tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
     outs = [*plan.outputs, *tables.values()]
-    inputs = [*files, *map(get_panel_path, panels), predictor.model, genetic_map, region.regions_file]
+    inputs = [*files, *get_panel_paths(panels), predictor.model, genetic_map, region.regions_file]
     check_outputs([*outs, *output.report_files.to_check(outs)], force, inputs, streamed=outs[0])
     choose_format(outs[0], output.output_type)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
@@ -337,7 +337,7 @@ def _write_reports(
         data = summary.report_data
         assert data is not None, "`_collect_quality` made them"
         target = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
-        panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+        panel = Path(get_panel_paths(panels)[0]).name if len(panels) == 1 else f"{len(panels)} panels"
         output.report_files.write(
             imputation_report(summary, data, target, panel),
             typed_samples(data.by_sample, summary.leave_one_out),

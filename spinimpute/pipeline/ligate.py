@@ -18,7 +18,7 @@ import numpy as np
 
 from spinimpute.genotypes.builds import contig_length
 from spinimpute.genotypes.sites import Region
-from spinimpute.panels.opening import get_panel_path, open_reference
+from spinimpute.panels.opening import get_panel_paths, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_checks import (
     check_forms,
@@ -131,7 +131,7 @@ def ligate(
     InputError
         A chunk is incomplete, chunks do not belong together, or, without `force`, `out` exists.
     """
-    panel_path = None if panel is None else get_panel_path(panel)
+    panel_path = None if panel is None else get_panel_paths(panel)[0]
     out = check_output(out, force, [*chunks, panel_path])
     output_type = choose_output_type(out, output_type)
     threads = choose_threads(threads)

@@ -11,7 +11,7 @@ import rich.console
 
 from spinimpute.evaluation.evaluate import evaluate
 from spinimpute.evaluation.result import summary_table
-from spinimpute.panels.build import compile_panel
+from spinimpute.panels.build import BuildJob, compile_panel
 from spinimpute.quality.metrics import DEFAULT_BINS
 from spinimpute.runtime.errors import InputError
 
@@ -115,7 +115,7 @@ def test_only_common_samples_are_scored(problem):
 def test_spin_panel_gives_the_same_numbers_as_its_vcf(problem):
     truth, imputed, panel, typed = problem.files()
     with pytest.warns(UserWarning, match="."):
-        compile_panel(panel, problem.folder / "panel.spin").close()
+        compile_panel(BuildJob(panel, problem.folder / "panel.spin")).close()
     from_vcf = evaluate(truth, imputed, panel, typed)
     from_spin = evaluate(truth, imputed, problem.folder / "panel.spin", typed)
     pd.testing.assert_frame_equal(from_spin.by_frequency, from_vcf.by_frequency)

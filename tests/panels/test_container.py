@@ -15,7 +15,7 @@ from spinimpute.panels.container import (
     join_files,
     read_joined_ranges,
 )
-from spinimpute.panels.file_kind import FileKind, has_magic, is_count, is_text
+from spinimpute.panels.file_kind import FileKind, has_magic, is_count
 from spinimpute.runtime.errors import InputError
 
 KIND = FileKind(
@@ -23,7 +23,7 @@ KIND = FileKind(
     magic=b"\x89TESTFILE\r\n\x1a\n\0\0\0",
     version=1,
     remedy=lambda: "Make one",
-    fields={"n": is_count, "note": is_text},
+    fields={"n": is_count, "note": lambda value: isinstance(value, str)},
     sections=("names", "empty"),
     compressed=True,
     has_blocks=True,

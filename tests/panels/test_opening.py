@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.panels.opening import get_panel_path, is_panel_file, open_panel_file, open_reference
+from spinimpute.panels.opening import get_panel_paths, is_panel_file, open_panel_file, open_reference
 from spinimpute.panels.spin_files import join_panels
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.runtime.errors import InputError
@@ -42,7 +42,7 @@ def test_each_kind_is_opened(
                 np.testing.assert_array_equal(found, getattr(example_panel, name))
             for panel in opened:
                 assert (panel.n_samples, panel.n_haplotypes) == (150, 300)
-                assert get_panel_path(panel) == files[kind] == get_panel_path(files[kind])
+                assert get_panel_paths(panel) == [files[kind]] == get_panel_paths(files[kind])
                 panel.verify()
 
 
@@ -136,8 +136,8 @@ def test_a_pipe_is_refused_unread(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     assert not is_panel_file(pipe)
     said = "panel .*pipe: it is not a regular file; copy it to one"
-    with pytest.raises(InputError, match=said):
-        open_panel_file(pipe)
+    with pytest.raises(InputError, match=said), open_panel_file(pipe):
+        pass
     with pytest.raises(InputError, match=said), open_reference(pipe, tmp_path / "genetic.map"):
         pass
     with pytest.raises(InputError, match=said):

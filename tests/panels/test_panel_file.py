@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
-from spinimpute.panels.build import compile_panel
+from spinimpute.panels.build import BuildJob, compile_panel
 from spinimpute.panels.panel import Panel
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import read_haplotypes
@@ -55,7 +55,9 @@ def read_everything(panel: Panel) -> list:
 
 
 def test_small_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
-    with compile_panel(write_vcf(RECORDS), tmp_path / "p.panel", MAP, command="spinimpute panel") as panel:
+    with compile_panel(
+        BuildJob(write_vcf(RECORDS), tmp_path / "p.panel", MAP, command="spinimpute panel")
+    ) as panel:
         assert (panel.n_sites, panel.n_samples, panel.n_haplotypes) == (4, 2, 3)
         assert panel.path == tmp_path / "p.panel"
         assert panel.chrom == "20"
@@ -89,7 +91,7 @@ def test_panel_equals_its_vcf(
     path = write_vcf(random_records(n_sites, n_samples, seed), name="t.bcf")
     haplotypes = read_haplotypes(path)
     start, stop = sorted(data.draw(st.tuples(st.integers(0, n_sites), st.integers(0, n_sites))))
-    with compile_panel(path, tmp_path / "p.panel", MAP, force=True) as panel:
+    with compile_panel(BuildJob(path, tmp_path / "p.panel", MAP, force=True)) as panel:
         np.testing.assert_array_equal(panel.alleles(start, stop), haplotypes.alleles[start:stop])
         np.testing.assert_array_equal(
             panel.packed(start, stop), np.packbits(haplotypes.alleles[start:stop].view(np.uint8), axis=1)
@@ -101,17 +103,21 @@ def test_panel_equals_its_vcf(
 def test_same_input_same_bytes_other_input_other_checksum(write_vcf: WriteVcf, tmp_path: Path) -> None:
     records = random_records(300, 5)
     vcf = write_vcf(records, name="t.bcf")
-    first = compile_panel(vcf, tmp_path / "1.panel", MAP)
-    again = compile_panel(vcf, tmp_path / "2.panel", MAP)
+    first = compile_panel(BuildJob(vcf, tmp_path / "1.panel", MAP))
+    again = compile_panel(BuildJob(vcf, tmp_path / "2.panel", MAP))
     assert first.path.read_bytes() == again.path.read_bytes()
     assert re.fullmatch("[0-9a-f]{64}", first.checksum)
     # where it comes from is not what it is
-    renamed = compile_panel(vcf.rename(tmp_path / "renamed.bcf"), tmp_path / "3.panel", MAP, command="other")
+    renamed = compile_panel(
+        BuildJob(vcf.rename(tmp_path / "renamed.bcf"), tmp_path / "3.panel", MAP, command="other")
+    )
     assert renamed.checksum == first.checksum
-    other_map = compile_panel(tmp_path / "renamed.bcf", tmp_path / "4.panel", GeneticMap.constant())
-    other_samples = compile_panel(tmp_path / "renamed.bcf", tmp_path / "5.panel", MAP, samples=["a", "b"])
+    other_map = compile_panel(BuildJob(tmp_path / "renamed.bcf", tmp_path / "4.panel", GeneticMap.constant()))
+    other_samples = compile_panel(
+        BuildJob(tmp_path / "renamed.bcf", tmp_path / "5.panel", MAP, samples=["a", "b"])
+    )
     records[7][3][2] = {"0|0": "1|1"}.get(records[7][3][2], "0|0")
-    other_call = compile_panel(write_vcf(records, name="t.bcf"), tmp_path / "6.panel", MAP)
+    other_call = compile_panel(BuildJob(write_vcf(records, name="t.bcf"), tmp_path / "6.panel", MAP))
     checksums = {panel.checksum for panel in (first, other_map, other_samples, other_call)}
     assert len(checksums) == 4
 
@@ -120,7 +126,7 @@ def test_region_and_samples(write_vcf: WriteVcf, tmp_path: Path) -> None:
     vcf = write_vcf(random_records(100, 4))
     whole = read_haplotypes(vcf)
     panel = compile_panel(
-        vcf, tmp_path / "p.panel", MAP, region=Region.parse("chr20:1030-1060"), samples=["d", "b"]
+        BuildJob(vcf, tmp_path / "p.panel", MAP, region=Region.parse("chr20:1030-1060"), samples=["d", "b"])
     )
     assert panel.position.tolist() == list(range(1030, 1061, 3))
     assert panel.samples == ["d", "b"]
@@ -143,7 +149,7 @@ def test_of_equal_records_one_is_kept_and_of_contradictory_ones_none(
     if turned:
         records.reverse()
         records.sort(key=itemgetter(0))
-    panel = compile_panel(write_vcf(records), tmp_path / "p.panel", MAP)
+    panel = compile_panel(BuildJob(write_vcf(records), tmp_path / "p.panel", MAP))
     assert panel.sites.keys() == [(100, "A", "C"), (100, "A", "G"), (101, "A", "C")]
     assert panel.alleles(0, 3).tolist() == [[0, 1], [1, 1], [1, 0]]
     assert panel.provenance["skipped"] == {
@@ -167,7 +173,7 @@ def test_missing_and_unphased_calls_are_refused_and_nothing_is_left(
     vcf = write_vcf([(100, "A", "C", ["0|1", "0|1"]), (200, "A", "C", ["0|1", call])])
     before = sorted(tmp_path.iterdir())
     with pytest.raises(InputError, match=message):
-        compile_panel(vcf, tmp_path / "p.panel", MAP)
+        compile_panel(BuildJob(vcf, tmp_path / "p.panel", MAP))
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -176,7 +182,7 @@ def test_a_chromosome_that_no_header_can_define(write_vcf: WriteVcf, tmp_path: P
     vcf.write_text(vcf.read_text().replace("\n20\t", "\n<DEL>\t"))
     before = sorted(tmp_path.iterdir())
     with pytest.raises(InputError, match="no header can define a chromosome of the name '<DEL>'"):
-        compile_panel(vcf, tmp_path / "p.panel", MAP)
+        compile_panel(BuildJob(vcf, tmp_path / "p.panel", MAP))
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -192,7 +198,7 @@ def test_a_chromosome_whose_name_has_a_space(write_vcf: WriteVcf, tmp_path: Path
     before = sorted(tmp_path.iterdir())
     message = f"panel {vcf}: chromosome {f'a{space}b'!r} has a space; rename it"
     with pytest.raises(InputError, match=re.escape(message)):
-        compile_panel(vcf, tmp_path / "p.panel", MAP)
+        compile_panel(BuildJob(vcf, tmp_path / "p.panel", MAP))
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -200,19 +206,19 @@ def test_existing_file_is_kept_unless_forced(write_vcf: WriteVcf, tmp_path: Path
     vcf, out = write_vcf(RECORDS), tmp_path / "p.panel"
     out.write_text("precious")
     with pytest.raises(InputError, match="already exists; use force=True to overwrite"):
-        compile_panel(vcf, out, MAP)
+        compile_panel(BuildJob(vcf, out, MAP))
     with pytest.raises(InputError, match="no such file"):
-        compile_panel(tmp_path / "absent.vcf", out, MAP, force=True)
+        compile_panel(BuildJob(tmp_path / "absent.vcf", out, MAP, force=True))
     assert out.read_text() == "precious"
-    assert compile_panel(vcf, out, MAP, force=True).n_sites == 4
+    assert compile_panel(BuildJob(vcf, out, MAP, force=True)).n_sites == 4
 
 
 def test_output_that_cannot_be_written(write_vcf: WriteVcf, tmp_path: Path) -> None:
     vcf = write_vcf(RECORDS)
     with pytest.raises(InputError, match="is a folder"):
-        compile_panel(vcf, tmp_path, MAP)
+        compile_panel(BuildJob(vcf, tmp_path, MAP))
     with pytest.raises(InputError, match="there is no folder"):
-        compile_panel(vcf, tmp_path / "absent" / "p.panel", MAP)
+        compile_panel(BuildJob(vcf, tmp_path / "absent" / "p.panel", MAP))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +231,7 @@ def test_a_map_of_a_part_of_the_panel(write_vcf: WriteVcf, tmp_path: Path, end: 
     path.write_text(f"20 . 0 1\n20 . {end / 1e6} {end}\n")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        compile_panel(vcf, tmp_path / "p.spin", path).close()
+        compile_panel(BuildJob(vcf, tmp_path / "p.spin", path)).close()
     assert (
         any("part.map" in str(w.message) and "of the 1,000 sites" in str(w.message) for w in caught) == warned
     )
@@ -239,43 +245,43 @@ def test_a_map_of_hardly_anything_is_refused(write_vcf: WriteVcf, tmp_path: Path
         vcf, out = write_vcf(records, name=f"{chrom}.vcf", chrom=chrom), tmp_path / f"{chrom}.spin"
         if chrom == "X":  # maps of X often lack its pseudo-autosomal regions, which are panels of their own
             with pytest.warns(UserWarning, match="tiny.map"):
-                compile_panel(vcf, out, path).close()
+                compile_panel(BuildJob(vcf, out, path)).close()
             continue
         with pytest.raises(InputError, match=r"tiny\.map .*covers 20:600000-610000.* 7 of the 1,000 sites"):
-            compile_panel(vcf, out, path)
+            compile_panel(BuildJob(vcf, out, path))
         assert not out.exists()
 
 
 def test_map_file_no_map_and_wrong_maps(write_vcf: WriteVcf, tmp_path: Path) -> None:
     vcf, map_file = write_vcf(RECORDS), tmp_path / "m.map"
     map_file.write_text("20 . 1 100\n20 . 3 300\n")
-    panel = compile_panel(vcf, tmp_path / "1.panel", map_file)
+    panel = compile_panel(BuildJob(vcf, tmp_path / "1.panel", map_file))
     np.testing.assert_allclose(panel.cM, [1, 2, 2, 3])
     assert panel.provenance["map"].startswith("m.map")
     with pytest.warns(UserWarning, match="no genetic map: constant 1 cM/Mb"):
-        compile_panel(vcf, tmp_path / "2.panel")
+        compile_panel(BuildJob(vcf, tmp_path / "2.panel"))
     map_file.write_text("20 . 1 1000\n20 . 3 3000\n")
     with pytest.raises(InputError, match=r"m\.map .*covers 20:1000-3000, the panel lies at 100-300"):
-        compile_panel(vcf, tmp_path / "3.panel", map_file)
+        compile_panel(BuildJob(vcf, tmp_path / "3.panel", map_file))
     assert not (tmp_path / "3.panel").exists()
     map_file.write_text("21 . 1 100\n21 . 3 300\n")
     with pytest.raises(InputError, match="no row of chromosome 20"):
-        compile_panel(vcf, tmp_path / "4.panel", map_file)
+        compile_panel(BuildJob(vcf, tmp_path / "4.panel", map_file))
     with pytest.raises(InputError, match="genetic map is of chromosome 21, the panel of 20"):
-        compile_panel(vcf, tmp_path / "4.panel", GeneticMap.read(map_file, "21"))
+        compile_panel(BuildJob(vcf, tmp_path / "4.panel", GeneticMap.read(map_file, "21")))
 
 
 def test_a_map_whose_name_is_no_text(write_vcf: WriteVcf, tmp_path: Path) -> None:
     """The panel records it; which bytes it had is not worth an error."""
     genetic_map = tmp_path / os.fsdecode(b"caf\xe9.map")
     genetic_map.write_text("20 . 0 1\n20 . 1 1000\n")
-    with compile_panel(write_vcf(RECORDS), tmp_path / "p.panel", genetic_map) as panel:
+    with compile_panel(BuildJob(write_vcf(RECORDS), tmp_path / "p.panel", genetic_map)) as panel:
         assert panel.provenance["map"].startswith("caf?.map")
 
 
 def test_any_changed_byte_is_noticed_or_harmless(write_vcf: WriteVcf, tmp_path: Path) -> None:
     path = tmp_path / "p.panel"
-    with compile_panel(write_vcf(random_records(30, 3)), path, MAP) as panel:
+    with compile_panel(BuildJob(write_vcf(random_records(30, 3)), path, MAP)) as panel:
         whole = read_everything(panel)
     content = path.read_bytes()
     n_noticed = 0
@@ -294,7 +300,7 @@ def test_any_changed_byte_is_noticed_or_harmless(write_vcf: WriteVcf, tmp_path: 
 
 def test_damaged_haplotypes_are_noticed_where_they_are_read(write_vcf: WriteVcf, tmp_path: Path) -> None:
     path = tmp_path / "p.panel"
-    with compile_panel(write_vcf(random_records(600, 8)), path, MAP) as panel:
+    with compile_panel(BuildJob(write_vcf(random_records(600, 8)), path, MAP)) as panel:
         # with 16 haplotypes bits are 2 bytes, and only rows without the minor allele are shorter
         before = int(np.isin(panel.allele_count[:300], (0, 16), invert=True).sum())
     content = bytearray(path.read_bytes())
@@ -312,7 +318,7 @@ def test_damaged_haplotypes_are_noticed_where_they_are_read(write_vcf: WriteVcf,
 
 def test_a_panel_cut_anywhere_is_refused(write_vcf: WriteVcf, tmp_path: Path) -> None:
     path = tmp_path / "p.panel"
-    compile_panel(write_vcf(random_records(30, 3)), path, MAP).close()
+    compile_panel(BuildJob(write_vcf(random_records(30, 3)), path, MAP)).close()
     content = path.read_bytes()
     for length in range(len(content)):
         path.write_bytes(content[:length])
@@ -332,7 +338,7 @@ def test_other_files_are_no_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
 
 
 def test_closed_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
-    panel = compile_panel(write_vcf(RECORDS), tmp_path / "p.panel", MAP)
+    panel = compile_panel(BuildJob(write_vcf(RECORDS), tmp_path / "p.panel", MAP))
     view = panel.packed(0, 4)
     panel.close()
     panel.close()
@@ -343,7 +349,9 @@ def test_closed_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
 
 def test_real_panel(shared_genotypes: Path, tmp_path: Path) -> None:
     vcf = shared_genotypes / "chr20_eur" / "panel.bcf"
-    compile_panel(vcf, tmp_path / "p.panel", shared_genotypes / "maps" / "chr20.b37.gmap.gz").close()
+    compile_panel(
+        BuildJob(vcf, tmp_path / "p.panel", shared_genotypes / "maps" / "chr20.b37.gmap.gz")
+    ).close()
     haplotypes = read_haplotypes(vcf)
     with Panel.open(tmp_path / "p.panel") as panel:
         assert (panel.n_sites, panel.n_haplotypes) == (24_990, 600)

@@ -19,7 +19,7 @@ import pytest
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import LAST_POSITION, Region
 from spinimpute.panels import vcf_reading
-from spinimpute.panels.build import compile_panel
+from spinimpute.panels.build import BuildJob, compile_panel
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.vcf_reading import BatchReader, ParallelBatchReader
 from spinimpute.runtime.errors import InputError
@@ -105,9 +105,9 @@ def test_an_index_of_no_use(write_vcf: WriteVcf, index: Callable, small_regions:
 def test_same_bytes(indexed: Path, small_regions: None, tmp_path: Path, part: dict) -> None:
     vcf = indexed
     assert len(split_by_size(vcf, contigs(vcf), part.get("region"))) >= 4
-    one = compile_panel(vcf, tmp_path / "1.spin", MAP, **part)
+    one = compile_panel(BuildJob(vcf, tmp_path / "1.spin", MAP, **part))
     assert set(one.provenance["skipped"]) == {"duplicate of an earlier record", "symbolic ALT"}
-    compile_panel(vcf, tmp_path / "2.spin", MAP, threads=2, **part).close()
+    compile_panel(BuildJob(vcf, tmp_path / "2.spin", MAP, threads=2, **part)).close()
     assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
     assert one.n_haplotypes == (39 if not part else 3)
 
@@ -121,7 +121,7 @@ def test_regions_without_records(
     cut = [Region("20", start + 1, end) for start, end in pairwise([0, *ends])]
     monkeypatch.setattr("spinimpute.panels.build.split_by_size", lambda *_: cut)
     for threads in (1, 2):
-        compile_panel(vcf, tmp_path / f"{threads}.spin", MAP, threads=threads).close()
+        compile_panel(BuildJob(vcf, tmp_path / f"{threads}.spin", MAP, threads=threads)).close()
     assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
 
 
@@ -154,7 +154,7 @@ def test_errors_are_the_same(
     messages = []
     for threads in (1, 2):
         with pytest.raises(InputError, match=message) as error:
-            compile_panel(vcf, tmp_path / "p.spin", MAP, threads=threads)
+            compile_panel(BuildJob(vcf, tmp_path / "p.spin", MAP, threads=threads))
         messages.append(str(error.value))
     assert messages[0] == messages[1]
     assert sorted(tmp_path.iterdir()) == before
@@ -190,7 +190,7 @@ def test_a_process_that_dies(
     index(vcf)
     monkeypatch.setattr(vcf_reading, "_read_region", die)
     with pytest.raises(InputError, match="memory ran out"):
-        compile_panel(vcf, tmp_path / "p.spin", MAP, threads=2)
+        compile_panel(BuildJob(vcf, tmp_path / "p.spin", MAP, threads=2))
     assert not list(tmp_path.glob("*.spin*"))
     assert not multiprocessing.active_children()
 
@@ -284,9 +284,9 @@ def test_several_chromosomes(
     assert len(split_by_size(vcf, contigs(vcf), region)) >= 3
     assert split_by_size(vcf, contigs(vcf), None) == []
     for threads in (1, 2):
-        compile_panel(vcf, tmp_path / f"{threads}.spin", MAP, region, threads=threads).close()
+        compile_panel(BuildJob(vcf, tmp_path / f"{threads}.spin", MAP, region, threads=threads)).close()
     assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
     with Panel.open(tmp_path / "2.spin") as panel:
         assert panel.chrom == "21"
     with pytest.raises(InputError, match="more than one chromosome, 20 and 21"):
-        compile_panel(vcf, tmp_path / "p.spin", MAP, threads=2)
+        compile_panel(BuildJob(vcf, tmp_path / "p.spin", MAP, threads=2))

@@ -270,7 +270,7 @@ def test_a_damaged_list_is_noticed(tmp_path: Path, site: int) -> None:
 def test_numbers_beyond_the_last_haplotype_touch_nothing(ref_is_minor: bool) -> None:
     layout = RowLayout.of(np.array([57, 56] if ref_is_minor else [2, 3]), 59)
     stored = np.array([59, 65_535, 0, 63, 64], dtype="<u2").view(np.uint8)
-    assert layout.n_bytes == len(stored)
+    assert layout.start_X1[-1] == len(stored)
     rows = np.unpackbits(layout.expand(stored, np.arange(2)), axis=1)
     assert not rows[:, 59:].any()  # bits beyond the last haplotype
     minor = rows[:, :59] != ref_is_minor

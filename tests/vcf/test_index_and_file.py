@@ -14,7 +14,7 @@ import pytest
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import AT_POSITION_0, ON_ANOTHER_CHROMOSOME, Region
-from spinimpute.panels.build import compile_panel
+from spinimpute.panels.build import BuildJob, compile_panel
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import index_reader
 from spinimpute.vcf import reader as vcf_reader
@@ -104,7 +104,7 @@ def test_damage_in_the_middle(write: Callable[..., Path], tmp_path: Path, form: 
     for region in (None, Region("20", 1_001, 230_000)):
         for threads in (1, 2):
             with pytest.raises(InputError, match=r"panel .*\bt\..*[Gg]et the file again"):
-                compile_panel(path, tmp_path / "p.spin", MAP, region, threads=threads)
+                compile_panel(BuildJob(path, tmp_path / "p.spin", MAP, region, threads=threads))
     for part in PARTS[:2]:
         with pytest.raises(InputError, match=r"target .*Get the file again, or write its index again"):
             read_haplotypes(path, **part)
@@ -123,7 +123,7 @@ def test_a_newer_index_of_another_file(
     """The file is whole: it is read without the index, with a warning that says what is wrong."""
     path = write(lines(), form)
     whole = [read_haplotypes(path, **part) for part in PARTS]
-    compile_panel(path, tmp_path / "whole.spin", MAP).close()
+    compile_panel(BuildJob(path, tmp_path / "whole.spin", MAP)).close()
     index = index_of(path)
     shutil.copy(index_of(write(other, form, "other")), index)
     for time, what in ((path.stat().st_mtime + 9, "is of another file"), (1, "is older than the file")):
@@ -132,7 +132,7 @@ def test_a_newer_index_of_another_file(
             rf"{path.name}: its index {index.name} {what}. .* read without .*bcftools index -f .*{path.name}"
         )
         with pytest.warns(UserWarning, match=said):
-            compile_panel(path, tmp_path / "p.spin", MAP, threads=2, force=True).close()
+            compile_panel(BuildJob(path, tmp_path / "p.spin", MAP, threads=2, force=True)).close()
         assert (tmp_path / "p.spin").read_bytes() == (tmp_path / "whole.spin").read_bytes()
         for part, expected in zip(PARTS, whole, strict=True):
             with pytest.warns(UserWarning, match=said):
@@ -204,7 +204,7 @@ def test_position_0(write: Callable[..., Path], tmp_path: Path, form: str) -> No
     for region in (None, Region("20")):
         for threads in (1, 2):
             with compile_panel(
-                path, tmp_path / f"{threads}.spin", MAP, region, force=True, threads=threads
+                BuildJob(path, tmp_path / f"{threads}.spin", MAP, region, force=True, threads=threads)
             ) as panel:
                 assert panel.position[0] == 200
                 assert panel.provenance["skipped"] == ({} if region else {AT_POSITION_0: 1})
@@ -217,7 +217,7 @@ def test_contigs_of_a_bcf_by_their_numbers(write: Callable[..., Path], tmp_path:
     )
     assert [(contig.name, contig.number) for contig in read_index(path)] == [("20", 2)]
     for threads in (1, 2):
-        compile_panel(path, tmp_path / f"{threads}.spin", MAP, threads=threads).close()
+        compile_panel(BuildJob(path, tmp_path / f"{threads}.spin", MAP, threads=threads)).close()
     assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()
 
 
@@ -233,7 +233,7 @@ def test_a_crafted_index_is_not_used(write: Callable[..., Path], tmp_path: Path,
     index_of(path).write_bytes(compress_block(content))
     assert read_index(path) == []
     assert len(read_haplotypes(path, chrom="20").sites) == 1_200
-    compile_panel(path, tmp_path / "p.spin", MAP, threads=2).close()
+    compile_panel(BuildJob(path, tmp_path / "p.spin", MAP, threads=2)).close()
 
 
 @pytest.mark.parametrize("form", FORMS[1:])

@@ -1,1 +1,1 @@
-"""Several panels of one chromosome made into one."""
+"""Merge panels of one chromosome."""

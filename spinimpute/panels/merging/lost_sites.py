@@ -1,15 +1,15 @@
-"""Which sites a panel has lost, and which it lacks because nobody there carries the rarer allele.
+"""Distinguish sites that a panel has lost from sites whose rarer allele nobody in the panel carries.
 
-Haplotypes seem to carry an allele where they match a carrier longest (`nearest_carriers`). At a site where
-nobody does, some still seem to, whose ancestors branched off just before the mutation. Sites that both panels
-have tell how often that is what is seen: of common alleles, which cannot be absent by chance, the share of
-sites that are lacking is the share that is lost; so many sites are lost among those with rarer alleles, too.
-Where more sites look alike than can be lost, their allele is absent.
+A haplotype seems to carry an allele if it matches a carrier longest (`nearest_carriers`). Even where nobody
+carries the allele, some haplotypes seem to: their ancestors branched off just before the mutation. The sites
+in both panels show how often a count of seeming carriers is real. Common alleles cannot be absent by chance,
+so the share of common sites that a panel lacks is the share of sites that it has lost, common or rare. If
+more sites with such counts are lacking than can be lost, their allele is absent.
 
-A panel may be without all sites of fewer than some copies, such as five; what seems rarer tells nothing then,
-and is believed.
+A panel may have been filtered for a minimum number of copies, such as five. Its sites show nothing about
+rarer alleles, which therefore count as lost.
 
-Axes: U sites that one panel lacks, T sites that both have.
+Axes: U sites in one panel, T sites in both panels.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 _BINS = 64
-# an allele is common if so many haplotypes of both panels carry it: this share, at least so many, or half
+# a common allele has this share of the haplotypes of both panels, and at least so many or half of them
 COMMON, LEAST_COMMON = 0.1, 20
-FEW = 0.01  # of a panel's sites: so many have fewer copies than it was filtered by
+FEW = 0.01  # share of a panel's sites that may have fewer copies than the minimum of its filter
 
 
 def lost_sites(
@@ -32,63 +32,36 @@ def lost_sites(
     n_other: int,
     least_kept: int = 1,
 ) -> np.ndarray:
-    """The sites whose rarer allele is more likely there than not.
+    """Sites whose rarer allele is more likely lost than absent, bool (U,).
 
-    Parameters
-    ----------
-    seeming_U : int64 (U,)
-        Haplotypes of the panel that seem to carry the allele that is the rarer one in the other panel.
-    minor_U : int64 (U,)
-        Haplotypes of the other panel that carry it.
-    carried_T, minor_T : int64 (T,)
-        The same of sites that both have: who does carry it.
-    n_haplotypes, n_other : int
-        Of the panel that lacks the sites, and of the other one.
-    least_kept : int
-        Copies of its rarer allele that a site has in that panel (`fewest_copies`).
-
-    Returns
-    -------
-    bool (U,)
-        False where the allele is taken to be absent.
+    seeming_U haplotypes of the panel seem to carry the allele that is rarer in the other panel, where minor_U
+    carry it; carried_T and minor_T are the true numbers at sites in both. `n_haplotypes` and `n_other` are
+    those of the panel that lacks the sites and of the other, `least_kept` is the panel's `fewest_copies`.
     """
     least, other = (max(COMMON * n, min(LEAST_COMMON, n / 2)) for n in (n_haplotypes, n_other))
     common_U = (seeming_U >= least) & (minor_U >= other)
     common_T = (carried_T >= least) & (minor_T >= other)
     lost_to_kept = common_U.sum() / max(int(common_T.sum()), 1)
-    lacking, kept = _alike(seeming_U, minor_U), _alike(carried_T, minor_T)
+    lacking, kept = _count_similar(seeming_U, minor_U), _count_similar(carried_T, minor_T)
     mostly_lost = lost_to_kept * kept > 0.5 * lacking
     lost_U = common_U | (seeming_U < least_kept) | mostly_lost[_bins(seeming_U), _bins(minor_U)]
     return (seeming_U > 0) & lost_U
 
 
 def fewest_copies(allele_count: np.ndarray, n_haplotypes: int) -> int:
-    """How many copies of its rarer allele a site of a panel has: 1 unless rarer ones were filtered.
-
-    Parameters
-    ----------
-    allele_count : int64 (n_sites,)
-        Of ALT.
-    n_haplotypes : int
-        Of the panel.
-
-    Returns
-    -------
-    int
-        The number that hardly any site is below.
-    """
+    """Copies of the rarer allele that hardly any site of a panel is below: 1 without a filter."""
     minor = np.minimum(allele_count, n_haplotypes - allele_count)
     minor = np.sort(minor[minor > 0])
     return int(minor[int(FEW * len(minor))]) if len(minor) else 1
 
 
 def _bins(counts: np.ndarray) -> np.ndarray:
-    """0, 1, 2-3, 4-7, ..."""
+    """Bins 0, 1, 2-3, 4-7, ..."""
     return np.frexp(counts.astype(np.float64))[1]
 
 
-def _alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How many sites have such counts or those of the next bins, by the bins of both."""
+def _count_similar(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Number of sites with counts in the same or neighbouring bins, by the bins of both counts."""
     counts = np.zeros((_BINS + 2, _BINS + 2), np.int64)
     np.add.at(counts, (1 + _bins(one), 1 + _bins(other)), 1)
     return sliding_window_view(counts, (3, 3)).sum(axis=(2, 3))

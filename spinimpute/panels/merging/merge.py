@@ -1,9 +1,9 @@
-"""Writes one panel of several of the same chromosome, for all that reads panels.
+"""Write one panel file from several panels of the same chromosome.
 
-Sites of both panels are as they are; haplotypes of a panel that lacks a site get alleles by the other's
+Sites in both panels are copied. Haplotypes of a panel that lacks a site get the alleles of the other panel's
 haplotypes that they resemble (`filling`).
 
-Axes: S sites of both panels together, N haplotypes.
+Axes: S sites of the union of both panels, N haplotypes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,11 +43,11 @@ from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
 
-_ENTRIES = 16_000_000  # sites x haplotypes that are filled in at once
-_LEAST_SITES, _MOST_SITES = 1_024, 8_192  # the walks to a piece and back take 2 FLANK sites besides
-_NAMED = 3  # samples
-_LONGEST_NAME = 150  # letters of a temporary file's name
-Made = TypeVar("Made")
+_ENTRIES = 16_000_000  # sites x haplotypes that are imputed at once
+_LEAST_SITES, _MOST_SITES = 1_024, 8_192  # the walks for a window pass 2 FLANK sites more
+_NAMED = 3  # samples in a warning
+_LONGEST_NAME = 150  # characters of a temporary file's name
+Result = TypeVar("Result")
 
 
 def merge_panels(
@@ -58,35 +59,25 @@ def merge_panels(
     command: str = "",
     progress: Progress | None = None,
 ) -> None:
-    """Write one panel file of several of the same chromosome.
+    """Write one panel file from several panels of the same chromosome.
 
-    It has the sites of all and the haplotypes of all. Haplotypes of a panel that lacks a site get the
-    alleles of those that they resemble most at the sites around it; where hardly any would have the minor
-    allele, the panel lacks the site because nobody there carries it. The chromosome's name and the genetic
-    map are the first panel's.
+    The merged panel has all sites and all haplotypes. Haplotypes of a panel that lacks a site get the alleles
+    of the haplotypes that they resemble most at the sites around it. If hardly any of them would get the
+    minor allele, nobody in the panel carries it, and all get the major allele. A sample that is in two panels
+    with the same haplotypes is kept once, with a warning. The chromosome's name and the genetic map are the
+    first panel's.
 
-    A sample that two panels have is kept once if its haplotypes are the same; there is a warning of it.
-
-    Parameters
-    ----------
-    panels : sequence of str or Path
-        Panel files (`.spin`), two at least. Three are merged as the first two with the third.
-    out : str or Path
-        The panel file to write, by convention `.spin`.
-    threads : int, optional
-        By default all processors. The bytes do not depend on it.
-    force : bool
-        Replace `out` if it exists.
-    command : str
-        Recorded in the panel's provenance.
-    progress : callable, optional
-        Called with the fraction that is done.
+    Parameters ---------- panels : sequence of str or Path At least two panel files (`.spin`). The first two
+    are merged, then the result with the third, and so on. out : str or Path Panel file to write, by
+    convention `.spin`. threads : int, optional Default: all processors. The bytes do not depend on it. force
+    : bool Overwrite `out` if it exists. command : str Recorded in the panel's provenance. progress :
+    callable, optional Called with the fraction that is done.
 
     Raises
     ------
     InputError
-        A panel holds no haplotypes or is given twice; they are of other chromosomes, genome builds, regions
-        or parts of X; or `out` exists without `force`.
+        A panel has no haplotypes or is given twice; the panels differ in chromosome, genome build, region or
+        parts of X; or, without `force`, `out` exists.
     """
     if len(panels) < 2:
         raise InputError("content", f"at least two panels are merged: found {len(panels)}")
@@ -95,37 +86,27 @@ def merge_panels(
     with ExitStack() as stack:
         opened = [stack.enter_context(open_spin_file(path)) for path in panels]
         _check_mergeable(opened)
-        partial = stack.enter_context(written_whole(out))
+        partial_out = stack.enter_context(written_whole(out))
         folder = stack.enter_context(temporary_folder_in(out.parent, f".{out.name}."))
         merged: Sequence[Panel] = opened[0]
         shares = split_progress(progress, [1.0] * (len(opened) - 1))
         for number, more in enumerate(opened[1:]):
-            # the name is for messages about the next one
+            # messages about the next merge show this name
             path = folder / merged_name(panels[: number + 2])
             _merge_parts(merged, more, path, threads, command, shares[number])
             merged = stack.enter_context(open_spin_file(path))
-        os.replace(path, partial)
+        os.replace(path, partial_out)
 
 
 def merged_name(panels: Sequence[str | Path]) -> str:
-    """A name for the file of what these panels are merged into, by which messages and reports know it."""
+    """The file name of a merged panel, which messages and reports show."""
     return f"{'+'.join(Path(panel).stem for panel in panels)[-_LONGEST_NAME:]}.spin"
 
 
 def check_mergeable(panels: Sequence[str | Path]) -> None:
-    """Check what can be known of panels before their sites are compared, in no time.
+    """Raise InputError early for panels that `merge_panels` would refuse, before their sites are compared.
 
-    Of a third panel the sites are not looked at: they may be those of the second one.
-
-    Parameters
-    ----------
-    panels : sequence of str or Path
-        Panel files.
-
-    Raises
-    ------
-    InputError
-        As of `merge_panels`.
+    The sites of a third panel are not checked: the second panel may have them.
     """
     with ExitStack() as stack:
         _check_mergeable([stack.enter_context(open_spin_file(path)) for path in panels])
@@ -182,7 +163,7 @@ def _merge_parts(
 
 @dataclass(frozen=True, eq=False)
 class _Merger:
-    """Two panels that become one."""
+    """Merges two panels."""
 
     panels: tuple[Panel, Panel]
     union: SiteUnion
@@ -191,30 +172,20 @@ class _Merger:
 
     @property
     def n_haplotypes(self) -> int:
-        """Of the merged panel."""
+        """Number of haplotypes of the merged panel."""
         return self.panels[0].n_haplotypes + len(self.people.kept_N)
 
-    @property
-    def samples(self) -> list[str]:
-        """Of the merged panel."""
-        return [*self.panels[0].samples, *self.people.samples]
-
-    @property
-    def ploidy(self) -> np.ndarray:
-        """uint8 (n_samples,), of the merged panel."""
-        return np.concatenate([self.panels[0].ploidy, self.people.ploidy])
-
     def write(self, out: Path, threads: int, command: str, progress: Progress | None) -> None:
-        """Write the merged panel file; it is synced when it is complete."""
-        walk, write = split_progress(progress, [3.0, 1.0])
+        """Write the merged panel file."""
+        shares = split_progress(progress, [3.0, 1.0])
         size = min(max(_ENTRIES // self.n_haplotypes, _LEAST_SITES), _MOST_SITES)
-        seeming = self._in_pieces(self._seeming, size, threads, walk)
+        seeming = self._map_windows(self._seeming_carriers, size, threads, shares[0])
         lost_S = self.filling.lost(np.concatenate(list(seeming)))
         counts: list[np.ndarray] = []
         with out.open("wb") as file:
             writer = PanelWriter(file, self.n_haplotypes)
-            rows = self._in_pieces(lambda rows: self._rows(rows, lost_S), _LEAST_SITES, threads, write)
-            for stored, allele_count in rows:
+            merge_rows = partial(self._merge_rows, lost_S)
+            for stored, allele_count in self._map_windows(merge_rows, _LEAST_SITES, threads, shares[1]):
                 counts.append(allele_count)
                 writer.add_rows(stored, allele_count)
             table = SiteTable(self.union.sites, self.union.cM, np.concatenate(counts))
@@ -225,11 +196,12 @@ class _Merger:
 
     def _header(self, command: str) -> dict[str, Any]:
         first = self.panels[0]
+        ploidy = [*first.ploidy.tolist(), *self.people.ploidy.tolist()]
         return {
             "chrom": first.chrom,
             "contig_line": first.contig_line,
-            "samples": self.samples,
-            "ploidy": "".join(map(str, self.ploidy.tolist())),
+            "samples": [*first.samples, *self.people.samples],
+            "ploidy": "".join(map(str, ploidy)),
             "n_sites": len(self.union.sites),
             "provenance": {
                 "spinimpute": package_version(),
@@ -240,12 +212,12 @@ class _Merger:
             },
         }
 
-    def _in_pieces(
-        self, make: Callable[[np.ndarray], Made], size: int, threads: int, progress: Progress | None
-    ) -> Iterator[Made]:
-        """What is made of consecutive sites, in order; some is made in advance."""
+    def _map_windows(
+        self, make: Callable[[np.ndarray], Result], size: int, threads: int, progress: Progress | None
+    ) -> Iterator[Result]:
+        """The results of a function for consecutive sites, in order; threads work ahead."""
         n_sites = len(self.union.sites)
-        waiting: deque[Future[Made]] = deque()
+        waiting: deque[Future[Result]] = deque()
         with ThreadPoolExecutor(threads, "merge") as pool:
             try:
                 for start in range(0, n_sites, size):
@@ -259,13 +231,13 @@ class _Merger:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _seeming(self, rows: np.ndarray) -> np.ndarray:
+    def _seeming_carriers(self, rows: np.ndarray) -> np.ndarray:
         found = self.filling.seeming_carriers(int(rows[0]), int(rows[-1]) + 1)
         for panel in self.panels:
             panel.release_memory()
         return found
 
-    def _rows(self, rows: np.ndarray, lost_S: np.ndarray) -> tuple[bytes, np.ndarray]:
+    def _merge_rows(self, lost_S: np.ndarray, rows: np.ndarray) -> tuple[bytes, np.ndarray]:
         """Stored rows of these sites, and their allele counts."""
         first, second = self.filling.alleles(rows, lost_S)
         to, source = self.people.twin_N
@@ -279,9 +251,9 @@ class _Merger:
 
 def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], people: SamePeople) -> None:
     first, second = (panel.path.name for panel in pairs[0])
-    if turned := sum(int(union.turned_S.sum()) for union in unions):
+    if swapped := sum(int(union.turned_S.sum()) for union in unions):
         warnings.warn(
-            f"{second} has REF and ALT of {turned} SNPs exchanged, compared with {first}: they are taken as "
+            f"{second} has REF and ALT of {swapped} SNPs exchanged, compared with {first}: they are taken as "
             f"the same sites, with the alleles of {first}",
             stacklevel=4,
         )
@@ -292,13 +264,13 @@ def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], peo
         return
     named = ", ".join(people.named_alike[:_NAMED]) + (", ..." if len(people.named_alike) > _NAMED else "")
     same, different = len(people.same), len(people.named_alike) - len(people.same)
-    said = []
+    sentences = []
     if same:
-        said.append(f"{same} have the same haplotypes in both and are kept once")
+        sentences.append(f"{same} have the same haplotypes in both and are kept once")
     if different:
-        said.append(
+        sentences.append(
             f"{different} have other haplotypes and are kept twice: if they are the same people, leave them "
             "out of one of the VCFs (bcftools view --samples ^NAME) and build its panel anew"
         )
     both = f"{first} and {second} both have {len(people.named_alike)} samples ({named})"
-    warnings.warn(f"{both}: {'; '.join(said)}", stacklevel=4)
+    warnings.warn(f"{both}: {'; '.join(sentences)}", stacklevel=4)

@@ -1,13 +1,13 @@
-"""Which haplotypes of one panel match carriers of an allele that only the other panel knows.
+"""Find haplotypes of one panel that match carriers of an allele that only the other panel has.
 
-A haplotype of the panel that lacks a site is compared with those of the other at the sites that both have:
-with those that carry the site's rarer allele, and with those that do not. It seems to carry that allele if it
-matches carriers longer, on both sides together. So many sites lie around each one that this finds common
-alleles all but without error.
+A haplotype of the panel that lacks a site is compared at the sites in both panels: with carriers of the
+site's rarer allele, and with other haplotypes of the other panel. It seems to carry the allele if it matches
+carriers longer, on both sides together. There are enough sites around to find common alleles nearly without
+error.
 
-Walks are those of the positional Burrows-Wheeler transform (Durbin 2014, Bioinformatics 30:1266).
+The walks use the positional Burrows-Wheeler transform (Durbin 2014, Bioinformatics 30:1266).
 
-Axes: T sites that both panels have, U sites that one has, N haplotypes of both, P bytes of packed bits.
+Axes: T sites in both panels, U sites in one, N haplotypes of both, P bytes of packed bits.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import advance, allele_of
 from spinimpute.runtime.kernels import kernel
 
-FLANK = 1_000  # sites of both panels up to which a match counts; longer ones are alike
+FLANK = 1_000  # sites in both panels up to which a match counts; longer matches are equal
 
 
 @kernel()
 def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, near_N, length_N2):  # type: ignore[no-untyped-def]
     """Add the longest match that ends before `place`, with carriers and with others, of each haplotype.
 
-    near_N: for use here, of the same type as length_N2. Haplotypes of the panel that has the site get
-    nothing. second_has: whether that is the second panel.
+    near_N: scratch of the same type as length_N2. Haplotypes of the panel that has the site, the second one
+    if second_has, get nothing.
     """
     n = len(order_N)
     for side in range(2):
-        start_carrier = start_other = place  # of the match with the last ones that were passed
+        start_carrier = start_other = place  # of the match with the previous carriers and others
         for step in range(n):
             i = step if side == 0 else n - 1 - step
             start = place if step == 0 else start_N[i + side]
@@ -52,10 +52,10 @@ def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, near_
 
 @kernel()
 def _walk(packed_TP, haplotypes_N, place_U, carriers_UP, second_has_U, n_first, first, step, length_UN2):  # type: ignore[no-untyped-def]
-    """Walk over the sites of both; at each site of one, add the lengths of the matches that end there.
+    """Walk over the sites in both panels; at each site in one, add the lengths of the matches that end there.
 
-    place_U: how many of the rows are passed before a site. first, step: the order of the sites of one along
-    the walk. haplotypes_N: their numbers as bits of the rows.
+    place_U: number of rows before a site. first, step: the order of the sites in one panel along the walk.
+    haplotypes_N: their bits in the rows.
     """
     n = len(haplotypes_N)
     order_N, start_N = haplotypes_N.copy(), np.zeros(n, np.int32)
@@ -87,32 +87,14 @@ def nearer_to_carriers(
     second_has_U: np.ndarray,
     below_mutation: bool = False,
 ) -> np.ndarray:
-    """Which haplotypes match carriers of an allele longer than all that do not carry it.
+    """Haplotypes of the panel that lacks a site that match carriers longer than all others, bool (U, 8 P).
 
-    Parameters
-    ----------
-    packed_TP : uint8 (T, P)
-        Alleles at the sites that both panels have; FLANK of them beyond the sites of one panel on each side,
-        where there are so many.
-    haplotypes_N : int32 (N,)
-        The bits that are haplotypes.
-    n_first : int
-        Bits before this one are of the first panel.
-    place_U : int64 (U,)
-        How many of the T sites lie before each site of one panel, never decreasing.
-    carriers_UP : uint8 (U, P)
-        Who carries the minor allele, of the panel that has the site.
-    second_has_U : bool (U,)
-        Whether the second panel has it.
-    below_mutation : bool
-        Only haplotypes that likely branched off below the mutation: with matches as long as the time to
-        the common ancestor is short, and the mutation of n carriers n / (n + 1) of the way up from the
-        present to where others branch off.
-
-    Returns
-    -------
-    bool (U, 8 P)
-        Of the haplotypes of the panel that lacks the site; False of all others.
+    Rows packed_TP (uint8) cover FLANK sites beyond the sites of one panel on each side, if there are so many.
+    haplotypes_N (int32): the bits that are haplotypes; those before `n_first` are of the first panel. place_U
+    (int64, never decreasing): the number of T sites before a site. carriers_UP (uint8): the carriers in the
+    panel that has the site. With `below_mutation`, only haplotypes that likely branched off below the
+    mutation: the length of a match is inverse to the time to the common ancestor, and the mutation of n
+    carriers is n / (n + 1) of the way up from the present to where others branch off.
     """
     length_UN2 = np.zeros((len(place_U), 8 * packed_TP.shape[1], 2), np.int16)
     backwards_TP, n_places = np.ascontiguousarray(packed_TP[::-1]), len(packed_TP)

@@ -1,6 +1,6 @@
-"""Samples that two panels have by the same name, and whether they have the same haplotypes.
+"""Samples with the same name in two panels, and whether they have the same haplotypes.
 
-Axes: T sites that both panels have, Y samples with the same name.
+Axes: T sites in both panels, Y samples with the same name.
 """
 
 from __future__ import annotations
@@ -18,55 +18,22 @@ _SITES_AT_ONCE = 512
 
 @dataclass(frozen=True, eq=False)
 class SamePeople:
-    """What becomes of samples that both panels have.
+    """Which samples and haplotypes of the second panel are kept in the merged panel."""
 
-    Attributes
-    ----------
-    named_alike : list of str
-        Samples of the second panel whose name the first has, too.
-    same : list of str
-        Those of them with the same haplotypes at all sites of both: they are kept once.
-    kept_N : int64
-        The haplotypes of the second panel that are kept.
-    twin_N : (int64, int64)
-        Haplotypes of the first panel, and the same ones of the second panel that are not kept.
-    samples : list of str
-        Names of those of the second panel that are kept, other ones than the first panel has.
-    ploidy : uint8
-        Of these.
-    """
-
-    named_alike: list[str]
-    same: list[str]
-    kept_N: np.ndarray
-    twin_N: tuple[np.ndarray, np.ndarray]
-    samples: list[str]
-    ploidy: np.ndarray
+    named_alike: list[str]  # samples of the second panel with a name of the first
+    same: list[str]  # those of them with the same haplotypes at all sites in both: they are kept once
+    kept_N: np.ndarray  # haplotypes of the second panel that are kept, int64
+    twin_N: tuple[np.ndarray, np.ndarray]  # haplotypes of the first panel, and the equal ones of the second
+    samples: list[str]  # new names, unique in the merged panel, of the samples that are kept
+    ploidy: np.ndarray  # of these, uint8
 
 
 def find_same_people(
     panels: tuple[Panel, Panel], union: SiteUnion, among: Collection[str] | None = None
 ) -> SamePeople:
-    """Compare the samples that two panels have by the same name.
+    """Compare the samples with the same name in two panels; only those `among` may be merged (default: all).
 
-    Parameters
-    ----------
-    panels : (Panel, Panel)
-        Open.
-    union : SiteUnion
-        Their sites.
-    among : collection of str, optional
-        Nobody else is kept once; by default all may be.
-
-    Returns
-    -------
-    SamePeople
-        Who is kept.
-
-    Raises
-    ------
-    InputError
-        A panel is damaged.
+    Raises InputError if a panel is damaged.
     """
     first, second = panels
     place = {name: i for i, name in enumerate(first.samples)}
@@ -79,10 +46,10 @@ def find_same_people(
     ]
     twins, exchanged = _equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
     first_twin, second_twin = [], []
-    for (i, j), turned in zip(twins.tolist(), exchanged.tolist(), strict=True):
+    for (i, j), is_swapped in zip(twins.tolist(), exchanged.tolist(), strict=True):
         mine, theirs = (np.flatnonzero(panel.haplotype_sample == x) for panel, x in ((first, i), (second, j)))
         first_twin.append(mine)
-        second_twin.append(theirs[::-1] if turned else theirs)
+        second_twin.append(theirs[::-1] if is_swapped else theirs)
     kept = np.setdiff1d(np.arange(second.n_samples), twins[:, 1])
     taken = set(first.samples)
     names = []
@@ -103,7 +70,7 @@ def find_same_people(
 def _equal_pairs(
     panels: tuple[Panel, Panel], union: SiteUnion, pairs_Y2: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of samples with the same haplotypes, and whether these are in the other order."""
+    """Pairs of samples with the same haplotypes, and whether the haplotypes are in the other order."""
     straight, exchanged = np.ones(len(pairs_Y2), bool), np.ones(len(pairs_Y2), bool)
     ends = [
         (np.cumsum(panel.ploidy.astype(np.int64)) - 1)[pairs_Y2[:, number]]

@@ -1,9 +1,9 @@
-"""The sites of two panels together: which are the same, and which only one of them has.
+"""The union of the sites of two panels, and checks that the panels can be merged.
 
-A site is its position, REF and ALT. Where one panel has the alleles of a SNP the other way round, one of them
-does not have the REF of the genome: it is the same site, and the second panel is turned.
+A site is its position, REF and ALT. A SNP whose alleles are swapped in one panel is the same site, because
+one panel then lacks the genome's REF; the alleles of the second panel are swapped.
 
-Axes: S sites of both together, T sites that both have.
+Axes: S sites of the union, T sites in both panels.
 """
 
 from __future__ import annotations
@@ -20,54 +20,39 @@ from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.runtime.errors import InputError, argument, call
 
 ABSENT = -1
-LEAST_SHARED = 0.1  # of the sites of the panel that has fewer
-MOSTLY_SHARED = 0.5  # of the common sites that both panels could have: below that there is a warning
-COMMON = 0.05  # frequency of the rarer allele
-ENOUGH = 10  # sites to tell something
-OTHER_STRAND = 0.05  # of the sites at positions of both: if so many are complements, a panel is refused
-_SAMPLED = 5_000  # sites whose strand is looked at before panels are merged
-MOST_APART_CM = 1.0  # from a site of both: nothing further away can be filled in
+LEAST_SHARED = 0.1  # share of the sites of the smaller panel
+MOSTLY_SHARED = 0.5  # share of the common sites that both panels could have; fewer are warned of
+COMMON = 0.05  # minor allele frequency of common sites
+ENOUGH = 10  # least number of sites for a conclusion
+OTHER_STRAND = 0.05  # share of sites at shared positions; so many complements are refused
+_SAMPLED = 5_000  # sites whose strand is checked before panels are merged
+MOST_APART_CM = 1.0  # from a site in both; alleles further away cannot be imputed
 
 
 @dataclass(frozen=True, eq=False)
 class SiteUnion:
-    """The sites of two panels together, by position.
-
-    Attributes
-    ----------
-    sites : Sites
-        With the first panel's chromosome name, and its alleles and IDs where it has them.
-    cM : float64 (S,)
-        Genetic positions, by the first panel's map.
-    multiallelic : bool (S,)
-        As of `Panel`, if either panel says so.
-    index_S : (int64 (S,), int64 (S,))
-        The site of each panel, or ABSENT.
-    turned_S : bool (S,)
-        Sites of which the second panel has REF and ALT exchanged.
-    """
+    """The sites of two panels, by position; names, alleles and IDs are the first panel's if it has them."""
 
     sites: Sites
-    cM: np.ndarray
-    multiallelic: np.ndarray
-    index_S: tuple[np.ndarray, np.ndarray]
-    turned_S: np.ndarray
+    cM: np.ndarray  # genetic positions by the first panel's map, float64 (S,)
+    multiallelic: np.ndarray  # in either panel, bool (S,)
+    index_S: tuple[np.ndarray, np.ndarray]  # the site in each panel, or ABSENT, int64
+    turned_S: np.ndarray  # sites whose REF and ALT are swapped in the second panel, bool
 
     @cached_property
     def shared_T(self) -> np.ndarray:
-        """int64: the sites that both panels have."""
+        """The sites in both panels, int64."""
         return np.flatnonzero((self.index_S[0] != ABSENT) & (self.index_S[1] != ABSENT))
 
     @cached_property
     def shared_before_S1(self) -> np.ndarray:
-        """int64 (S + 1,): how many of the sites before each one both panels have."""
-        both_S = (self.index_S[0] != ABSENT) & (self.index_S[1] != ABSENT)
-        return np.insert(np.cumsum(both_S), 0, 0)
+        """Number of sites in both panels before each site, int64 (S + 1,)."""
+        return np.searchsorted(self.shared_T, np.arange(len(self.sites) + 1))
 
     def doubts(self, panels: tuple[Panel, Panel]) -> SiteDoubts:
-        """What either panel knows against the sites.
+        """The doubts of either panel.
 
-        The larger discordance; at sites that a panel confirms, the larger confirmed one.
+        That is the larger discordance; at sites that a panel confirms, the larger confirmed discordance.
         """
         found_S, confirmed_S = np.zeros((2, len(self.sites)), np.uint8)
         for panel, index_S in zip(panels, self.index_S, strict=True):
@@ -80,29 +65,12 @@ class SiteUnion:
         return SiteDoubts(np.where(confirmed_S > 0, confirmed_S, found_S), confirmed_S > 0)
 
     def rows(self, panels: tuple[Panel, Panel], number: int, chosen: np.ndarray) -> np.ndarray:
-        """Alleles of a panel at some sites that it has, as packed bits.
+        """Alleles of panel `number` at sites that it has (n,), increasing, as packed bits, uint8.
 
-        Parameters
-        ----------
-        panels : (Panel, Panel)
-            Open.
-        number : int
-            0 or 1: which panel.
-        chosen : int64 (n,)
-            Sites, increasing.
-
-        Returns
-        -------
-        uint8 (n, ceil(n_haplotypes / 8))
-            Packed bits, 1 for ALT; those of no haplotype are 0.
-
-        Raises
-        ------
-        InputError
-            The panel is damaged.
+        Raises InputError if the panel is damaged.
         """
         panel, index = panels[number], self.index_S[number][chosen]
-        order = np.argsort(index)  # a panel may have the sites of a position in another order
+        order = np.argsort(index)  # a panel may have the sites of one position in another order
         packed = np.empty((len(chosen), -(-panel.n_haplotypes // 8)), np.uint8)
         packed[order] = panel.packed_rows(index[order])
         if number and (turned := self.turned_S[chosen]).any():
@@ -112,29 +80,22 @@ class SiteUnion:
 
 
 def unite_sites(first: Panel, second: Panel) -> SiteUnion:
-    """The sites of two panels together.
+    """The union of the sites of two panels that pass `check_alike`.
 
-    Parameters
-    ----------
-    first, second : Panel
-        Open, and alike (`check_alike`).
-
-    Returns
-    -------
-    SiteUnion
-        All sites of either panel.
-
-    Raises
-    ------
-    InputError
-        The panels have hardly a site alike, or one goes on where the other has ended.
+    Raises InputError if the panels share hardly any site, or if one extends far beyond the other.
     """
     partner, turned = _partners(first.sites, second.sites)
     _check_strand(first, second, second.sites, partner, turned)
-    _check_shared(first, second, int((partner != ABSENT).sum()))
+    n_shared, least = int((partner != ABSENT).sum()), _least_shared(first, second)
+    if n_shared < least:
+        raise InputError(
+            "content",
+            f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
+            f"{second.n_sites}, too few to fill in what one of them lacks: {_why_few(first, second, least)}",
+        )
     only = np.flatnonzero(partner == ABSENT)
     position = np.concatenate([first.position, second.position[only]])
-    order = np.argsort(position, kind="stable")  # the first panel's come first
+    order = np.argsort(position, kind="stable")  # sites of the first panel come first
     index = np.concatenate([np.arange(first.n_sites), np.full(len(only), ABSENT)])
     other = np.full(first.n_sites, ABSENT)
     matched = np.flatnonzero(partner != ABSENT)
@@ -145,7 +106,7 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     multiallelic = np.concatenate([first.multiallelic, second.multiallelic[only]])
     multiallelic[partner[matched]] |= second.multiallelic[matched]
     union = SiteUnion(
-        _sites(first, second, only, order),
+        Sites.concatenate([first.sites, second.sites.take(only)]).take(order),
         np.concatenate([first.cM, _on_map(first, second, second.position[only])])[order],
         multiallelic[order],
         (index[order], other[order]),
@@ -156,9 +117,9 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
 
 
 def why_hardly_shared(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
-    """A sentence on panels that share less of their common sites than can be expected; "" if they do not.
+    """A warning about panels that share too few of their common sites; "" if they share enough.
 
-    A common site within the other panel's range should be there, too, unless that panel has few sites.
+    A common site within the other panel's range should be in both, unless that panel has few sites.
     """
     names = " and ".join(panel.path.name for panel in panels)
     found: list[tuple[float, int, int]] = []
@@ -182,19 +143,7 @@ def why_hardly_shared(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
 
 
 def check_positions(first: Panel, second: Panel) -> None:
-    """Check in little time what positions, and some alleles, of two panels show of their sites.
-
-    Parameters
-    ----------
-    first, second : Panel
-        As of `unite_sites`.
-
-    Raises
-    ------
-    InputError
-        As of `unite_sites`, unless it takes more than positions to know: sites that both have are fewer than
-        positions that both have.
-    """
+    """Raise InputError early, by positions and some alleles, for panels that `unite_sites` would refuse."""
     some = np.flatnonzero(np.isin(second.position, first.position))
     theirs = second.sites.take(some[:: max(1, len(some) // _SAMPLED)])
     _check_strand(first, second, theirs, *_partners(first.sites, theirs))
@@ -209,7 +158,7 @@ def check_positions(first: Panel, second: Panel) -> None:
 
 
 def _partners(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
-    """The first panel's site of each of the second one, or ABSENT; and whether its alleles are exchanged."""
+    """The first panel's site, or ABSENT, of each site of the second; and whether its alleles are swapped."""
     partner, turned = np.full(len(theirs), ABSENT), np.zeros(len(theirs), bool)
     start, stop = (np.searchsorted(mine.position, theirs.position, side) for side in ("left", "right"))
     taken = np.zeros(len(mine), bool)
@@ -227,21 +176,8 @@ def _partners(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
     return partner, turned
 
 
-def _sites(first: Panel, second: Panel, only: np.ndarray, order: np.ndarray) -> Sites:
-    added = second.sites.take(only)
-    sites = first.sites
-    both = Sites(
-        sites.chrom,
-        np.concatenate([sites.position, added.position]),
-        sites.ref + added.ref,
-        sites.alt + added.alt,
-        sites.id + added.id,
-    )
-    return both.take(order)
-
-
 def _on_map(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
-    """Genetic positions by the first panel's map; beyond its ends with the second one's distances."""
+    """Genetic positions by the first panel's map; beyond its ends by distances in the second panel's map."""
     cM = np.interp(position, first.position, first.cM)
     ends = first.position[[0, -1]]
     of_second = np.interp(position, second.position, second.cM)
@@ -251,7 +187,7 @@ def _on_map(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
 
 
 def check_alike(first: Panel, second: Panel) -> None:
-    """Raise InputError for panels of other chromosomes or genome builds."""
+    """Raise InputError if panels are of different chromosomes or genome builds."""
     if not same_chromosome(first.chrom, second.chrom):
         raise InputError(
             "content",
@@ -280,42 +216,33 @@ def _check_strand(
 ) -> None:
     """Raise InputError if the second panel seems to be on the other strand.
 
-    There its A/T and C/G sites, and no others, seem to have REF and ALT exchanged; the others are complements
-    of the first panel's. theirs: its sites, or some of them; partner, turned: as of `_partners`.
+    On the other strand, exactly A/T and C/G sites seem to have REF and ALT swapped, and other sites are
+    complements of the first panel's. `theirs` are sites of the second panel, `partner` and `turned` those of
+    `_partners`.
     """
     ambiguous = sum(
         complement(theirs.ref[i]).upper() == theirs.alt[i].upper() for i in np.flatnonzero(turned)
     )
-    said = ""
+    why = ""
     if turned.sum() == ambiguous >= ENOUGH:
-        said = f"all {ambiguous} SNPs that have REF and ALT exchanged are A/T or C/G"
+        why = f"all {ambiguous} SNPs that have REF and ALT exchanged are A/T or C/G"
     else:
         there = np.isin(theirs.position, first.position)
         alone = theirs.take((partner == ABSENT) & there)
         other = replace(alone, ref=[*map(complement, alone.ref)], alt=[*map(complement, alone.alt)])
         complements = int((_partners(first.sites, other)[0] != ABSENT).sum())
         if complements >= max(ENOUGH, len(alone) / 2, OTHER_STRAND * there.sum()):
-            said = f"{complements} of {len(alone)} sites with other alleles have their complements"
-    if said:
+            why = f"{complements} of {len(alone)} sites with other alleles have their complements"
+    if why:
         raise InputError(
             "mismatch",
-            f"panels {first.path} and {second.path}: {said}, so that one of them seems to be on the other "
+            f"panels {first.path} and {second.path}: {why}, so that one of them seems to be on the other "
             "strand. Set its alleles by the reference genome (bcftools +fixref) and build it again",
         )
 
 
-def _check_shared(first: Panel, second: Panel, n_shared: int) -> None:
-    least = _least_shared(first, second)
-    if n_shared < least:
-        raise InputError(
-            "content",
-            f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
-            f"{second.n_sites}, too few to fill in what one of them lacks: {_why_few(first, second, least)}",
-        )
-
-
 def _why_few(first: Panel, second: Panel, least: float) -> str:
-    """Why two panels have hardly a site alike, and what to do; least: how many it should be."""
+    """Why two panels share fewer sites than `least`, and what to do."""
     (start, end), (other_start, other_end) = (panel.position[[0, -1]] for panel in (first, second))
     if end < other_start or other_end < start:
         return (
@@ -342,7 +269,7 @@ def _why_few(first: Panel, second: Panel, least: float) -> str:
 
 
 def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
-    """Raise InputError where one panel has sites far from all that both have."""
+    """Raise InputError if one panel has sites far from all sites in both."""
     far = np.flatnonzero(_apart_cM(union.cM, union.cM[union.shared_T]) > MOST_APART_CM)
     if len(far):
         which = int(union.index_S[0][far[0]] == ABSENT)
@@ -357,7 +284,7 @@ def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
 
 
 def _apart_cM(cM: np.ndarray, shared_cM: np.ndarray) -> np.ndarray:
-    """How far places are from the nearest of some, of which there is one at least; both increase."""
+    """Distance of each genetic position to the nearest of `shared_cM`, which is not empty; both increase."""
     right = np.searchsorted(shared_cM, cM)
     to_right = shared_cM[right.clip(max=len(shared_cM) - 1)] - cM
     to_left = cM - shared_cM[(right - 1).clip(min=0)]

@@ -1,1 +1,1 @@
-"""Which of a panel's sites can be predicted from the haplotypes around them."""
+"""Evidence against sites and phase, from the haplotypes of a panel."""

@@ -1,4 +1,4 @@
-"""The compiled part of `rare_phase`: how long carriers of an allele match each other around it.
+"""Compiled part of `rare_phase`: the length of the matches between carriers of an allele.
 
 Axes: R rare sites, C carriers of all of them, N haplotypes, W 64-bit words, T common sites.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import ALL_ONES, leading_zeros, trailing_zeros
 from spinimpute.runtime.kernels import kernel
 
-PASSED = 1  # differences that a match goes on behind, on each side: a wrong call or a mutation
+PASSED = 1  # differences that a match includes on each side: a wrong call or a mutation
 LONGEST, SHORTEST = 2.0, 1e-3  # cM of a match on one side
 
 
@@ -51,7 +51,7 @@ def _right_end(one_W, other_W, place, n_places):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _match(one_W, other_W, place, cM, cM_T):  # type: ignore[no-untyped-def]
-    """Logs of both lengths of a match around a site, summed."""
+    """Sum of the logs of the lengths of a match on both sides of a site."""
     first, last = _left_end(one_W, other_W, place), _right_end(one_W, other_W, place, len(cM_T))
     left = cM - cM_T[first] if first >= 0 else LONGEST
     right = cM_T[last] - cM if last < len(cM_T) else LONGEST
@@ -60,10 +60,10 @@ def _match(one_W, other_W, place, cM, cM_T):  # type: ignore[no-untyped-def]
 
 @kernel()
 def fill_gains(bits_NW, cM_T, place_R, cM_R, start_R1, carrier_C, sibling_N, gain_C):  # type: ignore[no-untyped-def]
-    """Fill gain_C: by how much the longest match with another carrier is longer for a carrier's sibling.
+    """Fill gain_C: the log of how much longer a carrier's sibling matches another carrier, on both sides.
 
-    In logs of both sides' lengths. Not a number for carriers whose sibling is one, too, or who have none.
-    place_R: the first common site behind each rare one.
+    NaN for carriers whose sibling is a carrier or who have no sibling. place_R: the first common site after
+    each rare site.
     """
     for r in range(len(place_R)):
         first, last = start_R1[r], start_R1[r + 1]

@@ -98,10 +98,10 @@ def build_panel(
         The VCF or map is invalid, a genotype is missing, `out` cannot be written, or, without `force`, `out`
         exists.
     """
+    refine = partial(refine_panel, threads=threads, keep_map=keep_map)
     return build.compile_panel(
-        vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
-        refine=partial(refine_panel, threads=threads, keep_map=keep_map),
-    )  # fmt: skip
+        build.BuildJob(vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, refine)
+    )
 
 
 def build_panels(
@@ -131,7 +131,7 @@ def build_panels(
     InputError
         See `build_panel`.
     """
+    refine = partial(refine_panel, threads=threads, keep_map=keep_map)
     spin_files.compile_panel_file(
-        vcf, out, genetic_map, region, samples, force, command, threads, keep_phase,
-        refine=partial(refine_panel, threads=threads, keep_map=keep_map),
-    )  # fmt: skip
+        build.BuildJob(vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, refine)
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.outputs.opening import choose_format
-from spinimpute.panels.opening import PanelArgument, get_panel_path
+from spinimpute.panels.opening import PanelArgument, get_panel_paths
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
 from spinimpute.pipeline.output_steps import Step, open_or_merge, open_outputs
@@ -91,7 +91,7 @@ def impute_sequenced(
     with summary.stage("open panel"):
         plan = plan_run(out, files, panels, regions, output.output_type, genetic_map)
     summary.warnings += plan.warnings
-    inputs = [*map(get_panel_path, panels), genetic_map, *sequencing.paths, region.regions_file]
+    inputs = [*get_panel_paths(panels), genetic_map, *sequencing.paths, region.regions_file]
     outs = list(plan.outputs)
     reports = output.report_files.to_check(outs)
     check_outputs([*outs, *reports], force, inputs, streamed=outs[0])
@@ -206,7 +206,7 @@ def _write_report(
 
     data = summary.report_data
     assert data is not None, "`_collect_report_data` made them"
-    panel = Path(get_panel_path(panels[0])).name if len(panels) == 1 else f"{len(panels)} panels"
+    panel = Path(get_panel_paths(panels)[0]).name if len(panels) == 1 else f"{len(panels)} panels"
     output.report_files.write(
         sequenced_report(summary, data, sequencing.named, panel),
         sequenced_samples(data.by_sample, summary),

@@ -345,6 +345,8 @@ def test_what_a_killed_build_leaves_is_found_again(spoiled, tmp_path):
         seen.append({path.name.split(".spin.")[0] for path in tmp_path.iterdir()})
         return refined
 
-    build.compile_panel(spoiled.path.with_suffix(".vcf"), tmp_path / "p.spin", refine=refine).close()
+    build.compile_panel(
+        build.BuildJob(spoiled.path.with_suffix(".vcf"), tmp_path / "p.spin", refine=refine)
+    ).close()
     assert seen == [{"stay.spin"}, {".p"}]
     assert [path.name for path in tmp_path.iterdir()] == ["p.spin"]
