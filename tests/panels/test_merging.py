@@ -5,14 +5,18 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import spinimpute
+from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.merging.merge import check_mergeable, merge_panels
+from spinimpute.panels.merging.site_union import SiteUnion
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.spin_files import join_panels, open_spin_file
+from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.runtime.errors import InputError
 
 N_SITES = 2_000
@@ -55,6 +59,10 @@ class Text:
         with warnings.catch_warnings(action="ignore"):
             spinimpute.build_panels(text, path, genetic_map, force=True)
         return path
+
+
+def build_both(texts: Sequence[Text], folder: Path) -> list[Path]:
+    return [text.build(folder / f"{name}.spin") for text, name in zip(texts, "ab", strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -145,20 +153,17 @@ def test_lost_sites_are_filled_in(whole: Text, tmp_path: Path) -> None:
     assert carried[1, 1] > 0.95 * (carried[1, 1] + carried[1, 0])
 
 
-def test_threads_make_no_difference(files: list[Path], tmp_path: Path) -> None:
-    for threads in (1, 3):
-        merge_panels(files, tmp_path / f"{threads}.spin", threads=threads)
-    assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "3.spin").read_bytes()
-
-
-def test_pieces_make_no_difference(
+def test_threads_and_windows_make_no_difference(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merge_panels(files, tmp_path / "few.spin")
-    monkeypatch.setattr("spinimpute.panels.merging.merge._LEAST_SITES", 300)
-    monkeypatch.setattr("spinimpute.panels.merging.merge._MOST_SITES", 300)
-    merge_panels(files, tmp_path / "many.spin")
-    assert (tmp_path / "few.spin").read_bytes() == (tmp_path / "many.spin").read_bytes()
+    contents = set()
+    for threads, size in ((1, None), (3, None), (2, 300)):
+        if size is not None:
+            monkeypatch.setattr("spinimpute.panels.merging.merge._LEAST_SITES", size)
+            monkeypatch.setattr("spinimpute.panels.merging.merge._MOST_SITES", size)
+        merge_panels(files, tmp_path / "o.spin", threads=threads, force=True)
+        contents.add((tmp_path / "o.spin").read_bytes())
+    assert len(contents) == 1
 
 
 def test_three_panels(whole: Text, tmp_path: Path) -> None:
@@ -211,16 +216,12 @@ class TestSites:
             calls = [[f"{a}|{b}" for a, b in random.integers(0, 2, (8, 2))] for _ in range(42)]
             rows = [(100 * (i + 1), "A", "C", calls[i]) for i in range(40)]
             rows += [(4_100, *extra, calls[40]), (4_100, "A", "G" if name == "p" else "T", calls[41])]
-            texts.append(Text([f"{name}{i}" for i in range(8)], rows))
-        files = [text.build(tmp_path / f"{i}.spin") for i, text in enumerate(texts)]
-        merge_panels(files, tmp_path / "o.spin")
+            texts.append(Text([f"{name}{i}" for i in range(8)], rows, "20" if name == "p" else "chr20"))
+        merge_panels(build_both(texts, tmp_path), tmp_path / "o.spin")
         with Panel.open(tmp_path / "o.spin") as merged:
-            assert merged.sites.keys()[-4:] == [
-                (4_100, "A", "AT"),
-                (4_100, "A", "G"),
-                (4_100, "A", "T"),
-                (4_100, "AT", "A"),
-            ]
+            assert (merged.chrom, merged.n_samples) == ("20", 16)
+            expected_alleles = [("A", "AT"), ("A", "G"), ("A", "T"), ("AT", "A")]
+            assert merged.sites.keys()[-4:] == [(4_100, *pair) for pair in expected_alleles]
 
 
 def flipped(text: Text, which: Callable[[str, str], bool]) -> Text:
@@ -326,10 +327,7 @@ class TestSamplesOfBoth:
             (*row[:3], [call[::-1] if x == 2 else call for x, call in enumerate(row[3])])
             for row in second.rows
         ]
-        files = [
-            first.build(tmp_path / "a.spin"),
-            replace(second, rows=turned).build(tmp_path / "b.spin"),
-        ]
+        files = build_both([first, replace(second, rows=turned)], tmp_path)
         said = r"a\.spin and b\.spin both have 10 samples \(panel_.*, \.\.\.\): 10 have the same haplotypes"
         with pytest.warns(UserWarning, match=said):
             merge_panels(files, tmp_path / "o.spin")
@@ -343,7 +341,7 @@ class TestSamplesOfBoth:
     def test_other_haplotypes_are_kept_twice(self, halves: tuple[Text, Text], tmp_path: Path) -> None:
         first, second = halves
         named = replace(second, samples=[first.samples[0], *second.samples[1:]])
-        files = [first.build(tmp_path / "a.spin"), named.build(tmp_path / "b.spin")]
+        files = build_both([first, named], tmp_path)
         with pytest.warns(UserWarning, match=r"\): 1 have other haplotypes and are kept twice"):
             merge_panels(files, tmp_path / "o.spin")
         with Panel.open(tmp_path / "o.spin") as merged:
@@ -442,23 +440,10 @@ def sites_of(
     ],
 )
 def test_panels_that_do_not_fit_are_refused(other: Text, message: str, tmp_path: Path) -> None:
-    files = [
-        sites_of(1_000, 100, length="63025520").build(tmp_path / "a.spin"),
-        other.build(tmp_path / "b.spin"),
-    ]
+    files = build_both([sites_of(1_000, 100, length="63025520"), other], tmp_path)
     with pytest.raises(InputError, match=message):
         merge_panels(files, tmp_path / "o.spin")
     assert sorted(path.name for path in tmp_path.glob("*.spin")) == ["a.spin", "b.spin"]
-
-
-def test_chr_in_a_name_makes_no_difference(tmp_path: Path) -> None:
-    files = [
-        sites_of(1_000, 100).build(tmp_path / "a.spin"),
-        sites_of(1_000, 100, chrom="chr20", prefix="q").build(tmp_path / "b.spin"),
-    ]
-    merge_panels(files, tmp_path / "o.spin")
-    with Panel.open(tmp_path / "o.spin") as merged:
-        assert (merged.chrom, merged.n_sites, merged.n_samples) == ("20", 100, 12)
 
 
 def test_a_panel_that_goes_on_where_the_other_ends_is_refused(tmp_path: Path) -> None:
@@ -466,7 +451,7 @@ def test_a_panel_that_goes_on_where_the_other_ends_is_refused(tmp_path: Path) ->
     more = replace(
         one, rows=[*one.rows, *sites_of(1_200_000, 20_000).rows], samples=[f"q{i}" for i in range(6)]
     )
-    files = [one.build(tmp_path / "a.spin"), more.build(tmp_path / "b.spin")]
+    files = build_both([one, more], tmp_path)
     said = r"b\.spin has \d+ sites, the first at 20:\d+, more than 1 cM from any that .*a\.spin has, too"
     with pytest.raises(InputError, match=said):
         merge_panels(files, tmp_path / "o.spin")
@@ -483,8 +468,22 @@ def test_a_panel_that_goes_on_where_the_other_ends_is_refused(tmp_path: Path) ->
 def test_what_is_no_second_panel(
     given: Callable[[Path, Path], list[Path]], message: str, tmp_path: Path
 ) -> None:
-    one = sites_of(1_000, 100).build(tmp_path / "a.spin")
-    other = sites_of(1_000, 100, prefix="q").build(tmp_path / "b.spin")
+    files = build_both([sites_of(1_000, 100), sites_of(1_000, 100, prefix="q")], tmp_path)
     with pytest.raises(InputError, match=message):
-        merge_panels(given(one, other), tmp_path / "o.spin")
+        merge_panels(given(*files), tmp_path / "o.spin")
     assert not (tmp_path / "o.spin").exists()
+
+
+def test_confirmed_doubts_stay_apart_from_others() -> None:
+    """A site that the first panel's people predict well keeps the trust that the second one gives it."""
+    n = 4
+    panels = [
+        SimpleNamespace(doubts=SiteDoubts(np.array(discordance, np.uint8), np.array(confirmed, bool)))
+        for discordance, confirmed in (((160, 160, 0, 10), (0, 1, 0, 0)), ((60, 60, 80, 90), (1, 1, 0, 0)))
+    ]
+    everywhere = np.arange(n)
+    sites = Sites("20", np.arange(1, n + 1), ["A"] * n, ["C"] * n, ["."] * n)
+    union = SiteUnion(sites, np.zeros(n), np.zeros(n, bool), (everywhere, everywhere), np.zeros(n, bool))
+    doubts = union.doubts((panels[0], panels[1]))  # type: ignore[arg-type]
+    assert doubts.confirmed_discordance.tolist() == [60, 160, 0, 0]
+    assert doubts.discordance.tolist() == [60, 160, 80, 90]

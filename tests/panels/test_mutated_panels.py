@@ -1,12 +1,11 @@
-"""Panels and models with right checksums of which a part is another one: read, or refused in a line."""
+"""Panels and models with valid checksums and random changes are read, or refused with one line."""
 
 import copy
 import json
 import random
 import struct
 import warnings
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.genotypes.sites import Region
 from spinimpute.panels import inducing_panel
 from spinimpute.panels.container import Container
 from spinimpute.predictors.loading import FORMAT, load_predictor
@@ -22,34 +20,12 @@ from spinimpute.predictors.registry import WEIGHTS
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
-from .conftest import KINDS, rewritten
+from .conftest import KINDS, header_of, places_in, rewritten, sealed
 
 SCALARS: list[Any] = [
     None, True, -1, 0, 1, 2, 2**31, 2**62, 2**80, 1.5, float("nan"), float("inf"), "", "x", "12", "\0", "\n",
     "20\t", "2" * 5_000, [], {}, [1], {"a": 1}, "X", "##contig=<ID=20,length=" + "9" * 5_000 + ">",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def files(example: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("mutated")
-    spin, spip = folder / "p.spin", folder / "p.spip"
-    region = Region("20", 1, 120_000)
-    with spinimpute.build_panel(example / "panel.vcf.gz", spin, example / "genetic.map", region) as built:
-        array = np.arange(3, built.n_sites, 40)
-        spinimpute.build_inducing_panel(built, spip, array, inducing_points=8).close()
-    return {"spin": spin, "spip": spip}
-
-
-def places_in(value: Any, place: tuple = ()) -> Iterator[tuple]:
-    if place:
-        yield place
-    if isinstance(value, dict):
-        for key in sorted(value):
-            yield from places_in(value[key], (*place, key))
-    elif isinstance(value, list):
-        for index in range(min(len(value), 2)):
-            yield from places_in(value[index], (*place, index))
 
 
 def other_entry(holder: dict[str, Any], draw: random.Random) -> None:
@@ -168,15 +144,10 @@ def test_texts_that_break_the_header_of_an_output(
     files: dict[str, Path], tmp_path: Path, suffix: str, entry: str
 ) -> None:
     content, kind = files[suffix].read_bytes(), KINDS[suffix]
-    _, version, _, offset, length, _ = kind.preamble.unpack_from(content)
-    header = json.loads(content[offset : offset + length])
+    header = header_of(content, kind)
     path = tmp_path / f"m.{suffix}"
     for text in ("20\n##x", "20\tx", "20\0"):
-        encoded = json.dumps(header | {entry: text}).encode()
-        total = offset + len(encoded)
-        first = kind.preamble.pack(kind.magic, version, zlib.crc32(encoded), offset, len(encoded), total)
-        crc = struct.pack("<I", zlib.crc32(first))
-        path.write_bytes(first + crc + content[kind.preamble_bytes : offset] + encoded)
+        path.write_bytes(sealed(content, kind, json.dumps(header | {entry: text}).encode()))
         with pytest.raises(InputError, match=f"damaged: the header's entry '{entry}' is invalid"):
             Container(path, kind)
 

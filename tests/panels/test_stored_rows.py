@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spinimpute.panels.panel import Panel
+from spinimpute.panels.site_table import TABLE_SECTIONS
 from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
 from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, rewrite_panel
@@ -165,22 +166,6 @@ def test_many_haplotypes(tmp_path: Path, n_haplotypes: int) -> None:
     assert len(section(path.read_bytes(), "haplotypes")) == sum(sizes)
 
 
-def test_rare_variants_take_little_space(tmp_path: Path) -> None:
-    alleles_XN = alleles_with_counts(np.random.default_rng(1), [1, 2, 3, 1998, 0] * 100, 2_000)
-    path = tmp_path / "p.spin"
-    write_panel(path, alleles_XN, [2] * 1_000)
-    assert len(section(path.read_bytes(), "haplotypes")) == 2 * (1 + 2 + 3 + 2 + 0) * 100
-
-
-def test_sites_that_do_not_vary_take_none(tmp_path: Path) -> None:
-    alleles_XN = np.repeat(np.array([[0], [1]], np.uint8), [300, 20], axis=0) * np.ones((1, 9), np.uint8)
-    path = tmp_path / "p.spin"
-    write_panel(path, alleles_XN, [2] * 4 + [1])
-    assert section(path.read_bytes(), "haplotypes") == b""
-    with Panel.open(path) as panel:
-        np.testing.assert_array_equal(panel.alleles(0, 320), alleles_XN)
-
-
 def test_bits_alone_are_a_view_on_the_file(tmp_path: Path) -> None:
     alleles_XN = alleles_with_counts(np.random.default_rng(1), [10] * 20 + [1] + [10] * 20, 20)
     write_panel(tmp_path / "p.spin", alleles_XN, [2] * 10)
@@ -232,17 +217,7 @@ def test_checksum_is_of_the_bits_and_the_table(tmp_path: Path) -> None:
     content = path.read_bytes()
     header = header_of(content)
     digest = hashlib.sha256(np.packbits(alleles_XN, axis=1).tobytes())
-    for name in (
-        "position",
-        "cM",
-        "allele_count",
-        "ref",
-        "alt",
-        "id",
-        "multiallelic",
-        "discordance",
-        "confirmed",
-    ):
+    for name in (*TABLE_SECTIONS, "discordance", "confirmed"):
         digest.update(name.encode() + section(content, name))
     identity = {key: header[key] for key in ("chrom", "contig_line", "samples", "ploidy", "n_sites")}
     digest.update(json.dumps(identity, sort_keys=True).encode())

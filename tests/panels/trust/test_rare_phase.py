@@ -198,24 +198,19 @@ def test_gains_are_those_of_comparing_site_by_site(seed: int, n_sites: int, n_ca
             assert gain_C[i] == pytest.approx(expected, abs=1e-9)
 
 
-def test_few_wrong_phases_are_left() -> None:
-    """As many gains as alleles that arose twice have: nothing is moved."""
-    losses_KI, gains_KI = np.full((2, 6), 10_000), np.full((2, 6), 40)
-    gains_KI[0] = 400
+def test_sizes_of_gains_that_are_switched() -> None:
+    """Few gains may be mutations that arose twice; gains as frequent as losses are right phases."""
+    losses_KI = np.full((5, 6), 10_000)
+    gains_KI = np.array([[400] * 6, [40] * 6, [9_000, 3_000, 2_000, 1_500, 1_000, 1_000], [9] * 6, [9] * 6])
+    losses_KI[3:] = [[200], [50]]
+    assert gains_KI[3, 0] < LEAST_GAINS
     wrong_K, moved_KI = rare_phase._wrong_phases(losses_KI, gains_KI)
-    assert wrong_K[0] == pytest.approx(400 / 10_400)
-    assert wrong_K[1] == pytest.approx(40 / 10_040)
-    assert wrong_K[1] < LEAST_WRONG
+    assert wrong_K[:2] == pytest.approx([400 / 10_400, 40 / 10_040])
+    assert wrong_K[1] < LEAST_WRONG < wrong_K[3]
+    assert np.isnan(wrong_K[4])
     assert moved_KI[0].all()
-    assert not moved_KI[1].any()
-
-
-def test_few_gains_tell_too_little() -> None:
-    losses_KI, gains_KI = np.full((1, 6), 200), np.full((1, 6), LEAST_GAINS - 1)
-    wrong_K, moved_KI = rare_phase._wrong_phases(losses_KI, gains_KI)
-    assert wrong_K[0] > LEAST_WRONG
-    assert not moved_KI.any()
-    assert np.isnan(rare_phase._wrong_phases(losses_KI // 4, gains_KI)[0][0])
+    assert moved_KI[2].tolist() == [False, False, False, True, True, True]
+    assert not moved_KI[[1, 3, 4]].any()
 
 
 @pytest.fixture
@@ -281,12 +276,6 @@ def test_surroundings_beyond_a_block_count(spoiled: Spoiled, monkeypatch: pytest
             made = set(zip(moves.site_M.tolist(), (moves.from_M // 2).tolist(), strict=True))
             found.append(len(made & changes(spoiled.spoiled_XN, spoiled.clean_XN)))
     assert found[1] > 1.2 * found[0]
-
-
-def test_sizes_at_which_right_phases_gain_as_often_are_left() -> None:
-    losses_KI, gains_KI = np.full((1, 6), 10_000), np.array([[9_000, 3_000, 2_000, 1_500, 1_000, 1_000]])
-    _, moved_KI = rare_phase._wrong_phases(losses_KI, gains_KI)
-    assert moved_KI[0].tolist() == [False, False, False, True, True, True]
 
 
 def test_the_command_tells_and_keeps(spoiled: Spoiled) -> None:
