@@ -4,7 +4,7 @@ import copy
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +53,6 @@ def sealed(content: bytes, kind: FileKind, header: bytes, **preamble: int) -> by
     first = kind.preamble.pack(magic, *numbers.values())
     crc = struct.pack("<I", zlib.crc32(first))
     return first + crc + content[kind.preamble_bytes : offset] + header
-
-
-def places_in(value: Any, place: tuple = ()) -> Iterator[tuple]:
-    """Keys and indices of all values in JSON; of lists, of the first three values."""
-    if place:
-        yield place
-    inner = (
-        value.items() if isinstance(value, dict) else enumerate(value[:3] if isinstance(value, list) else ())
-    )
-    for key, entry in inner:
-        yield from places_in(entry, (*place, key))
 
 
 def rewritten(source: Path, out: Path, change: Change) -> Path:

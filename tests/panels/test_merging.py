@@ -19,6 +19,8 @@ from spinimpute.panels.spin_files import join_panels, open_spin_file
 from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.runtime.errors import InputError
 
+from ..conftest import vcf_text
+
 N_SITES = 2_000
 
 
@@ -42,20 +44,9 @@ class Text:
 
     def build(self, path: Path, genetic_map: Path | None = None) -> Path:
         length = f",length={self.length}" if self.length else ""
-        lines = [
-            "##fileformat=VCFv4.2",
-            f"##contig=<ID={self.chrom}{length}>",
-            '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
-            "\t".join(
-                ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *self.samples]
-            ),
-            *(
-                "\t".join([self.chrom, str(position), ".", ref, alt, ".", ".", ".", "GT", *calls])
-                for position, ref, alt, calls in self.rows
-            ),
-        ]
         text = path.with_suffix(".vcf")
-        text.write_text("\n".join(lines) + "\n")
+        records = vcf_text(self.rows, self.samples, self.chrom)
+        text.write_text(records.replace(",length=63025520", length))
         with warnings.catch_warnings(action="ignore"):
             spinimpute.build_panels(text, path, genetic_map, force=True)
         return path

@@ -5,7 +5,7 @@ import json
 import random
 import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,23 @@ from spinimpute.predictors.registry import WEIGHTS
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
-from .conftest import KINDS, header_of, places_in, rewritten, sealed
+from .conftest import KINDS, header_of, rewritten, sealed
 
 SCALARS: list[Any] = [
     None, True, -1, 0, 1, 2, 2**31, 2**62, 2**80, 1.5, float("nan"), float("inf"), "", "x", "12", "\0", "\n",
     "20\t", "2" * 5_000, [], {}, [1], {"a": 1}, "X", "##contig=<ID=20,length=" + "9" * 5_000 + ">",
 ]  # fmt: skip
+
+
+def places_in(value: Any, place: tuple = ()) -> Iterator[tuple]:
+    """Keys and indices of all values in JSON; of lists, of the first three values."""
+    if place:
+        yield place
+    inner = (
+        value.items() if isinstance(value, dict) else enumerate(value[:3] if isinstance(value, list) else ())
+    )
+    for key, entry in inner:
+        yield from places_in(entry, (*place, key))
 
 
 def other_entry(holder: dict[str, Any], draw: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""A panel that several processes read is the same, to the last byte, as one that is read in one go."""
+"""Panels built by several processes have the same bytes as those built by one."""
 
 import gzip
 import multiprocessing
@@ -57,6 +57,13 @@ def small_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_reader, "INTERVAL_BYTES", 1_000)
 
 
+@pytest.fixture
+def vcf(write_vcf: WriteVcf, index: Callable) -> Path:
+    path = write_vcf(records(), NAMES, name="t.bcf")
+    index(path)
+    return path
+
+
 @pytest.fixture(params=["bcf csi", "vcf.gz csi", "vcf.gz tbi"])
 def indexed(request: pytest.FixtureRequest, write_vcf: WriteVcf, index: Callable) -> Path:
     form, kind = request.param.split()
@@ -87,9 +94,7 @@ def test_regions_follow_one_another(indexed: Path, small_regions: None, region: 
 
 
 @pytest.mark.parametrize("damage", ["old", "cut", "garbage", "other"])
-def test_an_index_of_no_use(write_vcf: WriteVcf, index: Callable, small_regions: None, damage: str) -> None:
-    vcf = write_vcf(records(), NAMES, name="t.bcf")
-    index(vcf)
+def test_an_index_of_no_use(vcf: Path, small_regions: None, damage: str) -> None:
     csi = vcf.with_name("t.bcf.csi")
     assert split_by_size(vcf, contigs(vcf), None)
     names = contigs(vcf)
@@ -161,10 +166,8 @@ def test_errors_are_the_same(
 
 
 def test_only_the_processes_hold_the_file(
-    write_vcf: WriteVcf, index: Callable, small_regions: None, monkeypatch: pytest.MonkeyPatch
+    vcf: Path, small_regions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vcf = write_vcf(records(), NAMES, name="t.bcf")
-    index(vcf)
     closed: list[BatchReader] = []
     close = BatchReader.close
     monkeypatch.setattr(BatchReader, "close", lambda self: (closed.append(self), close(self)))
@@ -180,14 +183,8 @@ def die(*_: object) -> None:
 
 
 def test_a_process_that_dies(
-    write_vcf: WriteVcf,
-    index: Callable,
-    small_regions: None,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    vcf: Path, small_regions: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    vcf = write_vcf(records(), NAMES, name="t.bcf")
-    index(vcf)
     monkeypatch.setattr(vcf_reading, "_read_region", die)
     with pytest.raises(InputError, match="memory ran out"):
         compile_panel(BuildJob(vcf, tmp_path / "p.spin", MAP, threads=2))
@@ -204,9 +201,7 @@ class Building(NamedTuple):
 
 
 @pytest.fixture
-def building(write_vcf: WriteVcf, index: Callable, tmp_path: Path) -> Building:
-    vcf = write_vcf(records(), NAMES, name="t.bcf")
-    index(vcf)
+def building(vcf: Path, tmp_path: Path) -> Building:
     out = tmp_path / "made" / "p.spin"
     out.parent.mkdir()
     script = tmp_path / "build.py"

@@ -25,8 +25,8 @@ MAGIC = b"\x89SPINPANEL\r\n\x1a\n"
 
 def write_panel(
     path: Path, alleles_XN: np.ndarray, ploidy: list[int], step: int = 100, counts: np.ndarray | None = None
-) -> None:
-    """A panel file of alleles 0 and 1, uint8, given `step` sites at a time. counts: others than theirs."""
+) -> Path:
+    """Write a panel file of alleles, `step` sites at a time, with their or other allele counts."""
     n_sites, n_haplotypes = alleles_XN.shape
     if counts is None:
         counts = alleles_XN.sum(axis=1).astype("<u4")
@@ -53,6 +53,7 @@ def write_panel(
             "provenance": {},
         }
         writer.finish(table, SiteDoubts.none(n_sites), header)
+    return path
 
 
 def header_of(content: bytes) -> dict[str, Any]:
@@ -130,8 +131,7 @@ def test_what_is_stored_comes_back(
     few = data.draw(st.lists(chosen, min_size=1, max_size=40))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     alleles_XN = alleles_with_counts(rng, (few * n_sites)[:n_sites], n)
-    path = tmp_path / "p.spin"
-    write_panel(path, alleles_XN, ploidy, data.draw(st.integers(1, n_sites)))
+    path = write_panel(tmp_path / "p.spin", alleles_XN, ploidy, data.draw(st.integers(1, n_sites)))
     packed_XB = np.packbits(alleles_XN, axis=1)
     assert decode(path.read_bytes()) == alleles_XN.tolist()
     start, stop = sorted(data.draw(st.tuples(st.integers(0, n_sites), st.integers(0, n_sites))))
@@ -154,8 +154,7 @@ def test_many_haplotypes(tmp_path: Path, n_haplotypes: int) -> None:
     alleles_XN = alleles_with_counts(np.random.default_rng(1), counts, n_haplotypes)
     alleles_XN[1] = 0
     alleles_XN[1, -1] = 1
-    path = tmp_path / "p.spin"
-    write_panel(path, alleles_XN, [1] * n_haplotypes)
+    path = write_panel(tmp_path / "p.spin", alleles_XN, [1] * n_haplotypes)
     assert decode(path.read_bytes()) == alleles_XN.tolist()
     with Panel.open(path) as panel:
         np.testing.assert_array_equal(panel.alleles(0, len(counts)), alleles_XN)
@@ -212,8 +211,7 @@ def test_version_1_is_read_and_has_the_same_checksum(tmp_path: Path) -> None:
 def test_checksum_is_of_the_bits_and_the_table(tmp_path: Path) -> None:
     """As in files of version 1, but for the discordance."""
     alleles_XN = alleles_with_counts(np.random.default_rng(1), [1, 30, 59, 0] * 70, 60)
-    path = tmp_path / "p.spin"
-    write_panel(path, alleles_XN, [2] * 30)
+    path = write_panel(tmp_path / "p.spin", alleles_XN, [2] * 30)
     content = path.read_bytes()
     header = header_of(content)
     digest = hashlib.sha256(np.packbits(alleles_XN, axis=1).tobytes())
@@ -226,8 +224,9 @@ def test_checksum_is_of_the_bits_and_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("site", [0, 255, 300, 599])
 def test_a_damaged_list_is_noticed(tmp_path: Path, site: int) -> None:
-    path = tmp_path / "p.spin"
-    write_panel(path, alleles_with_counts(np.random.default_rng(1), [1] * 600, 60), [2] * 30)
+    path = write_panel(
+        tmp_path / "p.spin", alleles_with_counts(np.random.default_rng(1), [1] * 600, 60), [2] * 30
+    )
     content = bytearray(path.read_bytes())
     place = header_of(bytes(content))["sections"]["haplotypes"]["offset"]
     content[place + 2 * site + 1] ^= 0x80  # no haplotype has this number

@@ -23,6 +23,8 @@ from spinimpute.panels.trust.carrier_matches import LONGEST, PASSED, SHORTEST, f
 from spinimpute.panels.trust.rare_phase import COMMON, LEAST_GAINS, LEAST_WRONG, find_moves
 from spinimpute.training.simulation import SimulationSettings, simulate_segment
 
+from ...conftest import vcf_text
+
 WRONG = 0.1
 
 
@@ -34,18 +36,12 @@ def write_vcf(
     alternate: list[str] | None = None,
 ) -> Path:
     """A phased VCF; samples of which the second haplotype is 2 everywhere have one."""
-    columns = "\t".join(samples)
-    lines = [
-        "##fileformat=VCFv4.2",
-        "##contig=<ID=20>",
-        '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
-        f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{columns}",
+    rows = zip(position.tolist(), alternate or ["C"] * len(position), alleles_XN.tolist(), strict=True)
+    records = [
+        (at, "A", alt, [str(a) if b == 2 else f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)])
+        for at, alt, row in rows
     ]
-    alternate = alternate or ["C"] * len(position)
-    for at, row, alt in zip(position.tolist(), alleles_XN.tolist(), alternate, strict=True):
-        calls = "\t".join(str(a) if b == 2 else f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True))
-        lines.append(f"20\t{at}\t.\tA\t{alt}\t.\t.\t.\tGT\t{calls}")
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text(vcf_text(records, samples))
     return path
 
 
