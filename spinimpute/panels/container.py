@@ -40,7 +40,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from spinimpute.panels.file_kind import CRC, FileKind, is_line, is_object
+from spinimpute.panels.file_kind import CRC, FileKind, is_line
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.open_files import closed, opened
 from spinimpute.runtime.unpacking import TooLong, check_unpacked
@@ -289,9 +289,12 @@ class Container:
         except (ValueError, RecursionError) as error:
             raise self.kind.damaged(self.path, "the header is not JSON in UTF-8") from error
         self.require(isinstance(header, dict), "the header is not a JSON object")
-        for name, is_valid in ({"checksum": is_line, "sections": is_object} | dict(self.kind.fields)).items():
+        for name in ("checksum", "sections", *self.kind.fields):
             self.require(name in header, f"the header has no entry {name!r}")
-            self.require(is_valid(header[name]), f"the header's entry {name!r} is invalid")
+        fits = {"checksum": is_line(header["checksum"]), "sections": isinstance(header["sections"], dict)}
+        fits |= {name: is_valid(header[name]) for name, is_valid in self.kind.fields.items()}
+        for name, is_right in fits.items():
+            self.require(is_right, f"the header's entry {name!r} is invalid")
         for name in (*self.kind.sections, *([_BLOCK_TABLE] if self.kind.has_blocks else [])):
             self.require(name in header["sections"], f"it has no section {name!r}")
         least = self.kind.preamble_bytes

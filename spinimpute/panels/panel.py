@@ -42,9 +42,10 @@ from spinimpute.panels.file_kind import (
 from spinimpute.panels.site_table import (
     CONFIRMED,
     DISCORDANCE,
+    GENETIC_POSITIONS,
+    POSITIONS,
     TABLE_SECTIONS,
-    check_cM,
-    check_positions,
+    check_increasing,
     decode_texts,
 )
 from spinimpute.panels.stored_rows import RowLayout, StoredRows
@@ -213,7 +214,7 @@ class Panel:
         """int64 (n_sites,), 1-based, never decreasing. Raises InputError if it is damaged."""
         position = np.frombuffer(self.container.section("position"), dtype="<i8").astype(np.int64)
         with self.container.decoding("section position"):
-            check_positions(position)
+            check_increasing(position, *POSITIONS)
         return position
 
     @cached_property
@@ -224,7 +225,7 @@ class Panel:
         """
         cM = np.frombuffer(self.container.section("cM"), dtype="<f8").astype(np.float64)
         with self.container.decoding("section cM"):
-            check_cM(cM)
+            check_increasing(cM, *GENETIC_POSITIONS)
         return cM
 
     @cached_property

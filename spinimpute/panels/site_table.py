@@ -18,6 +18,10 @@ from spinimpute.genotypes.sites import LAST_POSITION, Sites
 CM_UNIT = 1e-8  # genetic positions are kept as whole multiples; a base pair is about 1e-6 cM
 TABLE_SECTIONS = ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic")
 DISCORDANCE, CONFIRMED = "discordance", "confirmed"  # sections beside them, see `trust.site_trust`
+# least, most, and the message for other values
+POSITIONS = 1, LAST_POSITION, f"positions must lie in 1 to {LAST_POSITION} and never decrease"
+_MAX = float(np.finfo(np.float64).max)
+GENETIC_POSITIONS = -_MAX, _MAX, "genetic positions must be numbers and never decrease"
 _TEXTS = ("ref", "alt", "id")
 
 
@@ -71,23 +75,15 @@ def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
     count = _from_planes(section("allele_count"), "<u4").astype(np.int64)
     if not len(position) == len(cM) == len(count):
         raise ValueError(f"{len(position)} positions, {len(cM)} cM and {len(count)} allele counts")
-    check_positions(position)
-    check_cM(cM)
+    check_increasing(position, *POSITIONS)
+    check_increasing(cM, *GENETIC_POSITIONS)
     return SiteTable(Sites(chrom, position, *decode_texts(section, len(position))), cM, count)
 
 
-def check_positions(position: np.ndarray) -> None:
-    """Raise ValueError unless positions, int64 (n,), are valid and never decrease."""
-    if len(position) and not (
-        position[0] >= 1 and position[-1] <= LAST_POSITION and (position[1:] >= position[:-1]).all()
-    ):
-        raise ValueError(f"positions must lie in 1 to {LAST_POSITION} and never decrease")
-
-
-def check_cM(cM: np.ndarray) -> None:
-    """Raise ValueError unless genetic positions, float64 (n,), are finite and never decrease."""
-    if len(cM) and not (np.isfinite(cM[[0, -1]]).all() and (cM[1:] >= cM[:-1]).all()):
-        raise ValueError("genetic positions must be numbers and never decrease")
+def check_increasing(values: np.ndarray, least: float, most: float, message: str) -> None:
+    """Raise ValueError with a message unless numbers (n,) lie in [least, most] and never decrease."""
+    if len(values) and not (values[0] >= least and values[-1] <= most and (values[1:] >= values[:-1]).all()):
+        raise ValueError(message)
 
 
 def _encode_texts(sites: Sites) -> dict[str, bytes]:

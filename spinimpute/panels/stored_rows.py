@@ -18,11 +18,6 @@ import numpy as np
 MOST_FOR_UINT16 = 65_536  # haplotypes
 
 
-def number_type(n_haplotypes: int) -> np.dtype:
-    """The data type of haplotype numbers in lists."""
-    return np.dtype("<u2" if n_haplotypes <= MOST_FOR_UINT16 else "<u4")
-
-
 class StoredRows(NamedTuple):
     """Rows of consecutive sites in the format of the file, as kernels take them; see `RowLayout`."""
 
@@ -30,7 +25,7 @@ class StoredRows(NamedTuple):
     start_X1: np.ndarray
     listed_X: np.ndarray
     ref_is_minor_X: np.ndarray
-    number_bytes: int  # of a haplotype number in a list
+    number_bytes: int  # of a haplotype's number in a list
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +33,7 @@ class RowLayout:
     """Where the rows of consecutive sites are, one after the other, and their formats."""
 
     n_haplotypes: int
+    number_bytes: int  # of a haplotype's number in a list
     listed_X: np.ndarray  # whether a row is a list, bool (X,)
     ref_is_minor_X: np.ndarray  # whether a list has the haplotypes with REF, bool (X,)
     start_X1: np.ndarray  # first byte of each row, and the end of the last, int64 (X + 1,)
@@ -50,12 +46,13 @@ class RowLayout:
         """
         count_X = allele_count_X.astype(np.int64, copy=False)
         ref_is_minor_X = count_X > n_haplotypes // 2
-        list_bytes_X = np.minimum(count_X, n_haplotypes - count_X) * number_type(n_haplotypes).itemsize
+        number_bytes = 2 if n_haplotypes <= MOST_FOR_UINT16 else 4
+        list_bytes_X = np.minimum(count_X, n_haplotypes - count_X) * number_bytes
         n_bytes = -(-n_haplotypes // 8)
         listed_X = (list_bytes_X < n_bytes) & lists
         start_X1 = np.zeros(len(count_X) + 1, dtype=np.int64)
         np.cumsum(np.where(listed_X, list_bytes_X, n_bytes), out=start_X1[1:])
-        return cls(n_haplotypes, listed_X, ref_is_minor_X, start_X1)
+        return cls(n_haplotypes, number_bytes, listed_X, ref_is_minor_X, start_X1)
 
     def expand(self, stored: np.ndarray, index_I: np.ndarray) -> np.ndarray:
         """Selected rows as packed bits, uint8 (I, B).
@@ -65,10 +62,17 @@ class RowLayout:
         # numba loads slowly: commands that read no haplotypes do without
         from spinimpute.genotypes.bit_rows import expand_rows
 
-        n, number_bytes = self.n_haplotypes, number_type(self.n_haplotypes).itemsize
+        n = self.n_haplotypes
         packed_IB = np.empty((len(index_I), -(-n // 8)), dtype=np.uint8)
         expand_rows(
-            stored, self.start_X1, self.listed_X, self.ref_is_minor_X, index_I, n, number_bytes, packed_IB
+            stored,
+            self.start_X1,
+            self.listed_X,
+            self.ref_is_minor_X,
+            index_I,
+            n,
+            self.number_bytes,
+            packed_IB,
         )
         return packed_IB
 
@@ -79,7 +83,7 @@ class RowLayout:
             self.start_X1[start : stop + 1],
             self.listed_X[start:stop],
             self.ref_is_minor_X[start:stop],
-            number_type(self.n_haplotypes).itemsize,
+            self.number_bytes,
         )
 
 
@@ -103,6 +107,6 @@ def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
     carriers = carriers[carriers < n_haplotypes]  # bits after the last haplotype were inverted, too
     stored = np.empty(layout.start_X1[-1], dtype=np.uint8)
     is_list = np.repeat(listed_X, np.diff(layout.start_X1))
-    stored[is_list] = carriers.astype(number_type(n_haplotypes)).view(np.uint8)
+    stored[is_list] = carriers.astype(f"<u{layout.number_bytes}").view(np.uint8)
     stored[~is_list] = packed_XB[~listed_X].ravel()
     return stored.tobytes()

@@ -24,7 +24,6 @@ import numpy as np
 
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.stored_rows import number_type
 
 COMMON = 0.01  # minor allele frequency from which sites are compared; rarer ones may have the wrong phase
 MOST_CARRIERS = (2, 5, 10, 20, 50, 100)  # of each class
@@ -107,7 +106,7 @@ def _gains(
     place_C = np.arange(start_R1[-1]) - np.repeat(start_R1[:-1], n_carriers_R)
     byte_C = np.repeat(start_R, n_carriers_R) + place_C * rows.number_bytes
     bytes_CB = rows.stored[byte_C[:, None] + np.arange(rows.number_bytes)]
-    carrier_C = bytes_CB.view(number_type(panel.n_haplotypes))[:, 0].astype(np.int64)
+    carrier_C = bytes_CB.view(f"<u{rows.number_bytes}")[:, 0].astype(np.int64)
     gain_C = np.empty(len(carrier_C))
     bits_NW = rows_of_packed(panel.packed_rows(common), panel.n_haplotypes)
     place_R = np.searchsorted(common, rare)
