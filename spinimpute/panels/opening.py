@@ -91,7 +91,7 @@ def open_reference(
             f"{path} is a panel file and has its genetic map in it: leave {argument('genetic_map')} out, or "
             f"give it to {call('build_panel')}",
         )
-    # what is damaged or absent goes by its name, so that the message is about a file of that kind
+    # a damaged or absent file is a VCF if its name says so, for the message
     is_vcf = not is_built and (
         path.name.endswith(VARIANT_FILES)
         or (not path.name.endswith(PANEL_FILES) and path.is_file() and starts_as_variant_file(path))

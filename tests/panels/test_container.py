@@ -55,7 +55,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_the_checksum_is_of_the_content(tmp_path: Path) -> None:
-    """Not of the entries beside its identity."""
+    """Entries that are not part of the identity do not change the checksum."""
     checksums = set()
     for note in ("", "x"):
         with Container(write(tmp_path / "f", note=note), KIND) as opened:
@@ -63,7 +63,7 @@ def test_the_checksum_is_of_the_content(tmp_path: Path) -> None:
     assert len(checksums) == 1
 
 
-def test_an_unfinished_file_is_none(tmp_path: Path) -> None:
+def test_an_unfinished_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     with path.open("wb") as file:
         ContainerWriter(file, KIND).add_block(compress(PARTS[1]))
@@ -102,15 +102,15 @@ NAMES = st.text(st.characters(codec="utf-8"), max_size=8).filter(lambda name: na
 
 @st.composite
 def contents(draw: st.DrawFn) -> tuple[FileKind, dict[str, bytes], list[bytes], dict[str, Any]]:
-    """A kind, sections, parts and header of some file."""
+    """A kind of file with sections, blocks and header."""
     kind = draw(KINDS)
     sections = draw(st.dictionaries(NAMES, st.binary(max_size=300), max_size=5))
     parts = draw(st.lists(st.binary(max_size=300), max_size=5)) if kind.has_blocks else []
     return kind, sections, parts, {"n": draw(st.integers(1, 2**40)), "note": draw(NAMES)}
 
 
-def write_content(path: Path, content: tuple, pieces: int = 1) -> None:
-    """pieces: in how many the first section is written, if it is not compressed."""
+def write_content(path: Path, content: tuple, steps: int = 1) -> None:
+    """Write a container; an uncompressed first section is written in several steps."""
     kind, sections, parts, header = content
     with path.open("wb") as file:
         writer = ContainerWriter(file, kind)
@@ -121,7 +121,7 @@ def write_content(path: Path, content: tuple, pieces: int = 1) -> None:
                 writer.add_section(name, section)
                 continue
             writer.start_section(name)
-            step = -(-len(section) // pieces) or 1
+            step = -(-len(section) // steps) or 1
             for start in range(0, len(section), step):
                 writer.extend_section(name, section[start : start + step])
         writer.finish({"n": header["n"]}, {"note": header["note"]})
@@ -139,9 +139,9 @@ FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scop
 
 @FILES
 @given(contents(), st.integers(1, 4))
-def test_any_content_comes_back(tmp_path: Path, content: tuple, pieces: int) -> None:
+def test_any_content_is_read_as_written(tmp_path: Path, content: tuple, steps: int) -> None:
     path = tmp_path / "f"
-    write_content(path, content, pieces)
+    write_content(path, content, steps)
     assert read_content(path, content[0]) == content
     kind = content[0]
     with Container(path, kind) as opened:

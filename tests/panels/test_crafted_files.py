@@ -69,7 +69,7 @@ def test_entries_of_another_type(files: dict[str, Path], tmp_path: Path, suffix:
 def test_half_of_a_surrogate_pair(
     files: dict[str, Path], tmp_path: Path, suffix: str, provenance: dict[str, Any]
 ) -> None:
-    """JSON can hold one, and no file can be written with it: merged panels copy what they were made of."""
+    """JSON can contain one, but no file can be written with it, and merging copies the provenance."""
     kind, content = KINDS[suffix], files[suffix].read_bytes()
     path = tmp_path / f"crafted.{suffix}"
     header = header_of(content, kind) | {"provenance": provenance, "checksum": "another"}
@@ -90,7 +90,7 @@ def test_half_of_a_surrogate_pair(
     ids=lambda header: repr(header[:12]),
 )
 @pytest.mark.parametrize("suffix", KINDS)
-def test_a_header_that_is_none(files: dict[str, Path], tmp_path: Path, suffix: str, header: bytes) -> None:
+def test_invalid_headers(files: dict[str, Path], tmp_path: Path, suffix: str, header: bytes) -> None:
     path = tmp_path / f"crafted.{suffix}"
     path.write_bytes(sealed(files[suffix].read_bytes(), KINDS[suffix], header))
     refused(path, "damaged: the header ")
@@ -110,7 +110,9 @@ def test_a_header_that_is_none(files: dict[str, Path], tmp_path: Path, suffix: s
     ids=str,
 )
 @pytest.mark.parametrize("suffix", KINDS)
-def test_preambles(files: dict[str, Path], tmp_path: Path, suffix: str, preamble: dict[str, int]) -> None:
+def test_invalid_preambles(
+    files: dict[str, Path], tmp_path: Path, suffix: str, preamble: dict[str, int]
+) -> None:
     kind, content = KINDS[suffix], files[suffix].read_bytes()
     path = tmp_path / f"crafted.{suffix}"
     path.write_bytes(sealed(content, kind, json.dumps(header_of(content, kind)).encode(), **preamble))
@@ -132,9 +134,7 @@ def test_sections_outside_of_the_file(
 
 
 @pytest.mark.parametrize(("suffix", "section"), [row for row in SECTIONS if row[1] != "haplotypes"])
-def test_sections_of_something_else(
-    files: dict[str, Path], tmp_path: Path, suffix: str, section: str
-) -> None:
+def test_invalid_sections(files: dict[str, Path], tmp_path: Path, suffix: str, section: str) -> None:
     for content in (b"", b"\xff", b"A\nC", b"x" * 80):
 
         def change(_: Any, sections: dict[str, bytes], __: list[bytes], content: bytes = content) -> None:
@@ -151,7 +151,7 @@ def test_arrays_of_other_sites(spip: Path, tmp_path: Path, index: list[int]) -> 
     refused(rewritten(spip, tmp_path / "crafted.spip", change), "the array does not match the sites")
 
 
-def test_another_number_of_parts(spip: Path, tmp_path: Path) -> None:
+def test_another_number_of_blocks(spip: Path, tmp_path: Path) -> None:
     for change in (lambda *all: all[2].pop(), lambda *all: all[2].append(b"")):
         refused(rewritten(spip, tmp_path / "crafted.spip", change), "its blocks do not match its array")
 
@@ -168,7 +168,7 @@ def test_another_number_of_parts(spip: Path, tmp_path: Path) -> None:
     ],
     ids=lambda part: repr(part[:6]),
 )
-def test_parts_of_something_else(spip: Path, tmp_path: Path, part: bytes) -> None:
+def test_invalid_blocks(spip: Path, tmp_path: Path, part: bytes) -> None:
     def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
         parts[1] = part
 
@@ -178,7 +178,7 @@ def test_parts_of_something_else(spip: Path, tmp_path: Path, part: bytes) -> Non
 @pytest.mark.parametrize(
     "row", [(2**64 - 1, 8), (2**64 - 8, 8), (0, 8), (54, 2**32 - 1), (2**40, 0)], ids=str
 )
-def test_parts_outside_of_the_file(spip: Path, tmp_path: Path, row: tuple[int, int]) -> None:
+def test_blocks_outside_of_the_file(spip: Path, tmp_path: Path, row: tuple[int, int]) -> None:
     kind, path = KINDS["spip"], tmp_path / "crafted.spip"
     table = compress(struct.pack("<QII", *row, 0))
     content = spip.read_bytes()
@@ -191,7 +191,7 @@ def test_parts_outside_of_the_file(spip: Path, tmp_path: Path, row: tuple[int, i
     refused(path, "a block lies outside of the file")
 
 
-def test_sections_that_are_no_stream(spip: Path, tmp_path: Path) -> None:
+def test_sections_that_cannot_be_decompressed(spip: Path, tmp_path: Path) -> None:
     kind, path = KINDS["spip"], tmp_path / "crafted.spip"
     content = spip.read_bytes()
     header = header_of(content, kind)
@@ -217,7 +217,7 @@ def test_sections_that_are_no_stream(spip: Path, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_places_of_several_panels(
+def test_invalid_ranges_of_joined_files(
     example_halves: list[Path], tmp_path: Path, places: list[tuple[int, int]]
 ) -> None:
     path = tmp_path / "x.spin"

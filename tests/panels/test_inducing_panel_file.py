@@ -1,4 +1,4 @@
-"""The inducing-panel file: what it holds, complete or refused."""
+"""Contents of inducing-panel files, and refusal of damaged ones."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ TYPED = np.arange(7, 4_400, 45)
 def made(
     example_panel: spinimpute.Panel, example: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[spinimpute.InducingPanel]:
-    """Of the example, with the shipped model."""
+    """The inducing panel of the example, made with the shipped model."""
     path = tmp_path_factory.mktemp("inducing") / "p.spip"
     with spinimpute.build_inducing_panel(example_panel, path, example / "array.txt", 32) as panel:
         yield panel
@@ -44,16 +44,7 @@ def small(
         yield panel
 
 
-def read_all(path: Path) -> None:
-    with spinimpute.InducingPanel.open(path) as opened:
-        _ = opened.sites, opened.multiallelic, opened.prediction_trust
-        for block in range(opened.n_blocks):
-            opened.read(block)
-
-
-def test_what_it_says_of_the_panel(
-    made: spinimpute.InducingPanel, example_panel: spinimpute.Panel, example: Path
-) -> None:
+def test_contents(made: spinimpute.InducingPanel, example_panel: spinimpute.Panel, example: Path) -> None:
     assert is_panel_file(made.path)
     assert made.sites.keys() == example_panel.sites.keys()
     assert made.sites.id == example_panel.sites.id
@@ -139,14 +130,14 @@ def with_tokens(block: EncodedBlock, token_V: list[float], k: int = 5) -> Encode
 def test_rounded_shares_add_up_to_one(
     small: spinimpute.InducingPanel, token_V: list[float], steps: list[int]
 ) -> None:
-    """By largest remainders: no K-mer has to take what all others were rounded by."""
+    """Largest remainders are rounded up, so no K-mer gets the rounding errors of all others."""
     stored = as_stored(with_tokens(small.read(3), token_V))
     expected_V = torch.tensor(steps + [0] * (32 - len(steps))) / TOKEN_STEPS
     for token in stored.points["feature_BHF"][0].split(32):
         torch.testing.assert_close(token, expected_V)
 
 
-def test_tokens_that_cannot_be_are_refused(small: spinimpute.InducingPanel) -> None:
+def test_invalid_tokens_are_refused(small: spinimpute.InducingPanel) -> None:
     block = with_tokens(small.read(3), [0.6, 0.4])
     content = pack_points(block)
     at_mask = 9 + 2  # sizes, then the mass of one point
@@ -224,25 +215,6 @@ def test_same_bytes_for_any_number_of_threads(
     assert len(contents) == 1
 
 
-def test_damage_anywhere_is_found(small: spinimpute.InducingPanel, tmp_path: Path) -> None:
-    content = small.path.read_bytes()
-    sections = small.container.sections
-    places = {"preamble": 20, "header": len(content) - 5, "first part": 60}
-    places |= {name: place.offset + place.nbytes // 2 for name, place in sections.items()}
-    assert {"array", "position", "cM", "allele_count", "ref", "alt", "id", "discordance"} < places.keys()
-    for place in places.values():
-        damaged = bytearray(content)
-        damaged[place] ^= 1
-        path = tmp_path / "damaged.spip"
-        path.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"damaged\.spip: damaged: .* Make or copy it again"):
-            read_all(path)
-    for length in (0, 3, 40, len(content) // 2, len(content) - 1):
-        path.write_bytes(content[:length])
-        with pytest.raises(InputError, match="damaged"):
-            spinimpute.InducingPanel.open(path)
-
-
 def test_other_files(small: spinimpute.InducingPanel, example_panel: spinimpute.Panel) -> None:
     with pytest.raises(InputError, match=r"not a spinimpute inducing panel .*build_inducing_panel"):
         spinimpute.InducingPanel.open(example_panel.path)
@@ -252,7 +224,7 @@ def test_other_files(small: spinimpute.InducingPanel, example_panel: spinimpute.
         spinimpute.Panel.open(small.path)
 
 
-def test_nothing_is_left_of_a_build_that_failed(
+def test_an_interrupted_build_leaves_no_file(
     example_panel: spinimpute.Panel,
     random_predictor: SPINPredictor,
     tmp_path: Path,
@@ -303,7 +275,7 @@ def test_points_of_a_model_with_other_sizes_are_refused(
 
 
 @pytest.mark.parametrize("mass", [float("nan"), float("inf"), -1.0, 0.0])
-def test_masses_that_cannot_be(small: spinimpute.InducingPanel, mass: float) -> None:
+def test_invalid_masses_are_refused(small: spinimpute.InducingPanel, mass: float) -> None:
     block = small.read(3)
     block.points["mass_BH"].fill_(mass)
     with pytest.raises(ValueError, match="no masses"):

@@ -1,4 +1,4 @@
-"""Sites that a panel has lost, told from those where nobody carries the rarer allele."""
+"""Distinction of lost sites from sites where nobody carries the rarer allele."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from spinimpute.panels.merging.lost_sites import fewest_copies, lost_sites
 
 
 def kept_sites(random: np.random.Generator, n_haplotypes: int = 1_000) -> tuple[np.ndarray, np.ndarray]:
-    """Sites of two panels of one population: copies in either."""
+    """Copies of the rarer allele in two panels of one population, at sites in both."""
     share = 10 ** random.uniform(-3, -0.3, 5_000)
     carried, minor = (random.binomial(n_haplotypes, share) for _ in range(2))
     known = (carried > 0) & (minor > 0)
@@ -15,7 +15,7 @@ def kept_sites(random: np.random.Generator, n_haplotypes: int = 1_000) -> tuple[
 
 
 def absent_sites(random: np.random.Generator, n: int = 1_000) -> tuple[np.ndarray, np.ndarray]:
-    """Nobody carries the allele, a few haplotypes seem to."""
+    """Counts at sites where nobody carries the allele and a few haplotypes seem to."""
     return random.poisson(random.exponential(1, n)), random.geometric(0.6, n)
 
 
@@ -45,7 +45,7 @@ def test_lost_sites_are_found_among_absent_ones() -> None:
     assert of_lost.mean() > 0.7
 
 
-def test_rare_ones_of_a_filtered_panel_are_believed() -> None:
+def test_rare_alleles_of_a_filtered_panel_are_lost() -> None:
     random = np.random.default_rng(3)
     carried, minor = kept_sites(random)
     filtered = carried < 5
@@ -55,14 +55,14 @@ def test_rare_ones_of_a_filtered_panel_are_believed() -> None:
     assert found.all()
 
 
-def test_what_nobody_seems_to_carry_is_absent() -> None:
+def test_an_allele_without_seeming_carriers_is_absent() -> None:
     many = np.full(100, 50)
     found = lost_sites(np.array([0, 400]), np.array([300, 300]), many, many, 1_000, 1_000, least_kept=5)
     assert found.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("n_sites", [0, 3])
-def test_few_sites_tell_nothing(n_sites: int) -> None:
+def test_few_sites_show_no_loss(n_sites: int) -> None:
     kept = np.full(n_sites, 1)
     assert lost_sites(np.array([], np.int64), np.array([], np.int64), kept, kept, 20, 20).shape == (0,)
     assert not lost_sites(np.array([1]), np.array([1]), kept, kept, 20, 20).any()

@@ -1,4 +1,4 @@
-"""Panel files merged: from files to files; the example's panel is cut into two."""
+"""Merging of panel files: the samples of the example's panel are split into two panels."""
 
 import gzip
 import warnings
@@ -26,7 +26,7 @@ N_SITES = 2_000
 
 @dataclass(frozen=True)
 class Text:
-    """A VCF: samples and rows of CHROM, POS, REF, ALT, and calls."""
+    """A VCF: samples, and rows of POS, REF, ALT and calls."""
 
     samples: list[str]
     rows: list[tuple[int, str, str, list[str]]]
@@ -34,7 +34,7 @@ class Text:
     length: str = ""
 
     def of(self, people: Sequence[int], *, dropped: Sequence[int] = ()) -> "Text":
-        """Some people, and the sites that vary among them and are not dropped."""
+        """Some samples, and the sites that vary among them and are not dropped."""
         rows = []
         for i, (position, ref, alt, calls) in enumerate(self.rows):
             chosen = [calls[x] for x in people]
@@ -85,7 +85,7 @@ def alleles(panel: Panel) -> dict[tuple[int, str, str], np.ndarray]:
 
 
 def expected(text: Text, names: Sequence[str]) -> dict[tuple[int, str, str], np.ndarray]:
-    """Haplotypes of all sites, with the samples in this order."""
+    """True alleles by site, with the samples in the given order."""
     order = [text.samples.index(name) for name in names]
     return {
         (position, ref, alt): np.array([int(a) for x in order for a in calls[x].split("|")], np.uint8)
@@ -93,8 +93,8 @@ def expected(text: Text, names: Sequence[str]) -> dict[tuple[int, str, str], np.
     }
 
 
-def test_what_nobody_carries_stays_absent(whole: Text, files: list[Path], tmp_path: Path) -> None:
-    """Sites that one half lacks since nobody there carries the allele: the whole panel comes back."""
+def test_absent_alleles_stay_absent(whole: Text, files: list[Path], tmp_path: Path) -> None:
+    """Merging restores the whole panel: one half lacks sites whose allele nobody there carries."""
     out = tmp_path / "ab.spin"
     merge_panels(files, out)
     with Panel.open(out) as merged, Panel.open(files[0]) as first, Panel.open(files[1]) as second:
@@ -119,7 +119,7 @@ def test_what_nobody_carries_stays_absent(whole: Text, files: list[Path], tmp_pa
 
 
 def test_lost_sites_are_filled_in(whole: Text, tmp_path: Path) -> None:
-    """One of ten sites is lost in either half: nearly all alleles of common ones are found again."""
+    """If each half loses a tenth of its sites, nearly all common alleles are imputed."""
     random = np.random.default_rng(5)
     lost = [np.flatnonzero(random.random(len(whole.rows)) < 0.1).tolist() for _ in range(2)]
     people = list(range(len(whole.samples)))
@@ -175,15 +175,13 @@ def test_three_panels(whole: Text, tmp_path: Path) -> None:
 
 
 class TestSites:
-    def test_exchanged_alleles_of_snps(self, whole: Text, halves: tuple[Text, Text], tmp_path: Path) -> None:
+    def test_swapped_alleles_of_snps(self, whole: Text, halves: tuple[Text, Text], tmp_path: Path) -> None:
         first, second = halves
         of_first = {row[:3] for row in first.rows}
         shared = [i for i, row in enumerate(second.rows) if row[:3] in of_first and len(row[1] + row[2]) == 2]
         chosen = set(shared[3::40])
         rows = [
-            (row[0], row[2], row[1], [call.translate({48: "1", 49: "0"}) for call in row[3]])
-            if i in chosen
-            else row
+            (row[0], row[2], row[1], [swap(call) for call in row[3]]) if i in chosen else row
             for i, row in enumerate(second.rows)
         ]
         files = [
@@ -200,7 +198,7 @@ class TestSites:
             assert np.array_equal(ab.alleles(0, ab.n_sites), ac.alleles(0, ac.n_sites))
 
     def test_several_alternative_alleles(self, tmp_path: Path) -> None:
-        """Sites at one position with other alleles are other sites; insertions are no exchanged deletions."""
+        """Other alleles at one position are other sites; an insertion is not a swapped deletion."""
         random = np.random.default_rng(1)
         texts = []
         for name, extra in (("p", ("A", "AT")), ("q", ("AT", "A"))):
@@ -215,8 +213,12 @@ class TestSites:
             assert merged.sites.keys()[-4:] == [(4_100, *pair) for pair in expected_alleles]
 
 
+def swap(call: str) -> str:
+    return call.translate({48: "1", 49: "0"})
+
+
 def flipped(text: Text, which: Callable[[str, str], bool]) -> Text:
-    """A panel of which some SNPs, by their alleles, are on the other strand."""
+    """The panel with the selected SNPs on the other strand."""
     other = str.maketrans("ACGT", "TGCA")
     rows = [
         (at, ref.translate(other), alt.translate(other), calls)
@@ -232,7 +234,7 @@ def is_ambiguous(ref: str, alt: str) -> bool:
 
 
 class TestStrand:
-    """A/T and C/G sites of the other strand seem to be exchanged; all others seem to be new ones."""
+    """On the other strand, A/T and C/G sites seem to be swapped, and other sites seem to be new."""
 
     @pytest.mark.parametrize(
         ("which", "said"),
@@ -267,7 +269,7 @@ class TestStrand:
         numbers = iter(range(10**6))
         other = flipped(halves[1], lambda ref, alt: next(numbers) % 40 == 0)
         rows = [
-            (at, alt, ref, [call.translate({48: "1", 49: "0"}) for call in calls])
+            (at, alt, ref, [swap(call) for call in calls])
             if len(ref + alt) == 2 and at % 20 == 1
             else (at, ref, alt, calls)
             for at, ref, alt, calls in other.rows
@@ -285,18 +287,20 @@ class TestHowMuchIsShared:
             merge_panels(given, out)
         return [str(one.message) for one in caught if "that both could have" in str(one.message)]
 
-    def test_common_sites_that_mostly_differ_are_warned_of(
+    def test_a_warning_if_common_sites_mostly_differ(
         self, halves: tuple[Text, Text], files: list[Path], tmp_path: Path
     ) -> None:
-        """As of panels that are shifted, in part at least, against each other."""
+        """Such panels may be shifted against each other."""
         rows = [row if i % 4 == 0 else (row[0] + 1, *row[1:]) for i, row in enumerate(halves[1].rows)]
         shifted = replace(halves[1], rows=sorted(rows)).build(tmp_path / "b.spin")
         (said,) = self.warnings_of([files[0], shifted], tmp_path / "o.spin")
         assert said.startswith("a.spin and b.spin share ")
         assert "common sites that both could have" in said
 
-    def test_usual_panels_are_not(self, halves: tuple[Text, Text], files: list[Path], tmp_path: Path) -> None:
-        """Neither those of other people, nor one with few of the sites, nor of a part of the region."""
+    def test_usual_panels_get_no_warning(
+        self, halves: tuple[Text, Text], files: list[Path], tmp_path: Path
+    ) -> None:
+        """Panels of other samples, with few sites, or of a part of the region get no warning."""
         few = replace(halves[1], rows=halves[1].rows[::10]).build(tmp_path / "few.spin")
         part = replace(halves[1], rows=halves[1].rows[400:1_000]).build(tmp_path / "part.spin")
         for other in (files[1], few, part):
@@ -307,7 +311,7 @@ class TestSamplesOfBoth:
     def test_same_haplotypes_are_kept_once(
         self, whole: Text, halves: tuple[Text, Text], tmp_path: Path
     ) -> None:
-        """At sites that only the second panel has they keep the alleles that they have there."""
+        """At sites that only the second panel has, they keep their alleles in that panel."""
         first = halves[0]
         twins = list(range(0, 20, 2))
         people = list(range(1, len(whole.samples), 2))
@@ -345,7 +349,7 @@ class TestChromosomeX:
     STARTS = (100_000, 5_000_000)  # in PAR1 and behind it
 
     def texts(self, prefix: str, seed: int) -> list[Text]:
-        """Of each part; every second person is a man."""
+        """One VCF for each region of X; every second sample is male."""
         random = np.random.default_rng(seed)
         made = []
         for start in self.STARTS:
@@ -376,7 +380,7 @@ class TestChromosomeX:
     def test_people_are_kept_once_only_if_they_are_the_same_in_all_parts(self, tmp_path: Path) -> None:
         one, other = self.texts("a", 0), self.texts("a", 0)
         position, ref, alt, calls = other[1].rows[-1]
-        other[1].rows[-1] = position, ref, alt, [call.translate({48: "1", 49: "0"}) for call in calls]
+        other[1].rows[-1] = position, ref, alt, [swap(call) for call in calls]
         files = [self.joined(one, tmp_path / "a.spin"), self.joined(other, tmp_path / "b.spin")]
         with pytest.warns(UserWarning, match="both have 6 samples"):
             merge_panels(files, tmp_path / "o.spin")
@@ -437,7 +441,7 @@ def test_panels_that_do_not_fit_are_refused(other: Text, message: str, tmp_path:
     assert sorted(path.name for path in tmp_path.glob("*.spin")) == ["a.spin", "b.spin"]
 
 
-def test_a_panel_that_goes_on_where_the_other_ends_is_refused(tmp_path: Path) -> None:
+def test_a_panel_that_extends_far_beyond_the_other_is_refused(tmp_path: Path) -> None:
     one = sites_of(100_000, 10_000)
     more = replace(
         one, rows=[*one.rows, *sites_of(1_200_000, 20_000).rows], samples=[f"q{i}" for i in range(6)]
@@ -456,7 +460,7 @@ def test_a_panel_that_goes_on_where_the_other_ends_is_refused(tmp_path: Path) ->
         (lambda a, b: [a, a.with_suffix(".vcf")], "a.vcf"),
     ],
 )
-def test_what_is_no_second_panel(
+def test_unusable_second_panels(
     given: Callable[[Path, Path], list[Path]], message: str, tmp_path: Path
 ) -> None:
     files = build_both([sites_of(1_000, 100), sites_of(1_000, 100, prefix="q")], tmp_path)
@@ -465,8 +469,8 @@ def test_what_is_no_second_panel(
     assert not (tmp_path / "o.spin").exists()
 
 
-def test_confirmed_doubts_stay_apart_from_others() -> None:
-    """A site that the first panel's people predict well keeps the trust that the second one gives it."""
+def test_doubts_of_merged_panels() -> None:
+    """Doubts that only one panel confirms do not raise those that the other panel confirms."""
     n = 4
     panels = [
         SimpleNamespace(doubts=SiteDoubts(np.array(discordance, np.uint8), np.array(confirmed, bool)))

@@ -40,7 +40,7 @@ def places_in(value: Any, place: tuple = ()) -> Iterator[tuple]:
 
 
 def other_entry(holder: dict[str, Any], draw: random.Random) -> None:
-    """Change, or take away, a value anywhere in JSON."""
+    """Change or delete a value anywhere in JSON."""
     *outer, key = draw.choice(list(places_in(holder)))
     inner: Any = holder
     for step in outer:
@@ -87,7 +87,7 @@ def mutated(source: Path, out: Path, draw: random.Random) -> None:
 
 
 def read_or_refused(read: Callable[[], object]) -> bool:
-    """Whether it was read. Any other exception than InputError fails the test."""
+    """Whether reading succeeds. Exceptions other than InputError fail the test."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -165,7 +165,7 @@ def test_texts_that_break_the_header_of_an_output(
 
 @pytest.mark.parametrize("name", ["haplotype", "spin"])
 def test_models(tmp_path: Path, name: str) -> None:
-    """Whatever their settings and weights are, kernels never see weights of other sizes."""
+    """Kernels never get weights of other sizes, whatever settings and weights a file has."""
     draw = random.Random(3)
     weights, metadata = load_tensors(WEIGHTS / f"{name}.safetensors", FORMAT, "model")
     path = tmp_path / "m.safetensors"
@@ -187,7 +187,7 @@ def test_models(tmp_path: Path, name: str) -> None:
     assert refused > 20
 
 
-def test_a_model_without_sense(files: dict[str, Path], example: Path, tmp_path: Path) -> None:
+def test_a_model_with_huge_weights(files: dict[str, Path], example: Path, tmp_path: Path) -> None:
     weights, metadata = load_tensors(WEIGHTS / "spin.safetensors", FORMAT, "model")
     path = tmp_path / "m.safetensors"
     large = {name: weight * np.float32(1e30) for name, weight in weights.items()}

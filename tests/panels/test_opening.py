@@ -1,4 +1,4 @@
-"""Panels of every kind are known by their first bytes and answer the same questions."""
+"""Panels of every kind are recognized by their first bytes and have the same interface."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ ARRAY = np.arange(5, 4_400, 20)
 def files(
     example_panel: spinimpute.Panel, example_halves: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
-    """One file of each kind; their names say nothing."""
+    """One file of each kind; the names do not show the kind."""
     folder = tmp_path_factory.mktemp("kinds")
     found = {name: folder / name for name in ("haplotypes", "inducing", "parts")}
     shutil.copy(example_panel.path, found["haplotypes"])
@@ -57,7 +57,7 @@ def test_parts_follow_one_another(example_halves: list[Path], tmp_path: Path) ->
             pass
 
 
-def test_what_panels_answer(files: dict[str, Path]) -> None:
+def test_interface_of_panels(files: dict[str, Path]) -> None:
     with open_panel_file(files["haplotypes"]) as (panel,), open_panel_file(files["inducing"]) as (made,):
         assert (panel.holds, made.holds) == ("haplotypes", "inducing points")
         assert panel.haplotypes is panel
@@ -74,7 +74,7 @@ def test_what_panels_answer(files: dict[str, Path]) -> None:
         assert made.described()["array"] == "220 of these sites"
 
 
-def test_what_is_no_panel(files: dict[str, Path], example: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_panels(files: dict[str, Path], example: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.spin"
     text.write_text("no panel")
     for path, said in ((text, "not a spinimpute panel"), (tmp_path / "absent.spin", "cannot be opened")):
@@ -88,7 +88,7 @@ def test_what_is_no_panel(files: dict[str, Path], example: Path, tmp_path: Path)
         pass
 
 
-def test_a_vcf_is_known_by_its_content(example: Path, tmp_path: Path) -> None:
+def test_a_vcf_is_recognized_by_its_content(example: Path, tmp_path: Path) -> None:
     unnamed = tmp_path / "panel"
     shutil.copy(example / "panel.vcf.gz", unnamed)
     with open_reference(unnamed, example / "genetic.map") as (panel,):
@@ -105,7 +105,7 @@ def test_a_vcf_is_known_by_its_content(example: Path, tmp_path: Path) -> None:
         pass
 
 
-def test_a_map_goes_with_a_vcf_alone(
+def test_a_map_needs_a_vcf(
     files: dict[str, Path], example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     genetic_map = example / "genetic.map"

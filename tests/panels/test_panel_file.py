@@ -39,21 +39,6 @@ def random_records(n_sites: int, n_samples: int, seed: int = 0) -> list:
     return [(1000 + 3 * i, "A", "C", [f"{a:d}|{b:d}" for a, b in calls]) for i, calls in enumerate(alleles)]
 
 
-def read_everything(panel: Panel) -> list:
-    sites = panel.sites
-    return [
-        panel.chrom,
-        panel.samples,
-        panel.ploidy.tolist(),
-        sites.keys(),
-        sites.id,
-        panel.cM.tolist(),
-        panel.allele_count.tolist(),
-        panel.multiallelic.tolist(),
-        panel.alleles(0, panel.n_sites).tolist(),
-    ]
-
-
 def test_small_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
     with compile_panel(
         BuildJob(write_vcf(RECORDS), tmp_path / "p.panel", MAP, command="spinimpute panel")
@@ -134,7 +119,7 @@ def test_region_and_samples(write_vcf: WriteVcf, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_of_equal_records_one_is_kept_and_of_contradictory_ones_none(
+def test_one_of_equal_records_is_kept_and_none_of_contradictory_records(
     write_vcf: WriteVcf, tmp_path: Path, turned: bool
 ) -> None:
     records = [
@@ -196,8 +181,10 @@ def test_existing_file_is_kept_unless_forced(write_vcf: WriteVcf, tmp_path: Path
 @pytest.mark.parametrize(
     ("end", "warned"), [(1_500_000, False), (1_400_000, False), (700_000, True), (80_000, True)]
 )
-def test_a_map_of_a_part_of_the_panel(write_vcf: WriteVcf, tmp_path: Path, end: int, warned: bool) -> None:
-    """Beyond the map its mean rate is assumed: that of a small part says little of the rest."""
+def test_a_map_that_covers_a_part_of_the_panel(
+    write_vcf: WriteVcf, tmp_path: Path, end: int, warned: bool
+) -> None:
+    """The mean rate of a small part of a panel is no good estimate for the rest."""
     vcf = write_vcf([(at, "A", "C", ["0|1"]) for at in range(1_000, 1_500_000, 1_500)])
     path = tmp_path / "part.map"
     path.write_text(f"20 . 0 1\n20 . {end / 1e6} {end}\n")
@@ -209,7 +196,7 @@ def test_a_map_of_a_part_of_the_panel(write_vcf: WriteVcf, tmp_path: Path, end: 
     )
 
 
-def test_a_map_of_hardly_anything_is_refused(write_vcf: WriteVcf, tmp_path: Path) -> None:
+def test_a_map_that_covers_hardly_any_site_is_refused(write_vcf: WriteVcf, tmp_path: Path) -> None:
     path = tmp_path / "tiny.map"
     records = [(at, "A", "C", ["0|1"]) for at in range(1_000, 1_500_000, 1_500)]
     for chrom in ("20", "X"):
@@ -232,10 +219,6 @@ def test_map_file_no_map_and_wrong_maps(write_vcf: WriteVcf, tmp_path: Path) -> 
     assert panel.provenance["map"].startswith("m.map")
     with pytest.warns(UserWarning, match="no genetic map: constant 1 cM/Mb"):
         compile_panel(BuildJob(vcf, tmp_path / "2.panel"))
-    map_file.write_text("20 . 1 1000\n20 . 3 3000\n")
-    with pytest.raises(InputError, match=r"m\.map .*covers 20:1000-3000, the panel lies at 100-300"):
-        compile_panel(BuildJob(vcf, tmp_path / "3.panel", map_file))
-    assert not (tmp_path / "3.panel").exists()
     map_file.write_text("21 . 1 100\n21 . 3 300\n")
     with pytest.raises(InputError, match="no row of chromosome 20"):
         compile_panel(BuildJob(vcf, tmp_path / "4.panel", map_file))
@@ -243,31 +226,12 @@ def test_map_file_no_map_and_wrong_maps(write_vcf: WriteVcf, tmp_path: Path) -> 
         compile_panel(BuildJob(vcf, tmp_path / "4.panel", GeneticMap.read(map_file, "21")))
 
 
-def test_a_map_whose_name_is_no_text(write_vcf: WriteVcf, tmp_path: Path) -> None:
-    """The panel records it; which bytes it had is not worth an error."""
+def test_a_map_whose_name_is_not_utf_8(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    """The panel records the name with replacement characters."""
     genetic_map = tmp_path / os.fsdecode(b"caf\xe9.map")
     genetic_map.write_text("20 . 0 1\n20 . 1 1000\n")
     with compile_panel(BuildJob(write_vcf(RECORDS), tmp_path / "p.panel", genetic_map)) as panel:
         assert panel.provenance["map"].startswith("caf?.map")
-
-
-def test_any_changed_byte_is_noticed_or_harmless(write_vcf: WriteVcf, tmp_path: Path) -> None:
-    path = tmp_path / "p.panel"
-    with compile_panel(BuildJob(write_vcf(random_records(30, 3)), path, MAP)) as panel:
-        whole = read_everything(panel)
-    content = path.read_bytes()
-    n_noticed = 0
-    for place in range(len(content)):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
-        try:
-            with Panel.open(path) as panel:
-                found = read_everything(panel)
-        except InputError as error:
-            assert re.search("damaged|not a spinimpute panel|newer version|truncated", str(error))  # noqa: PT017
-            n_noticed += 1
-        else:
-            assert found == whole  # the space between sections
-    assert n_noticed > len(content) * 0.7
 
 
 def test_damaged_haplotypes_are_noticed_where_they_are_read(write_vcf: WriteVcf, tmp_path: Path) -> None:

@@ -33,8 +33,10 @@ NAMES = [f"s{i}" for i in range(20)]
 
 
 def records(n_sites: int = 2_400) -> list:
-    """Sites over 15 leaves of an index, with long REF alleles: indices do not distinguish small leaves. Some
-    have several ALT or come twice."""
+    """Sites over 15 intervals of an index, some with several ALT, some twice.
+
+    Their REF alleles are long, because indices do not distinguish small intervals.
+    """
     rng = np.random.default_rng(1)
     found = []
     for i in range(n_sites):
@@ -76,7 +78,7 @@ def indexed(request: pytest.FixtureRequest, write_vcf: WriteVcf, index: Callable
 
 
 @pytest.mark.parametrize("region", [None, Region("chr20", 40_001, 160_002)])
-def test_regions_follow_one_another(indexed: Path, small_regions: None, region: Region | None) -> None:
+def test_regions_are_consecutive(indexed: Path, small_regions: None, region: Region | None) -> None:
     vcf = indexed
     found = split_by_size(vcf, contigs(vcf), region)
     assert len(found) >= 4
@@ -94,7 +96,7 @@ def test_regions_follow_one_another(indexed: Path, small_regions: None, region: 
 
 
 @pytest.mark.parametrize("damage", ["old", "cut", "garbage", "other"])
-def test_an_index_of_no_use(vcf: Path, small_regions: None, damage: str) -> None:
+def test_unusable_indexes_are_ignored(vcf: Path, small_regions: None, damage: str) -> None:
     csi = vcf.with_name("t.bcf.csi")
     assert split_by_size(vcf, contigs(vcf), None)
     names = contigs(vcf)
@@ -231,7 +233,7 @@ def building(vcf: Path, tmp_path: Path) -> Building:
 
 @pytest.mark.parametrize("after", [0, 0.2])
 def test_interrupt(building: Building, after: float) -> None:
-    """Ctrl-C goes to all processes of a terminal's group, whatever they are about."""
+    """Ctrl-C reaches all processes of a terminal's group."""
     process, readers, out = building
     time.sleep(after)
     os.killpg(process.pid, signal.SIGINT)
@@ -262,7 +264,7 @@ def readers_of(parent: int) -> list[int]:
 def test_several_chromosomes(
     write_vcf: WriteVcf, index: Callable, small_regions: None, tmp_path: Path
 ) -> None:
-    """A file of several chromosomes, of which a region is taken; without one it is refused as ever."""
+    """A file of several chromosomes needs a region."""
     text = tmp_path / "both.txt"
     first = write_vcf(records(), NAMES, name="first.vcf").read_text()
     lines = [line for line in first.splitlines() if not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""Sites as bytes and back."""
+"""Site tables are read as they were written."""
 
 import numpy as np
 import pytest

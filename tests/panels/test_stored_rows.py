@@ -1,4 +1,4 @@
-"""Rows of panel files: what is stored is what the format states, and comes back."""
+"""Rows of panel files are stored as the format says, and are read as they were written."""
 
 import hashlib
 import json
@@ -67,7 +67,7 @@ def section(content: bytes, name: str) -> bytes:
 
 
 def decode(content: bytes) -> list[list[int]]:
-    """The alleles in a file of version 2, by what the format states."""
+    """Decode the alleles of a file by the definition of its format."""
     n = sum(map(int, header_of(content)["ploidy"]))
     counts = struct.unpack(f"<{header_of(content)['n_sites']}I", section(content, "allele_count"))
     stored = section(content, "haplotypes")
@@ -91,7 +91,7 @@ def decode(content: bytes) -> list[list[int]]:
 
 
 def as_version_1(content: bytes, alleles_XN: np.ndarray) -> bytes:
-    """The same panel as the first version of the format has it: all haplotypes as bits."""
+    """The panel in the first version of the format, with all haplotypes as bits."""
     header = header_of(content)
     del header["sections"]["discordance"], header["sections"]["confirmed"]
     rows = np.packbits(alleles_XN, axis=1)
@@ -121,7 +121,7 @@ def alleles_with_counts(rng: np.random.Generator, counts: list[int], n_haplotype
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(1, 2), min_size=1, max_size=300), st.integers(1, 600), st.data())
-def test_what_is_stored_comes_back(
+def test_rows_are_read_as_written(
     tmp_path: Path, ploidy: list[int], n_sites: int, data: st.DataObject
 ) -> None:
     n = sum(ploidy)
@@ -195,7 +195,7 @@ def test_version_1_is_read_and_has_the_same_checksum(tmp_path: Path) -> None:
         np.testing.assert_array_equal(first.alleles(0, 700), alleles_XN)
         np.testing.assert_array_equal(first.packed_rows(index), np.packbits(alleles_XN[index], axis=1))
         assert first.checksum == second.checksum
-        assert (first.trust == 1).all()  # it does not know better
+        assert (first.trust == 1).all()
         # written again, the file has the current version and the same content
         rewrite_panel(first, again, {})
     with Panel.open(again) as written:
@@ -209,7 +209,7 @@ def test_version_1_is_read_and_has_the_same_checksum(tmp_path: Path) -> None:
 
 
 def test_checksum_is_of_the_bits_and_the_table(tmp_path: Path) -> None:
-    """As in files of version 1, but for the discordance."""
+    """It is that of version 1, with the doubts added."""
     alleles_XN = alleles_with_counts(np.random.default_rng(1), [1, 30, 59, 0] * 70, 60)
     path = write_panel(tmp_path / "p.spin", alleles_XN, [2] * 30)
     content = path.read_bytes()

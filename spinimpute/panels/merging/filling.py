@@ -99,7 +99,7 @@ class Filling:
         """Number of a panel's haplotypes with ALT at sites that the panel has."""
         panel = self.panels[number]
         count = panel.allele_count[self.union.index_S[number][chosen]]
-        swapped = self.union.turned_S[chosen] & bool(number)
+        swapped = self.union.swapped_S[chosen] & bool(number)
         return np.where(swapped, panel.n_haplotypes - count, count)
 
     def _lacking_sites(self, start: int, stop: int) -> np.ndarray:

@@ -251,7 +251,7 @@ class _Merger:
 
 def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], people: SamePeople) -> None:
     first, second = (panel.path.name for panel in pairs[0])
-    if swapped := sum(int(union.turned_S.sum()) for union in unions):
+    if swapped := sum(int(union.swapped_S.sum()) for union in unions):
         warnings.warn(
             f"{second} has REF and ALT of {swapped} SNPs exchanged, compared with {first}: they are taken as "
             f"the same sites, with the alleles of {first}",

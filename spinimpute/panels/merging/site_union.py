@@ -37,7 +37,7 @@ class SiteUnion:
     cM: np.ndarray  # genetic positions by the first panel's map, float64 (S,)
     multiallelic: np.ndarray  # in either panel, bool (S,)
     index_S: tuple[np.ndarray, np.ndarray]  # the site in each panel, or ABSENT, int64
-    turned_S: np.ndarray  # sites whose REF and ALT are swapped in the second panel, bool
+    swapped_S: np.ndarray  # sites whose REF and ALT are swapped in the second panel, bool
 
     @cached_property
     def shared_T(self) -> np.ndarray:
@@ -73,9 +73,9 @@ class SiteUnion:
         order = np.argsort(index)  # a panel may have the sites of one position in another order
         packed = np.empty((len(chosen), -(-panel.n_haplotypes // 8)), np.uint8)
         packed[order] = panel.packed_rows(index[order])
-        if number and (turned := self.turned_S[chosen]).any():
+        if number and (swapped := self.swapped_S[chosen]).any():
             ones = np.packbits(np.ones(panel.n_haplotypes, np.uint8))
-            packed[turned] ^= ones
+            packed[swapped] ^= ones
         return packed
 
 
@@ -84,8 +84,8 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
 
     Raises InputError if the panels share hardly any site, or if one extends far beyond the other.
     """
-    partner, turned = _partners(first.sites, second.sites)
-    _check_strand(first, second, second.sites, partner, turned)
+    partner, swapped = _partners(first.sites, second.sites)
+    _check_strand(first, second, second.sites, partner, swapped)
     n_shared, least = int((partner != ABSENT).sum()), _least_shared(first, second)
     if n_shared < least:
         raise InputError(
@@ -101,8 +101,8 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     matched = np.flatnonzero(partner != ABSENT)
     other[partner[matched]] = matched
     other = np.concatenate([other, only])
-    turned_all = np.zeros(len(order), bool)
-    turned_all[partner[turned]] = True
+    swapped_all = np.zeros(len(order), bool)
+    swapped_all[partner[swapped]] = True
     multiallelic = np.concatenate([first.multiallelic, second.multiallelic[only]])
     multiallelic[partner[matched]] |= second.multiallelic[matched]
     union = SiteUnion(
@@ -110,7 +110,7 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
         np.concatenate([first.cM, _on_map(first, second, second.position[only])])[order],
         multiallelic[order],
         (index[order], other[order]),
-        turned_all[order],
+        swapped_all[order],
     )
     _check_reach(first, second, union)
     return union
@@ -151,7 +151,7 @@ def check_positions(first: Panel, second: Panel) -> None:
     shared = [np.isin(panel.position, other.position) for panel, other in pairs]
     few = shared[1].sum() < _least_shared(first, second)
     if few or any(
-        (_apart_cM(panel.cM, panel.cM[both]) > MOST_APART_CM).any()
+        (_distance_cM(panel.cM, panel.cM[both]) > MOST_APART_CM).any()
         for panel, both in zip((first, second), shared, strict=True)
     ):
         unite_sites(first, second)
@@ -159,7 +159,7 @@ def check_positions(first: Panel, second: Panel) -> None:
 
 def _partners(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
     """The first panel's site, or ABSENT, of each site of the second; and whether its alleles are swapped."""
-    partner, turned = np.full(len(theirs), ABSENT), np.zeros(len(theirs), bool)
+    partner, swapped = np.full(len(theirs), ABSENT), np.zeros(len(theirs), bool)
     start, stop = (np.searchsorted(mine.position, theirs.position, side) for side in ("left", "right"))
     taken = np.zeros(len(mine), bool)
     for exchanged in (False, True):
@@ -171,9 +171,9 @@ def _partners(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
                     continue
             for j in range(start[i], stop[i]):
                 if not taken[j] and mine.ref[j].upper() == ref and mine.alt[j].upper() == alt:
-                    partner[i], turned[i], taken[j] = j, exchanged, True
+                    partner[i], swapped[i], taken[j] = j, exchanged, True
                     break
-    return partner, turned
+    return partner, swapped
 
 
 def _on_map(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
@@ -212,19 +212,19 @@ def _least_shared(first: Panel, second: Panel) -> float:
 
 
 def _check_strand(
-    first: Panel, second: Panel, theirs: Sites, partner: np.ndarray, turned: np.ndarray
+    first: Panel, second: Panel, theirs: Sites, partner: np.ndarray, swapped: np.ndarray
 ) -> None:
     """Raise InputError if the second panel seems to be on the other strand.
 
     On the other strand, exactly A/T and C/G sites seem to have REF and ALT swapped, and other sites are
-    complements of the first panel's. `theirs` are sites of the second panel, `partner` and `turned` those of
+    complements of the first panel's. `theirs` are sites of the second panel, `partner` and `swapped` those of
     `_partners`.
     """
     ambiguous = sum(
-        complement(theirs.ref[i]).upper() == theirs.alt[i].upper() for i in np.flatnonzero(turned)
+        complement(theirs.ref[i]).upper() == theirs.alt[i].upper() for i in np.flatnonzero(swapped)
     )
     why = ""
-    if turned.sum() == ambiguous >= ENOUGH:
+    if swapped.sum() == ambiguous >= ENOUGH:
         why = f"all {ambiguous} SNPs that have REF and ALT exchanged are A/T or C/G"
     else:
         there = np.isin(theirs.position, first.position)
@@ -270,7 +270,7 @@ def _why_few(first: Panel, second: Panel, least: float) -> str:
 
 def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
     """Raise InputError if one panel has sites far from all sites in both."""
-    far = np.flatnonzero(_apart_cM(union.cM, union.cM[union.shared_T]) > MOST_APART_CM)
+    far = np.flatnonzero(_distance_cM(union.cM, union.cM[union.shared_T]) > MOST_APART_CM)
     if len(far):
         which = int(union.index_S[0][far[0]] == ABSENT)
         has, lacks = ((first, second), (second, first))[which]
@@ -283,7 +283,7 @@ def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
         )
 
 
-def _apart_cM(cM: np.ndarray, shared_cM: np.ndarray) -> np.ndarray:
+def _distance_cM(cM: np.ndarray, shared_cM: np.ndarray) -> np.ndarray:
     """Distance of each genetic position to the nearest of `shared_cM`, which is not empty; both increase."""
     right = np.searchsorted(shared_cM, cM)
     to_right = shared_cM[right.clip(max=len(shared_cM) - 1)] - cM

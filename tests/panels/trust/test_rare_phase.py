@@ -35,7 +35,7 @@ def write_vcf(
     samples: list[str],
     alternate: list[str] | None = None,
 ) -> Path:
-    """A phased VCF; samples of which the second haplotype is 2 everywhere have one."""
+    """Write a phased VCF; samples whose second haplotype is 2 are haploid."""
     rows = zip(position.tolist(), alternate or ["C"] * len(position), alleles_XN.tolist(), strict=True)
     records = [
         (at, "A", alt, [str(a) if b == 2 else f"{a}|{b}" for a, b in zip(row[::2], row[1::2], strict=True)])
@@ -47,7 +47,7 @@ def write_vcf(
 
 @dataclass(frozen=True)
 class Spoiled:
-    """A simulated panel; WRONG of the rare alleles of heterozygotes were put on the other haplotype."""
+    """A simulated panel with a share WRONG of rare alleles on the wrong haplotype."""
 
     position: np.ndarray
     clean_XN: np.ndarray
@@ -56,7 +56,7 @@ class Spoiled:
     folder: Path
 
     def build(self, name: str, alleles_XN: np.ndarray, keep_phase: bool = False) -> Panel:
-        """Built from a VCF of these alleles."""
+        """Build a panel from a VCF of these alleles."""
         vcf = write_vcf(self.folder / f"{name}.vcf", self.position, alleles_XN, self.samples)
         out = self.folder / f"{name}.spin"
         genetic_map = GeneticMap.constant()
@@ -90,14 +90,14 @@ def changes(one_XN: np.ndarray, other_XN: np.ndarray) -> set[tuple[int, int]]:
     return {(int(x), int(s)) for x, s in np.argwhere(differ_XS)}
 
 
-def test_wrong_phases_are_mended(spoiled: Spoiled) -> None:
+def test_wrong_phases_are_switched(spoiled: Spoiled) -> None:
     with spoiled.build("spoiled", spoiled.spoiled_XN) as panel:
-        mended_XN = panel.alleles(0, panel.n_sites)
+        switched_XN = panel.alleles(0, panel.n_sites)
         moved = panel.provenance[MOVED]
         panel.verify()
-    pairs = mended_XN.reshape(len(mended_XN), -1, 2).sum(axis=2)
+    pairs = switched_XN.reshape(len(switched_XN), -1, 2).sum(axis=2)
     np.testing.assert_array_equal(pairs, spoiled.clean_XN.reshape((*pairs.shape, 2)).sum(axis=2))
-    wrong, made = changes(spoiled.spoiled_XN, spoiled.clean_XN), changes(mended_XN, spoiled.spoiled_XN)
+    wrong, made = changes(spoiled.spoiled_XN, spoiled.clean_XN), changes(switched_XN, spoiled.spoiled_XN)
     assert len(wrong) > 500
     assert len(made & wrong) > 0.75 * len(wrong)
     assert len(made & wrong) > 0.9 * len(made)
@@ -107,7 +107,7 @@ def test_wrong_phases_are_mended(spoiled: Spoiled) -> None:
         assert share == pytest.approx(WRONG, abs=0.05), carriers
 
 
-def test_what_is_right_stays(spoiled: Spoiled) -> None:
+def test_right_phases_are_kept(spoiled: Spoiled) -> None:
     with spoiled.build("clean", spoiled.clean_XN) as panel:
         np.testing.assert_array_equal(panel.alleles(0, panel.n_sites), spoiled.clean_XN)
         assert MOVED not in panel.provenance
@@ -128,7 +128,9 @@ def test_the_order_of_samples_does_not_matter(spoiled: Spoiled) -> None:
         np.testing.assert_array_equal(panel.alleles(0, panel.n_sites), first_XN[:, columns])
 
 
-def test_parts_of_long_panels_are_much_the_same(spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_of_long_panels_make_little_difference(
+    spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with spoiled.build("whole", spoiled.spoiled_XN, keep_phase=True) as panel:
         whole = find_moves(panel)
         monkeypatch.setattr(rare_phase, "_BLOCK", 250)
@@ -140,21 +142,21 @@ def test_parts_of_long_panels_are_much_the_same(spoiled: Spoiled, monkeypatch: p
     assert len(one & other) > 0.9 * max(len(one), len(other))
 
 
-def test_men_have_one_haplotype_of_x(spoiled: Spoiled) -> None:
-    """Samples with one haplotype carry alleles that others are compared with, and keep theirs."""
+def test_haploid_males(spoiled: Spoiled) -> None:
+    """Haploid samples keep their alleles, and others are compared with them."""
     alleles_XN = spoiled.spoiled_XN.copy()
     alleles_XN[:, 1:400:2] = 2  # 200 of the samples
     with spoiled.build("men", alleles_XN) as panel:
-        mended_XN, moved = panel.alleles(0, panel.n_sites), panel.provenance[MOVED]
+        switched_XN, moved = panel.alleles(0, panel.n_sites), panel.provenance[MOVED]
     before_XN = np.delete(alleles_XN, np.arange(1, 400, 2), axis=1)
-    np.testing.assert_array_equal(mended_XN[:, :200], before_XN[:, :200])
-    assert moved["alleles"] == (mended_XN != before_XN).sum() / 2 > 100
+    np.testing.assert_array_equal(switched_XN[:, :200], before_XN[:, :200])
+    assert moved["alleles"] == (switched_XN != before_XN).sum() / 2 > 100
 
 
 def gain_by_hand(
     alleles_TN: np.ndarray, place: int, cM: float, cM_T: np.ndarray, carriers: list[int], i: int
 ) -> float:
-    """By comparing site by site."""
+    """The gain by comparing haplotypes site by site."""
 
     def length(one: int, other: int, places: list[int]) -> float:
         differ = [t for t in places if alleles_TN[t, one] != alleles_TN[t, other]]
@@ -219,7 +221,7 @@ def every_gain_is_a_wrong_phase(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("every_gain_is_a_wrong_phase")
 def test_of_two_carriers_that_both_gain_none_is_moved(spoiled: Spoiled) -> None:
-    """Either of the two siblings matches the other carrier for longer: one phase is wrong, but which?"""
+    """Both siblings match the other carrier longer: one phase is wrong, but not known which."""
     alleles_XN = spoiled.clean_XN.copy()
     x = len(alleles_XN) // 2
     alleles_XN[x] = 0
@@ -274,12 +276,12 @@ def test_surroundings_beyond_a_block_count(spoiled: Spoiled, monkeypatch: pytest
     assert found[1] > 1.2 * found[0]
 
 
-def test_the_command_tells_and_keeps(spoiled: Spoiled) -> None:
+def test_messages_of_the_command(spoiled: Spoiled) -> None:
     vcf = write_vcf(spoiled.folder / "c.vcf", spoiled.position, spoiled.spoiled_XN, spoiled.samples)
     build = [sys.executable, "-m", "spinimpute", "panel", "build", "--vcf", vcf, "-f", "-o"]
-    told = subprocess.run([*build, spoiled.folder / "c.spin"], check=True, capture_output=True, text=True)
-    assert "rare alleles moved to the other haplotype of their carrier" in told.stderr
-    shares = re.findall(r"([\d.]+)% of alleles with [\d-]+", told.stderr)
+    built = subprocess.run([*build, spoiled.folder / "c.spin"], check=True, capture_output=True, text=True)
+    assert "rare alleles moved to the other haplotype of their carrier" in built.stderr
+    shares = re.findall(r"([\d.]+)% of alleles with [\d-]+", built.stderr)
     assert len(shares) >= 3
     assert all(5 < float(share) < 15 for share in shares)
     kept = subprocess.run(
