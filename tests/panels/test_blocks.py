@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from spinimpute.predictors.engine import ImputationJob
 
 import spinimpute
 from spinimpute.genotypes.blocks import (
@@ -19,7 +20,6 @@ from spinimpute.genotypes.blocks import (
 )
 from spinimpute.genotypes.intervals import cut_windows
 from spinimpute.panels.panel_blocks import BlockReader, EncodedBlock, PanelBlock
-from spinimpute.predictors.engine import ImputationJob
 from spinimpute.predictors.spin.engine import BlockEngine
 
 N_SITES = 300
