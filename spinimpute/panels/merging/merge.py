@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from spinimpute.panels.merging.filling import Filling
-from spinimpute.panels.merging.same_people import SamePeople, find_same_people
+from spinimpute.panels.merging.shared_samples import SharedSamples, find_shared_samples
 from spinimpute.panels.merging.site_union import (
     ABSENT,
     SiteUnion,
@@ -145,15 +145,15 @@ def _merge_parts(
     """Merge two panels, of X part by part."""
     pairs = list(zip(first, second, strict=True))
     unions = [unite_sites(*pair) for pair in pairs]
-    found = [find_same_people(*of_part) for of_part in zip(pairs, unions, strict=True)]
-    same = set(found[0].same).intersection(*(people.same for people in found))
-    people = [find_same_people(*of_part, same) for of_part in zip(pairs, unions, strict=True)]
-    _warn(pairs, unions, people[0])
+    found = [find_shared_samples(*of_part) for of_part in zip(pairs, unions, strict=True)]
+    same = set(found[0].same).intersection(*(shared.same for shared in found))
+    shared = [find_shared_samples(*of_part, same) for of_part in zip(pairs, unions, strict=True)]
+    _warn(pairs, unions, shared[0])
     made = [out.with_name(f"{out.stem}.{name}.spin") for name in _names_of_parts(first)]
     shares = split_progress(progress, [float(len(union.sites)) for union in unions])
-    for number, parts in enumerate(zip(pairs, unions, people, made, strict=True)):
-        pair, union, of_both, path = parts
-        merger = _Merger(pair, union, of_both, Filling(pair, union))
+    for number, parts in enumerate(zip(pairs, unions, shared, made, strict=True)):
+        pair, union, shared_samples, path = parts
+        merger = _Merger(pair, union, shared_samples, Filling(pair, union))
         merger.write(path, threads, command, shares[number])
     if len(made) > 1:
         join_panels(made, out)
@@ -167,13 +167,13 @@ class _Merger:
 
     panels: tuple[Panel, Panel]
     union: SiteUnion
-    people: SamePeople
+    shared: SharedSamples
     filling: Filling
 
     @property
     def n_haplotypes(self) -> int:
         """Number of haplotypes of the merged panel."""
-        return self.panels[0].n_haplotypes + len(self.people.kept_N)
+        return self.panels[0].n_haplotypes + len(self.shared.kept_N)
 
     def write(self, out: Path, threads: int, command: str, progress: Progress | None) -> None:
         """Write the merged panel file."""
@@ -196,11 +196,11 @@ class _Merger:
 
     def _header(self, command: str) -> dict[str, Any]:
         first = self.panels[0]
-        ploidy = [*first.ploidy.tolist(), *self.people.ploidy.tolist()]
+        ploidy = [*first.ploidy.tolist(), *self.shared.ploidy.tolist()]
         return {
             "chrom": first.chrom,
             "contig_line": first.contig_line,
-            "samples": [*first.samples, *self.people.samples],
+            "samples": [*first.samples, *self.shared.samples],
             "ploidy": "".join(map(str, ploidy)),
             "n_sites": len(self.union.sites),
             "provenance": {
@@ -240,16 +240,16 @@ class _Merger:
     def _merge_rows(self, lost_S: np.ndarray, rows: np.ndarray) -> tuple[bytes, np.ndarray]:
         """Stored rows of these sites, and their allele counts."""
         first, second = self.filling.alleles(rows, lost_S)
-        to, source = self.people.twin_N
+        to, source = self.shared.twin_N
         lacks = self.union.index_S[0][rows] == ABSENT
         first[np.ix_(lacks, to)] = second[np.ix_(lacks, source)]
-        packed = np.packbits(np.hstack([first, second[:, self.people.kept_N]]), axis=1)
+        packed = np.packbits(np.hstack([first, second[:, self.shared.kept_N]]), axis=1)
         for panel in self.panels:
             panel.release_memory()
         return store_rows(packed, self.n_haplotypes), allele_counts(packed)
 
 
-def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], people: SamePeople) -> None:
+def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], shared: SharedSamples) -> None:
     first, second = (panel.path.name for panel in pairs[0])
     if swapped := sum(int(union.swapped_S.sum()) for union in unions):
         warnings.warn(
@@ -260,10 +260,10 @@ def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], peo
     for pair, union in zip(pairs, unions, strict=True):
         if few := why_hardly_shared(pair, union):
             warnings.warn(few, stacklevel=4)
-    if not people.named_alike:
+    if not shared.same_name:
         return
-    named = ", ".join(people.named_alike[:_NAMED]) + (", ..." if len(people.named_alike) > _NAMED else "")
-    same, different = len(people.same), len(people.named_alike) - len(people.same)
+    named = ", ".join(shared.same_name[:_NAMED]) + (", ..." if len(shared.same_name) > _NAMED else "")
+    same, different = len(shared.same), len(shared.same_name) - len(shared.same)
     sentences = []
     if same:
         sentences.append(f"{same} have the same haplotypes in both and are kept once")
@@ -272,5 +272,5 @@ def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], peo
             f"{different} have other haplotypes and are kept twice: if they are the same people, leave them "
             "out of one of the VCFs (bcftools view --samples ^NAME) and build its panel anew"
         )
-    both = f"{first} and {second} both have {len(people.named_alike)} samples ({named})"
+    both = f"{first} and {second} both have {len(shared.same_name)} samples ({named})"
     warnings.warn(f"{both}: {'; '.join(sentences)}", stacklevel=4)

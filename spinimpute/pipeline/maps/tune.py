@@ -16,7 +16,7 @@ from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.runtime.partial_files import temporary_folder_in
-from spinimpute.runtime.progress import Progress
+from spinimpute.runtime.progress import Progress, split_progress
 from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
 
 TUNED = "map tuned"  # in the provenance
@@ -78,25 +78,21 @@ def tune_panel(
                 "needed to tune a map",
             )
         with temporary_folder_in(out.parent, f".{out.name}.") as folder:
-            for number, (panel, typed_index) in enumerate(zip(panels, typed_P, strict=True)):
+            shares = split_progress(progress, [1.0] * len(panels))
+            for panel, typed_index, share in zip(panels, typed_P, shares, strict=True):
                 if TUNED in panel.provenance:
                     raise InputError(
                         "content",
                         f"panel {path}: its map is tuned already; tune the panel that it was made from",
                     )
-
-                def shown(share: float, number: int = number) -> None:
-                    if progress is not None:
-                        progress((number + share) / len(panels))
-
-                cM = tuned_map(panel, typed_index, threads, shown)
+                cM = tuned_map(panel, typed_index, threads, share)
                 tuned = {
                     "array": Path(array).name,
                     "sites": len(typed_index),
                     "spinimpute": package_version(),
                     "command": command,
                 }
-                made.append(folder / str(number))
+                made.append(folder / str(len(made)))
                 rewrite_panel(panel, made[-1], {TUNED: tuned} if can_tune(panel, typed_index) else {}, cM)
             if len(made) == 1:
                 os.replace(made[0], partial)

@@ -17,10 +17,10 @@ _SITES_AT_ONCE = 512
 
 
 @dataclass(frozen=True, eq=False)
-class SamePeople:
+class SharedSamples:
     """Which samples and haplotypes of the second panel are kept in the merged panel."""
 
-    named_alike: list[str]  # samples of the second panel with a name of the first
+    same_name: list[str]  # samples of the second panel with a name of the first
     same: list[str]  # those of them with the same haplotypes at all sites in both: they are kept once
     kept_N: np.ndarray  # haplotypes of the second panel that are kept, int64
     twin_N: tuple[np.ndarray, np.ndarray]  # haplotypes of the first panel, and the equal ones of the second
@@ -28,9 +28,9 @@ class SamePeople:
     ploidy: np.ndarray  # of these, uint8
 
 
-def find_same_people(
+def find_shared_samples(
     panels: tuple[Panel, Panel], union: SiteUnion, among: Collection[str] | None = None
-) -> SamePeople:
+) -> SharedSamples:
     """Compare the samples with the same name in two panels; only those `among` may be merged (default: all).
 
     Raises InputError if a panel is damaged.
@@ -57,7 +57,7 @@ def find_same_people(
         names.append(_free_name(second.samples[j], taken))
         taken.add(names[-1])
     nobody = np.zeros(0, np.int64)
-    return SamePeople(
+    return SharedSamples(
         [name for name in second.samples if name in place],
         [second.samples[j] for j in twins[:, 1].tolist()],
         np.flatnonzero(np.isin(second.haplotype_sample, kept)),
