@@ -97,11 +97,12 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         lines.append(line)
     steps = {row["configuration"]["steps"] for row in rows}
     return (
-        f"{markdown(lines)}\n\nMean ± standard deviation over folds (how many); "
-        f"{', '.join(f'{n:,}' for n in sorted(steps))} steps where the paper has 20,000 on Boston. "
-        "NPT here hides the labels of 30 % of the rows, where the paper has 15 %, and is never shown rows of "
-        "tests, which the paper calls no semi-supervision. No target masking: training hides all labels, and "
-        "learns those 30 %."
+        f"{markdown(lines)}\n\nMean ± standard deviation over folds (number of folds). Training has "
+        f"{', '.join(f'{n:,}' for n in sorted(steps))} steps; the paper has 20,000 on Boston. "
+        "Our NPT hides the labels of 30 % of the rows (the paper: 15 %) and never reads test rows in "
+        "training "
+        '("no semi-supervision" in the paper). Without target masking, all labels are hidden, and '
+        "the loss is that of 30 % of the rows."
     )
 
 
@@ -125,11 +126,12 @@ def rank_table(rows: Sequence[dict[str, Any]]) -> str:
         lines.append([method, mean_text(ranks[method]), name, theirs[name, RANKED_SET], f"{place:g}"])
     steps = sorted({row["configuration"]["steps"] for row in rows if row["set"] == RANKED_SET})
     return (
-        f"{markdown(lines)}\n\nRanks within a fold, mean ± standard deviation over folds (how many), "
-        "the paper's ± standard error. By RMSE where the paper ranks by likelihood, on few folds, after "
-        f"{', '.join(f'{n:,}' for n in steps)} steps. NPT here hides the labels of 30 % of the rows, between "
-        "the paper's 10 and 50 %, and with 16 layers or heads too, where the paper's hides all. Of the other "
-        "variants and sets there are no fits."
+        f"{markdown(lines)}\n\nRanks within a fold: mean ± standard deviation over folds (number of folds); "
+        "in the paper, ± standard error. We rank by RMSE and the paper by likelihood. Training has "
+        f"{', '.join(f'{n:,}' for n in steps)} steps. Our NPT hides the labels of 30 % of the rows, "
+        "also with "
+        "16 layers or heads. The paper hides 10 or 50 %, and all with 16 layers or heads. The other variants "
+        "and sets were not fitted."
     )
 
 

@@ -28,11 +28,11 @@ from benchmarks.tabular.report import RESULTS as TABULAR
 HERE = Path(__file__).parent
 # by what they say
 FOREMOST = (
-    "SPIN-16 is level with Beagle or ahead",
+    "SPIN-16 is as accurate as Beagle, or more accurate",
     "SPIN-16, NPT-16 and the Set Transformer have similar R² (within .5 points)",
-    "SPIN predicts from the training set, by its inducing points",
+    "SPIN uses the training set in predictions, through its inducing points",
     "SPIN needs half of NPT's memory, the Set Transformer more than NPT",
-    "Inducing-point models (CIPNP, IPNP) are ahead of CANP, ANP and BANP at most context sizes",
+    "CIPNP and IPNP (inducing points) are more accurate than CANP, ANP and BANP at most context sizes",
 )
 
 

@@ -60,7 +60,7 @@ def section(results: Path) -> Section:
         ),
         Claim(
             "FT-Transformer 24, 25", "On Bank, Kick, MiniBooNE and Click all models are alike", CANNOT,
-            "The data cannot be had here.",
+            "The data are not available to us.",
         ),
     ]  # fmt: skip
     return Section("FT-Transformer on California, further (FT-Transformer 4.4, 5.2, D, H)", parts, claims)
@@ -86,7 +86,7 @@ def _ensemble_table(of_seeds: Ensembles) -> str:
 def _gains(of_seeds: Ensembles) -> Claim:
     """Holds in part if the ensemble is better than its members on average, but not than the best one."""
     single, together = (published_number(FT_PAPER, table, RESNET, SET) for table in ("2", "3"))
-    says = f"An ensemble of ResNets is ahead of single ones (paper: {together:.3f}, {single:.3f})"
+    says = f"An ensemble of ResNets is more accurate than single ones (paper: {together:.3f}, {single:.3f})"
     if RESNET not in of_seeds:
         return not_run("FT-Transformer 3", says, f"`{COMMAND} --models ResNet --seeds 1 2 3`")
     errors, error = of_seeds[RESNET]
@@ -99,7 +99,7 @@ def _gains(of_seeds: Ensembles) -> Claim:
 
 
 def _best_ensemble(fits: Fits, of_seeds: Ensembles) -> Claim:
-    says = "FT-Transformer's ensemble is ahead of NODE's and ResNet's"
+    says = "FT-Transformer's ensemble is more accurate than those of NODE and ResNet"
     if {FT, RESNET} <= of_seeds.keys():
         ours, theirs = of_seeds[FT][1], of_seeds[RESNET][1]
         told = f"FT-Transformer {ours:.3f}, ResNet {theirs:.3f}; NODE has one fit of 120 seconds"
@@ -155,9 +155,9 @@ def _seconds_table(fits: Fits) -> str:
         if mine:
             lines.append([name, mean_text(mine, 0), f"{np.median(mine):.0f}", theirs.get((name, SET), "")])
     clock = sorted({fit["model"] for fit in fits if "processor_seconds" not in fit})
-    beside = f", of {', '.join(clock)} by the clock, beside other work" if clock else ""
+    wall_time = f" ({', '.join(clock)}: wall time, while other programs ran)" if clock else ""
     return (
-        f"{markdown(lines)}\n\nOne thread, no GPU (the paper: one). Seconds of the processor{beside}. "
+        f"{markdown(lines)}\n\nCPU seconds{wall_time}, on one thread without a GPU. The paper uses a GPU. "
         "Training ends after 16 epochs without a better validation."
     )
 

@@ -71,9 +71,10 @@ def _budget(rows: Sequence[Row]) -> str:
     steps = sorted({row["configuration"]["steps"] for row in trained})
     seeds = sorted({row["seed"] for row in trained})
     return (
-        f"Budget so far: {', '.join(f'{n:,}' for n in steps)} steps a network, seeds "
-        f"{', '.join(map(str, seeds))}, {len({place_of(row) for row in trained})} of ten windows; "
-        f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes of the processor in all, baselines included."
+        f"Networks were trained for {', '.join(f'{n:,}' for n in steps)} steps, with seeds "
+        f"{', '.join(map(str, seeds))}, on {len({place_of(row) for row in trained})} of ten windows. "
+        "All cells, "
+        f"including the other methods, took {sum(row['seconds'] for row in rows) / 60:.0f} CPU minutes."
     )
 
 
@@ -99,10 +100,13 @@ def _table3(rows: Sequence[Row]) -> str:
                     f"{', '.join(map(str, sorted(of_window)))} × {seeds}", *(f"{mean:.2f}" for mean in means),
                 ])  # fmt: skip
     note = (
-        "R²: the paper's, all people and SNPs together. r²: the same of dosages turned to the minor allele, "
-        "over all sites, over those with a frequency of up to 1 % in the panel, and above. Of haplotypes: "
-        "the paper's R² of single haplotypes, which means little where phase differs. Windows: those that "
-        "SPIN-16 was trained on."
+        "R² is the paper's measure: the squared correlation of true and imputed dosages of ALT, over "
+        "all people "
+        "and SNPs. r² is the same for dosages of the minor allele: over all sites, over those with a "
+        "frequency "
+        "of up to 1 % in the panel, and over the others. R² of haplotypes compares single haplotypes; "
+        "it is low "
+        "if the phase of targets and truth differs. Windows: those that SPIN-16 was trained on."
     )
     return f"{markdown(lines)}\n\n{note}"
 
@@ -153,8 +157,9 @@ def _costs(rows: Sequence[Row]) -> str:
             f"{_epoch_ratio(method):.2f}",
         ])  # fmt: skip
     note = (
-        "Peak: by how much the first steps outgrow what the process had before (the largest resident set); "
-        "seconds of the processor. The paper's are peak GPU memory and seconds an epoch, mean of Table 7."
+        "Peak: the increase of the process's largest resident set by the first steps. Seconds are CPU "
+        "seconds. "
+        "The paper's numbers are peak GPU memory and seconds for an epoch, as means over Table 7."
     )
     return f"{markdown(lines)}\n\n{note}"
 
@@ -231,7 +236,7 @@ def _longer(rows: Sequence[Row], compared: Sequence[Row], methods: Sequence[str]
 
 
 def _beside_beagle(rows: Sequence[Row]) -> Claim:
-    says = "SPIN-16 is level with Beagle or ahead"
+    says = "SPIN-16 is as accurate as Beagle, or more accurate"
     places = shared_windows(rows, (SPIN_16, BEAGLE))
     if not places:
         return not_run("SPIN 3", says, "No window has both yet.")
@@ -256,7 +261,7 @@ def _beside_beagle(rows: Sequence[Row]) -> Claim:
 
 
 def _classical(rows: Sequence[Row]) -> Claim:
-    says = "Of the classical methods the MLP is best; k-NN and boosting are far behind"
+    says = "Among the classical methods the MLP is best; k-NN and boosting are much less accurate"
     methods = (MLP, KNN, GBT_PUBLISHED, FREQUENCIES)
     places = shared_windows(rows, methods)
     if not places:
@@ -285,7 +290,7 @@ def _resources(rows: Sequence[Row]) -> Claim:
 
 
 def _reads_context(rows: Sequence[Row]) -> Claim:
-    says = "SPIN predicts from the training set, by its inducing points"
+    says = "SPIN uses the training set in predictions, through its inducing points"
     places = shared_windows(rows, [SPIN_16])
     if not places:
         return not_run("SPIN 3", says, "`python -m benchmarks.papers table3`")

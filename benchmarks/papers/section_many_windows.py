@@ -69,7 +69,10 @@ def _table(rows: Rows) -> str:
             f"{row['configuration']['steps']:,}", str(row["seed"]), *scores, f"{_mean(row, FREQUENCY):.2f}",
             f"{row['training']['peak bytes of training'] / 1e6:.0f}",
         ])  # fmt: skip
-    return f"{markdown(lines)}\n\nMeans over windows; r²: of dosages turned to the minor allele."
+    return (
+        f"{markdown(lines)}\n\nMeans over windows. R² is for dosages of ALT, r² for dosages of the "
+        "minor allele."
+    )
 
 
 def _pairs(
@@ -94,7 +97,7 @@ def _longest(rows: Rows, method: str) -> list[dict[str, Any]]:
 
 def _beside_npt(rows: Rows) -> Claim:
     """Comparison with NPT at equal steps, or else at the most steps of each."""
-    says = "One model imputes many windows, ahead of NPT, which runs out of memory"
+    says = "One model imputes many windows more accurately than NPT, which runs out of memory"
     pairs = _pairs(rows, (CIPNP_16, "chunk"), (NPT_16, "chunk"))
     pairs += [
         (ours, npt)
@@ -120,7 +123,7 @@ def _trained(row: dict[str, Any]) -> str:
 
 def _never_seen(rows: Rows) -> Claim:
     """Holds if new windows are within two points of trained windows, in part if better than frequencies."""
-    says = "It learned to impute, and does so on windows that it never saw (our question)"
+    says = "The model imputes windows that it was not trained on (our question)"
     mine = _longest(rows, CIPNP_16) + _longest(rows, NPT_16)
     if not mine:
         return not_run("SPIN 4, 8", says, "`python -m benchmarks.papers table4`")
@@ -136,7 +139,7 @@ def _never_seen(rows: Rows) -> Claim:
 
 
 def _masking(rows: Rows) -> Claim:
-    says = "Chunk masking is far ahead of token masking, with several windows"
+    says = "Chunk masking is much more accurate than token masking, with several windows"
     pairs = _pairs(rows, (CIPNP_16, "chunk"), (CIPNP_16, "token"))
     if not pairs:
         r2, folder = _of_spin_benchmark("masking")

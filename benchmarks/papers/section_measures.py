@@ -78,7 +78,8 @@ def section(results: Path, own: Path) -> Section:
             "Every method is given the same 120 seconds here, its search included.",
         ),
         Claim(
-            "NPT 7", "The same on Higgs: XGBoost 23 hours, NPT 6 days", CANNOT, "Higgs cannot be had here.",
+            "NPT 7", "The same on Higgs: XGBoost 23 hours, NPT 6 days", CANNOT,
+            "Higgs is not available to us.",
         ),
         npt_parts.rank_claim(parts_of_npt),
     ]  # fmt: skip
@@ -110,7 +111,8 @@ def _beside(found: Fits, measure: Measure, table: str, sets: Sequence[str], digi
             lines.append(line)
     spread = "deviations" if table == "12" else "errors"
     note = (
-        f"Mean ± standard deviation over folds (how many); the paper's ± are standard {spread} of ten folds."
+        f"Mean ± standard deviation over folds (number of folds); in the paper, ± standard {spread} of "
+        "ten folds."
     )
     return f"{markdown(lines)}\n\n{note}"
 
@@ -155,7 +157,7 @@ def _rank_table(found: Fits) -> str:
                 line += [*both, whole[name, metric]]
             lines.append(line)
     sets = "; ".join(f"{metric} on {', '.join(of)}" for metric, (_, of, _, _) in RANKED.items())
-    note = f"Of these six methods among themselves: {sets}. Paper, all: of nine methods, on its sets."
+    note = f"Ranks among these six methods: {sets}. The paper ranks nine methods on its sets."
     return f"{markdown(lines)}\n\n{note}"
 
 
@@ -176,8 +178,8 @@ def _costs(found: Fits) -> str:
             for row in found.get("protein", {}).get(method, [])
         ]  # fmt: skip
     note = (
-        "One thread, no GPU, one fold, equal seconds for all: what differs is how many settings are tried in "
-        "them. Networks have one. Memory of networks beside NPT's is with the ranks of the SPIN paper."
+        "One thread, no GPU, one fold, and the same CPU time for all methods. They differ in the number of "
+        "settings that are tried in this time; networks try one. The section on ranks has their memory."
     )
     return f"{markdown(lines)}\n\n{note}"
 
@@ -222,7 +224,10 @@ def _folds(found: Fits, name: str) -> str:
 
 
 def _auroc(found: Fits) -> Claim:
-    says = "NPT's AUROC is the highest on Breast Cancer, and level with boosted trees (within .005) on Income"
+    says = (
+        "NPT's AUROC is the highest on Breast Cancer, and equal to that of boosted trees (within .005) "
+        "on Income"
+    )
     by = {
         name: {m: value for m in SHARED if (value := _mean(found, auroc, name, m)) is not None}
         for name in BINARY

@@ -53,7 +53,7 @@ def section(probes: Path, results: Path) -> Section:
         _deletion(rows),
         _one_table(bits),
         _level_on_images(pictures),
-        Claim("SPIN 19", "SPIN is level with NPT on CIFAR-10", CANNOT, "CIFAR-10 cannot be had here."),
+        Claim("SPIN 19", "SPIN is as good as NPT on CIFAR-10", CANNOT, "CIFAR-10 is not available to us."),
     ]  # fmt: skip
     return Section("Probes and images (SPIN A.7 to A.9; NPT 4.2, 4.3, B.3)", parts, claims)
 
@@ -90,7 +90,7 @@ def _random_labels(rows: Rows, bits: Rows) -> str:
 
 def _one_table(bits: Rows) -> Claim:
     """For each arm, the result with the most steps."""
-    says = "On one table of random bits SPIN and XABD alone are always right, XABA alone is not"
+    says = "On one table of random bits, SPIN and XABD alone make no errors, and XABA alone does"
     longest = {row["method"]: row for row in sorted(bits, key=lambda row: row["configuration"]["steps"])}
     if set(longest) < set(METHODS):
         return not_run("SPIN A.7", says, "`python -m benchmarks.papers tableA7`")
@@ -130,7 +130,9 @@ def _corruption(rows: Rows) -> str:
             for model in ("NPT", "paper's SPIN")
         ]
         lines.append([name, *cells, theirs[name, "change, %"]])
-    return f"{markdown(lines)}\n\nThe NPT paper gives drops of performance; here a rise of RMSE is positive."
+    return (
+        f"{markdown(lines)}\n\nA rise of RMSE is positive here. The NPT paper gives the drop of performance."
+    )
 
 
 CHANGE = "relative change"
@@ -164,7 +166,7 @@ def _accuracy(rows: Rows, context: str) -> float:
 
 def _level_on_images(pictures: Rows) -> Claim:
     """Comparison on common sets and numbers of steps."""
-    says = "SPIN is level with NPT on MNIST (within a point), with a quarter of the weights"
+    says = "SPIN is as accurate as NPT on MNIST (within a point), with a quarter of the weights"
     holds, told = [], []
     for name in PATCH:
         for steps in sorted({row["configuration"].get("steps", 0) for row in pictures} - {0}):
@@ -184,12 +186,14 @@ def _level_on_images(pictures: Rows) -> Claim:
                     f"NPT {_accuracy(npt, TRUE):.2f} %, {share:.2f} of its weights"
                 )
     if not holds:
-        return not_run("SPIN 19", says, "`python -m benchmarks.papers table19`; MNIST itself cannot be had.")
+        return not_run(
+            "SPIN 19", says, "`python -m benchmarks.papers table19`; MNIST is not available to us."
+        )
     return Claim("SPIN 19", says, verdict(holds), f"In place of MNIST: {'; '.join(told)}")
 
 
 def _by_xabd(rows: Rows) -> Claim:
-    says = "Random labels are looked up by XABD, all of them; not without it"
+    says = "With XABD all random labels are looked up, without it none"
     told, holds = [], []
     for bits in (6, 10):
         probe = f"random_labels_{bits}_bits"
@@ -221,7 +225,7 @@ def _looks_up(rows: Rows) -> Claim:
 
 
 def _spin_looks_up(rows: Rows) -> Claim:
-    says = "So does SPIN in the paper's form (our question)"
+    says = "SPIN in the paper's form also looks up labels of copied rows (our question)"
     r = {v: _found(rows, f"lookup_{v}", "paper's SPIN h=64").get("Pearson r", 0.0) for v in VARIANTS}
     told = ", ".join(f"{variant.replace('_', ' ')} r {x:.2f}" for variant, x in r.items())
     return Claim(
@@ -237,7 +241,7 @@ def _reads_rows(rows: Rows) -> Claim:
 
 
 def _deletion(rows: Rows) -> Claim:
-    says = "The rows that NPT needs are nearer than others"
+    says = "The rows that NPT needs are nearer to the query than other rows"
     p = {name: _found(rows, f"spoilt_context_{name}", "NPT")["p, kept < random"] for name in SPOILT}
     told = ", ".join(f"{name} p = {x:.2f}" for name, x in p.items())
     return Claim(

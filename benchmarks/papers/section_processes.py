@@ -74,7 +74,10 @@ def _figure4(runs: dict[Run, list[dict[str, Any]]]) -> str:
         rows = runs.get(Run(context, None, steps, False), [])
         oracles.append(f"{np.mean([row['floored'] for row in rows]):.3f}" if rows else "–")
     lines.append(["true process (upper bound; σ ≥ .1)", *oracles])
-    return f"{markdown(lines)}\n\nMean ± sd over seeds (how many). The paper has a figure, no numbers."
+    return (
+        f"{markdown(lines)}\n\nMean ± standard deviation over seeds (number of seeds). The paper has a "
+        "figure without numbers."
+    )
 
 
 def _rows_of(kind: str) -> list[str]:
@@ -84,7 +87,7 @@ def _rows_of(kind: str) -> list[str]:
 
 def _ahead(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
     """Comparison in the paper's variant, where both have it."""
-    says = "Inducing-point models (CIPNP, IPNP) are ahead of CANP, ANP and BANP at most context sizes"
+    says = "CIPNP and IPNP (inducing points) are more accurate than CANP, ANP and BANP at most context sizes"
     ahead, told = [], []
     for context in RANGES:
         means = {}
@@ -138,7 +141,7 @@ def _costs(results: Path) -> dict[str, tuple[float, float]]:
 
 
 def _cheap(costs: dict[str, tuple[float, float]]) -> Claim:
-    says = "Inducing-point models use up to 50 % less of time and memory"
+    says = "Models with inducing points use up to 50 % less time and memory"
     if not costs:
         return not_run("SPIN Figure 4", says, "`python -m benchmarks.neural_processes cost`")
     pairs = [("CIPNP", "CANP"), ("IPNP", "ANP")]

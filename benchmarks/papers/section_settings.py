@@ -94,9 +94,10 @@ def _table6(rows: Sequence[Row]) -> str:
             ", ".join(f"{points(found[method][place], R2, SHUFFLED):.2f}" for place in places),
         ])  # fmt: skip
     note = (
-        "Shuffled: at test time each haplotype of the panel shows the untyped alleles of another. Without "
-        "XABA latent attributes stay linear maps of a datapoint's attributes. SPIN-16 and what lacks a part "
-        "have equal steps on a window. Ablations on Boston Housing are with Table 11."
+        "Shuffled: in the test, each haplotype of the panel has the untyped alleles of another haplotype. "
+        "Without XABA, latent attributes stay linear maps of a datapoint's attributes. SPIN-16 and its "
+        "variants "
+        "have equal numbers of steps on a window. Ablations on Boston Housing are in the section on Table 11."
     )
     return f"{markdown(lines)}\n\n{note}"
 
@@ -115,7 +116,7 @@ def _table10(rows: Sequence[Row]) -> str:
             f"{best['step']:,}", f"{points([row], R2, KEPT_APART):.2f}",
             f"{points([row], R2_MINOR, KEPT_APART):.2f}",
         ])  # fmt: skip
-    return f"{markdown(lines)}\n\nScored on people of the panel that are kept apart; no target is read."
+    return f"{markdown(lines)}\n\nScored on held-out people of the panel, never on targets."
 
 
 def _ablation(rows: Sequence[Row]) -> Claim:
@@ -140,7 +141,7 @@ def _ablation(rows: Sequence[Row]) -> Claim:
 
 def _masking(rows: Sequence[Row], token: Sequence[Row]) -> Claim:
     """Masking on single windows; the paper uses several."""
-    says = "Chunk masking is far ahead of token masking, on single windows"
+    says = "Chunk masking is much more accurate than token masking, on single windows"
     both, places = at_equal_steps([*rows, *({**row, "method": TOKEN} for row in token)], (SPIN_16, TOKEN))
     if not places:
         return not_run("SPIN 5", says, RUN.format("table5"))

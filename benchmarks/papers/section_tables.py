@@ -80,7 +80,7 @@ def section(results: Path, own: Path) -> Section:
         _first_rank(found), _beside_npt(found), _beside_npt_in_form(in_form),
         _less_memory(memory), _context_helps(poker),
         _linear(costs),
-        Claim("SPIN 12", "Kick, Forest Cover, Higgs", CANNOT, "The data cannot be had here."),
+        Claim("SPIN 12", "Kick, Forest Cover, Higgs", CANNOT, "The data are not available to us."),
         _ft_order(california), _importances(california), _deep_beats_trees(found),
         _others_behind(found, california),
         *npt_parts.claims(parts_of_npt),
@@ -115,7 +115,7 @@ def _scores(found: Fits) -> str:
             lines.append([f"SPIN paper: {name}", *(theirs.get((s, name), "") for s in SETS)])
     npt = published(NPT_PAPER, "8") | published(NPT_PAPER, "11")
     lines.append(["NPT paper: NPT", *(npt.get(("NPT", s), "") for s in SETS)])
-    return f"{markdown(lines)}\n\nMean ± standard deviation over folds (how many)."
+    return f"{markdown(lines)}\n\nMean ± standard deviation over folds (number of folds)."
 
 
 SETS = (*REGRESSION, *CLASSIFICATION)
@@ -195,7 +195,10 @@ def _ranks(found: Fits) -> str:
         for ranks, theirs in columns:
             line += [f"{ranks[method]:.2f}", theirs["rank", OURS[method]]]
         lines.append(line)
-    return f"{markdown(lines)}\n\nOf these six on the {len(SETS)} sets that can be had."
+    return (
+        f"{markdown(lines)}\n\nRanks among these six methods, on the {len(SETS)} sets that are "
+        "available to us."
+    )
 
 
 RANKED = tuple(method for method, name in OURS.items() if name)
@@ -213,7 +216,10 @@ def _memory(memory: Sequence[dict[str, Any]]) -> str:
     theirs = published(SPIN_PAPER, "1")
     for method, name in (("NPT", "NPT"), ("SetTransformer", "Set-TF"), ("SPIN", "SPIN")):
         lines.append([method, mean_text(_ratios(memory, method)), theirs["memory of NPT's", name]])
-    return f"{markdown(lines)}\n\nMean ± standard deviation over sets (how many); SPIN in the paper's form."
+    return (
+        f"{markdown(lines)}\n\nMean ± standard deviation over sets (number of sets). SPIN is in the "
+        "paper's form."
+    )
 
 
 def _poker(poker: Sequence[dict[str, Any]]) -> str:
@@ -251,8 +257,10 @@ def _growth(costs: list[dict[str, Any]]) -> str:
             ]
         )
     note = (
-        "By the largest three sizes: 10,000 to 100,000 rows of SPIN, 1,000 to 10,000 of NPT. The paper's are "
-        "calculated: linear in rows for SPIN and the Set Transformer, quadratic for NPT."
+        "Exponents are estimated from the three largest sizes: 10,000 to 100,000 rows for SPIN, 1,000 "
+        "to 10,000 "
+        "for NPT. The paper's exponents are theoretical: linear in rows for SPIN and the Set Transformer, "
+        "quadratic for NPT."
     )
     return f"{markdown(lines)}\n\n{note}"
 
@@ -261,7 +269,10 @@ STEP = "step_seconds"
 
 
 def _linear(costs: list[dict[str, Any]]) -> Claim:
-    says = "A SPIN's step is linear in rows, NPT's quadratic; SPIN's predictions do not grow"
+    says = (
+        "The time of a SPIN step is linear in rows, that of NPT quadratic; the time of SPIN's "
+        "predictions is constant"
+    )
     spin, npt, asked = (
         power(costs, kind, "rows", measure)
         for kind, measure in (("SPIN", STEP), ("NPT", STEP), ("SPIN", "predict_seconds"))
@@ -303,8 +314,10 @@ def _at_equal_seconds(found: Fits) -> str:
             f"{_score(found, 'adult', method):.3f}", theirs[name, "adult"], f"{ranks[method]:.1f}",
         ])  # fmt: skip
     note = (
-        "One fold, one seed; boosted trees spend the seconds on a search of settings, networks have their "
-        "defaults, and FT-Transformer's loss still falls when they end. The paper's are tuned."
+        "One fold and one seed. Boosted trees use the time to search for settings. Networks have their "
+        "default "
+        "settings, and the loss of FT-Transformer still falls at the end. In the paper, all methods "
+        "are tuned."
     )
     return f"{markdown(lines)}\n\n{note}"
 
@@ -320,7 +333,7 @@ def _others_behind(found: Fits, california: Sequence[dict[str, Any]]) -> Claim:
     """Comparison at equal seconds, which do not finish FT-Transformer; on California with the finished one
     too.
     """
-    says = "SNN, NODE, TabNet, GrowNet, DCN2, AutoInt are behind FT-Transformer"
+    says = "SNN, NODE, TabNet, GrowNet, DCN2 and AutoInt are less accurate than FT-Transformer"
     every = *ROW_BASELINES, *TREE_BASELINES
     there = [m for m in every if all(found.get(name, {}).get(m) for name in FT_SETS)]
     if not there:
@@ -373,7 +386,7 @@ def _less_memory(memory: Sequence[dict[str, Any]]) -> Claim:
 
 
 def _context_helps(poker: Sequence[dict[str, Any]]) -> Claim:
-    says = "Poker: accuracy grows with the context, which NPT cannot hold"
+    says = "Poker: accuracy grows with the context, and NPT runs out of memory for large ones"
     spin = [row for row in poker if row["model"] == "SPIN"]
     if not spin:
         return not_run("SPIN 2", says, "`python -m benchmarks.tabular poker`")
@@ -389,7 +402,7 @@ def _context_helps(poker: Sequence[dict[str, Any]]) -> Claim:
 
 
 def _ft_order(california: Sequence[dict[str, Any]]) -> Claim:
-    says = "FT-Transformer is ahead of ResNet, ResNet of the MLP (California)"
+    says = "FT-Transformer is more accurate than ResNet, and ResNet than the MLP (California)"
     mean = {
         m: float(np.mean([row["rmse"] for row in california if row["model"] == m]))
         for m in PUBLISHED_SETTINGS
@@ -399,7 +412,7 @@ def _ft_order(california: Sequence[dict[str, Any]]) -> Claim:
 
 
 def _importances(california: Sequence[dict[str, Any]]) -> Claim:
-    says = "[CLS] attention ranks columns as permuting them does"
+    says = "[CLS] attention ranks columns as permutation importance does"
     ranks = [row["rank_correlation"] for row in california if row["model"] == "FTTransformer"]
     least = published_number(FT_PAPER, "6", "attention", "california")
     spread = float(published(FT_PAPER, "6")["attention", "california"].partition(" ± ")[2])
@@ -411,7 +424,7 @@ def _importances(california: Sequence[dict[str, Any]]) -> Claim:
 
 
 def _deep_beats_trees(found: Fits) -> Claim:
-    says = "Boosted trees are ahead of FT-Transformer on California and Adult"
+    says = "Boosted trees are more accurate than FT-Transformer on California and Adult"
     better, told = [], []
     for name in FT_SETS:
         ft = _score(found, name, "FTTransformer")
