@@ -42,7 +42,7 @@ BLOCK = re.compile(r"(<!-- ([\w-]+) table ([^:>]+): (.*?) -->\n).*?(<!-- end -->
 NUMBER = re.compile(r"(<!-- ([\w-]+) number ([^:>]+): (.*?) -->).*?(<!-- end -->)")
 SHARE = re.compile(r"\(([\d.]+)%\)")  # as the results write one, behind its numbers
 OURS, BEFORE = "spinimpute", "before"  # an earlier version is shown beside ours in the table of sets alone
-BINS_BEHIND = "bins in which a peer is ahead: by pooled r², by mean r² per variant"
+BINS_BEHIND = "bins in which a peer is more accurate: by pooled r², by mean r² per variant"
 NAMES = {
     "allele-frequency": "panel frequencies alone",
     "10_nearest_haplotypes": "copying the 10 nearest haplotypes",
@@ -192,7 +192,7 @@ def printed_r2_table(folders: Sequence[Path], title: str) -> list[list[str]]:
 
 
 def sets_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Pooled r2 of every set of a folder of `sets`, errors, and bins in which a peer is ahead."""
+    """Pooled r2 of every set of a folder of `sets`, errors, and bins in which a peer is more accurate."""
     table: list[list[str]] = []
     for case in sorted(path for path in folders[0].iterdir() if path.is_dir()):
         rows = read_accuracy(case / "accuracy.tsv")
