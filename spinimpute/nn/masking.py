@@ -54,29 +54,6 @@ def mask_tokens(
     return Masked(torch.where(hidden, vocabulary, replaced), hidden, chosen)
 
 
-def mask_chunks(
-    tokens: Tensor,
-    fraction: float,
-    label_columns: Tensor,
-    vocabulary: int,
-    generator: torch.Generator | None = None,
-) -> Masked:
-    """Chunk masking: in every task int(fraction * N) datapoints, at least one, lose all their label columns.
-
-    Training then resembles imputation: there is no neighbouring label to copy from.
-    """
-    require_shape("tokens", tokens, None, None, len(label_columns))
-    require_fraction("fraction", fraction)
-    count = max(1, int(fraction * tokens.shape[1]))
-    order = _uniform(tokens.shape[:2], tokens.device, generator).argsort(1)
-    rows = torch.zeros(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
-    rows.scatter_(1, order[:, :count], True)
-    missing = tokens == vocabulary
-    chosen = rows[:, :, None] & label_columns
-    hidden = chosen | missing
-    return Masked(torch.where(hidden, vocabulary, tokens), hidden, chosen & ~missing)
-
-
 def masked_cross_entropy(logits: Tensor, tokens: Tensor, loss: Tensor) -> Tensor:
     """Mean cross-entropy (nats) over the cells with `loss` set, in float32; 0 where there is none."""
     require_shape("loss", loss, *tokens.shape)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from spinimpute.nn.masking import attribute_weight, mask_chunks, mask_tokens, masked_cross_entropy, spin_loss
+from spinimpute.nn.masking import attribute_weight, mask_tokens, masked_cross_entropy, spin_loss
 
 VOCABULARY = 8
 LABELS = torch.arange(10) >= 6
@@ -41,31 +41,6 @@ def test_token_masking_keeps_to_its_columns_and_to_its_generator() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert torch.equal(first.loss, LABELS & (tokens != VOCABULARY))
     assert not mask_tokens(tokens, 0.0, VOCABULARY).loss.any()
-
-
-@pytest.mark.parametrize(
-    ("rows", "fraction", "count"), [(40, 0.15, 6), (46, 0.15, 6), (5, 0.15, 1), (5, 1.0, 5)]
-)
-def test_chunk_masking_hides_all_labels_of_whole_rows(rows: int, fraction: float, count: int) -> None:
-    tokens = torch.randint(0, VOCABULARY, (3, rows, 10))
-    masked = mask_chunks(tokens, fraction, LABELS, VOCABULARY, torch.Generator().manual_seed(1))
-    hidden = masked.mask
-    assert not hidden[..., ~LABELS].any()
-    per_row = hidden[..., LABELS].sum(-1)
-    assert set(per_row.flatten().tolist()) <= {0, 4}
-    assert ((per_row == 4).sum(1) == count).all()
-    assert torch.equal(masked.loss, hidden)
-    assert torch.equal(masked.tokens, torch.where(hidden, VOCABULARY, tokens))
-
-
-def test_chunk_masking_chooses_other_rows_in_other_tasks_and_learns_nothing_from_missing_labels() -> None:
-    tokens = table()
-    masked = mask_chunks(tokens, 0.15, LABELS, VOCABULARY)
-    rows = masked.mask[..., LABELS].all(-1)
-    assert not torch.equal(rows[0], rows[1])
-    missing = tokens == VOCABULARY
-    assert not (masked.loss & missing).any()
-    assert masked.mask[missing].all()
 
 
 def test_cross_entropy_counts_masked_cells_only() -> None:
@@ -108,8 +83,6 @@ def test_wrong_arguments_are_named() -> None:
         (lambda: mask_tokens(tokens[0], 0.3, VOCABULARY), r"tokens must have the shape \(\*, \*, \*\), got"),
         (lambda: mask_tokens(tokens, 1.5, VOCABULARY), r"probability must be in \[0, 1\], got 1\.5"),
         (lambda: mask_tokens(tokens, 0.3, VOCABULARY, columns=few), r"columns must have the shape \(10\)"),
-        (lambda: mask_chunks(tokens, 0.3, few, VOCABULARY), r"tokens must have the shape \(\*, \*, 4\)"),
-        (lambda: mask_chunks(tokens, -1, LABELS, VOCABULARY), r"fraction must be in \[0, 1\], got -1"),
         (lambda: masked_cross_entropy(logits, tokens, tokens == 0), "logits must have the shape"),
         (lambda: spin_loss(logits, tokens, tokens == 0, LABELS, 2.0), "attribute_weight must be in"),
     ):
