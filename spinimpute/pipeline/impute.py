@@ -164,7 +164,9 @@ def impute(
                 begin_stage(step.progress, "reading the target")
                 with summary.stage("read target"):
                     intervals, warnings = panel_intervals(parts, step.regions)
-                    part = part_to_read(file, parts, model, intervals, selection)
+                    part = None
+                    if buffer_cM is not None:
+                        part = part_to_read(file, parts, model, intervals, selection)
                     with within_budget(resources.max_memory, "reading the target"):
                         read = read_matched(
                             parts,

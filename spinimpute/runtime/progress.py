@@ -30,8 +30,8 @@ def begin_stage(progress: Progress | None, stage: str) -> None:
 
 def split_progress(progress: Progress | None, weights: Sequence[float]) -> list[Progress | None]:
     """Divide a progress into consecutive parts with these weights; each part gets fractions from 0 to 1."""
-    if progress is None:
-        return [None] * len(weights)
+    if progress is None or len(weights) == 1:
+        return [progress] * len(weights)
     return [
         _Part(progress, sum(weights[:number]) / sum(weights), weight / sum(weights))
         for number, weight in enumerate(weights)
