@@ -25,7 +25,7 @@ from spinimpute.pipeline.verdicts import check_called, verdicts
 from spinimpute.quality.frequencies import BLOCK_SITES
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
-from spinimpute.targets.reader import read_target
+from spinimpute.targets.formats import read_target
 from spinimpute.targets.repair import ALT_TAKEN, CONTRADICTORY, SiteNote, repair_and_match
 
 

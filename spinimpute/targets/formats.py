@@ -1,25 +1,37 @@
-"""Formats of targets, detected from file contents, and targets from standard input."""
+"""Formats of targets, detected from file contents, and the haplotypes of a target in any of them."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from spinimpute.genotypes.builds import HAPLOID_CHROMOSOMES, is_x
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.sites import Sites
-from spinimpute.runtime.errors import InputError
+from spinimpute.genotypes.ploidy import (
+    HALF_MISSING,
+    ResolvedPloidy,
+    expected_heterozygosity,
+    resolve_ploidy,
+)
+from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
+from spinimpute.panels.reference import ReferencePanel
+from spinimpute.panels.spin_files import concatenate_sites, find_x_region, haploid_in_males
+from spinimpute.runtime.errors import InputError, call
 from spinimpute.runtime.output_files import STANDARD, CannotWrite, temporary_folder
 from spinimpute.targets.array_text import is_array_text, read_array_calls
 from spinimpute.targets.final_report import is_final_report, read_final_report
 from spinimpute.targets.liftover import Lift
 from spinimpute.targets.plink import is_plink, read_plink
 from spinimpute.targets.repair import records_wanted
-from spinimpute.vcf.reader import HaplotypeReader
+from spinimpute.vcf.reader import HaplotypeReader, read_haplotypes
 from spinimpute.vcf.variant_file import starts_as_variant_file
 
 NAME = "standard_input"  # of the temporary file, for messages and reports
@@ -75,6 +87,95 @@ def format_of(path: Path) -> TargetFormat:
     if not path.is_file():
         return VARIANTS
     return next((known for known in FORMATS if known.recognises(path)), VARIANTS)
+
+
+def read_target(
+    path: str | Path,
+    panels: Sequence[ReferencePanel],
+    *,
+    allow_unphased: bool = True,
+    sexes: dict[str, bool] | None = None,
+    chain: str | Path | None = None,
+    region: Region | None = None,
+    samples: Sequence[str] | None = None,
+) -> list[ResolvedPloidy | None]:
+    """Read the target's haplotypes on the panels' chromosome; the panels are the parts of a panel.
+
+    `sexes` maps samples to whether they are male, for X, and takes precedence over the file. `chain` is a
+    chain file from the target's genome build to the panel's. `region` is the part of an autosome that is
+    needed of a VCF or BCF. `samples` are the samples to read, in this order.
+
+    Returns a result for each part of the panel, None for a part of X in which the target has no site. Raises
+    the errors of each format's reader, and InputError for unphased heterozygotes unless `allow_unphased`.
+    """
+    path = Path(path)
+    chrom = panels[0].chrom
+    lift = None if chain is None else Lift(chain, chrom)
+    target_format = format_of(path)
+    diploid = not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
+    if target_format is VARIANTS and lift is None and diploid:
+        haplotypes = read_haplotypes(
+            path,
+            region,
+            samples=samples,
+            chrom=chrom,
+            allow_unphased=allow_unphased,
+            without_alt=records_wanted(panels[0].sites, None),
+        )
+        lost = {} if haplotypes.halved is None else {HALF_MISSING: int(haplotypes.halved.sum())}
+        return [ResolvedPloidy(haplotypes, lost, np.full(len(haplotypes.samples), np.nan), [])]
+    if target_format is VARIANTS:
+        calls = read_variants(path, concatenate_sites(panels), panels[0].contig_line, lift, samples)
+    elif samples is not None:
+        raise InputError(
+            "arguments",
+            f"target {path}: samples can be chosen from VCF and BCF only. Convert it ({call('convert')})",
+        )
+    else:
+        calls = target_format.read(path, concatenate_sites(panels), panels[0].contig_line, lift)
+    if sexes and is_x(chrom) and not set(sexes) & set(calls.samples):
+        warnings.warn(f"none of the samples of {path} is in the list of sexes", stacklevel=2)
+    known_sexes = calls.sexes | (sexes or {})
+    parts = [_part(calls, panel, known_sexes) for panel in panels]
+    if not allow_unphased:
+        _refuse_unphased(path, parts)
+    if all(part is None for part in parts):
+        first, last = int(calls.sites.position[0]), int(calls.sites.position[-1])
+        raise InputError(
+            "mismatch",
+            f"target {path}: its sites, {chrom}:{first}-{last}, lie in other parts of {chrom} than "
+            "the panel. Give the panel of these parts",
+        )
+    return parts
+
+
+def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> ResolvedPloidy | None:
+    part = find_x_region(panel)
+    if part is not None:
+        position = calls.sites.position
+        first, stop = np.searchsorted(position, [part.region.start, part.region.end + 1])
+        if first == stop:
+            return None
+        calls = calls.part(slice(int(first), int(stop)))
+    return resolve_ploidy(
+        calls,
+        expected_heterozygosity(calls.sites, panel.sites, panel.frequency),
+        sexes,
+        haploid=plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES,
+        sexed=haploid_in_males(panel),
+    )
+
+
+def _refuse_unphased(path: Path, parts: Sequence[ResolvedPloidy | None]) -> None:
+    for part in parts:
+        if part is not None and part.haplotypes.unphased is not None:
+            row, sample = np.argwhere(part.haplotypes.unphased)[0]
+            sites, name = part.haplotypes.sites, part.haplotypes.samples[sample]
+            raise InputError(
+                "content",
+                f"target {path}: sample {name} has, at {sites.chrom}:{sites.position[row]}, an unphased "
+                f"heterozygote. Phase the file first ({call('phase')})",
+            )
 
 
 @contextmanager

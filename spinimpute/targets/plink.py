@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from spinimpute.genotypes.sites import (
     complement,
     snp_alleles,
 )
-from spinimpute.runtime.errors import InputError, repeated
+from spinimpute.runtime.errors import Code, InputError, repeated
 from spinimpute.targets.array_text import NO_PLACE
 from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift
 
@@ -76,20 +77,10 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     samples, sexes = _samples(names)
     if variants.suffix == ".bim":
         _check_bim(variants)
-    try:
+    with _reading(variants, "damaged", "Is it damaged?"):
         table = pgenlib.PvarReader(os.fsencode(variants))
-    except (RuntimeError, MemoryError) as error:
-        raise InputError(
-            "damaged", f"target {variants}: cannot be read ({_message(error)}). Is it damaged?"
-        ) from error
-    try:
+    with _reading(path, "read", f"Is it complete, and do {variants.name} and {names.name} belong to it?"):
         reader = pgenlib.PgenReader(os.fsencode(path), raw_sample_ct=len(samples), pvar=table)
-    except (RuntimeError, MemoryError) as error:
-        raise InputError(
-            "read",
-            f"target {path}: cannot be read ({_message(error)}). Is it complete, and do {variants.name} and "
-            f"{names.name} belong to it?",
-        ) from error
     skipped: Counter[str] = Counter()
     chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
     meant = chromosome_names(panel.chrom, set(chroms))
@@ -116,19 +107,23 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
             f"{', '.join(list(dict.fromkeys(chroms))[:10])}",
         )
     rows.sort(key=lambda row: row.position)
-    try:
+    with closing(table), closing(reader), _reading(path, "damaged", "Is it damaged?"):
         calls, unphased = _read(reader, rows, len(samples))
-    except (RuntimeError, MemoryError) as error:
-        raise InputError(
-            "damaged", f"target {path}: cannot be read ({_message(error)}). Is it damaged?"
-        ) from error
-    finally:
-        reader.close()
-        table.close()
     positions, ref, alt, ids, *_ = (list(column) for column in zip(*rows, strict=True))
     sites = Sites(panel.chrom, np.array(positions, np.int64), ref, alt, ids)
     none = unphased if unphased.any() else None
     return Calls(sites, calls, samples, contig_line, dict(skipped), none, sexes)
+
+
+@contextmanager
+def _reading(path: Path, code: Code, advice: str) -> Iterator[None]:
+    """Turn errors of pgenlib into InputError."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        message = error.args[0] if error.args else type(error).__name__
+        message = _text(message).strip() if isinstance(message, bytes | str) else message
+        raise InputError(code, f"target {path}: cannot be read ({message}). {advice}") from error
 
 
 def load_pgenlib() -> Any:
@@ -277,8 +272,3 @@ def _read(reader: Any, rows: list[_PlinkSite], n_samples: int) -> tuple[np.ndarr
 
 def _text(name: bytes | str) -> str:
     return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
-
-
-def _message(error: BaseException) -> str:
-    message = error.args[0] if error.args else type(error).__name__
-    return _text(message).strip() if isinstance(message, bytes | str) else str(message)

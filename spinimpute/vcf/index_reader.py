@@ -8,6 +8,7 @@ import struct
 import warnings
 import zlib
 from functools import lru_cache
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,16 +130,21 @@ def placed_reads_end_at(path: Path, end: int) -> bool:
         file.seek(end >> 16)
         if file.read(len(_BLOCK_START)) != _BLOCK_START:
             return False
-        file.seek(end >> 16)
-        reader = BgzfReader(file)
         try:
-            is_whole = len(reader.read(end & 0xFFFF)) == end & 0xFFFF
-            following = reader.read(_READ_START.size)
+            following = _bytes_at(file, end)
         except DamagedFile:
             return True
-    if not is_whole or not following:
+    if not following:
         return True
     return len(following) == _READ_START.size and _READ_START.unpack(following)[1] == _NO_CONTIG
+
+
+def _bytes_at(file: BufferedReader, offset: int) -> bytes | None:
+    """The bytes at a virtual offset, as many as start a read; None if the stream ends before."""
+    file.seek(offset >> 16)
+    reader = BgzfReader(file)
+    before = reader.read(offset & 0xFFFF)
+    return reader.read(_READ_START.size) if len(before) == offset & 0xFFFF else None
 
 
 def index_error(role: str, path: Path, what: object) -> InputError:
@@ -206,10 +212,8 @@ def _records_end_at(path: Path, end: int) -> bool:
     with path.open("rb") as file:
         if end == file.seek(0, os.SEEK_END) << 16:  # the writer had read the last block, too
             end -= len(EOF_BLOCK) << 16
-        file.seek(end >> 16)
-        reader = BgzfReader(file)
         try:
-            return len(reader.read(end & 0xFFFF)) == end & 0xFFFF and not reader.read(1)
+            return _bytes_at(file, end) == b""
         except DamagedFile:
             return False
 

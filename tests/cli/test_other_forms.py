@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.runtime.errors import InputError
-from spinimpute.targets.reader import read_target
+from spinimpute.targets.formats import read_target
 
 pgenlib = pytest.importorskip("pgenlib")
 
