@@ -26,7 +26,7 @@ from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, FEW_NUMBERS
 from spinimpute.predictors.haplotype_attention.memory import DEFAULT, LEAST_QUERIES, JobSizes, limits_within
-from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, least_share
+from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE, SHARED
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
 from spinimpute.predictors.results import FileResults, MemoryResults
 from spinimpute.predictors.typed_tiles import TILE_GAPS, flank_reach, with_flanks
@@ -140,7 +140,7 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     candidates = find_candidates(panel, backwards, queries, *blocks, CANDIDATES)
     found = copying_posteriors(
         None, panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates,
-        *blocks, least_share(n),
+        *blocks, LEAST_SHARE * n / SHARED,
     )  # fmt: skip
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

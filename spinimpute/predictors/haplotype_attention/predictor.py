@@ -154,7 +154,7 @@ class HaplotypePredictor(Predictor):
             jump_probabilities(tile.cM_S, panel.n_haplotypes, rates.jumps_per_cM),
             candidates,
             *tile.block_places,
-            least_share(panel.n_haplotypes),
+            LEAST_SHARE * max(1.0, panel.n_haplotypes / SHARED),
         )
         start, stop = tile.sites
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
@@ -216,11 +216,6 @@ class _TileQueries(NamedTuple):
     alleles: TypedAlleles
     information: Information
     members: PanelMembers | None
-
-
-def least_share(n_haplotypes: int) -> float:
-    """Posterior probability that a candidate needs, as a multiple of the prior probability."""
-    return LEAST_SHARE * max(1.0, n_haplotypes / SHARED)
 
 
 def load(checkpoint: Checkpoint) -> HaplotypePredictor:
