@@ -255,10 +255,7 @@ class Container:
                 f"{path}: not a spinimpute {kind.name} (it starts with {preamble[:16]!r}). {kind.remedy()}",
             )
         if len(preamble) < kind.preamble_bytes:
-            raise InputError(
-                "damaged",
-                f"{kind.name} {path}: truncated: {self._size} bytes. Copy it again",
-            )
+            raise InputError("damaged", f"{kind.name} {path}: truncated: {self._size} bytes. Copy it again")
         _, version, crc, offset, length, total = kind.preamble.unpack_from(preamble)
         (crc_of_preamble,) = CRC.unpack_from(preamble, kind.preamble.size)
         is_whole = zlib.crc32(preamble[: kind.preamble.size]) == crc_of_preamble

@@ -60,8 +60,7 @@ class FileKind:
         """The error for a file without the length in its preamble."""
         what = "truncated" if size < expected else "damaged"
         return InputError(
-            "damaged",
-            f"{self.name} {path}: {what}: {size} bytes, expected {expected}. Copy it again",
+            "damaged", f"{self.name} {path}: {what}: {size} bytes, expected {expected}. Copy it again"
         )
 
 

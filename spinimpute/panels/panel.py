@@ -80,8 +80,7 @@ def _check(container: Container) -> None:
     for name, expected in n_bytes.items():
         container.require(name in container.sections, f"it has no section {name!r}")
         container.require(
-            container.sections[name].nbytes == expected,
-            f"section {name} has a wrong length for {n} sites",
+            container.sections[name].nbytes == expected, f"section {name} has a wrong length for {n} sites"
         )
 
 

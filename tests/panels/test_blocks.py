@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from spinimpute.predictors.engine import ImputationJob
 
 import spinimpute
 from spinimpute.genotypes.blocks import (
@@ -20,6 +19,7 @@ from spinimpute.genotypes.blocks import (
 )
 from spinimpute.genotypes.intervals import cut_windows
 from spinimpute.panels.panel_blocks import BlockReader, EncodedBlock, PanelBlock
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.spin.engine import BlockEngine
 
 N_SITES = 300

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spinimpute.panels.container import (
-    Container,
-    ContainerWriter,
-    compress,
-    join_files,
-    read_joined_ranges,
-)
+from spinimpute.panels.container import Container, ContainerWriter, compress, join_files, read_joined_ranges
 from spinimpute.panels.file_kind import FileKind, has_magic, is_count
 from spinimpute.runtime.errors import InputError
 

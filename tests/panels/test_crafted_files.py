@@ -101,9 +101,7 @@ def test_invalid_headers(files: dict[str, Path], tmp_path: Path, suffix: str, he
     [
         {"version": 0},
         {"offset": 2**64 - 1},
-        {"offset": 2**63},
         {"length": 2**64 - 1},
-        {"length": 2**40},
         {"offset": 0},
         {"offset": 2**64 - 8, "length": 8},
     ],

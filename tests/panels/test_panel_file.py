@@ -26,11 +26,7 @@ from spinimpute.vcf.reader import read_haplotypes
 WriteVcf = Callable[..., Path]
 MAP = GeneticMap.constant(1.3)
 
-RECORDS = [
-    (100, "A", "C", ["0|1", "1"]),
-    (200, "G", "GA,GT", ["1|2", "2"]),
-    (300, "C", "T", ["0|0", "0"]),
-]
+RECORDS = [(100, "A", "C", ["0|1", "1"]), (200, "G", "GA,GT", ["1|2", "2"]), (300, "C", "T", ["0|0", "0"])]
 
 
 def random_records(n_sites: int, n_samples: int, seed: int = 0) -> list:
