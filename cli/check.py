@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spinimpute.runtime.errors import printable
+from spinimpute.runtime.errors import InputError, printable
 
 from .commands import Command, option
 from .options import (
@@ -33,7 +33,6 @@ from .target_options import (
 if TYPE_CHECKING:
     from spinimpute.panels.reference import ReferencePanel
     from spinimpute.pipeline.check import CheckReport
-    from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
 ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "out")
 
@@ -75,14 +74,24 @@ def check(
     from spinimpute.pipeline.check import check as run
     from spinimpute.pipeline.maps.build import map_only
     from spinimpute.pipeline.settings import TargetSettings
-    from spinimpute.runtime.errors import InputError
     from spinimpute.runtime.output_files import check_outputs, written_whole
 
     if gl or bam or bam_list:
         refuse_options_of_sequenced(ctx, ONLY_FOR_ARRAYS)
+        from spinimpute.pipeline.sequenced.intervals import check_sequenced
+
         given = sequencing_settings(ctx.params, gl, None)
         check_outputs([samples_out], force, (bam_list, *each(panel), genetic_map, sex, *given.paths))
-        _check_sequenced(given, panel, genetic_map, samples_out)
+        with open_reference(panel, genetic_map, refine=map_only) as opened:
+            found, refusals = check_sequenced(opened, given)
+        warnings = [f"warning:  {warning}" for warning in dict.fromkeys([*found.warnings, *refusals])]
+        for line in [*(found.input_lines() if found.samples else []), *warnings]:
+            click.echo(printable(line))
+        if samples_out is not None and found.samples:
+            with written_whole(Path(samples_out)) as partial:
+                found.coverage.write(partial)
+        if refusals:
+            raise InputError("content", f"impute refuses {len(refusals)} of these files: {refusals[0]}")
         return
     refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     assert vcf is not None, "one of them is given"
@@ -102,7 +111,7 @@ def check(
             with written_whole(table) as partial:
                 write(partial)
     if report.refusals:
-        raise InputError("content", f"impute refuses this target: {report.refusals[0]}")
+        raise InputError("mismatch", f"impute refuses this target: {report.refusals[0]}")
 
 
 def _describe(path: str, panels: Sequence[ReferencePanel], report: CheckReport) -> None:
@@ -114,30 +123,3 @@ def _describe(path: str, panels: Sequence[ReferencePanel], report: CheckReport) 
             f"{report.n_matched} of {report.n_sites} typed sites"
         )
     )
-
-
-def _check_sequenced(
-    given: SequencingSettings,
-    panel: str | tuple[str, ...],
-    genetic_map: str | None,
-    samples_out: str | None,
-) -> None:
-    from spinimpute.panels.opening import open_reference
-    from spinimpute.pipeline.maps.build import map_only
-    from spinimpute.pipeline.sequenced.intervals import check_sequenced
-    from spinimpute.runtime.errors import InputError
-    from spinimpute.runtime.output_files import written_whole
-
-    with open_reference(panel, genetic_map, refine=map_only) as opened:
-        found, refusals = check_sequenced(opened, given)
-    lines = found.input_lines() if found.samples else []
-    for line in [
-        *lines,
-        *(f"warning:  {warning}" for warning in dict.fromkeys([*found.warnings, *refusals])),
-    ]:
-        click.echo(printable(line))
-    if samples_out is not None and found.samples:
-        with written_whole(Path(samples_out)) as partial:
-            found.coverage.write(partial)
-    if refusals:
-        raise InputError("content", f"impute refuses {len(refusals)} of these files: {refusals[0]}")

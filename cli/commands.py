@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.progress import announcements
 
 from .messages import is_log, start_log
 
@@ -25,11 +26,16 @@ NAMES = {"FILE": "a file name", "FOLDER": "a folder name", "PREFIX": "the beginn
 
 
 class GroupedOption(click.Option):
-    """An option that the help lists in a group, one of GROUPS."""
+    """An option that the help lists in a group, one of GROUPS, with its default; numbers are N or X."""
 
     def __init__(self, *args: Any, group: str = "Advanced", **kwargs: Any) -> None:
+        kwargs.setdefault("show_default", "default" in kwargs)
         super().__init__(*args, **kwargs)
         self.group = group
+        if isinstance(self.type, Count | click.IntRange):
+            self.metavar = self.metavar or "N"
+        if isinstance(self.type, click.FloatRange | click.types.FloatParamType):
+            self.metavar = self.metavar or "X"
 
 
 option = partial(click.option, cls=GroupedOption)
@@ -77,39 +83,32 @@ class Command(click.Command):
                     formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Raises UsageError or InputError."""
-        if not ctx.resilient_parsing:  # true for shell completion
-            given, words, in_order = self.make_parser(ctx).parse_args(args=list(args))
-            if "help" not in given:
-                self._refuse_words_without_option(ctx, words)
-                self._refuse_repeated(ctx, in_order)
-                self._refuse_empty_names(given)
-        return super().parse_args(ctx, args)
-
-    def _refuse_words_without_option(self, ctx: click.Context, words: list[str]) -> None:
+        """Parse the words. Raises UsageError or InputError."""
+        if ctx.resilient_parsing:  # shell completion
+            return super().parse_args(ctx, args)
+        given, words, in_order = self.make_parser(ctx).parse_args(args=list(args))
+        if "help" in given:
+            return super().parse_args(ctx, args)
         if words and not any(isinstance(one, click.Argument) for one in self.params):
             verb = "stands" if len(words) == 1 else "stand"
             ctx.fail(
                 f"{', '.join(map(repr, words))} {verb} without an option: give each file with its option, "
                 "such as --vcf FILE"
             )
-
-    def _refuse_repeated(self, ctx: click.Context, in_order: list[click.Parameter]) -> None:
-        """Click would take the last of several files without a message."""
-        for one in in_order:
+        for one in in_order:  # click would take the last of several files without a message
             single = one.type is click.STRING and not one.multiple and one.nargs == 1
             if single and isinstance(one, click.Option) and in_order.count(one) > 1:
                 ctx.fail(f"{_flag(one)} is given {in_order.count(one)} times: give it once")
-
-    def _refuse_empty_names(self, given: Mapping[str, Any]) -> None:
-        """An empty name often comes from a variable of a script that is not set."""
-        for one in self.params:
+        for one in self.params:  # an empty name often comes from a variable of a script that is not set
             is_argument = isinstance(one, click.Argument)  # all arguments are files
             what = NAMES["FILE"] if is_argument else NAMES.get(one.metavar or "")
             value = given.get(one.name or "")
             if what is not None and "" in (value if isinstance(value, list | tuple) else [value]):
                 remedy = f"Give {what}" + ("" if one.required else ", or leave the option out")
                 raise InputError("argument", f"{_flag(one)} has an empty name. {remedy}")
+        if "quiet" in given:
+            announcements.clear()
+        return super().parse_args(ctx, args)
 
 
 def _flag(parameter: click.Parameter) -> str:
@@ -185,16 +184,26 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, unless it is another file of the command. Raises InputError."""
     from spinimpute.runtime.output_files import PLACEHOLDER, CannotWrite, check_outputs, words_in_braces
 
-    written = {name: ctx.params.get(name) for name in ("out", "report", "multiqc")}
+    given = ctx.params
+    written = {name: given.get(name) for name in ("out", "report", "multiqc")}
     out = Path(str(written["out"]))
     if PLACEHOLDER in str(out) or words_in_braces(out):
         written["out"] = None  # there may be several outputs, or the command refuses this one
     read: list[object] = []
-    for name, value in ctx.params.items():
+    for name, value in given.items():
         if name not in written:
             read += value if isinstance(value, tuple) else [value]
-    check_outputs([path], bool(ctx.params.get("force")), read)
-    check_outputs([path, *written.values(), *_further_outputs(ctx.params)], True, [], streamed=written["out"])
+    check_outputs([path], bool(given.get("force")), read)
+    further = []  # outputs whose names follow from options
+    if given.get("loo"):
+        from spinimpute.quality.leave_one_out import TABLES
+
+        further += [Path(f"{given['loo']}.{table}.tsv") for table in TABLES]
+    if given.get("report_figures"):
+        from spinimpute.reports.report_files import CHARTS
+
+        further += [Path(given["report_figures"]) / f"{name}.svg" for name in CHARTS]
+    check_outputs([path, *written.values(), *further], True, [], streamed=written["out"])
     before, placeholder, _ = out.name.partition(PLACEHOLDER)
     same_folder = out.parent.resolve() == Path(path).parent.resolve()
     if placeholder and same_folder and Path(path).name.startswith(before):
@@ -208,20 +217,6 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
         start_log(Path(path), command_text(ctx, ()))
     except OSError as error:
         raise CannotWrite(Path(path), error) from error
-
-
-def _further_outputs(params: Mapping[str, Any]) -> list[Path]:
-    """Outputs whose names follow from options: tables of left-out calls, and figures."""
-    found = []
-    if params.get("loo"):
-        from spinimpute.quality.leave_one_out import TABLES
-
-        found += [Path(f"{params['loo']}.{table}.tsv") for table in TABLES]
-    if params.get("report_figures"):
-        from spinimpute.reports.report_files import CHARTS
-
-        found += [Path(params["report_figures"]) / f"{name}.svg" for name in CHARTS]
-    return found
 
 
 def _start_log_of_words(ctx: click.Context, words: list[str]) -> None:

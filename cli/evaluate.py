@@ -13,13 +13,7 @@ from spinimpute.runtime.errors import InputError
 
 from .commands import PipedCommand, option
 from .messages import say
-from .options import (
-    force_option,
-    progress_bar,
-    quiet_option,
-    regions_options,
-    sample_names,
-)
+from .options import force_option, progress_bar, quiet_option, regions_options, sample_names
 
 
 def _check_folder(out: str | None) -> None:

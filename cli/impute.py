@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,6 +43,9 @@ from .target_options import (
     sequencing_settings,
     target_options,
 )
+
+if TYPE_CHECKING:
+    from spinimpute.quality.summary import ImputationSummary, SequencedSummary
 
 FORMATS = ("GT", "DS", "HDS", "GP")
 # the output must be the same with and without these options
@@ -89,16 +92,13 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     "formats",
     metavar="A,B,...",
     default="GT,DS",
-    show_default=True,
     help="Fields of the output, from GT, DS, HDS and GP.",
     group="Output",
 )
 @option(
     "--decimals",
     type=click.IntRange(1, 5),
-    metavar="N",
     default=3,
-    show_default=True,
     help="Decimal places of DS, HDS and GP.",
     group="Output",
 )
@@ -115,7 +115,6 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     "--phasing",
     type=click.Choice(["auto", "never"]),
     default="auto",
-    show_default=True,
     help="Treatment of unphased genotypes: phase them first, or refuse them.",
     group="Advanced",
 )
@@ -129,10 +128,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     group="Advanced",
 )
 @option(
-    "--model",
-    metavar="FILE",
-    help="Checkpoint of the predictor. Default: the shipped one.",
-    group="Advanced",
+    "--model", metavar="FILE", help="Checkpoint of the predictor. Default: the shipped one.", group="Advanced"
 )
 @predictor_options
 @ambiguous_option
@@ -148,7 +144,6 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
 @option(
     "--min-typed-ratio",
     type=click.FloatRange(0, 1),
-    metavar="X",
     help="Minimum share of typed sites in each 5 cM of the panel; other targets are refused.",
     group="Advanced",
 )
@@ -235,37 +230,32 @@ def impute(
         "force": params["force"],
     }
     gc.enable()
-    if is_sequenced:
-        from spinimpute.pipeline.sequenced.impute import impute_sequenced
-
-        assert vcf is None or isinstance(vcf, str), "the option has been checked"
-        settings = sequencing_settings(params, gl, vcf)
-        resources = Resources(params["threads"], max_memory=budget)
-        with progress_bar("imputing", quiet) as progress:
-            found = impute_sequenced(out, panel, settings, resources=resources, progress=progress, **common)
-        show(found, out, quiet)
-        return
+    summary: ImputationSummary | SequencedSummary
     with progress_bar("imputing", quiet) as progress:
-        assert vcf is not None, "the option has been checked"
-        options = {name: params[name] for name in registry.options_by_name() if name != "max_memory"}
-        given = {name: value for name, value in options.items() if value is not None}
-        summary = run(
-            vcf,
-            out,
-            panel,
-            predictor=PredictorSettings(params["predictor"], params["model"], given),
-            target=TargetSettings(
-                params["ambiguous"],
-                sexes_of(params["sex"]),
-                params["chain"],
-                sample_names(params["samples"], params["samples_file"]),
-            ),
-            phasing=params["phasing"],
-            resources=Resources(params["threads"], params["device"], budget),
-            min_typed_ratio=params["min_typed_ratio"],
-            progress=progress,
-            **common,
-        )
+        if is_sequenced:
+            from spinimpute.pipeline.sequenced.impute import impute_sequenced
+
+            assert vcf is None or isinstance(vcf, str), "the option has been checked"
+            settings = sequencing_settings(params, gl, vcf)
+            resources = Resources(params["threads"], max_memory=budget)
+            summary = impute_sequenced(out, panel, settings, resources=resources, progress=progress, **common)
+        else:
+            assert vcf is not None, "the option has been checked"
+            options = {name: params[name] for name in registry.options_by_name() if name != "max_memory"}
+            given = {name: value for name, value in options.items() if value is not None}
+            samples = sample_names(params["samples"], params["samples_file"])
+            summary = run(
+                vcf,
+                out,
+                panel,
+                predictor=PredictorSettings(params["predictor"], params["model"], given),
+                target=TargetSettings(params["ambiguous"], sexes_of(params["sex"]), params["chain"], samples),
+                phasing=params["phasing"],
+                resources=Resources(params["threads"], params["device"], budget),
+                min_typed_ratio=params["min_typed_ratio"],
+                progress=progress,
+                **common,
+            )
     show(summary, out, quiet)
 
 

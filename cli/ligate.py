@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from .commands import Command, option
-from .messages import say, warn
 from .options import (
     force_option,
     out_option,
     output_type_option,
     progress_bar,
     quiet_option,
+    show,
     threads_option,
 )
 
@@ -61,8 +61,4 @@ def ligate(
             force=force,
             progress=progress,
         )
-    for warning in summary.warnings:
-        warn(warning)
-    if not quiet:
-        for line in [*summary.lines(), f"output:   {out}"]:
-            say(line)
+    show(summary, out, quiet)

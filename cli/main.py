@@ -17,7 +17,8 @@ import click
 from spinimpute.runtime.errors import InputError, words
 from spinimpute.runtime.progress import announcements
 
-from .messages import discard, end_log, name_command, name_option, say, to_log, warn
+from . import messages
+from .messages import discard, end_log, name_option, say, to_log, warn
 from .watcher import BAD_INPUT, FORWARDED, notify, start_watched
 
 DEFECT, INTERRUPTED = 1, 130
@@ -60,31 +61,16 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        click.echo(f"spinimpute {version('spinimpute')}")
-        ctx.exit()
-
-
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Each command explains itself: spinimpute COMMAND -h",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Show the version and exit.",
-)
+@click.version_option(package_name="spinimpute", message="%(package)s %(version)s")
 def spinimpute() -> None:
     """Genotype imputation with neural networks that query the reference panel."""
     announcements[:] = [say]
-    click.get_current_context().with_resource(words(name_option, name_command))
+    click.get_current_context().with_resource(words(name_option, messages.COMMANDS.__getitem__))
 
 
 @click.command()
@@ -118,7 +104,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     start_watched()
     status = DEFECT
     try:
-        status = _run_with_log(arguments)
+        status = run_command(arguments)
     finally:
         for number in FORWARDED:
             signal.signal(number, signal.SIG_IGN)
@@ -126,21 +112,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     sys.exit(status)
 
 
-def run_command(arguments: list[str] | None = None) -> NoReturn:
-    """Run a command in this process, and exit with its status."""
-    sys.exit(_run_with_log(arguments))
-
-
-def _run_with_log(arguments: list[str] | None) -> int:
-    """Run a command in this process and close its log; return the exit status."""
-    try:
-        return _run(arguments)
-    finally:
-        end_log()
-
-
-def _run(arguments: list[str] | None) -> int:
-    """Run a command and turn its errors into messages; the exit status."""
+def run_command(arguments: list[str] | None = None) -> int:
+    """Run a command in this process, turn its errors into messages, and return the exit status."""
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may lack our characters
@@ -156,27 +129,31 @@ def _run(arguments: list[str] | None) -> int:
         with suppress(OSError):
             to_log(f"Error: {error.format_message()}")
         return error.exit_code
-    except InputError as error:
-        problem = str(error)
     except BrokenPipeError:
         discard(sys.stdout)  # the reader of our output has closed it
         return 1
-    except OSError as error:
-        if error.errno in NO_SPACE and error.filename is None:  # errors of files have a name
-            discard(sys.stdout)
-            problem = f"cannot write standard output: {error.strerror}"
-        else:
-            problem = str(error)  # such as a name that is too long
-    except MemoryError:
-        problem = (
-            "there is not enough memory. Give the job more memory, or use less: 'spinimpute impute' with "
-            "--max-memory or fewer --threads"
-        )
     except (KeyboardInterrupt, click.Abort):
         say("spinimpute: interrupted")
         return INTERRUPTED
-    say(f"spinimpute: error: {problem}")
-    return BAD_INPUT
+    except (InputError, OSError, MemoryError) as error:
+        say(f"spinimpute: error: {_explain(error)}")
+        return BAD_INPUT
+    finally:
+        end_log()
+
+
+def _explain(error: InputError | OSError | MemoryError) -> str:
+    """Return the message of an error; standard output that cannot be written is discarded."""
+    if isinstance(error, MemoryError):
+        return (
+            "there is not enough memory. Give the job more memory, or use less: 'spinimpute impute' with "
+            "--max-memory or fewer --threads"
+        )
+    # errors of files have a name
+    if isinstance(error, OSError) and error.errno in NO_SPACE and error.filename is None:
+        discard(sys.stdout)
+        return f"cannot write standard output: {error.strerror}"
+    return str(error)  # of the system, such as for a name that is too long
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ def to_log(text: str) -> None:
         _log.write(log_lines(text))
 
 
+# commands that call functions of the library, for messages
 COMMANDS = {
     "build_panel": "'spinimpute panel build'",
     "build_inducing_panel": "'spinimpute panel build --inducing H --array FILE'",
@@ -68,11 +69,6 @@ def name_option(name: str, value: object) -> str:
     """The option that sets an argument of a library function, for messages."""
     words = f"--{OPTIONS.get(name, name.replace('_', '-').lower())}"
     return words if value is True or value is ... else f"{words} {value}"
-
-
-def name_command(name: str) -> str:
-    """The command that calls a library function, for messages."""
-    return COMMANDS[name]
 
 
 def say(line: str) -> None:
@@ -92,6 +88,11 @@ def say(line: str) -> None:
 def warn(message: str) -> None:
     """Print a warning."""
     say(f"spinimpute: warning: {message}")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or the name of the error if it has no message."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def discard(stream: IO[str]) -> None:

@@ -10,17 +10,11 @@ from typing import Any
 
 import click
 
-from spinimpute.runtime.errors import printable
+from spinimpute.runtime.errors import InputError, printable
 
 from .commands import Command, Count, option
-from .messages import say
-from .options import (
-    device_option,
-    force_option,
-    out_option,
-    progress_bar,
-    quiet_option,
-)
+from .messages import first_line, say
+from .options import device_option, force_option, out_option, progress_bar, quiet_option
 
 MOST_NUMBERS = 2**27  # of covariances at once: a gibibyte
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
@@ -43,7 +37,6 @@ def np() -> None:
     "--kernel",
     type=click.Choice(["rbf", "matern52", "periodic"]),
     default="rbf",
-    show_default=True,
     help="Kernel of the Gaussian processes.",
     group="Training",
 )
@@ -52,48 +45,27 @@ def np() -> None:
     nargs=2,
     type=int,
     default=(64, 128),
-    show_default=True,
     help="Minimum and maximum number of context points.",
     group="Training",
 )
-@option(
-    "--steps",
-    type=Count(),
-    metavar="N",
-    default=100_000,
-    show_default=True,
-    help="Number of steps.",
-    group="Training",
-)
-@option(
-    "--learning-rate",
-    type=float,
-    metavar="X",
-    default=5e-4,
-    show_default=True,
-    help="Learning rate.",
-    group="Training",
-)
+@option("--steps", type=Count(), default=100_000, help="Number of steps.", group="Training")
+@option("--learning-rate", type=float, default=5e-4, help="Learning rate.", group="Training")
 @option(
     "--inducing-points",
     type=Count(),
-    metavar="N",
     help="Number of inducing points. Default: half the minimum context, or that of --init.",
     group="Training",
 )
 @option(
     "--floor",
     type=float,
-    metavar="X",
     help="Minimum standard deviation of a prediction. Default: 0.1, or that of --init.",
     group="Training",
 )
 @option(
     "--seed",
     type=Count(0),
-    metavar="N",
     default=1,
-    show_default=True,
     help="Random seed of weights and tasks. With --init, choose another seed than that model's, which would "
     "repeat its tasks.",
     group="Training",
@@ -132,7 +104,6 @@ def train(
     from spinimpute.neural_processes.models import ModelSettings
     from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
     from spinimpute.runtime.devices import choose_device
-    from spinimpute.runtime.errors import InputError
     from spinimpute.runtime.output_files import check_output
 
     path = check_output(out, force or resume, [init])
@@ -150,7 +121,7 @@ def train(
         )
         settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
     except ValueError as error:
-        raise InputError("content", str(error)) from error
+        raise InputError("argument", str(error)) from error
     with _as_input_errors("training cannot begin" if init is None else f"--init {init}"):
         trainer = gaussian_trainer(model, settings, tasks, where, start)
     if resume:
@@ -179,22 +150,20 @@ def train(
 @contextmanager
 def _as_input_errors(what: str) -> Iterator[None]:
     """Turn numbers that overflow, and too little memory, into InputError."""
-    from spinimpute.runtime.errors import InputError
-
     try:
         yield
     except InputError as error:
-        raise InputError("content", f"{what}: {error}") from error
-    except (ValueError, RuntimeError, MemoryError) as error:
-        said = next(iter(str(error).splitlines()), "there is not enough memory")
-        raise InputError("content", f"{what}: {said}") from error
+        raise InputError(error.code, f"{what}: {error}") from error
+    except MemoryError as error:
+        raise InputError("memory", f"{what}: there is not enough memory") from error
+    except (ValueError, RuntimeError) as error:
+        raise InputError("argument", f"{what}: {first_line(error)}") from error
 
 
 def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
     """Model and the settings of the tasks that it was trained on, with other numbers of points if wanted."""
     from spinimpute.neural_processes.gaussian_tasks import parse_settings
     from spinimpute.neural_processes.training import check_sizes, load_model
-    from spinimpute.runtime.errors import InputError
 
     model, metadata = load_model(path, device)
     described = metadata["tasks"].get("gaussian")
@@ -204,11 +173,11 @@ def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> t
         tasks = parse_settings(described if context is None else described | {"context": context})
         check_sizes(model.settings, tasks)
     except (InputError, TypeError, ValueError) as error:
-        said = printable(str(error))[:200]
-        raise InputError("content", f"{path}: what it says of its tasks makes no sense ({said})") from error
+        reason = printable(str(error))[:200]
+        raise InputError("damaged", f"{path}: the description of its tasks is invalid ({reason})") from error
     if tasks.numbers > MOST_NUMBERS:
         raise InputError(
-            "content",
+            "memory",
             f"{path}: a batch of its tasks has covariances of {tasks.numbers:,} numbers; evaluate it on "
             "fewer points with --context",
         )
@@ -217,15 +186,8 @@ def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> t
 
 @np.command(cls=Command)
 @click.argument("models", nargs=-1, required=True)
-@option("--batches", type=Count(2), metavar="N", default=100, show_default=True, help="Number of batches.")
-@option(
-    "--samples",
-    type=Count(),
-    metavar="N",
-    default=50,
-    show_default=True,
-    help="Number of samples of latent variables.",
-)
+@option("--batches", type=Count(2), default=100, help="Number of batches.")
+@option("--samples", type=Count(), default=50, help="Number of samples of latent variables.")
 @option(
     "--context",
     nargs=2,
@@ -243,13 +205,12 @@ def evaluate(
     from spinimpute.neural_processes.evaluation import calibration, score
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
     from spinimpute.runtime.devices import choose_device
-    from spinimpute.runtime.errors import InputError
 
     if context is not None:
         try:
             ProcessSettings(context=context)
         except ValueError as error:
-            raise InputError("content", f"--context {context[0]} {context[1]}: {error}") from error
+            raise InputError("argument", f"--context {context[0]} {context[1]}: {error}") from error
     where = choose_device(device)
     head = "model log_likelihood se oracle floored_oracle gap calibration_4 calibration_8 calibration_16"
     for number, path in enumerate(models):
@@ -272,27 +233,18 @@ def evaluate(
     "--what",
     type=click.Choice(["predictions", "calibration"]),
     default="predictions",
-    show_default=True,
     help="Content of the figure.",
 )
-@option(
-    "--batches",
-    type=Count(),
-    metavar="N",
-    default=100,
-    show_default=True,
-    help="Number of batches for the calibration.",
-)
+@option("--batches", type=Count(), default=100, help="Number of batches for the calibration.")
 @force_option
 def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool) -> None:
     """Plot predictions beside the oracle's, or calibration curves."""
     from spinimpute.neural_processes.evaluation import calibration
     from spinimpute.neural_processes.plots import plot_calibration, plot_predictions
-    from spinimpute.runtime.errors import InputError
     from spinimpute.runtime.output_files import check_output, written_whole
 
     if not out.endswith(".png"):
-        raise InputError("content", f"{out}: the picture is a PNG; give a name that ends with .png")
+        raise InputError("argument", f"{out}: the picture is a PNG; give a name that ends with .png")
     path = check_output(out, force, models)
     stems = [Path(name).stem for name in models]
     names = stems if len(set(stems)) == len(stems) else models

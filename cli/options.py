@@ -12,12 +12,12 @@ import click
 from click.core import ParameterSource
 
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.progress import announcements
 
 from .commands import Count, Decorator, Function, option, together
 from .messages import say, warn
 
 if TYPE_CHECKING:
+    from spinimpute.pipeline.ligate import LigationSummary
     from spinimpute.quality.summary import ImputationSummary, SequencedSummary
 
 
@@ -48,12 +48,6 @@ def regions_options(text: str) -> Decorator:
     )
 
 
-def _quiet(_: click.Context, __: click.Parameter, quiet: bool) -> bool:
-    if quiet:
-        announcements.clear()
-    return quiet
-
-
 output_type_option = option(
     "-O",
     "--output-type",
@@ -72,14 +66,7 @@ force_match_option = option(
     help="Overwrite existing output, and accept a target that does not fit the panel.",
     group="Output",
 )
-quiet_option = option(
-    "--quiet",
-    "-q",
-    is_flag=True,
-    callback=_quiet,
-    help="Print no summary and no progress.",
-    group="Output",
-)
+quiet_option = option("--quiet", "-q", is_flag=True, help="Print no summary and no progress.", group="Output")
 map_option = option(
     "--map",
     "genetic_map",
@@ -104,7 +91,6 @@ ambiguous_option = option(
     "--ambiguous",
     type=click.Choice(["frequency", "keep", "drop"]),
     default="frequency",
-    show_default=True,
     help="Treatment of A/T and C/G sites: resolve strands by allele frequency if the file has strand flips, "
     "keep, or drop.",
     group="Advanced",
@@ -113,7 +99,6 @@ threads_option = option(
     "--threads",
     "-t",
     type=Count(),
-    metavar="N",
     help="Number of threads. Default: one per processor. Results do not depend on it.",
     group="Performance",
 )
@@ -121,7 +106,6 @@ device_option = option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
-    show_default=True,
     help="Device of the computation; auto uses a GPU if there is one and the model runs faster on it.",
     group="Performance",
 )
@@ -213,7 +197,7 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
         yield Shown()
 
 
-def show(summary: ImputationSummary | SequencedSummary, out: str, quiet: bool) -> None:
+def show(summary: ImputationSummary | SequencedSummary | LigationSummary, out: str, quiet: bool) -> None:
     """Print the warnings of a run, and its summary unless `quiet`."""
     for warning in summary.warnings:
         warn(warning)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spinimpute.runtime.errors import printable
+from spinimpute.runtime.errors import InputError, printable
 
 from .commands import Command, Count, command_text, option
 from .messages import say
@@ -68,10 +68,7 @@ def panel() -> None:
 )
 @option("--array", metavar="FILE", help=f"{ARRAY_FILE} For --inducing.", group="Panel")
 @option(
-    "--model",
-    metavar="FILE",
-    help="Checkpoint for --inducing. Default: the shipped one.",
-    group="Advanced",
+    "--model", metavar="FILE", help="Checkpoint for --inducing. Default: the shipped one.", group="Advanced"
 )
 @option(
     "--keep-phase",
@@ -93,7 +90,6 @@ def panel() -> None:
     "--threads",
     "-t",
     type=Count(),
-    metavar="N",
     help="Number of threads, and of processes that read a large indexed VCF or BCF. Default: one per "
     f"processor, and at most {MOST_READERS} processes of about 100 MB. Results do not depend on it.",
     group="Performance",
@@ -131,7 +127,6 @@ def build(
     averages, whether the person was in the panel. An average of a single haplotype is that haplotype.
     """
     from spinimpute.genotypes.sites import Region
-    from spinimpute.panels.opening import open_panel_file
     from spinimpute.pipeline.maps.build import build_panels
     from spinimpute.runtime.devices import choose_threads
 
@@ -144,11 +139,7 @@ def build(
         build_panels(
             vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map=keep_map
         )
-        with open_panel_file(out) as parts:
-            for built in parts:
-                _describe(out, built, quiet)
-                if not quiet:
-                    _describe_changes(built)
+        _describe_file(out, quiet, changes=True)
         return
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.predictors.spin.build import build_inducing_panel
@@ -174,8 +165,8 @@ def build(
             progress=progress,
         ) as made,
     ):
-        _describe(out, made, quiet)
         if not quiet:
+            _describe(out, made)
             if not is_panel_file(vcf):
                 _describe_changes(panel)
             share = made.mass_below["2"]
@@ -203,14 +194,11 @@ def merge(
     'impute' with several panels of a chromosome merges them each time.
     """
     from spinimpute.panels.merging.merge import merge_panels
-    from spinimpute.panels.opening import open_panel_file
 
     with progress_bar("merging panels", quiet) as progress:
         command = command_text(ctx, WITHOUT_EFFECT)
         merge_panels(files, out, threads=threads, force=force, command=command, progress=progress)
-    with open_panel_file(out) as parts:
-        for built in parts:
-            _describe(out, built, quiet)
+    _describe_file(out, quiet)
 
 
 @panel.command(cls=Command)
@@ -222,13 +210,7 @@ def merge(
 @quiet_option
 @click.pass_context
 def tune(
-    ctx: click.Context,
-    panel_path: str,
-    array: str,
-    out: str,
-    threads: int | None,
-    force: bool,
-    quiet: bool,
+    ctx: click.Context, panel_path: str, array: str, out: str, threads: int | None, force: bool, quiet: bool
 ) -> None:
     """Tune a panel's genetic map to the panel's haplotypes, at the sites of one array.
 
@@ -236,7 +218,6 @@ def tune(
     between the array's sites are fitted to the positions where the copied haplotype changes. Nothing else
     changes.
     """
-    from spinimpute.panels.opening import open_panel_file
     from spinimpute.pipeline.maps.tune import tune_panel
 
     with progress_bar("tuning the map", quiet) as progress:
@@ -249,14 +230,10 @@ def tune(
             command=command_text(ctx, WITHOUT_EFFECT),
             progress=progress,
         )
-    with open_panel_file(out) as parts:
-        for built in parts:
-            _describe(out, built, quiet)
+    _describe_file(out, quiet)
 
 
 def _check_inducing(inducing_points: int | None, array: str | None, model: str | None, out: str) -> None:
-    from spinimpute.runtime.errors import InputError
-
     if inducing_points is None and (array or model):
         raise InputError(
             "arguments", "--array and --model need --inducing H; a panel file (.spin) serves any array"
@@ -288,7 +265,6 @@ def _source(
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.panels.panel import Panel
     from spinimpute.pipeline.maps.build import build_panel
-    from spinimpute.runtime.errors import InputError
 
     if not is_panel_file(vcf):
         return build_panel(
@@ -303,9 +279,19 @@ def _source(
     return Panel.open(vcf)
 
 
-def _describe(out: str, built: ReferencePanel, quiet: bool) -> None:
-    if quiet:
-        return
+def _describe_file(out: str, quiet: bool, changes: bool = False) -> None:
+    """Print the sizes of the panels in a new file, and with `changes` how they differ from their VCF."""
+    from spinimpute.panels.opening import open_panel_file
+
+    if not quiet:
+        with open_panel_file(out) as parts:
+            for built in parts:
+                _describe(out, built)
+                if changes:
+                    _describe_changes(built)
+
+
+def _describe(out: str, built: ReferencePanel) -> None:
     say(
         f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, "
         f"{built.n_sites} sites, {built.chrom}:{built.position[0]}-{built.position[-1]}"
@@ -366,28 +352,13 @@ def info(file: str) -> None:
 
 @panel.command(cls=Command)
 @click.argument("file")
-@option(
-    "--length-cm",
-    type=float,
-    metavar="CM",
-    default=20.0,
-    show_default=True,
-    help="Maximum length of a chunk.",
-)
-@option(
-    "--sites",
-    type=Count(),
-    metavar="N",
-    default=500_000,
-    show_default=True,
-    help="Maximum number of sites in a chunk.",
-)
+@option("--length-cm", type=float, metavar="CM", default=20.0, help="Maximum length of a chunk.")
+@option("--sites", type=Count(), default=500_000, help="Maximum number of sites in a chunk.")
 @option(
     "--overlap-cm",
     type=float,
     metavar="CM",
     default=0.0,
-    show_default=True,
     help="Overlap with the chunk before, in which 'ligate' joins the phase of sequenced samples.",
 )
 def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spinimpute.runtime.errors import printable
+from spinimpute.runtime.errors import InputError, printable
 
 from .commands import Command, Count, Decorator, option
 from .messages import say, warn
-from .options import (
-    device_option,
-    force_option,
-    quiet_option,
-)
+from .options import device_option, force_option, quiet_option
 from .tabular_columns import (
     TABULAR_MODELS,
     ColumnChoice,
@@ -67,7 +63,6 @@ def tabular() -> None:
     "kind",
     type=click.Choice(list(TABULAR_MODELS)),
     default="spin",
-    show_default=True,
     help="Architecture.",
     group="Training",
 )
@@ -157,7 +152,6 @@ def predict(
 ) -> None:
     """Predict the target of a table's rows. Columns are found by name, in any order."""
     from spinimpute.runtime.devices import choose_device
-    from spinimpute.runtime.errors import InputError
     from spinimpute.runtime.output_files import check_output, written_whole
     from spinimpute.tabular.model_files import load_estimator
     from spinimpute.tabular.table_files import output_suffix, read_table, write_table
@@ -166,7 +160,7 @@ def predict(
     path = None if out == "-" else check_output(out, force, [model, table])
     estimator = load_estimator(model, choose_device(device))
     if probabilities and not hasattr(estimator, "predict_proba"):
-        raise InputError("content", f"--probabilities: {model} predicts numbers, which have none")
+        raise InputError("mismatch", f"--probabilities: {model} predicts numbers, which have none")
     if not hasattr(estimator, "feature_names_in_"):
         raise InputError("content", f"tabular model {model}: it was fitted without names of columns")
     rows = read_table(table)
@@ -182,7 +176,7 @@ def predict(
     found = _predictions(estimator, features, probabilities)
     clashes = found.keys() & set(ids)
     if clashes:
-        raise InputError("content", f"--id {min(clashes)}: the predictions have a column of this name")
+        raise InputError("argument", f"--id {min(clashes)}: the predictions have a column of this name")
     predicted = rows[list(dict.fromkeys(ids))].assign(**found)
     if path is None:
         write_table(predicted, sys.stdout, suffix)
@@ -222,7 +216,6 @@ def info(model: str) -> None:
 
 def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | None) -> TableEstimator:
     """An estimator with the parameters of --set and --steps; raises InputError and ValueError."""
-    from spinimpute.runtime.errors import InputError
     from spinimpute.tabular.model_files import ESTIMATORS, check_parameters
 
     estimator = ESTIMATORS[
@@ -233,16 +226,16 @@ def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | Non
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
-            raise InputError("content", f"--set {setting}: it must be NAME=VALUE")
+            raise InputError("argument", f"--set {setting}: it must be NAME=VALUE")
         if name in OPTION_OF:
-            raise InputError("content", f"--set {setting}: use {OPTION_OF[name]}")
+            raise InputError("argument", f"--set {setting}: use {OPTION_OF[name]}")
         if name in parameters:
-            raise InputError("content", f"--set {setting}: {name} is given twice")
+            raise InputError("argument", f"--set {setting}: {name} is given twice")
         parameters[name] = _typed(text, defaults.get(name))
     try:
         check_parameters(estimator, parameters)
     except ValueError as error:
-        raise InputError("content", f"--set: {error}") from error
+        raise InputError("argument", f"--set: {error}") from error
     return estimator.set_params(**parameters)
 
 
@@ -288,20 +281,11 @@ def _predictions(estimator: TableEstimator, features: pd.DataFrame, probabilitie
 @option(
     "--models",
     default="spin,mlp",
-    show_default=True,
     metavar="A,B,...",
     help=f"Networks to compare, from {', '.join(TABULAR_MODELS)}.",
     group="Training",
 )
-@option(
-    "--folds",
-    type=Count(2),
-    metavar="N",
-    default=5,
-    show_default=True,
-    help="Number of cross-validation folds.",
-    group="Training",
-)
+@option("--folds", type=Count(2), default=5, help="Number of cross-validation folds.", group="Training")
 @steps_option
 @seed_option
 @output_option("Scores of every fold (.tsv, .csv or .parquet).", required=False)
@@ -361,13 +345,11 @@ def benchmark(
 
 
 def _kinds(models: str) -> list[str]:
-    from spinimpute.runtime.errors import InputError
-
     names = models.split(",")
     for name in names:
         if name not in TABULAR_MODELS:
             raise InputError(
-                "content",
+                "argument",
                 f"--models {models}: there is no model {name!r}; choose of {', '.join(TABULAR_MODELS)}",
             )
     return [TABULAR_MODELS[name] for name in names]

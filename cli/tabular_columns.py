@@ -14,7 +14,7 @@ import click
 from spinimpute.runtime.errors import InputError, printable
 
 from .commands import Count, Decorator, option, together
-from .messages import say, warn
+from .messages import first_line, say, warn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,15 +40,9 @@ TABULAR_MODELS = {
     "mlp": "MLP",
 }
 steps_option = option(
-    "--steps",
-    type=Count(),
-    metavar="N",
-    help="Maximum number of training steps. Default: the model's.",
-    group="Training",
+    "--steps", type=Count(), help="Maximum number of training steps. Default: the model's.", group="Training"
 )
-seed_option = option(
-    "--seed", type=Count(0), metavar="N", default=1, show_default=True, help="Random seed.", group="Training"
-)
+seed_option = option("--seed", type=Count(0), default=1, help="Random seed.", group="Training")
 
 
 @dataclass(frozen=True)
@@ -63,8 +57,6 @@ class ColumnChoice:
     categorical: tuple[str, ...]
     drop_missing_target: bool
 
-    # the command receives the fields of `ColumnChoice`
-
 
 labelled_table_options: Decorator = together(
     table_option,
@@ -73,7 +65,6 @@ labelled_table_options: Decorator = together(
         "--task",
         type=click.Choice(["auto", "classification", "regression"]),
         default="auto",
-        show_default=True,
         help="Task; auto chooses regression if the target has fractions or more than "
         f"{MOST_CLASSES} different numbers.",
         group="Input",
@@ -165,7 +156,7 @@ def _with_target(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
     if not choice.drop_missing_target:
         numbers = [str(number + 1) for number in missing.nonzero()[0]]
         raise InputError(
-            "arguments",
+            "content",
             f"table {table}: the target {target!r} is missing in row {listed(numbers, 5)}; use "
             "--drop-missing-target to leave such rows out",
         )
@@ -201,7 +192,7 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
         label = numbers_of(column, table)
     else:
         raise InputError(
-            "content", f"table {table}: the target {column.name!r} holds text; use --task classification"
+            "argument", f"table {table}: the target {column.name!r} holds text; use --task classification"
         )
     return label
 
@@ -268,7 +259,7 @@ def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> No
     absent = [name for name in names if name not in present]
     if absent:
         raise InputError(
-            "content",
+            "not-found",
             f"table {table}: there is no column {listed([repr(name) for name in absent])} {what}; it has "
             f"{listed(list(rows.columns))}",
         )
@@ -289,6 +280,7 @@ def estimator_errors(what: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             yield
-    except (ValueError, RuntimeError, MemoryError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError("content", f"{what}: {said}") from error
+    except MemoryError as error:
+        raise InputError("memory", f"{what}: {first_line(error)}") from error
+    except (ValueError, RuntimeError) as error:
+        raise InputError("content", f"{what}: {first_line(error)}") from error

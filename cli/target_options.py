@@ -57,22 +57,19 @@ def panels_option(text: str) -> Decorator:
     )
 
 
-def _keep_in_context(ctx: click.Context, parameter: click.Parameter, prefix: str | None) -> None:
-    ctx.meta[str(parameter.name)] = prefix
-
-
 def _target(ctx: click.Context, _: click.Parameter, given: str | tuple[str, ...] | None) -> Any:
-    """The value of one of --vcf, --bfile and --pfile; --vcf may be repeated in some commands."""
+    """The value of one of --vcf, --bfile and --pfile; --vcf and --gl may be repeated in some commands."""
     files = each(given)
+    targets = {"--vcf": files[0] if files else None}
+    for name, suffix in (("bfile", ".bed"), ("pfile", ".pgen")):  # eager options come first
+        prefix = ctx.params.pop(name, None)
+        targets[f"--{name}"] = prefix if prefix is None or prefix.endswith(suffix) else prefix + suffix
+    if isinstance(likelihoods := ctx.params.get("gl"), tuple):
+        ctx.params["gl"] = one_or_several(likelihoods)
     if ctx.resilient_parsing:
         return files
-    targets = {
-        "--vcf": files[0] if files else None,
-        "--bfile": _with_suffix(ctx.meta.get("bfile"), ".bed"),
-        "--pfile": _with_suffix(ctx.meta.get("pfile"), ".pgen"),
-    }
     named = {name: path for name, path in targets.items() if path}
-    sequenced = ctx.meta.get("sequenced")
+    sequenced = any(ctx.params.get(name) for name in ("gl", "bam", "bam_list"))
     if sequenced and not named:
         return None
     if len(named) != 1:
@@ -91,14 +88,7 @@ def _target(ctx: click.Context, _: click.Parameter, given: str | tuple[str, ...]
     return files if len(files) > 1 else next(iter(named.values()))
 
 
-def _with_suffix(prefix: str | None, suffix: str) -> str | None:
-    return prefix if prefix is None or prefix.endswith(suffix) else prefix + suffix
-
-
-_PLINK: dict[str, Any] = {
-    "metavar": "PREFIX", "is_eager": True, "expose_value": False, "callback": _keep_in_context,
-    "group": "Input",
-}  # fmt: skip
+_PLINK: dict[str, Any] = {"metavar": "PREFIX", "is_eager": True, "group": "Input"}
 
 
 def target_options(*, several: bool = False) -> Decorator:
@@ -118,18 +108,8 @@ def target_options(*, several: bool = False) -> Decorator:
     )
 
 
-def _sequenced(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    if value:
-        ctx.meta["sequenced"] = True
-    return one_or_several(value) if parameter.name == "gl" and isinstance(value, tuple) else value
-
-
-_SEQUENCED: dict[str, Any] = {
-    "metavar": "FILE", "is_eager": True, "callback": _sequenced, "group": "Reads",
-}  # fmt: skip
-_QUALITY: dict[str, Any] = {
-    "type": Count(0, 255), "metavar": "N", "default": 10, "show_default": True, "group": "Reads",
-}  # fmt: skip
+_SEQUENCED: dict[str, Any] = {"metavar": "FILE", "is_eager": True, "group": "Reads"}
+_QUALITY: dict[str, Any] = {"type": Count(0, 255), "default": 10, "group": "Reads"}
 
 
 def sequencing_options(*, several: bool = False) -> Decorator:
@@ -162,9 +142,7 @@ def sequencing_options(*, several: bool = False) -> Decorator:
         option(
             "--max-depth",
             type=Count(1, 65_535),
-            metavar="N",
             default=40,
-            show_default=True,
             help="Maximum number of reads to use at a site.",
             group="Reads",
         ),

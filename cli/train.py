@@ -6,15 +6,11 @@ from typing import Any
 
 import click
 
-from .commands import Command, option
+from spinimpute.runtime.errors import InputError
+
+from .commands import Command, Count, option
 from .messages import say
-from .options import (
-    device_option,
-    force_option,
-    out_option,
-    progress_bar,
-    quiet_option,
-)
+from .options import device_option, force_option, out_option, progress_bar, quiet_option
 
 
 @click.command(cls=Command)
@@ -36,30 +32,13 @@ from .options import (
     "--init", metavar="FILE", help="Checkpoint to start from; 'shipped' for the shipped model.", group="Input"
 )
 @option("--resume", is_flag=True, help="Continue an interrupted run.", group="Training")
-@option(
-    "--steps",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of steps. Default: the configuration's.",
-    group="Training",
-)
-@option(
-    "--seed",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Random seed. Default: the configuration's.",
-    group="Training",
-)
+@option("--steps", type=Count(), help="Number of steps. Default: the configuration's.", group="Training")
+@option("--seed", type=Count(0), help="Random seed. Default: the configuration's.", group="Training")
 @option(
     "--log", metavar="FILE", help="Log of the losses (JSON lines). Default: OUT.log.jsonl.", group="Output"
 )
 @option(
-    "--threads",
-    "-t",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of threads. Default: PyTorch's choice.",
-    group="Performance",
+    "--threads", "-t", type=Count(), help="Number of threads. Default: PyTorch's choice.", group="Performance"
 )
 @device_option
 @force_option
@@ -84,7 +63,6 @@ def train(
     training.tasks in the configuration is a multiple of N.
     """
     from spinimpute.predictors.train import train as run
-    from spinimpute.runtime.errors import InputError
     from spinimpute.runtime.processes import is_first
 
     total = 0
@@ -120,6 +98,6 @@ def train(
                 stepped=lambda step: show(step / total),
             )
         except ImportError as error:
-            raise InputError("content", str(error)) from error
+            raise InputError("package", str(error)) from error
     if is_first():
         say(f"{result.path}: validation r2 {result.validation_r2:.4f} after {result.steps} steps")

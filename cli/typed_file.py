@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from .commands import PipedCommand, command_text
+from .commands import Decorator, PipedCommand, command_text, together
 from .options import (
     ambiguous_option,
     chain_option,
@@ -22,110 +25,77 @@ from .options import (
 )
 from .target_options import each, panels_option, target_options
 
+if TYPE_CHECKING:
+    from spinimpute.quality.summary import ImputationSummary
+
 # the output must be the same with and without these options
 WITHOUT_EFFECT = ("out", "threads", "force", "quiet")
 
 
+def _typed_file_options(panel_formats: str) -> Decorator:
+    return together(
+        target_options(),
+        panels_option(f"Reference panel ({panel_formats}). Panels of the same chromosome are merged."),
+        map_option,
+        out_option("Output (.vcf.gz, .bcf, .vcf, .pgen or .bgen); - for standard output."),
+        output_type_option,
+        ambiguous_option,
+        sex_option,
+        chain_option,
+        log_option,
+        force_match_option,
+        quiet_option,
+        click.pass_context,
+    )
+
+
 @click.command(cls=PipedCommand)
-@target_options()
-@panels_option("Reference panel (.spin, .spip, VCF or BCF). Panels of the same chromosome are merged.")
-@map_option
-@out_option("Output (.vcf.gz, .bcf, .vcf, .pgen or .bgen); - for standard output.")
-@output_type_option
-@ambiguous_option
-@sex_option
-@chain_option
-@log_option
-@force_match_option
-@quiet_option
-@click.pass_context
-def convert(
-    ctx: click.Context,
-    vcf: str,
-    panel: str | tuple[str, ...],
-    genetic_map: str | None,
-    out: str,
-    output_type: str | None,
-    ambiguous: str,
-    sex: str | None,
-    chain: str | None,
-    force: bool,
-    quiet: bool,
-) -> None:
+@_typed_file_options(".spin, .spip, VCF or BCF")
+def convert(ctx: click.Context, **params: Any) -> None:
     """Convert a target of any format to VCF or BCF, with the panel's REF and ALT.
 
     Typed sites that the panel lacks are left out. 'spinimpute impute' reads all formats itself.
     """
-    from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import convert as run
-    from spinimpute.runtime.output_files import check_outputs
 
-    check_outputs([out], force, (vcf, *each(panel), genetic_map, sex, chain), streamed=out)
-    summary = run(
-        vcf,
-        out,
-        panel,
-        genetic_map=genetic_map,
-        target=TargetSettings(ambiguous, sexes_of(sex), chain),
-        output=FileSettings(
-            output_type=output_type,
-            header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}"],
-        ),
-        force=force,
-    )
-    show(summary, out, quiet)
+    show(_call(run, ctx, params), params["out"], params["quiet"])
 
 
 @click.command(cls=PipedCommand)
-@target_options()
-@panels_option("Reference panel (.spin, VCF or BCF). Panels of the same chromosome are merged.")
-@map_option
-@out_option("Output (.vcf.gz, .bcf, .vcf, .pgen or .bgen); - for standard output.")
-@output_type_option
-@ambiguous_option
-@sex_option
-@chain_option
-@log_option
+@_typed_file_options(".spin, VCF or BCF")
 @threads_option
-@force_match_option
-@quiet_option
-@click.pass_context
-def phase(
-    ctx: click.Context,
-    vcf: str,
-    panel: str | tuple[str, ...],
-    genetic_map: str | None,
-    out: str,
-    output_type: str | None,
-    ambiguous: str,
-    sex: str | None,
-    chain: str | None,
-    threads: int | None,
-    force: bool,
-    quiet: bool,
-) -> None:
+def phase(ctx: click.Context, threads: int | None, **params: Any) -> None:
     """Phase genotypes at the sites of a reference panel and fill in missing calls.
 
     Typed sites that the panel lacks are left out. 'spinimpute impute' phases unphased genotypes itself.
     """
-    from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.pipeline.typed_file import phase as run
+
+    with progress_bar("phasing", params["quiet"]) as progress:
+        summary = _call(run, ctx, params, threads=threads, progress=progress)
+    show(summary, params["out"], params["quiet"])
+
+
+def _call(
+    run: Callable[..., ImputationSummary], ctx: click.Context, params: dict[str, Any], **more: Any
+) -> ImputationSummary:
+    """Check the output, and call a function of the library with the options."""
+    from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.runtime.output_files import check_outputs
 
-    check_outputs([out], force, (vcf, *each(panel), genetic_map, sex, chain), streamed=out)
-    with progress_bar("phasing", quiet) as progress:
-        summary = run(
-            vcf,
-            out,
-            panel,
-            genetic_map=genetic_map,
-            target=TargetSettings(ambiguous, sexes_of(sex), chain),
-            output=FileSettings(
-                output_type=output_type,
-                header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}"],
-            ),
-            threads=threads,
-            force=force,
-            progress=progress,
-        )
-    show(summary, out, quiet)
+    vcf, out, panel = params["vcf"], params["out"], params["panel"]
+    inputs = (vcf, *each(panel), params["genetic_map"], params["sex"], params["chain"])
+    check_outputs([out], params["force"], inputs, streamed=out)
+    return run(
+        vcf,
+        out,
+        panel,
+        genetic_map=params["genetic_map"],
+        target=TargetSettings(params["ambiguous"], sexes_of(params["sex"]), params["chain"]),
+        output=FileSettings(
+            output_type=params["output_type"],
+            header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}"],
+        ),
+        force=params["force"],
+        **more,
+    )

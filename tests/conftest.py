@@ -76,21 +76,53 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    def ok(self, *messages: str) -> "Result":
+        """Check that the command succeeded, with these messages."""
+        assert self.code == 0, self.err
+        for message in messages:
+            assert message in self.err
+        return self
+
+    def refused(self, *messages: str) -> "Result":
+        """Check that the command failed by a user's mistake, with these messages."""
+        assert self.code == 2, self.err
+        for message in messages:
+            assert message in self.err
+        return self
+
+
+@dataclass(frozen=True)
+class Runner:
+    """`run(*arguments)`, and `run.impute(target, panel, out, *options)` for the commands on targets."""
+
+    call: Callable[..., Result]
+
+    def __call__(self, *arguments: object) -> Result:
+        return self.call(*arguments)
+
+    def impute(self, vcf: object, panel: object, out: object, *more: object) -> Result:
+        return self("impute", "--vcf", vcf, "--panel", panel, "--out", out, *more)
+
+    def phase(self, vcf: object, panel: object, out: object, *more: object) -> Result:
+        return self("phase", "--vcf", vcf, "--panel", panel, "--out", out, *more)
+
+    def convert(self, vcf: object, panel: object, out: object, *more: object) -> Result:
+        return self("convert", "--vcf", vcf, "--panel", panel, "--out", out, *more)
+
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
-    """run(*arguments): the console script's function in this process."""
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
+    """The console script's function in this process."""
 
     def run_main(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["spinimpute", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            run_command()
+        code = run_command()
         out, err = capfd.readouterr()
         assert "Traceback" not in err
-        return Result(int(exited.value.code or 0), out, err)
+        return Result(code, out, err)
 
     monkeypatch.delenv("SPINIMPUTE_PANEL", raising=False)
-    return run_main
+    return Runner(run_main)
 
 
 @dataclass(frozen=True)

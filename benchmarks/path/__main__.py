@@ -75,13 +75,12 @@ def main(panel: str, vcf: str, out: str, names: bool) -> None:
     threading.setprofile(calls)
     sys.setprofile(calls)
     try:
-        run_command(["impute", "--vcf", vcf, "--panel", panel, "--out", out, "--force", "--quiet"])
-    except SystemExit as error:
-        if error.code:
-            raise
+        status = run_command(["impute", "--vcf", vcf, "--panel", panel, "--out", out, "--force", "--quiet"])
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
+    if status:
+        sys.exit(status)
     files = {code.co_filename for code in calls.entered}
     click.echo(f"{len(calls.entered)} functions in {len(files)} files, depth {len(calls.deepest)}")
     for room, count in Counter(map(_room, calls.entered)).most_common():

@@ -59,10 +59,12 @@ def within_budget(budget: int | None, what: str, instead: str = "") -> Iterator[
     before = 0 if budget is None else resident_bytes(peak=True)
     yield
     if budget is not None and (peak := resident_bytes(peak=True)) > max(budget, before):
+        where = f"({argument('region')} with {argument('buffer_cM')})"
+        chunks = f"or impute chunks {where} of the output of 'spinimpute phase' or 'convert'"
         raise TooLittleMemory(
             "memory",
             f"{shown_size(budget)} of memory are too little: {shown_size(peak)} are needed for {what}. Give "
-            f"more, {instead or in_chunks()}",
+            f"more, {instead or chunks}",
         )
 
 
@@ -70,14 +72,6 @@ def remedy(threads: int) -> str:
     """Advice for a budget that is too small."""
     fewer = "fewer threads, " if threads > 1 else ""
     return f"Give more, {fewer}or impute chunks ({argument('region')} with {argument('buffer_cM')})"
-
-
-def in_chunks() -> str:
-    """Advice where typed genotypes need too much memory."""
-    return (
-        f"or impute chunks ({argument('region')} with {argument('buffer_cM')}) of what 'spinimpute phase' or "
-        "'convert' wrote"
-    )
 
 
 def fewer_samples() -> str:

@@ -11,7 +11,7 @@ import platform
 import re
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
@@ -149,12 +149,18 @@ class FilesTogether(ABC):
         The output.
     temporary_folder : Path
         Folder for files that the run deletes.
+    obsolete : list of Path
+        Files of an earlier output, which are removed.
+    complete_stream : callable or None
+        Writes the end of standard output, an output without files.
     files : list of PartialFile
         The files under their temporary names.
     """
 
     def __init__(self, path: Path, finals: Sequence[Path], library: str = "") -> None:
         self.path, self.temporary_folder, self._library = path, path.parent, library
+        self.obsolete: list[Path] = []
+        self.complete_stream: Callable[[], None] | None = None
         self._finished = self._closed = False
         self.files: list[PartialFile] = []
         with self.errors_named():
@@ -170,24 +176,6 @@ class FilesTogether(ABC):
     def drop(self) -> None:
         """Close all open files in any state, without an exception."""
 
-    def give_names(self, obsolete: Sequence[Path] = ()) -> None:
-        """Rename the files, so that the first one never exists without the others of its run.
-
-        An earlier first file is removed before any other file changes, and the new one is renamed last.
-        `obsolete` files of an earlier output are removed.
-        """
-        for file in self.files:
-            flush(file.path)
-        first, *others = self.files
-        obsolete = [path for path in obsolete if os.path.lexists(path)]
-        if others or obsolete:
-            first.final.unlink(missing_ok=True)
-            flush(first.final.parent)
-        for path in obsolete:
-            path.unlink()
-        for file in (*others, first):
-            file.complete()
-
     def finish(self) -> None:
         """Complete the files under their temporary names."""
         if not self._closed and not self._finished:
@@ -196,12 +184,28 @@ class FilesTogether(ABC):
             self._finished = True
 
     def close(self) -> None:
-        """Finish and rename the files. A second call does nothing."""
+        """Finish and rename the files. A second call does nothing.
+
+        The first file never exists without the others of its run: an earlier first file is removed before any
+        other file changes, and the new one is renamed last.
+        """
         self.finish()
-        if not self._closed:
-            with self.errors_named():
-                self.give_names()
-            self._closed = True
+        if self._closed:
+            return
+        with self.errors_named():
+            if self.complete_stream is not None:
+                self.complete_stream()
+            for file in self.files:
+                flush(file.path)
+            obsolete = [path for path in self.obsolete if os.path.lexists(path)]
+            if len(self.files) > 1 or obsolete:
+                self.path.unlink(missing_ok=True)
+                flush(self.path.parent)
+            for path in obsolete:
+                path.unlink()
+            for file in (*self.files[1:], *self.files[:1]):
+                file.complete()
+        self._closed = True
 
     def abandon(self) -> None:
         """Remove the temporary files. After `close` this does nothing."""

@@ -23,6 +23,8 @@ def announce(text: str) -> None:
 
 def begin_stage(progress: Progress | None, stage: str) -> None:
     """Name the stage that starts now, such as "phasing", if the progress has a method `begin_stage`."""
+    while isinstance(progress, _Part):
+        progress = progress.whole
     begin = getattr(progress, "begin_stage", None)
     if begin is not None:
         begin(stage)
@@ -46,9 +48,6 @@ class _Part:
 
     def __call__(self, fraction: float) -> None:
         self.whole(self.before + fraction * self.weight)
-
-    def begin_stage(self, stage: str) -> None:
-        begin_stage(self.whole, stage)
 
 
 class ProgressLines:

@@ -61,10 +61,14 @@ class IndexedFile(FilesTogether):
         self._file: BinaryIO | _StandardOutput | None = None
         self._bgzf: BgzfWriter | None = None
         super().__init__(Path(path), [] if self._piped else [Path(path)])
-        if self._piped:
-            self.temporary_folder = Path(tempfile.gettempdir())
         with self.errors_named():
-            self._file = _StandardOutput() if self._piped else self.files[0].path.open("wb")
+            if self._piped:
+                self._file = output = _StandardOutput()
+                self.complete_stream = output.complete
+                self.temporary_folder = Path(tempfile.gettempdir())
+            else:  # an earlier file may have an index in the other format
+                self._file = self.files[0].path.open("wb")
+                self.obsolete = [Path(f"{self.path}{suffix}") for suffix in (".tbi", ".csi")]
             self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
             (self._bgzf or self._file).write(file_start)
 
@@ -108,13 +112,6 @@ class IndexedFile(FilesTogether):
             index = BgzfWriter(file)
             index.write(encode_index(contigs, length if is_csi else None, of_bcf=of_bcf))
             index.finish()
-
-    def give_names(self, obsolete: Sequence[Path] = ()) -> None:
-        """Give the file and its index their final names, or standard output its last byte."""
-        if isinstance(self._file, _StandardOutput):
-            self._file.complete()
-        else:  # an earlier file may have an index in the other format
-            super().give_names([*obsolete, *(Path(f"{self.path}{suffix}") for suffix in (".tbi", ".csi"))])
 
     def drop(self) -> None:
         """Close the file."""

@@ -6,21 +6,30 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+import cyvcf2
+import numpy as np
 import pytest
 
 import spinimpute
+from tests.conftest import Result, Runner
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CONSOLE_SCRIPT = [
-    sys.executable,
-    "-c",
-    "from spinimpute.__main__ import main; main()",
-]  # what the installed script does
+# what the installed script does
+CONSOLE_SCRIPT = [sys.executable, "-c", "from spinimpute.__main__ import main; main()"]
 LIMIT = 300  # seconds for a process to do what it should; none needs as many, even on a busy machine
 HEARD = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def records(path: Path) -> list[str]:
+    """Return the records of a VCF."""
+    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
+
+
+def dosages(path: Path) -> np.ndarray:
+    """Return the dosages of a VCF or BCF, (sites, samples)."""
+    return np.array([record.format("DS")[:, 0] for record in cyvcf2.VCF(str(path))])
 
 
 def restore_signals() -> None:
@@ -32,42 +41,31 @@ def restore_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def start() -> Callable[..., "subprocess.Popen[str]"]:
     """start(*arguments): the console script as a process of its own, in the repository's environment."""
 
     def start_script(*arguments: object) -> "subprocess.Popen[str]":
         environment = {k: v for k, v in os.environ.items() if k != "SPINIMPUTE_PANEL"}
-        environment["PYTHONPATH"] = str(REPOSITORY)
         return subprocess.Popen(
             [*CONSOLE_SCRIPT, *map(os.fspath, arguments)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=restore_signals,
-        )
+            env=environment | {"PYTHONPATH": str(REPOSITORY)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=restore_signals,
+        )  # fmt: skip
 
     return start_script
 
 
 @pytest.fixture
-def script(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Result]:
-    """script(*arguments): the same, until it ends."""
+def script(start: Callable[..., "subprocess.Popen[str]"]) -> Runner:
+    """The console script as a process, until it ends."""
 
     def run_script(*arguments: object) -> Result:
         process = start(*arguments)
         out, err = process.communicate(timeout=LIMIT)
         return Result(process.returncode, out, err)
 
-    return run_script
+    return Runner(run_script)
 
 
 @pytest.fixture(scope="session")
@@ -94,18 +92,3 @@ def edited_target(example: Path, tmp_path: Path) -> Callable[[Callable[[str], st
         return path
 
     return write
-
-
-@pytest.fixture(scope="session")
-def bcftools_view() -> Callable[[Path], list[str]]:
-    """A file as the lines of a VCF."""
-    import shutil
-
-    if shutil.which("bcftools") is None:
-        pytest.skip("bcftools is not installed")
-
-    def view(path: Path) -> list[str]:
-        done = subprocess.run(["bcftools", "view", path], capture_output=True, text=True, check=True)
-        return done.stdout.splitlines()
-
-    return view

@@ -4,7 +4,6 @@ import gzip
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import cyvcf2
 import numpy as np
@@ -76,21 +75,19 @@ def records(path: Path) -> list[tuple[int, list[tuple[int, ...]], np.ndarray]]:
     ]
 
 
-def test_the_panel_has_parts(run, x_panel: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_panel_has_parts(run, x_panel):
     with open_spin_file(x_panel) as (par1, rest):
         assert (par1.n_haplotypes, rest.n_haplotypes) == (300, 225)
         assert par1.position[-1] <= PAR1_END < rest.position[0]
         assert par1.n_sites + rest.n_sites == 4453
-    said = run("panel", "info", x_panel)
-    assert said.code == 0
+    said = run("panel", "info", x_panel).ok()
     assert "X, PAR1" in said.out
     assert "X, non-PAR" in said.out
-    assert run("panel", "verify", x_panel).code == 0
-    refused = run("train", "--panel", x_panel, "--config", "c.toml", "--out", x_panel.parent / "m")
-    assert refused.code == 2
+    run("panel", "verify", x_panel).ok()
+    run("train", "--panel", x_panel, "--config", "c.toml", "--out", x_panel.parent / "m").refused()
 
 
-def test_frequencies_are_those_of_all_parts(x_panel: Path) -> None:
+def test_frequencies_are_those_of_all_parts(x_panel):
     known = read_panel(x_panel)
     with open_spin_file(x_panel) as parts:
         assert len(known.frequency) == sum(int((~part.multiallelic).sum()) for part in parts) > 4_000
@@ -99,24 +96,21 @@ def test_frequencies_are_those_of_all_parts(x_panel: Path) -> None:
         assert known.frequency[key] == last.frequency[-1]
 
 
-def test_a_damaged_file_of_parts_is_refused(run, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_file_of_parts_is_refused(run, x_panel, tmp_path):
     content = x_panel.read_bytes()
     for damaged in (content[:-1], content[:30], content + b"x", content[:20] + b"\1" + content[21:]):
         path = tmp_path / "damaged.spin"
         path.write_bytes(damaged)
-        done = run("panel", "verify", path)
-        assert done.code == 2
+        done = run("panel", "verify", path).refused()
         assert "damaged" in done.err or "truncated" in done.err
 
 
-def test_one_file_with_the_right_ploidy(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_one_file_with_the_right_ploidy(run, example, x_panel, tmp_path):
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter, unphased=True)
     outs = {}
     for kind in ("vcf", "bcf"):
         outs[kind] = tmp_path / f"o.{kind}"
-        done = run("impute", "--vcf", target, "--panel", x_panel, "--out", outs[kind])
-        assert done.code == 0
-        assert "X non-PAR: 10 of 20 samples have one copy" in done.err
+        run.impute(target, x_panel, outs[kind]).ok("X non-PAR: 10 of 20 samples have one copy")
     found = records(outs["vcf"])
     assert len(found) == 4453
     assert [row[0] for row in found] == sorted(row[0] for row in found)
@@ -136,7 +130,7 @@ def test_one_file_with_the_right_ploidy(run, example: Path, x_panel: Path, tmp_p
             assert np.corrcoef(true[sites, people].ravel(), imputed[sites, people].ravel())[0, 1] > 0.93
 
 
-def test_every_coding_of_men_gives_the_same(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_every_coding_of_men_gives_the_same(run, example, x_panel, tmp_path):
     found = []
     turns = itertools.count()
 
@@ -146,18 +140,12 @@ def test_every_coding_of_men_gives_the_same(run, example: Path, x_panel: Path, t
     for coding in (one_letter, two_letters, both):
         target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", coding)
         out = tmp_path / f"{coding.__name__}.vcf"
-        assert run("impute", "--vcf", target, "--panel", x_panel, "--out", out).code == 0
+        run.impute(target, x_panel, out).ok()
         found.append([line for line in out.read_text().splitlines() if not line.startswith("##")])
     assert found[0] == found[1] == found[2]
 
 
-def test_men_equal_a_panel_of_that_part(
-    run,  # type: ignore[no-untyped-def]
-    example: Path,
-    x_panel: Path,
-    genetic_map: Path,
-    tmp_path: Path,
-) -> None:
+def test_men_equal_a_panel_of_that_part(run, example, x_panel, genetic_map, tmp_path):
     vcf = on_x(example / "panel.vcf.gz", tmp_path / "panel.vcf", one_letter)
     region = Region("X", PAR1_END + 1)
     spinimpute.build_panel(vcf, tmp_path / "rest.spin", genetic_map, region).close()
@@ -165,21 +153,19 @@ def test_men_equal_a_panel_of_that_part(
     rows = []
     for panel in (tmp_path / "rest.spin", x_panel):
         out = tmp_path / "o.vcf"
-        done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--region", region, "-f")
-        assert done.code == 0
+        run.impute(target, panel, out, "--region", region, "-f").ok()
         rows.append([line for line in out.read_text().splitlines() if not line.startswith("##")])
     assert rows[0] == rows[1]
 
 
-def test_sexes_that_are_stated(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_sexes_that_are_stated(run, example, x_panel, tmp_path):
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", two_letters)
     names = cyvcf2.VCF(str(target)).samples
     sexes = tmp_path / "sexes"
     sexes.write_text("sample sex\n" + "".join(f"{n} {'FM'[i % 2 == 0]}\n" for i, n in enumerate(names)))
     assert read_sexes(sexes) == {name: i % 2 == 0 for i, name in enumerate(names)}
     command = ("check", "--vcf", target, "--panel", x_panel, "--sex", sexes)
-    done = run(*command, "--samples-out", tmp_path / "s.tsv")
-    assert done.code == 0
+    done = run(*command, "--samples-out", tmp_path / "s.tsv").ok()
     assert "10 samples have one copy, 10 have two" in done.out
     assert "stated" not in done.out
     rows = [line.split("\t") for line in (tmp_path / "s.tsv").read_text().splitlines()[1:]]
@@ -197,16 +183,16 @@ def test_sexes_that_are_stated(run, example: Path, x_panel: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("line", ["a b c d", "a", "x y\na both", "a M\na F"])
-def test_unusable_lists_of_sexes(run, line: str, x_panel: Path, example: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_unusable_lists_of_sexes(run, line, x_panel, example, tmp_path):
     sexes = tmp_path / "sexes"
     sexes.write_text(line + "\n")
     target = example / "target.vcf.gz"
-    done = run("impute", "--vcf", target, "--panel", x_panel, "--sex", sexes, "--out", tmp_path / "o.vcf")
-    assert done.code == 2
-    assert "list of sexes" in done.err
+    run("impute", "--vcf", target, "--panel", x_panel, "--sex", sexes, "--out", tmp_path / "o.vcf").refused(
+        "list of sexes"
+    )
 
 
-def test_the_odd_heterozygote_of_a_man(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_odd_heterozygote_of_a_man(run, example, x_panel, tmp_path):
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", two_letters)
     lines = target.read_text().splitlines()
     fields = lines[-1].split("\t")
@@ -214,13 +200,11 @@ def test_the_odd_heterozygote_of_a_man(run, example: Path, x_panel: Path, tmp_pa
     lines[-1] = "\t".join(fields)
     target.write_text("\n".join(lines) + "\n")
     out = tmp_path / "o.vcf"
-    done = run("impute", "--vcf", target, "--panel", x_panel, "--out", out)
-    assert done.code == 0
-    assert "1 heterozygous calls of haploid samples: set missing" in done.err
+    run.impute(target, x_panel, out).ok("1 heterozygous calls of haploid samples: set missing")
     assert all(len(call) == 1 for call in records(out)[-1][1][::2])
 
 
-def test_a_part_without_typed_sites_is_left_out(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_part_without_typed_sites_is_left_out(run, example, x_panel, tmp_path):
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
     lines = [
         line
@@ -229,23 +213,19 @@ def test_a_part_without_typed_sites_is_left_out(run, example: Path, x_panel: Pat
     ]
     target.write_text("\n".join(lines) + "\n")
     out = tmp_path / "o.vcf"
-    done = run("impute", "--vcf", target, "--panel", x_panel, "--out", out)
-    assert done.code == 0
-    assert "no panel site is typed in PAR1" in done.err
+    run.impute(target, x_panel, out).ok("no panel site is typed in PAR1")
     assert records(out)[0][0] > PAR1_END
 
 
-def test_a_panel_without_its_length_says_what_is_missing(run, example: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_panel_without_its_length_says_what_is_missing(run, example, tmp_path):
     vcf = on_x(example / "panel.vcf.gz", tmp_path / "p.vcf", one_letter, contig="##contig=<ID=X>")
-    done = run("panel", "build", "--vcf", vcf, "--out", tmp_path / "p.spin")
-    assert done.code == 2
-    assert "##contig=<ID=X,length=" in done.err
+    run("panel", "build", "--vcf", vcf, "--out", tmp_path / "p.spin").refused("##contig=<ID=X,length=")
 
 
-def test_phasing_x(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_phasing_x(run, example, x_panel, tmp_path):
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", two_letters, unphased=True)
     out = tmp_path / "o.bcf"
-    assert run("phase", "--vcf", target, "--panel", x_panel, "--out", out).code == 0
+    run.phase(target, x_panel, out).ok()
     n = 0
     for v in cyvcf2.VCF(str(out)):
         n += 1
@@ -254,7 +234,7 @@ def test_phasing_x(run, example: Path, x_panel: Path, tmp_path: Path) -> None:  
     assert n == 246
 
 
-def test_forms_of_lists_of_sexes(tmp_path: Path) -> None:
+def test_forms_of_lists_of_sexes(tmp_path):
     path = tmp_path / "sexes"
     path.write_bytes("\ufeffa\tM\r\nb\tfemale\r\nc\tNA\r\n".encode())
     assert read_sexes(path) == {"a": True, "b": False}
@@ -268,7 +248,7 @@ def test_forms_of_lists_of_sexes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".vcf.gz", ".bcf"])
-def test_chunks_across_the_border_join(example: Path, x_panel: Path, tmp_path: Path, suffix: str) -> None:
+def test_chunks_across_the_border_join(example, x_panel, tmp_path, suffix):
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
     first, second = PAR1_END - 50_000, PAR1_END + 100_000
     regions = (f"X:1-{first}", f"X:{first - 10_000}-{second}", f"X:{second - 10_000}-155270560")
@@ -283,29 +263,19 @@ def test_chunks_across_the_border_join(example: Path, x_panel: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("share", [0.5, 1, 1.6])
-def test_a_full_disk(
-    run: Callable[..., Any],
-    small_disk: Callable[[int], Any],
-    example: Path,
-    genetic_map: Path,
-    x_panel: Path,
-    tmp_path: Path,
-    share: float,
-) -> None:
+def test_a_full_disk(run, small_disk, example, genetic_map, x_panel, tmp_path, share):
     """While parts are written or refined, in a folder that the user does not know."""
     vcf = on_x(example / "panel.vcf.gz", tmp_path / "panel.vcf", one_letter)
     disk = small_disk(int(share * x_panel.stat().st_size / 1024) + 64).folder
     out = disk / "x.spin"
-    done = run("panel", "build", "--vcf", vcf, "--map", genetic_map, "--out", out)
-    assert done.code == 2
-    assert f"cannot write {out}: No space left on device" in done.err
+    run("panel", "build", "--vcf", vcf, "--map", genetic_map, "--out", out).refused(
+        f"cannot write {out}: No space left on device"
+    )
     assert not list(disk.iterdir())
 
 
 @pytest.mark.parametrize("number", ["23", "chr23"])
-def test_x_by_its_number(
-    run: Callable[..., Any], example: Path, x_panel: Path, tmp_path: Path, number: str
-) -> None:
+def test_x_by_its_number(run, example, x_panel, tmp_path, number):
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
     text = target.read_text()
     numbered = tmp_path / "n.vcf"
@@ -313,8 +283,7 @@ def test_x_by_its_number(
         text.replace("\nX\t", f"\n{number}\t").replace("contig=<ID=X", f"contig=<ID={number}")
     )
     for path in (target, numbered):
-        done = run("convert", "--vcf", path, "--panel", x_panel, "--out", path.with_suffix(".out.vcf"))
-        assert done.code == 0, done.err
+        run.convert(path, x_panel, path.with_suffix(".out.vcf")).ok()
     rows = [
         [line for line in path.with_suffix(".out.vcf").read_text().splitlines() if line[0] != "#"]
         for path in (target, numbered)
@@ -323,7 +292,7 @@ def test_x_by_its_number(
     assert len(rows[0]) > 200
 
 
-def test_two_names_of_x(run: Callable[..., Any], example: Path, x_panel: Path, tmp_path: Path) -> None:
+def test_two_names_of_x(run, example, x_panel, tmp_path):
     """As PLINK writes them: the pseudo-autosomal region behind the rest."""
     target = on_x(example / "target.vcf.gz", tmp_path / "t.vcf", one_letter)
     lines = target.read_text().replace("\nX\t", "\n23\t").splitlines()
@@ -331,9 +300,9 @@ def test_two_names_of_x(run: Callable[..., Any], example: Path, x_panel: Path, t
     behind = [line.replace("23\t", "25\t", 1) for line in lines[first : first + 3]]
     text = "\n".join([*lines[:first], *lines[first + 3 :], *behind]) + "\n"
     target.write_text(text.replace("contig=<ID=X", "contig=<ID=23"))
-    done = run("impute", "--vcf", target, "--panel", x_panel, "--out", tmp_path / "o.vcf")
-    assert done.code == 2
-    assert "chromosome X has two names, 23 and 25 (record 244). Give it one" in done.err
+    run.impute(target, x_panel, tmp_path / "o.vcf").refused(
+        "chromosome X has two names, 23 and 25 (record 244). Give it one"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -347,7 +316,7 @@ def compared(example: Path, x_panel: Path, tmp_path_factory: pytest.TempPathFact
     return truth, folder / "imputed.vcf", x_panel, target
 
 
-def test_evaluating_the_whole_chromosome(compared: tuple[Path, ...]) -> None:
+def test_evaluating_the_whole_chromosome(compared):
     truth, imputed, panel, typed = compared
     result = spinimpute.evaluate(*compared)
     frequency = read_panel(panel).frequency
@@ -374,15 +343,13 @@ def test_evaluating_the_whole_chromosome(compared: tuple[Path, ...]) -> None:
     assert by_vcf.by_frequency.equals(result.by_frequency)
 
 
-def test_men_who_are_homozygous_in_the_truth(
-    run: Callable[..., Any], example: Path, compared: tuple[Path, ...], tmp_path: Path
-) -> None:
+def test_men_who_are_homozygous_in_the_truth(run, example, compared, tmp_path):
     truth, imputed, panel, typed = compared
     doubled = on_x(example / "truth.vcf.gz", tmp_path / "doubled.vcf", two_letters)
     with pytest.raises(InputError, match=r"has 1 allele at X:2699\d+ and 2 in the truth.*spinimpute.convert"):
         spinimpute.evaluate(doubled, imputed, panel, typed)
     converted = tmp_path / "converted.vcf.gz"
-    assert run("convert", "--vcf", doubled, "--panel", panel, "--out", converted).code == 0
+    run.convert(doubled, panel, converted).ok()
     result = spinimpute.evaluate(converted, imputed, panel, typed)
     assert result.by_frequency.equals(spinimpute.evaluate(*compared).by_frequency)
 
@@ -400,7 +367,7 @@ def test_men_who_are_homozygous_in_the_truth(
         spinimpute.evaluate(mixed, imputed, panel, typed)
 
 
-def test_evaluating_under_other_names_of_x(compared: tuple[Path, ...], tmp_path: Path) -> None:
+def test_evaluating_under_other_names_of_x(compared, tmp_path):
     """As PLINK writes X: by its number, or in parts of which the first is named PAR1."""
     truth, *others = compared
     found = []

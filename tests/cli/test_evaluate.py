@@ -1,6 +1,5 @@
 """`spinimpute evaluate`."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -9,8 +8,6 @@ import pandas as pd
 import pytest
 
 from spinimpute.quality.metrics import DEFAULT_BINS
-
-Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
@@ -37,10 +34,9 @@ def as_arguments(options: dict[str, Any]) -> list[str]:
     return [text for name, value in options.items() for text in (f"--{name}", str(value))]
 
 
-def test_reports(run: Run, files: dict[str, Path], tmp_path: Path) -> None:
+def test_reports(run, files, tmp_path):
     out = tmp_path / "evaluation"
-    done = run("evaluate", *as_arguments(files), "--out", out)
-    assert done.code == 0
+    done = run("evaluate", *as_arguments(files), "--out", out).ok()
     assert "4,207 sites, 20 samples" in done.out
     assert "concordance" in done.out
     table = pd.read_csv(out / "accuracy.tsv", sep="\t")
@@ -50,21 +46,17 @@ def test_reports(run: Run, files: dict[str, Path], tmp_path: Path) -> None:
     assert (out / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert (out / "calibration.tsv").exists()
 
-    again = run("evaluate", *as_arguments(files), "--out", out)
-    assert again.code == 2
-    assert "already exists; use --force to overwrite" in again.err
+    run("evaluate", *as_arguments(files), "--out", out).refused("already exists; use --force to overwrite")
     more = ("--bins", "0,0.05,0.5", "--concordance", out / "chr20")
-    done = run("evaluate", *as_arguments(files), "--out", out, "--force", *more)
-    assert done.code == 0
-    assert f"concordance: {out / 'chr20'}.*.txt.gz" in done.err
+    run("evaluate", *as_arguments(files), "--out", out, "--force", *more).ok(
+        f"concordance: {out / 'chr20'}.*.txt.gz"
+    )
     assert len(list(out.glob("chr20.*.txt.gz"))) == 5
     table = pd.read_csv(out / "accuracy.tsv", sep="\t")
     assert set(table["bin"]) == {"all", "(0,0.05]", "(0.05,0.5]"}
 
 
-def test_a_terminal_without_our_characters(
-    script: Run, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_without_our_characters(script, files, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = script("evaluate", *as_arguments(files), "--out", files["imputed"].with_name("ascii"))
     assert done.err.count("Traceback") == 0
@@ -72,7 +64,7 @@ def test_a_terminal_without_our_characters(
     assert "4,207 sites" in done.out
 
 
-def test_arguments(run: Run, tmp_path: Path) -> None:
+def test_arguments(run, tmp_path):
     options = {"truth": "t.bcf", "imputed": "i.bcf", "panel": "p.spin", "typed": "x.bcf", "out": "o"}
     for more, bins in ([], DEFAULT_BINS), (["--bins", "0, 0.01,0.5"], (0.0, 0.01, 0.5)):
         with (
@@ -92,31 +84,19 @@ def test_arguments(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bins", ["", "a,b", "0.1", "0.1,0.1", "0.5,0.1", "0,0.7", "-1,0.5", "0,nan", "nan,0.5"]
 )
-def test_bad_bins(run: Run, files: dict[str, Path], tmp_path: Path, bins: str) -> None:
-    failed = run("evaluate", *as_arguments(files), "--out", tmp_path / "o", f"--bins={bins}")
-    assert failed.code == 2
+def test_bad_bins(run, files, tmp_path, bins):
+    failed = run("evaluate", *as_arguments(files), "--out", tmp_path / "o", f"--bins={bins}").refused()
     assert failed.err.startswith("spinimpute: error: ")
     assert "bins" in failed.err
     assert not (tmp_path / "o").exists()
 
 
-@pytest.mark.parametrize("name", ["truth", "imputed", "panel", "typed"])
-def test_missing_files(run: Run, files: dict[str, Path], tmp_path: Path, name: str) -> None:
-    absent = tmp_path / ("absent.spin" if name == "panel" else "absent.bcf")
-    failed = run("evaluate", *as_arguments(files | {name: absent}), "--out", tmp_path / "o")
-    assert failed.code == 2
-    assert failed.err.startswith("spinimpute: error: ")
-    assert str(absent) in failed.err
-    assert not (tmp_path / "o").exists()
-
-
-def test_some_regions_and_samples(run: Run, files: dict[str, Path], tmp_path: Path) -> None:
+def test_some_regions_and_samples(run, files, tmp_path):
     names = tmp_path / "names.txt"
     names.write_text("target_AFR_01\n\ntarget_EUR_02\n")
     places = ("--region", "20:1-100,000", "-r", "20:90000-150000", "--region", "20:300000-")
     report = tmp_path / "report.html"
-    by_file = run("evaluate", *as_arguments(files), *places, "--samples-file", names, "--report", report)
-    assert by_file.code == 0, by_file.err
+    by_file = run("evaluate", *as_arguments(files), *places, "--samples-file", names, "--report", report).ok()
     assert "2 samples, 20:1-150000, 20:300000-" in " ".join(by_file.out.split())
     assert "20:1-150000, 20:300000-" in report.read_text()
     listed = "target_EUR_02,target_AFR_01"
@@ -135,21 +115,15 @@ def test_some_regions_and_samples(run: Run, files: dict[str, Path], tmp_path: Pa
         (["--region", "21:1-1000"], "truth {truth}: no record in 21:1-1000"),
     ],
 )
-def test_regions_and_samples_that_are_not_there(
-    run: Run, files: dict[str, Path], tmp_path: Path, options: list[str], message: str
-) -> None:
-    failed = run("evaluate", *as_arguments(files), "--out", tmp_path / "o", *options)
-    assert failed.code == 2
+def test_regions_and_samples_that_are_not_there(run, files, tmp_path, options, message):
+    failed = run("evaluate", *as_arguments(files), "--out", tmp_path / "o", *options).refused()
     assert failed.err.startswith(f"spinimpute: error: {message.format(**files)}")
     assert not (tmp_path / "o").exists()
 
 
-def test_the_folder_is_not_standard_output(
-    run: Run, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_is_not_standard_output(run, files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    failed = run("evaluate", *as_arguments(files), "--out", "-")
-    assert failed.code == 2
+    failed = run("evaluate", *as_arguments(files), "--out", "-").refused()
     assert failed.out == ""
     assert "--out is a folder, got -" in failed.err
     assert not Path("-").exists()

@@ -12,9 +12,6 @@ import pytest
 
 import spinimpute
 
-Run = Callable[..., Any]
-SmallDisk = Callable[[int], Any]
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 FULL = "No space left on device"
 PAGE_KIB = 4
@@ -70,56 +67,39 @@ def said_once(err: str, name: str) -> None:
         ("inducing", "o.spip", 4),
     ],
 )
-def test_outputs(
-    run: Run,
-    arguments: Callable[[str], list[object]],
-    small_disk: SmallDisk,
-    command: str,
-    name: str,
-    kib: int,
-    at_once: bool,
-) -> None:
+def test_outputs(run, arguments, small_disk, command, name, kib, at_once):
     """With no space at all, or with space for a part of the output."""
     disk = small_disk(kib).folder
     if at_once:
         (disk / "other").write_bytes(b"0" * 1024 * kib)
-    done = run(*arguments(command), "--out", disk / name, "--quiet")
-    assert done.code == 2
+    done = run(*arguments(command), "--out", disk / name, "--quiet").refused()
     said_once(done.err, str(disk / name))
     assert [path.name for path in disk.iterdir()] == ["other"] * at_once
 
 
 @pytest.mark.parametrize(("command", "name"), [("panel build", "o.spin"), ("impute", "o.bcf")])
-def test_read_only(
-    run: Run, arguments: Callable[[str], list[object]], small_disk: SmallDisk, command: str, name: str
-) -> None:
+def test_read_only(run, arguments, small_disk, command, name):
     disk = small_disk(60).folder
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    done = run(*arguments(command), "--out", disk / name, "--quiet")
-    assert done.code == 2
+    done = run(*arguments(command), "--out", disk / name, "--quiet").refused()
     (line,) = [line for line in done.err.splitlines() if line.startswith("spinimpute: error")]
     assert f"cannot write {disk / name}: Read-only file system" in line
 
 
 @pytest.mark.parametrize("command", ["impute", "ligate"])
-def test_room_for_all_but_the_index(
-    run: Run, arguments: Callable[[str], list[object]], small_disk: SmallDisk, tmp_path: Path, command: str
-) -> None:
+def test_room_for_all_but_the_index(run, arguments, small_disk, tmp_path, command):
     out = tmp_path / "o.vcf.gz"
-    assert run(*arguments(command), "--out", out, "--quiet").code == 0
+    run(*arguments(command), "--out", out, "--quiet").ok()
     disk = small_disk(-(-out.stat().st_size // 4096) * PAGE_KIB).folder
-    done = run(*arguments(command), "--out", disk / "o.vcf.gz", "--quiet")
-    assert done.code == 2
+    done = run(*arguments(command), "--out", disk / "o.vcf.gz", "--quiet").refused()
     said_once(done.err, str(disk / "o.vcf.gz"))
     assert not list(disk.iterdir())
 
 
-def test_what_was_there_stays(
-    run: Run, arguments: Callable[[str], list[object]], small_disk: SmallDisk
-) -> None:
+def test_what_was_there_stays(run, arguments, small_disk):
     disk = small_disk(8).folder
     (disk / "o.vcf.gz").write_text("of yesterday")
-    assert run(*arguments("impute"), "--out", disk / "o.vcf.gz", "--force", "--quiet").code == 2
+    run(*arguments("impute"), "--out", disk / "o.vcf.gz", "--force", "--quiet").refused()
     assert (disk / "o.vcf.gz").read_text() == "of yesterday"
 
 
@@ -127,18 +107,10 @@ def test_what_was_there_stays(
     ("option", "name"),
     [("--report", "page.html"), ("--multiqc", "a_mqc.json"), ("--loo", "quality.sites.tsv")],
 )
-def test_what_comes_with_the_output(
-    run: Run,
-    arguments: Callable[[str], list[object]],
-    small_disk: SmallDisk,
-    tmp_path: Path,
-    option: str,
-    name: str,
-) -> None:
+def test_what_comes_with_the_output(run, arguments, small_disk, tmp_path, option, name):
     disk = small_disk(PAGE_KIB).folder
     given = disk / name.removesuffix(".sites.tsv")
-    done = run(*arguments("impute"), "--out", tmp_path / "o.vcf.gz", option, given, "--quiet")
-    assert done.code == 2
+    done = run(*arguments("impute"), "--out", tmp_path / "o.vcf.gz", option, given, "--quiet").refused()
     said_once(done.err, str(disk / name))
     assert not list(disk.iterdir())
 
@@ -152,13 +124,7 @@ def as_a_process(*arguments: object, before: str = "", **options: Any) -> "subpr
 
 
 @pytest.mark.parametrize("command", ["impute", "inducing"])
-def test_temporary_files(
-    example: Path,
-    arguments: Callable[[str], list[object]],
-    small_disk: SmallDisk,
-    tmp_path: Path,
-    command: str,
-) -> None:
+def test_temporary_files(example, arguments, small_disk, tmp_path, command):
     """A panel that is VCF is compiled there."""
     disk = small_disk(32).folder
     given = arguments(command)
@@ -174,7 +140,7 @@ def test_temporary_files(
     assert [path.name for path in tmp_path.iterdir()] == ["disk0"]
 
 
-def test_no_folder_for_temporary_files(example: Path, tmp_path: Path) -> None:
+def test_no_folder_for_temporary_files(example, tmp_path):
     done = as_a_process(
         "impute", "--vcf", example / "target.vcf.gz", "--panel", example / "panel.vcf.gz", "--map",
         example / "genetic.map", "--out", tmp_path / "o.vcf.gz",
@@ -188,7 +154,7 @@ def test_no_folder_for_temporary_files(example: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 @pytest.mark.parametrize("command", ["info", "chunks", "verify"])
-def test_standard_output(panel: Path, command: str) -> None:
+def test_standard_output(panel, command):
     with open("/dev/full", "w") as full:
         done = as_a_process("panel", command, panel, stdout=full)
     assert done.returncode == 2
@@ -196,7 +162,7 @@ def test_standard_output(panel: Path, command: str) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_standard_error() -> None:
+def test_standard_error():
     """Nothing can be said, but the status tells."""
     with open("/dev/full", "w") as full:
         done = as_a_process("panel", "info", "absent.spin", stderr=full)
@@ -207,7 +173,7 @@ def test_standard_error() -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_standard_error_of_a_run_that_succeeds(example: Path, tmp_path: Path) -> None:
+def test_standard_error_of_a_run_that_succeeds(example, tmp_path):
     """It warns that there is no genetic map, and says what it has made."""
     out = tmp_path / "o.spin"
     with open("/dev/full", "w") as full:
@@ -216,7 +182,7 @@ def test_standard_error_of_a_run_that_succeeds(example: Path, tmp_path: Path) ->
     assert out.is_file()
 
 
-def test_standard_error_is_closed(example: Path, panel: Path, tmp_path: Path) -> None:
+def test_standard_error_is_closed(example, panel, tmp_path):
     """That is no reason not to impute."""
     out = tmp_path / "o.vcf.gz"
     words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out]
@@ -230,12 +196,8 @@ def test_standard_error_is_closed(example: Path, panel: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("option", ["--report", "--report-figures", "--multiqc", "--loo"])
 def test_without_what_stands_beside_them_there_are_no_genotypes(
-    run: Run,
-    arguments: Callable[[str], list[object]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    option: str,
-) -> None:
+    run, arguments, tmp_path, monkeypatch, option
+):
     """A file under its final name says that the command has succeeded."""
 
     def full(*_: object) -> None:
@@ -246,8 +208,7 @@ def test_without_what_stands_beside_them_there_are_no_genotypes(
     monkeypatch.setattr("spinimpute.reports.multiqc.SampleTable.write", full)
     monkeypatch.setattr("spinimpute.quality.leave_one_out.LeaveOneOutQuality.write", full)
     beside = tmp_path / "beside_mqc.json"
-    done = run(*arguments("impute"), "--out", tmp_path / "o.vcf.gz", option, beside, "--quiet")
-    assert done.code == 2
+    done = run(*arguments("impute"), "--out", tmp_path / "o.vcf.gz", option, beside, "--quiet").refused()
     said_once(done.err, str(beside))
     assert not list(tmp_path.glob("*o.vcf*")), list(tmp_path.iterdir())
     assert not beside.exists()

@@ -2,15 +2,13 @@
 
 import gzip
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import spinimpute
 
-Run = Callable[..., Any]
+from .conftest import records
 
 
 def renamed(source: Path, out: Path, chrom: str) -> Path:
@@ -18,10 +16,6 @@ def renamed(source: Path, out: Path, chrom: str) -> Path:
     text = gzip.decompress(source.read_bytes()).decode()
     out.write_text(text.replace("ID=20,", f"ID={chrom},").replace("\n20\t", f"\n{chrom}\t"))
     return out
-
-
-def records(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +26,13 @@ def other_panel(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder / "21.spin"
 
 
-def test_each_chromosome_has_its_files(
-    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
-) -> None:
+def test_each_chromosome_has_its_files(run, example, panel, other_panel, tmp_path):
     target = example / "target.vcf.gz"
     other = renamed(target, tmp_path / "21.vcf", "21")
     for vcf, one, name in ((target, panel, "a"), (other, other_panel, "b")):
-        assert run("impute", "--vcf", vcf, "--panel", one, "--out", tmp_path / f"{name}.vcf").code == 0
+        run.impute(vcf, one, tmp_path / f"{name}.vcf").ok()
     given = ("--panel", other_panel, "--panel", panel, "--vcf", other, "--vcf", target)
-    done = run("impute", *given, "--out", tmp_path / "all.vcf")
-    assert done.code == 0
+    done = run("impute", *given, "--out", tmp_path / "all.vcf").ok()
     apart = records(tmp_path / "a.vcf") + records(tmp_path / "b.vcf")
     assert records(tmp_path / "all.vcf") == apart
     assert f"written:  {len(apart)} sites" in done.err
@@ -50,55 +41,52 @@ def test_each_chromosome_has_its_files(
     assert records(tmp_path / "c20.vcf") + records(tmp_path / "c21.vcf") == apart
 
 
-def test_a_folder_for_each_chromosome(
-    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
-) -> None:
+def test_a_folder_for_each_chromosome(run, example, panel, other_panel, tmp_path):
     other = renamed(example / "target.vcf.gz", tmp_path / "21.vcf", "21")
     given = ("--panel", other_panel, "--panel", panel, "--vcf", other, "--vcf", example / "target.vcf.gz")
     for chrom in ("20", "21"):
         (tmp_path / chrom).mkdir()
-    done = run("impute", *given, "--out", tmp_path / "{chrom}" / "o.vcf", "--log", tmp_path / "log")
-    assert done.code == 0, done.err
+    run("impute", *given, "--out", tmp_path / "{chrom}" / "o.vcf", "--log", tmp_path / "log").ok()
     for chrom in ("20", "21"):
         assert {line.split("\t")[0] for line in records(tmp_path / chrom / "o.vcf")} == {chrom}
 
 
 @pytest.mark.parametrize("name", ["o.{chr}.vcf", "{CHROM}/o.vcf", "{chrom}.{}.vcf", "o.{1}.vcf"])
-def test_other_words_in_braces_are_refused(
-    run: Run, example: Path, panel: Path, tmp_path: Path, name: str
-) -> None:
+def test_other_words_in_braces_are_refused(run, example, panel, tmp_path, name):
     """Before standard input is read, too."""
     for target in (example / "target.vcf.gz", "-"):
-        done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / name)
-        assert done.code == 2
-        assert "unknown placeholder {" in done.err
+        done = run.impute(target, panel, tmp_path / name).refused("unknown placeholder {")
         assert done.err.endswith("give a name without braces\n")
     (tmp_path / "{run}").mkdir()
     out = tmp_path / "{run}" / "o.vcf"
-    assert run("impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out).code == 0
+    run.impute(example / "target.vcf.gz", panel, out).ok()
 
 
-def test_the_folder_that_is_missing_is_named(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+def test_the_folder_that_is_missing_is_named(run, example, panel, tmp_path):
     """Folders that are there may be called anything."""
     (tmp_path / "{run}").mkdir()
     for command in ("impute", "phase"):
         out = tmp_path / "{run}" / "sub" / "o.vcf"
-        done = run(command, "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out)
-        assert done.code == 2
-        assert f"there is no folder {out.parent}; create it" in done.err
+        run(command, "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", out).refused(
+            f"there is no folder {out.parent}; create it"
+        )
 
 
 @pytest.mark.parametrize(
     "command",
-    ["panel build --vcf {folder}/panel.vcf.gz", "ligate {folder}/a.vcf.gz", "panel merge a.spin b.spin"],
+    [
+        "panel build --vcf {folder}/panel.vcf.gz",
+        "ligate {folder}/a.vcf.gz",
+        "panel merge a.spin b.spin",
+        "phase --vcf {folder}/target.vcf.gz --panel {folder}/panel.vcf.gz",
+        "convert --vcf {folder}/target.vcf.gz --panel {folder}/panel.vcf.gz",
+    ],
 )
-def test_outputs_of_other_commands_have_no_words_in_braces(
-    run: Run, example: Path, tmp_path: Path, command: str
-) -> None:
+def test_outputs_of_other_commands_have_no_words_in_braces(run, example, tmp_path, command):
     words = command.replace("{folder}", str(example)).split()
-    done = run(*words, "--out", tmp_path / "o.{chrom}.x")
-    assert done.code == 2
-    assert "{chrom} is for the output of 'impute' only. Give a name without braces\n" in done.err
+    run(*words, "--out", tmp_path / "o.{chrom}.x").refused(
+        "{chrom} is for the output of 'impute' only. Give a name without braces\n"
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -106,33 +94,27 @@ def test_outputs_of_other_commands_have_no_words_in_braces(
     ("option", "name"),
     [("--report", "r.{chrom}.html"), ("--multiqc", "{chrom}_mqc.json"), ("--report-figures", "{chr}")],
 )
-def test_there_is_one_report_for_all_chromosomes(
-    run: Run, example: Path, panel: Path, tmp_path: Path, option: str, name: str
-) -> None:
+def test_there_is_one_report_for_all_chromosomes(run, example, panel, tmp_path, option, name):
     out, target = tmp_path / "o.{chrom}.vcf", example / "target.vcf.gz"
     for kind in ("--vcf", "--gl"):
-        done = run("impute", kind, target, "--panel", panel, "--out", out, option, tmp_path / name)
-        assert done.code == 2
-        assert "because all chromosomes have one report" in done.err
+        done = run("impute", kind, target, "--panel", panel, "--out", out, option, tmp_path / name).refused(
+            "because all chromosomes have one report"
+        )
         assert done.err.endswith("Give a name without braces.\n")
     assert not list(tmp_path.iterdir())
 
 
-def test_files_of_an_earlier_run_are_named(
-    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
-) -> None:
+def test_files_of_an_earlier_run_are_named(run, example, panel, other_panel, tmp_path):
     """Those of chromosomes that are left out; they stay."""
     target = example / "target.vcf.gz"
     old = tmp_path / "c21.vcf"
     text = "of an earlier run"
     said = f"{old} is of an earlier run and is kept: this run leaves chromosome 21 out\n"
     given = ("--panel", other_panel, "--panel", panel, "--vcf", target, "--out", tmp_path / "c{chrom}.vcf")
-    done = run("impute", *given)
-    assert done.code == 0
+    done = run("impute", *given).ok()
     assert "was there before" not in done.err
     old.write_text(text)
-    done = run("impute", *given)
-    assert (done.code, f"{tmp_path / 'c20.vcf'} already exists" in done.err) == (2, True)
+    run("impute", *given).refused(f"{tmp_path / 'c20.vcf'} already exists")
     done = run("impute", *given, "--force")
     assert (done.code, old.read_text()) == (0, text)
     assert said in done.err
@@ -145,55 +127,49 @@ def test_files_of_an_earlier_run_are_named(
     assert (done.code, "left out" in done.err, "was there before" in done.err) == (0, False, False)
 
 
-def test_bgen_holds_one_chromosome(
-    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
-) -> None:
+def test_bgen_holds_one_chromosome(run, example, panel, other_panel, tmp_path):
     target = example / "target.vcf.gz"
     other = renamed(target, tmp_path / "21.vcf", "21")
     given = ("--panel", other_panel, "--panel", panel, "--vcf", other, "--vcf", target)
-    wrong = run("impute", *given, "--out", tmp_path / "all.bgen")
-    assert wrong.code == 2
-    assert "all.bgen would hold 2 chromosomes, but .bgen files hold one. Put {chrom} in its name" in wrong.err
-    done = run("impute", *given, "--out", tmp_path / "c{chrom}.bgen")
-    assert done.code == 0, done.err
+    run("impute", *given, "--out", tmp_path / "all.bgen").refused(
+        "all.bgen would hold 2 chromosomes, but .bgen files hold one. Put {chrom} in its name"
+    )
+    run("impute", *given, "--out", tmp_path / "c{chrom}.bgen").ok()
     assert {path.name for path in tmp_path.glob("*.bgen")} == {"c20.bgen", "c21.bgen"}
 
 
-def test_standard_input_is_one_file(run: Run, panel: Path, tmp_path: Path) -> None:
-    wrong = run("impute", "--vcf", "-", "--vcf", "b.vcf", "--panel", panel, "--out", tmp_path / "o.vcf")
-    assert wrong.code == 2
-    assert "--vcf is given several times: read standard input (-) alone" in wrong.err
+def test_standard_input_is_one_file(run, panel, tmp_path):
+    run("impute", "--vcf", "-", "--vcf", "b.vcf", "--panel", panel, "--out", tmp_path / "o.vcf").refused(
+        "--vcf is given several times: read standard input (-) alone"
+    )
 
 
-def test_panels_of_the_environment(
-    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_panels_of_the_environment(run, example, panel, other_panel, tmp_path, monkeypatch):
     monkeypatch.setenv("SPINIMPUTE_PANEL", os.pathsep.join([str(panel), str(other_panel)]))
-    done = run("impute", "--vcf", example / "target.vcf.gz", "--out", tmp_path / "o.vcf")
-    assert done.code == 0
-    assert "warning: chromosome 21 is left out" in done.err
+    run("impute", "--vcf", example / "target.vcf.gz", "--out", tmp_path / "o.vcf").ok(
+        "warning: chromosome 21 is left out"
+    )
 
 
-def test_what_can_not_be_given_twice(
-    run: Run, example: Path, panel: Path, other_panel: Path, tmp_path: Path
-) -> None:
+def test_what_can_not_be_given_twice(run, example, panel, other_panel, tmp_path):
     out, target = tmp_path / "o.vcf", example / "target.vcf.gz"
-    done = run("impute", "--vcf", target, "--panel", panel, "--panel", panel, "--out", out)
-    assert (done.code, "panel.spin are the same: Give one of them" in done.err) == (2, True)
-    done = run("impute", "--vcf", target, "--vcf", target, "--panel", panel, "--out", out)
-    assert (done.code, "both contain chromosome 20" in done.err) == (2, True)
-    done = run("impute", "--gl", target, "--gl", target, "--panel", panel, "--out", out)
-    assert (done.code, "both contain chromosome 20" in done.err) == (2, True)
-    done = run("phase", "--vcf", target, "--panel", panel, "--panel", other_panel, "--out", out)
-    assert (done.code, "are of chromosomes 20 and 21: give panels of one chromosome" in done.err) == (2, True)
-    done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--out", tmp_path / "p.vcf")
-    assert (done.code, "--out is given 2 times" in done.err) == (2, True)
+    run("impute", "--vcf", target, "--panel", panel, "--panel", panel, "--out", out).refused(
+        "panel.spin are the same: give one of them"
+    )
+    run("impute", "--vcf", target, "--vcf", target, "--panel", panel, "--out", out).refused(
+        "both contain chromosome 20"
+    )
+    run("impute", "--gl", target, "--gl", target, "--panel", panel, "--out", out).refused(
+        "both contain chromosome 20"
+    )
+    run("phase", "--vcf", target, "--panel", panel, "--panel", other_panel, "--out", out).refused(
+        "are of chromosomes 20 and 21: give panels of one chromosome"
+    )
+    run.impute(target, panel, out, "--out", tmp_path / "p.vcf").refused("--out is given 2 times")
     assert not out.exists()
 
 
-def test_some_samples_are_as_in_a_file_of_their_own(
-    run: Run, example: Path, panel: Path, tmp_path: Path
-) -> None:
+def test_some_samples_are_as_in_a_file_of_their_own(run, example, panel, tmp_path):
     lines = gzip.decompress((example / "target.vcf.gz").read_bytes()).decode().splitlines()
     head = next(line for line in lines if line.startswith("#CHROM")).split("\t")
     columns = [head.index(name) for name in (head[12], head[10])]
@@ -213,14 +189,17 @@ def test_some_samples_are_as_in_a_file_of_their_own(
     listed = tmp_path / "names.txt"
     listed.write_text(names.replace(",", "\n"))
     given = ("--vcf", example / "target.vcf.gz", "--panel", panel)
-    assert run("impute", "--vcf", own, "--panel", panel, "--out", tmp_path / "a.vcf").code == 0
-    assert run("impute", *given, "--samples", names, "--out", tmp_path / "b.vcf").code == 0
-    assert run("impute", *given, "--samples-file", listed, "--out", tmp_path / "c.vcf").code == 0
+    run.impute(own, panel, tmp_path / "a.vcf").ok()
+    run("impute", *given, "--samples", names, "--out", tmp_path / "b.vcf").ok()
+    run("impute", *given, "--samples-file", listed, "--out", tmp_path / "c.vcf").ok()
     assert records(tmp_path / "a.vcf") == records(tmp_path / "b.vcf") == records(tmp_path / "c.vcf")
-    done = run("impute", *given, "--samples", "nobody", "--out", tmp_path / "d.vcf")
-    assert (done.code, "not in the file: nobody" in done.err) == (2, True)
+    run("impute", *given, "--samples", "nobody", "--out", tmp_path / "d.vcf").refused(
+        "not in the file: nobody"
+    )
     for wrong in (f"{head[12]},,{head[10]}", "", f"{names},"):
-        done = run("impute", *given, "--samples", wrong, "--out", tmp_path / "d.vcf")
-        assert (done.code, f"--samples {wrong!r}: a name is empty" in done.err) == (2, True)
-    done = run("impute", *given, "--samples", names, "--samples-file", listed, "--out", tmp_path / "d.vcf")
-    assert (done.code, "Give one of them" in done.err) == (2, True)
+        run("impute", *given, "--samples", wrong, "--out", tmp_path / "d.vcf").refused(
+            f"--samples {wrong!r}: a name is empty"
+        )
+    run("impute", *given, "--samples", names, "--samples-file", listed, "--out", tmp_path / "d.vcf").refused(
+        "Give one of them"
+    )

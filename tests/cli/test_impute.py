@@ -15,34 +15,14 @@ from spinimpute.pipeline.settings import PredictorSettings, RegionSettings, Reso
 from spinimpute.quality.summary import ImputationSummary
 
 Run = Callable[..., Any]
-Edit = Callable[[Callable[[str], str]], Path]
 
 LIBRARY = "spinimpute.pipeline.impute.impute"
 
 
-def header_of(path: Path) -> list[str]:
-    vcf = cyvcf2.VCF(str(path))
-    lines = vcf.raw_header.splitlines()
-    vcf.close()
-    return lines
-
-
-def command_in(path: Path) -> str:
-    (line,) = [line for line in header_of(path) if line.startswith("##spinimpute_command=")]
-    return line.removeprefix("##spinimpute_command=")
-
-
-def positions(path: Path) -> list[int]:
-    vcf = cyvcf2.VCF(str(path))
-    found = [record.POS for record in vcf]
-    vcf.close()
-    return found
-
-
 class TestArguments:
-    def test_defaults(self, run: Run) -> None:
+    def test_defaults(self, run):
         with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
-            done = run("impute", "--vcf", "t.vcf", "--panel", "p.spin", "--out", "o.bcf")
+            done = run.impute("t.vcf", "p.spin", "o.bcf")
         assert done.code == 0
         (vcf, out, panel), options = library.call_args
         assert [str(path) for path in (vcf, out, panel)] == ["t.vcf", "o.bcf", "p.spin"]
@@ -62,16 +42,14 @@ class TestArguments:
             "force": False,
         }
 
-    def test_everything(self, run: Run) -> None:
-        # fmt: off
+    def test_everything(self, run):
         arguments = [
             "--vcf", "t.vcf", "--panel", "p.bcf", "-o", "o.x", "-O", "b", "--format", "ds,GT,HDS,GP",
             "-r", "20:5-9", "--map", "m.map", "--keep-unmatched", "--model", "w.safetensors",
             "--inducing-points", "64", "--window-cm", "3", "--threads", "3",
             "--device", "cpu", "--force", "--quiet", "--decimals", "4",
             "--report", "r.html", "--report-figures", "figures", "--multiqc", "r_mqc.json",
-        ]
-        # fmt: on
+        ]  # fmt: skip
         with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
             done = run("impute", *arguments)
         assert (done.code, done.err) == (0, "")
@@ -87,13 +65,13 @@ class TestArguments:
         assert options["resources"] == Resources(3, "cpu")
         assert options["force"] is True
 
-    def test_a_budget_is_a_size(self, run: Run) -> None:
+    def test_a_budget_is_a_size(self, run):
         with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
-            run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", "--max-memory", "2G")
+            run.impute("t", "p.spin", "o.vcf", "--max-memory", "2G")
         assert library.call_args.kwargs["resources"] == Resources(max_memory=2 * 2**30)
         assert library.call_args.kwargs["predictor"] == PredictorSettings()
 
-    def test_panel_of_the_environment(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_panel_of_the_environment(self, run, monkeypatch):
         monkeypatch.setenv("SPINIMPUTE_PANEL", "env.spin")
         for given, used in ([], "env.spin"), (["--panel", "own.spin"], "own.spin"):
             with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
@@ -103,35 +81,29 @@ class TestArguments:
             assert any(f"--panel {used}" in line for line in lines)
 
     @pytest.mark.parametrize("value", [None, ""])
-    def test_no_panel_says_how_to_get_one(
-        self, run: Run, monkeypatch: pytest.MonkeyPatch, value: str | None
-    ) -> None:
+    def test_no_panel_says_how_to_get_one(self, run, monkeypatch, value):
         if value is not None:
             monkeypatch.setenv("SPINIMPUTE_PANEL", value)
-        failed = run("impute", "--vcf", "t.vcf", "--out", "o.vcf.gz")
-        assert failed.code == 2
+        failed = run("impute", "--vcf", "t.vcf", "--out", "o.vcf.gz").refused()
         assert failed.err.startswith("spinimpute: error: no ")
         for hint in ("SPINIMPUTE_PANEL", "1000 Genomes", "spinimpute panel build --vcf"):
             assert hint in failed.err
 
     @pytest.mark.parametrize("decimals", ["0", "6", "2.5", "x"])
-    def test_bad_decimals(self, run: Run, decimals: str) -> None:
-        failed = run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", "--decimals", decimals)
-        assert failed.code == 2
-        assert "--decimals" in failed.err
+    def test_bad_decimals(self, run, decimals):
+        run.impute("t", "p.spin", "o.vcf", "--decimals", decimals).refused("--decimals")
 
     @pytest.mark.parametrize("formats", ["XX", "GT,GT", "", "GT,,DS", "GT DS"])
-    def test_bad_format(self, run: Run, formats: str) -> None:
-        failed = run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", "--format", formats)
-        assert failed.code == 2
+    def test_bad_format(self, run, formats):
+        failed = run.impute("t", "p.spin", "o.vcf", "--format", formats).refused()
         assert failed.err.startswith("spinimpute: error: --format")
         assert "HDS" in failed.err or "twice" in failed.err
 
-    def test_summary_and_its_warnings(self, run: Run) -> None:
+    def test_summary_and_its_warnings(self, run):
         summary = ImputationSummary(samples=3, warnings=["look out"])
         for quiet in [], ["--quiet"]:
             with mock.patch(LIBRARY, return_value=summary):
-                done = run("impute", "--vcf", "t", "--panel", "p.spin", "--out", "o.vcf", *quiet)
+                done = run.impute("t", "p.spin", "o.vcf", *quiet)
             assert done.out == ""
             assert "spinimpute: warning: look out\n" in done.err
             assert ("3 samples" in done.err) is not bool(quiet)
@@ -144,7 +116,7 @@ class TestHeaderLine:
         assert done.code == 0
         return list(library.call_args.kwargs["output"].header_lines)
 
-    def test_only_what_influences_the_result(self, run: Run) -> None:
+    def test_only_what_influences_the_result(self, run):
         common = ["--vcf", "t.vcf", "--panel", "p.spin", "--region", "20"]
         plain = self.lines(run, *common, "--out", "a.bcf")
         for idle in (
@@ -157,90 +129,67 @@ class TestHeaderLine:
         assert self.lines(run, "--vcf", "t.vcf", "--panel", "p.spin", "--out", "a.bcf") != plain
         assert "##spinimpute_command=spinimpute impute --vcf t.vcf --panel p.spin --region 20" in plain
 
-    def test_an_option_that_is_repeated(self, run: Run, tmp_path: Path) -> None:
+    def test_an_option_that_is_repeated(self, run, tmp_path):
         reads = ["--bam", "a.bam", "--bam", "b c.bam"]
         with mock.patch("spinimpute.pipeline.sequenced.impute.impute_sequenced") as library:
             library.return_value.warnings = []
             run("impute", *reads, "--panel", "p.spin", "--out", tmp_path / "o.bcf", "--quiet")
-        (line, _) = library.call_args.kwargs["output"].header_lines
+        (line,) = library.call_args.kwargs["output"].header_lines
         assert line.endswith("impute --bam a.bam --bam 'b c.bam' --panel p.spin")
 
     @pytest.mark.parametrize("name", ["a\nb.vcf", "a\r\n##x.vcf", "a\tb.vcf", "a b.vcf", "a\u2028b.vcf"])
-    def test_strange_names_stay_on_one_line(self, run: Run, name: str) -> None:
+    def test_strange_names_stay_on_one_line(self, run, name):
         for line in self.lines(run, "--vcf", name, "--panel", "p.spin", "--out", "o.bcf"):
             assert len(line.splitlines()) == 1
             assert "\t" not in line
 
-    def test_names_are_not_changed(self, run: Run) -> None:
+    def test_names_are_not_changed(self, run):
         """Two blanks are another name than one."""
         (line, *_) = self.lines(run, "--vcf", "a  b.vcf", "--panel", "p.spin", "--out", "o.bcf")
         assert "'a  b.vcf'" in line
 
-    def test_a_name_that_is_not_text(self, script: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    def test_a_name_that_is_not_text(self, script, example, panel, tmp_path):
         copy = tmp_path / os.fsdecode(b"panel\xff.spin")
         copy.write_bytes(panel.read_bytes())
         target, out = example / "target.vcf.gz", tmp_path / "o.vcf"
-        done = script("impute", "--vcf", target, "--panel", copy, "--out", out, "--region", "20:1-50000")
+        done = script.impute(target, copy, out, "--region", "20:1-50000")
         assert "Traceback" not in done.err
         assert done.code == 0
-        assert "\\xff" in command_in(out)
+        assert "\\xff" in out.read_text().partition("##spinimpute_command=")[2].partition("\n")[0]
 
 
 class TestEndToEnd:
-    def impute(self, run: Run, vcf: Path, panel: Path, out: Path, *more: object) -> Any:
-        return run("impute", "--vcf", vcf, "--panel", panel, "--out", out, *more)
-
     @pytest.mark.parametrize("suffix", [".vcf.gz", ".bcf", ".vcf"])
-    def test_output_is_readable(
-        self, run: Run, example: Path, panel: Path, tmp_path: Path, suffix: str
-    ) -> None:
+    def test_output_is_readable(self, run, example, panel, tmp_path, suffix):
         out = tmp_path / f"o{suffix}"
         region = ("--region", "chr20:1-200000", "--format", "GT,DS,GP")
-        done = self.impute(run, example / "target.vcf.gz", panel, out, *region)
-        assert done.code == 0
-        assert "20 samples" in done.err
+        run.impute(example / "target.vcf.gz", panel, out, *region).ok("20 samples")
         vcf = cyvcf2.VCF(str(out))
         assert len(vcf.samples) == 20
         records = list(vcf)
         assert {record.FORMAT[0] for record in records} == {"GT"}
         assert all(record.FORMAT == ["GT", "DS", "GP"] for record in records)
         at = [record.POS for record in records]
-        assert at == [p for p in positions(example / "panel.vcf.gz") if p <= 200_000]
+        assert at == [v.POS for v in cyvcf2.VCF(str(example / "panel.vcf.gz")) if v.POS <= 200_000]
         index = {".vcf.gz": [".tbi"], ".bcf": [".csi"], ".vcf": []}[suffix]
         assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
             [out.name, *(out.name + i for i in index)]
         )
 
-    def test_output_type_without_a_known_suffix(
-        self, run: Run, example: Path, panel: Path, tmp_path: Path
-    ) -> None:
+    def test_output_type_without_a_known_suffix(self, run, example, panel, tmp_path):
         target, out = example / "target.vcf.gz", tmp_path / "imputed.genotypes"
-        failed = self.impute(run, target, panel, out)
-        assert failed.code == 2
-        assert "has no known format" in failed.err
+        run.impute(target, panel, out).refused("has no known format")
         assert not list(tmp_path.iterdir())
-        done = self.impute(run, target, panel, out, "-O", "b", "--region", "20:1-50000", "--quiet")
+        done = run.impute(target, panel, out, "-O", "b", "--region", "20:1-50000", "--quiet")
         assert (done.code, done.err) == (0, "")
         assert gzip.decompress(out.read_bytes()).startswith(b"BCF")
 
-    @pytest.mark.parametrize("suffix", [".vcf.gz", ".bcf"])
-    def test_bytes_do_not_depend_on_the_threads(
-        self, run: Run, example: Path, panel: Path, tmp_path: Path, suffix: str
-    ) -> None:
-        outs = [tmp_path / f"{threads}{suffix}" for threads in (1, 2)]
-        for threads, out in zip((1, 2), outs, strict=True):
-            idle = ("--threads", threads, *(["--quiet"] if threads == 2 else []))
-            assert self.impute(run, example / "target.vcf.gz", panel, out, *idle).code == 0
-        assert outs[0].read_bytes() == outs[1].read_bytes()
-        assert "threads" not in command_in(outs[0])
-
-    def test_panel_from_a_vcf(self, run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+    def test_panel_from_a_vcf(self, run, example, panel, tmp_path):
         outs = [tmp_path / "spin.vcf", tmp_path / "vcf.vcf"]
         region = ("--region", "20:1-100000")
-        self.impute(run, example / "target.vcf.gz", panel, outs[0], *region)
+        run.impute(example / "target.vcf.gz", panel, outs[0], *region)
         with_map = ("--map", example / "genetic.map", *region)
-        done = self.impute(run, example / "target.vcf.gz", example / "panel.vcf.gz", outs[1], *with_map)
-        assert done.code == 0
+        done = run.impute(example / "target.vcf.gz", example / "panel.vcf.gz", outs[1], *with_map).ok()
         assert "warning" not in done.err
         first, second = (
             [line for line in out.read_text().splitlines() if "spinimpute_command" not in line]
@@ -248,21 +197,17 @@ class TestEndToEnd:
         )
         assert first == second
 
-    def test_prefix_of_the_chromosome(
-        self, run: Run, example: Path, panel: Path, tmp_path: Path, edited_target: Edit
-    ) -> None:
+    def test_prefix_of_the_chromosome(self, run, example, panel, tmp_path, edited_target):
         prefixed = edited_target(
             lambda text: re.sub(r"^20\t", "chr20\t", text.replace("ID=20", "ID=chr20"), flags=re.M)
         )
         outs = [tmp_path / "a.vcf", tmp_path / "b.vcf"]
         for target, out in zip((example / "target.vcf.gz", prefixed), outs, strict=True):
-            assert self.impute(run, target, panel, out, "--region", "20:1-100000").code == 0
+            run.impute(target, panel, out, "--region", "20:1-100000").ok()
         records = [[line for line in out.read_text().splitlines() if line[0] != "#"] for out in outs]
         assert records[0] == records[1]
 
-    def test_unmatched_sites(
-        self, run: Run, example: Path, panel: Path, tmp_path: Path, edited_target: Edit
-    ) -> None:
+    def test_unmatched_sites(self, run, example, panel, tmp_path, edited_target):
         def with_insertion(text: str) -> str:
             first = next(line for line in text.splitlines() if line.startswith("20\t"))
             columns = first.split("\t")
@@ -271,10 +216,10 @@ class TestEndToEnd:
 
         target, out = edited_target(with_insertion), tmp_path / "o.vcf"
         region = ("--region", "20:1-100000", "--force")
-        done = self.impute(run, target, panel, out, *region)
+        done = run.impute(target, panel, out, *region)
         assert "1 not matched: " in done.err
         assert "\tnew\t" not in out.read_text()
-        assert self.impute(run, target, panel, out, *region, "--keep-unmatched").code == 0
+        run.impute(target, panel, out, *region, "--keep-unmatched").ok()
         assert out.read_text().count("\tnew\t") == 1
 
 
@@ -291,8 +236,7 @@ class TestRefusals:
             arguments = [
                 text for name, value in (options | given).items() for text in (f"--{name}", str(value))
             ]
-            failed = run("impute", *arguments)
-            assert failed.code == 2
+            failed = run("impute", *arguments).refused()
             assert failed.out == ""
             assert failed.err.count("spinimpute: error: ") == 1
             assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
@@ -300,12 +244,12 @@ class TestRefusals:
 
         return impute
 
-    def test_existing_output(self, refused: Run, tmp_path: Path) -> None:
+    def test_existing_output(self, refused, tmp_path):
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "o.vcf.gz").write_text("precious")
         assert "already exists; use --force to overwrite" in refused()
 
-    def test_missing_files(self, refused: Run, tmp_path: Path) -> None:
+    def test_missing_files(self, refused, tmp_path):
         absent = tmp_path / "absent"
         assert f"target {absent}.vcf.gz: there is no such file" in refused(vcf=f"{absent}.vcf.gz")
         assert f"{absent}.spin" in refused(panel=f"{absent}.spin")
@@ -314,10 +258,10 @@ class TestRefusals:
         assert "there is no folder" in refused(out=absent / "o.vcf.gz")
         assert "folder" in refused(vcf=tmp_path)
 
-    def test_missing_map(self, refused: Run, example: Path, tmp_path: Path) -> None:
+    def test_missing_map(self, refused, example, tmp_path):
         assert "absent.map" in refused(panel=example / "panel.vcf.gz", map=tmp_path / "absent.map")
 
-    def test_map_with_a_panel_file(self, refused: Run, example: Path) -> None:
+    def test_map_with_a_panel_file(self, refused, example):
         assert "has its genetic map in it" in refused(map=example / "genetic.map")
 
     @pytest.mark.parametrize(
@@ -330,86 +274,49 @@ class TestRefusals:
             ("20:5000000-6000000", "no site in"),
         ],
     )
-    def test_bad_region(self, refused: Run, region: str, said: str) -> None:
+    def test_bad_region(self, refused, region, said):
         assert said in refused(region=region)
 
-    def test_another_chromosome(self, refused: Run, edited_target: Edit) -> None:
-        target = edited_target(
-            lambda text: re.sub(r"^20\t", "21\t", text.replace("ID=20", "ID=21"), flags=re.M)
-        )
-        message = refused(vcf=target)
-        assert "20" in message
-        assert "21" in message
-
-    def test_unphased_target(self, refused: Run, edited_target: Edit) -> None:
+    def test_unphased_target(self, refused, edited_target):
         message = refused(vcf=edited_target(lambda text: text.replace("0|1", "0/1")), phasing="never")
         assert "unphased heterozygote. Phase the file first" in message
         assert "sample target_" in message
         assert "20:" in message
 
-    def test_foreign_panel(self, refused: Run, example: Path, tmp_path: Path) -> None:
-        foreign = tmp_path / "foreign.spin"
-        foreign.write_bytes((example / "panel.vcf.gz").read_bytes())
-        assert "not a spinimpute panel" in refused(panel=foreign)
-        foreign.write_bytes(b"")
-        refused(panel=foreign)
-
-    def test_truncated_and_damaged_panel(self, refused: Run, panel: Path, tmp_path: Path) -> None:
-        copy = tmp_path / "copy.spin"
-        content = bytearray(panel.read_bytes())
-        copy.write_bytes(content[:-100])
-        assert "truncated" in refused(panel=copy)
-        content[200] ^= 1  # a haplotype
-        copy.write_bytes(content)
-        assert "damaged" in refused(panel=copy)
-
-    def test_foreign_model(self, refused: Run, panel: Path) -> None:
+    def test_foreign_model(self, refused, panel):
         assert "not a readable safetensors file" in refused(model=panel)
 
-    def test_no_cuda(self, refused: Run) -> None:
+    def test_no_cuda(self, refused):
         with mock.patch("torch.cuda.is_available", return_value=False):
             assert "no CUDA device is available" in refused(device="cuda")
 
     @pytest.mark.parametrize("predictor", ["haplotype", "spin"])
     @pytest.mark.parametrize("length", ["0", "nan"])
-    def test_impossible_windows(self, refused: Run, predictor: str, length: str) -> None:
+    def test_impossible_windows(self, refused, predictor, length):
         said = refused(predictor=predictor, **{"window-cm": length})
         assert "a window must have a positive length" in said
 
     @pytest.mark.parametrize("predictor", ["haplotype", "spin"])
-    def test_more_windows_than_anyone_wants(self, refused: Run, predictor: str) -> None:
+    def test_more_windows_than_anyone_wants(self, refused, predictor):
         said = refused(predictor=predictor, **{"window-cm": "1e-6"})
         assert "windows of 1e-06 cM would be more than 100,000" in said
 
     @pytest.mark.parametrize(
-        ("predictor", "given"),
-        [("haplotype", "inducing-points"), ("spin", "max-memory")],
+        ("predictor", "given"), [("haplotype", "inducing-points"), ("spin", "max-memory")]
     )
-    def test_options_of_another_predictor(self, refused: Run, predictor: str | None, given: str) -> None:
+    def test_options_of_another_predictor(self, refused, predictor, given):
         chosen = {} if predictor is None else {"predictor": predictor}
         said = refused(**chosen, **{given: "7"})
         assert f"the predictor {predictor or 'haplotype'!r} does not take --{given}" in said
 
-    def test_a_name_that_is_too_long(self, refused: Run, tmp_path: Path) -> None:
+    def test_a_name_that_is_too_long(self, refused, tmp_path):
         refused(vcf=tmp_path / ("x" * 300))
         refused(panel=tmp_path / ("x" * 300 + ".spin"))
         refused(out=tmp_path / ("x" * 300 + ".bcf"))
 
-    def test_as_a_process(self, script: Run, example: Path, tmp_path: Path) -> None:
-        target = tmp_path / "no.vcf.gz"
-        failed = script(
-            "impute", "--vcf", target, "--panel", example / "panel.vcf.gz", "--out", tmp_path / "o.bcf"
-        )
-        assert failed.code == 2
-        assert f"spinimpute: error: target {target}: there is no such file" in failed.err
-        assert "Traceback" not in failed.err
-        assert not list(tmp_path.iterdir())
-
 
 @pytest.mark.parametrize("called", [True, False])
-def test_stretches_without_typed_sites_are_told(
-    run: Run, panel: Path, edited_target: Edit, tmp_path: Path, called: bool
-) -> None:
+def test_stretches_without_typed_sites_are_told(run, panel, edited_target, tmp_path, called):
     """Typed are a few sites at one end; the panel's other end is more than 0.5 cM away, or not called."""
 
     def few(text: str) -> str:
@@ -420,8 +327,7 @@ def test_stretches_without_typed_sites_are_told(
     target = edited_target(few)
     out, page = tmp_path / "o.vcf", tmp_path / "o.html"
     common = ("impute", "--vcf", target, "--panel", panel, "--out", out)
-    done = run(*common, "--report", page)
-    assert done.code == 0
+    done = run(*common, "--report", page).ok()
     told = r"warning: hardly any site is typed in 20:(\d+)-(\d+) \(0 typed and (\d+) imputed sites\)"
     warning = re.search(told, done.err)
     assert warning is not None
@@ -433,9 +339,6 @@ def test_stretches_without_typed_sites_are_told(
     assert f"20:{start}-{end}</td>" in page.read_text()
     assert f"typed in {stretch}" in run("check", "--vcf", target, "--panel", panel).out
     out.unlink()
-    refused = run(*common, "--min-typed-ratio", 0.05)
-    assert refused.code == 2
-    assert "in 20:" in refused.err
-    assert "--min-typed-ratio requires 5.0000%" in refused.err
+    run(*common, "--min-typed-ratio", 0.05).refused("in 20:", "--min-typed-ratio requires 5.0000%")
     assert not out.exists()
-    assert run(*common, "--min-typed-ratio", 0.005).code == 0
+    run(*common, "--min-typed-ratio", 0.005).ok()

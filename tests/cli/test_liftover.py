@@ -58,7 +58,7 @@ def in_old_build(row: list[str]) -> list[str]:
     return [row[0], str(old_place(position)), row[2], ref, alt, *row[5:]]
 
 
-def test_places(chain: Path) -> None:
+def test_places(chain):
     lift = Lift(chain, "20")
     for position in (1, 100_000, 110_001, 500_000, 500_001, 777_777, 1_000_000):
         assert lift.place(old_place(position)) == (position, position > 500_000)
@@ -66,7 +66,7 @@ def test_places(chain: Path) -> None:
     assert lift.place(5) is None
 
 
-def test_a_lifted_vcf_gives_the_same(run, example: Path, panel: Path, chain: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_lifted_vcf_gives_the_same(run, example, panel, chain, tmp_path):
     head, rows = target_lines(example)
     kept = [row for row in rows if not lost(int(row[1]))]
     assert len(kept) < len(rows)
@@ -75,18 +75,15 @@ def test_a_lifted_vcf_gives_the_same(run, example: Path, panel: Path, chain: Pat
     found = []
     for target, more in ((now, ()), (old, ("--chain", chain))):
         out = tmp_path / "o.vcf"
-        done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "-f", *more)
-        assert done.code == 0, done.err
+        done = run.impute(target, panel, out, "-f", *more).ok()
         found.append([line for line in out.read_text().splitlines() if not line.startswith("##")])
     assert f"{len(rows) - len(kept)} records skipped: not in the chain file" in done.err
     assert "strand" not in done.err
     assert found[0] == found[1]
-    without = run("impute", "--vcf", old, "--panel", panel, "--out", tmp_path / "w.vcf")
-    assert without.code == 2
-    assert "--chain" in without.err
+    run.impute(old, panel, tmp_path / "w.vcf").refused("--chain")
 
 
-def test_lifted_records_without_alt(run, example: Path, panel: Path, chain: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_lifted_records_without_alt(run, example, panel, chain, tmp_path):
     """The panel's site is looked for in its own build, on its own strand."""
     head, rows = target_lines(example)
     head[-1] = "\t".join(head[-1].split("\t")[:10])
@@ -96,13 +93,12 @@ def test_lifted_records_without_alt(run, example: Path, panel: Path, chain: Path
     assert sum(row[4] == "." and int(row[1]) > 500_000 for row in plain) > 20
     found = []
     for target, more in ((write(tmp_path / "now.vcf", head, rows), ()), (old, ("--chain", chain))):
-        done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf", "-f", *more)
-        assert done.code == 0, done.err
+        run.impute(target, panel, tmp_path / "o.vcf", "-f", *more).ok()
         found.append([x for x in (tmp_path / "o.vcf").read_text().splitlines() if not x.startswith("##")])
     assert found[0] == found[1]
 
 
-def test_a_lifted_text_and_check(run, example: Path, panel: Path, chain: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_lifted_text_and_check(run, example, panel, chain, tmp_path):
     _, rows = target_lines(example)
     kept = [row for row in rows if not lost(int(row[1]))]
 
@@ -119,11 +115,10 @@ def test_a_lifted_text_and_check(run, example: Path, panel: Path, chain: Path, t
     dosages = []
     for target, more in ((now, ()), (old, ("--chain", chain))):
         out = tmp_path / "o.vcf"
-        assert run("impute", "--vcf", target, "--panel", panel, "--out", out, "-f", *more).code == 0
+        run.impute(target, panel, out, "-f", *more).ok()
         dosages.append(np.array([v.format("DS")[:, 0] for v in cyvcf2.VCF(str(out))]))
     np.testing.assert_array_equal(*dosages)
-    done = run("check", "--vcf", old, "--panel", panel, "--chain", chain)
-    assert done.code == 0
+    done = run("check", "--vcf", old, "--panel", panel, "--chain", chain).ok()
     assert f"{len(rows) - len(kept)} records skipped: not in the chain file" in done.out
 
 
@@ -144,7 +139,7 @@ def test_a_lifted_text_and_check(run, example: Path, panel: Path, chain: Path, t
         (CHAINS.encode()[:90], "chain file"),
     ],
 )
-def test_unusable_chains(content: bytes, what: str, tmp_path: Path) -> None:
+def test_unusable_chains(content, what, tmp_path):
     path = tmp_path / "x.chain"
     path.write_bytes(content)
     with pytest.raises(InputError, match=what):
@@ -156,7 +151,7 @@ def test_unusable_chains(content: bytes, what: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["chain 1 chr20 9\n", "chain 1 chr20 9 + 0 9 chr20 9 + 0 9 1\n9 1\n\x1b[2J\n\n"]
 )
-def test_damaged_chains_are_named_on_one_line(tmp_path: Path, text: str) -> None:
+def test_damaged_chains_are_named_on_one_line(tmp_path, text):
     path = tmp_path / "bad.chain"
     path.write_text(text)
     with pytest.raises(InputError, match=r"bad\.chain: it is not a chain file, or is damaged") as error:
@@ -164,7 +159,7 @@ def test_damaged_chains_are_named_on_one_line(tmp_path: Path, text: str) -> None
     assert str(error.value).isprintable()
 
 
-def test_chains_to_where_no_position_is(tmp_path: Path) -> None:
+def test_chains_to_where_no_position_is(tmp_path):
     path = tmp_path / "far.chain"
     path.write_text(f"chain 1 chr20 90 + 0 90 chr20 {2**70} + {2**69} {2**69 + 90} 1\n90\n\n")
     assert Lift(path, "20").place(5) is None

@@ -17,6 +17,8 @@ import spinimpute
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.formats import read_target
 
+from .conftest import dosages
+
 pgenlib = pytest.importorskip("pgenlib")
 
 
@@ -125,16 +127,7 @@ def write_vcf(path: Path, samples: list[str], sites: list[Site]) -> Path:
     return path
 
 
-def dosages(path: Path) -> np.ndarray:
-    return np.array([v.format("DS")[:, 0] for v in cyvcf2.VCF(str(path))])
-
-
-def test_records_of_the_same_site_are_merged(
-    run,  # type: ignore[no-untyped-def]
-    panel: Path,
-    people: tuple[list[str], list[Site]],
-    tmp_path: Path,
-) -> None:
+def test_records_of_the_same_site_are_merged(run, panel, people, tmp_path):
     """A known call wins over a missing one; a sample whose calls differ is missing there, and is counted."""
     samples, sites = people
     n = len(samples)
@@ -163,21 +156,14 @@ def test_records_of_the_same_site_are_merged(
         for name in ("doubled", "once"):
             out = tmp_path / f"o.{name}.vcf"
             target = tmp_path / form.format(name)
-            done = run("impute", "--vcf", target, "--panel", panel, "--out", out, "--force")
-            assert done.code == 0, done.err
+            done = run.impute(target, panel, out, "--force").ok()
             found.append(dosages(out))
             if name == "doubled":
                 assert "1 contradictory calls of records of the same site: set missing" in done.err
         np.testing.assert_array_equal(*found)
 
 
-def test_every_form_gives_the_same_dosages(
-    run,  # type: ignore[no-untyped-def]
-    panel: Path,
-    unphased: Path,
-    people: tuple[list[str], list[Site]],
-    tmp_path: Path,
-) -> None:
+def test_every_form_gives_the_same_dosages(run, panel, unphased, people, tmp_path):
     samples, sites = people
     write_bed(tmp_path / "b", samples, sites)
     write_pgen(tmp_path / "p", samples, sites)
@@ -193,8 +179,7 @@ def test_every_form_gives_the_same_dosages(
     found = {}
     for name, arguments in forms.items():
         out = tmp_path / f"{name}.vcf"
-        done = run("impute", *arguments, "--panel", panel, "--out", out)
-        assert done.code == 0, done.err
+        run("impute", *arguments, "--panel", panel, "--out", out).ok()
         assert cyvcf2.VCF(str(out)).samples == samples
         found[name] = dosages(out)
         assert found[name].shape == (4453, 20)
@@ -202,21 +187,14 @@ def test_every_form_gives_the_same_dosages(
 
 
 @pytest.mark.parametrize("suffix", [".vcf", ".bcf", ".vcf.gz"])
-def test_converting(
-    run,  # type: ignore[no-untyped-def]
-    suffix: str,
-    panel: Path,
-    people: tuple[list[str], list[Site]],
-    tmp_path: Path,
-) -> None:
+def test_converting(run, suffix, panel, people, tmp_path):
     samples, sites = people
     exchanged = [s.exchanged() if i % 3 == 0 else s for i, s in enumerate(sites)]
     write_bed(tmp_path / "b", samples, exchanged)
     out = tmp_path / f"o{suffix}"
-    done = run("convert", "--bfile", tmp_path / "b", "--panel", panel, "--out", out)
-    assert done.code == 0
-    assert f"{len(exchanged[::3])} sites: REF and ALT swapped: exchanged" in done.err
-    assert f"{out}" in done.err
+    done = run("convert", "--bfile", tmp_path / "b", "--panel", panel, "--out", out).ok(
+        f"{len(exchanged[::3])} sites: REF and ALT swapped: exchanged", f"{out}"
+    )
     records = list(cyvcf2.VCF(str(out)))
     assert [(v.POS, v.REF, v.ALT[0]) for v in records] == [(s.position, s.ref, s.alt) for s in sites]
     for record, site in zip(records, sites, strict=True):
@@ -227,7 +205,7 @@ def test_converting(
     assert "bytes" not in done.err
 
 
-def test_phase_survives_a_pgen(example: Path, panel: Path, tmp_path: Path) -> None:
+def test_phase_survives_a_pgen(example, panel, tmp_path):
     samples, sites = sites_of(example / "target.vcf.gz")
     write_pgen(tmp_path / "p", samples, sites, phased=True)
     with spinimpute.Panel.open(panel) as opened:
@@ -237,7 +215,7 @@ def test_phase_survives_a_pgen(example: Path, panel: Path, tmp_path: Path) -> No
     np.testing.assert_array_equal(part.haplotypes.alleles, expected)
 
 
-def test_a_bim_with_one_allele(panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path) -> None:
+def test_a_bim_with_one_allele(panel, people, tmp_path):
     """PLINK writes 0 for an allele that nobody has; the panel knows it, whichever of its two it is."""
     samples, sites = people
     monomorphic = []
@@ -257,7 +235,7 @@ def test_a_bim_with_one_allele(panel: Path, people: tuple[list[str], list[Site]]
         assert set(row.tolist()) == {i % 2}
 
 
-def test_names_and_sexes_of_a_fam(panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path) -> None:
+def test_names_and_sexes_of_a_fam(panel, people, tmp_path):
     _, sites = people
     write_bed(tmp_path / "b", ["a"] * 20, sites)
     fam = tmp_path / "b.fam"
@@ -271,18 +249,12 @@ def test_names_and_sexes_of_a_fam(panel: Path, people: tuple[list[str], list[Sit
 
 
 @pytest.mark.parametrize("missing", [".bim", ".fam"])
-def test_a_missing_file_is_named(
-    run,  # type: ignore[no-untyped-def]
-    missing: str,
-    panel: Path,
-    people: tuple[list[str], list[Site]],
-    tmp_path: Path,
-) -> None:
+def test_a_missing_file_is_named(run, missing, panel, people, tmp_path):
     write_bed(tmp_path / "b", *people)
     (tmp_path / f"b{missing}").unlink()
-    done = run("impute", "--bfile", tmp_path / "b", "--panel", panel, "--out", tmp_path / "o.vcf")
-    assert done.code == 2
-    assert f"b{missing}" in done.err
+    run("impute", "--bfile", tmp_path / "b", "--panel", panel, "--out", tmp_path / "o.vcf").refused(
+        f"b{missing}"
+    )
     assert not (tmp_path / "o.vcf").exists()
 
 
@@ -294,50 +266,31 @@ def test_a_missing_file_is_named(
         ("b.bim", "20 a 0 5.5 A C\n", "line 1: the position '5.5' is not a number"),
     ],
 )
-def test_damaged_files_of_plink(
-    run,  # type: ignore[no-untyped-def]
-    name: str,
-    text: str,
-    said: str,
-    panel: Path,
-    people: tuple[list[str], list[Site]],
-    tmp_path: Path,
-) -> None:
+def test_damaged_files_of_plink(run, name, text, said, panel, people, tmp_path):
     write_bed(tmp_path / "b", *people)
     (tmp_path / name).write_text(text)
     out = tmp_path / "o.vcf"
-    done = run("convert", "--bfile", tmp_path / "b", "--panel", panel, "--out", out)
-    assert done.code == 2
-    assert said in done.err
-    done = run(
+    run("convert", "--bfile", tmp_path / "b", "--panel", panel, "--out", out).refused(said)
+    run(
         "convert", "--bfile", tmp_path / "b", "--panel", panel, "--out", tmp_path / name, "-O", "v", "-f"
-    )
-    assert done.code == 2
-    assert "it is also read from" in done.err
+    ).refused("it is also read from")
 
 
-def test_one_target_only(run, panel: Path, unphased: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_one_target_only(run, panel, unphased, tmp_path):
     for arguments in ((), ("--vcf", unphased, "--bfile", "b")):
-        done = run("impute", *arguments, "--panel", panel, "--out", tmp_path / "o.vcf")
-        assert done.code == 2
-        assert "give the target with one of --vcf FILE" in done.err
+        run("impute", *arguments, "--panel", panel, "--out", tmp_path / "o.vcf").refused(
+            "give the target with one of --vcf FILE"
+        )
 
 
-def test_a_report_without_positions(
-    run,  # type: ignore[no-untyped-def]
-    panel: Path,
-    people: tuple[list[str], list[Site]],
-    tmp_path: Path,
-) -> None:
+def test_a_report_without_positions(run, panel, people, tmp_path):
     report = final_report(tmp_path / "r.txt", *people)
     report.write_text(report.read_text().replace("Position", "Theta"))
-    done = run("impute", "--vcf", report, "--panel", panel, "--out", tmp_path / "o.vcf")
-    assert done.code == 2
-    assert "no column Position" in done.err
+    run.impute(report, panel, tmp_path / "o.vcf").refused("no column Position")
 
 
 @pytest.mark.parametrize("cut", [1, 4, 12])
-def test_a_cut_report(panel: Path, people: tuple[list[str], list[Site]], cut: int, tmp_path: Path) -> None:
+def test_a_cut_report(panel, people, cut, tmp_path):
     report = final_report(tmp_path / "r.txt", people[0][:2], people[1][:30])
     text = report.read_text()
     with spinimpute.Panel.open(panel) as opened:
@@ -349,9 +302,7 @@ def test_a_cut_report(panel: Path, people: tuple[list[str], list[Site]], cut: in
             read_target(report, [opened])
 
 
-def test_a_report_whose_head_has_other_line_ends(
-    panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path
-) -> None:
+def test_a_report_whose_head_has_other_line_ends(panel, people, tmp_path):
     report = final_report(tmp_path / "r.txt", people[0][:2], people[1][:30])
     report.write_bytes(report.read_bytes().replace(b"[Header]\n", b"[Header]\n\rx\n", 1))
     with (
@@ -361,26 +312,19 @@ def test_a_report_whose_head_has_other_line_ends(
         read_target(report, [opened])
 
 
-def test_invented_alleles_are_not_written(
-    run,  # type: ignore[no-untyped-def]
-    panel: Path,
-    people: tuple[list[str], list[Site]],
-    tmp_path: Path,
-) -> None:
+def test_invented_alleles_are_not_written(run, panel, people, tmp_path):
     """Of a site that the panel lacks, letters of one kind do not tell REF and ALT."""
     samples, sites = people
     lone = Site("20", sites[5].position + 1, "lone", "A", "C", np.zeros_like(sites[5].calls))
     report = final_report(tmp_path / "r.txt", samples, [*sites[:6], lone, *sites[6:]])
     out = tmp_path / "o.vcf"
-    done = run("impute", "--vcf", report, "--panel", panel, "--out", out, "--keep-unmatched")
-    assert done.code == 0
-    assert "1 unmatched typed sites are left out: their file does not give their alleles" in done.err
+    run.impute(report, panel, out, "--keep-unmatched").ok(
+        "1 unmatched typed sites are left out: their file does not give their alleles"
+    )
     assert all(v.ALT != ["N"] for v in cyvcf2.VCF(str(out)))
 
 
-def test_a_sample_twice_in_a_report(
-    panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path
-) -> None:
+def test_a_sample_twice_in_a_report(panel, people, tmp_path):
     samples, sites = people
     report = final_report(tmp_path / "r.txt", [samples[0], samples[0]], sites[:30])
     with (
@@ -395,9 +339,7 @@ def test_a_sample_twice_in_a_report(
     seed=st.integers(0, 2**31),
     which=st.sampled_from([".bed", ".bim", ".fam", ".pgen", ".psam", ".pvar", ".txt"]),
 )
-def test_mutated_files_are_read_or_refused(
-    seed: int, which: str, panel: Path, people: tuple[list[str], list[Site]], tmp_path: Path
-) -> None:
+def test_mutated_files_are_read_or_refused(seed, which, panel, people, tmp_path):
     samples, sites = people[0], people[1][:40]
     folder = tmp_path / str(seed)
     folder.mkdir(exist_ok=True)

@@ -2,24 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-import spinimpute
 from spinimpute.vcf.reader import read_haplotypes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"
-Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def panel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("panel") / "panel.spin"
-    spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", path, EXAMPLE / "genetic.map").close()
-    return path
 
 
 def rows() -> list[list[str]]:
@@ -64,12 +54,8 @@ def genotypes(alleles: np.ndarray) -> np.ndarray:
     return alleles[:, ::2] + alleles[:, 1::2]
 
 
-def test_the_examples_genotypes_stay_and_most_links_are_right(
-    run: Run, panel: Path, unphased: Callable[..., Path], tmp_path: Path
-) -> None:
-    done = run("phase", "--vcf", unphased(), "--panel", panel, "--out", tmp_path / "o.vcf.gz")
-    assert done.code == 0, done.err
-    assert "unphased heterozygotes of 20 samples" in done.err
+def test_the_examples_genotypes_stay_and_most_links_are_right(run, panel, unphased, tmp_path):
+    run.phase(unphased(), panel, tmp_path / "o.vcf.gz").ok("unphased heterozygotes of 20 samples")
     phased, truth = read_haplotypes(tmp_path / "o.vcf.gz"), read_haplotypes(EXAMPLE / "target.vcf.gz")
     assert phased.samples == truth.samples
     assert phased.sites.keys() == truth.sites.keys()
@@ -85,37 +71,30 @@ def test_the_examples_genotypes_stay_and_most_links_are_right(
     assert index.exists()
 
 
-def test_output_is_the_same_for_any_number_of_threads(
-    run: Run, panel: Path, unphased: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_output_is_the_same_for_any_number_of_threads(run, panel, unphased, tmp_path):
     target = unphased()
     for threads in (1, 3):
         out = tmp_path / f"{threads}.vcf"
-        assert run("phase", "--vcf", target, "--panel", panel, "--out", out, "-t", threads).code == 0
+        run.phase(target, panel, out, "-t", threads).ok()
     assert (tmp_path / "1.vcf").read_bytes() == (tmp_path / "3.vcf").read_bytes()
 
 
-def test_missing_calls_are_filled_and_foreign_sites_left_out(
-    run: Run, panel: Path, unphased: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_missing_calls_are_filled_and_foreign_sites_left_out(run, panel, unphased, tmp_path):
     target = unphased(lambda record, sample, call: "./." if (record + sample) % 10 == 0 else unphase(call))
     text = target.read_text().splitlines()
     at = next(i for i, line in enumerate(text) if not line.startswith("#"))
     foreign = text[at].split("\t")
     foreign[3:5] = ["G", "T"] if foreign[3] != "G" else ["C", "A"]
     target.write_text("\n".join([*text[: at + 1], "\t".join(foreign), *text[at + 1 :]]) + "\n")
-    done = run("phase", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.bcf")
-    assert done.code == 0, done.err
-    assert "1 not matched: alleles differ from the panel" in done.err
+    run.phase(target, panel, tmp_path / "o.bcf").ok("1 not matched: alleles differ from the panel")
     phased, truth = read_haplotypes(tmp_path / "o.bcf"), read_haplotypes(EXAMPLE / "target.vcf.gz")
     assert phased.sites.keys() == truth.sites.keys()
     assert (phased.alleles >= 0).all()
     assert (genotypes(phased.alleles) == genotypes(truth.alleles)).mean() > 0.98
 
 
-def test_a_phased_file_comes_back_as_it_was(run: Run, panel: Path, tmp_path: Path) -> None:
-    done = run("phase", "--vcf", EXAMPLE / "target.vcf.gz", "--panel", panel, "--out", tmp_path / "o.vcf.gz")
-    assert done.code == 0
+def test_a_phased_file_comes_back_as_it_was(run, panel, tmp_path):
+    run.phase(EXAMPLE / "target.vcf.gz", panel, tmp_path / "o.vcf.gz").ok()
     np.testing.assert_array_equal(
         read_haplotypes(tmp_path / "o.vcf.gz").alleles, read_haplotypes(EXAMPLE / "target.vcf.gz").alleles
     )
@@ -127,18 +106,11 @@ def imputed_dosages(path: Path) -> np.ndarray:
     return np.stack([record.format("DS")[:, 0] for record in cyvcf2.VCF(str(path))])
 
 
-def test_impute_takes_unphased_files(
-    run: Run, panel: Path, unphased: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_impute_takes_unphased_files(run, panel, unphased, tmp_path):
     target = unphased()
-    done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "u.vcf.gz")
-    assert done.code == 0, done.err
-    assert "phased: " in done.err
-    assert run("phase", "--vcf", target, "--panel", panel, "--out", tmp_path / "p.vcf.gz").code == 0
-    assert (
-        run("impute", "--vcf", tmp_path / "p.vcf.gz", "--panel", panel, "--out", tmp_path / "pi.vcf.gz").code
-        == 0
-    )
+    run.impute(target, panel, tmp_path / "u.vcf.gz").ok("phased: ")
+    run.phase(target, panel, tmp_path / "p.vcf.gz").ok()
+    run.impute(tmp_path / "p.vcf.gz", panel, tmp_path / "pi.vcf.gz").ok()
     np.testing.assert_array_equal(
         imputed_dosages(tmp_path / "u.vcf.gz"), imputed_dosages(tmp_path / "pi.vcf.gz")
     )
@@ -149,21 +121,17 @@ def test_impute_takes_unphased_files(
     np.testing.assert_array_equal(genotypes(imputed.alleles[rows_of]), genotypes(typed.alleles))
 
 
-def test_one_unphased_sample(run: Run, panel: Path, unphased: Callable[..., Path], tmp_path: Path) -> None:
+def test_one_unphased_sample(run, panel, unphased, tmp_path):
     target = unphased()
     lines = [
         line if line.startswith("##") else "\t".join(line.split("\t")[:10])
         for line in target.read_text().splitlines()
     ]
     target.write_text("\n".join(lines) + "\n")
-    done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf.gz")
-    assert done.code == 0, done.err
-    assert "of 1 samples" in done.err
+    run.impute(target, panel, tmp_path / "o.vcf.gz").ok("of 1 samples")
 
 
-def test_unphased_sites_that_the_panel_lacks_are_not_kept(
-    run: Run, panel: Path, unphased: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_unphased_sites_that_the_panel_lacks_are_not_kept(run, panel, unphased, tmp_path):
     target = unphased()
     text = target.read_text().splitlines()
     at = next(i for i, line in enumerate(text) if not line.startswith("#"))
@@ -173,12 +141,10 @@ def test_unphased_sites_that_the_panel_lacks_are_not_kept(
         fields[1] = str(int(fields[1]) - 1 - len(extra))
         extra.insert(0, [*fields, *calls])
     target.write_text("\n".join([*text[:at], *("\t".join(row) for row in extra), *text[at:]]) + "\n")
-    done = run(
-        "impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf.gz", "--keep-unmatched"
+    run.impute(target, panel, tmp_path / "o.vcf.gz", "--keep-unmatched").ok(
+        "1 unmatched typed sites are left out: they have unphased heterozygotes",
+        "1 unmatched typed sites were kept",
     )
-    assert done.code == 0, done.err
-    assert "1 unmatched typed sites are left out: they have unphased heterozygotes" in done.err
-    assert "1 unmatched typed sites were kept" in done.err
 
 
 @pytest.mark.parametrize(
@@ -189,29 +155,18 @@ def test_unphased_sites_that_the_panel_lacks_are_not_kept(
         (["--panel", str(EXAMPLE / "genetic.map")], "not a spinimpute panel"),
     ],
 )
-def test_refusals(
-    run: Run, panel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
-) -> None:
+def test_refusals(run, panel, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     given = {"--vcf": EXAMPLE / "target.vcf.gz", "--panel": panel, "--out": "o.vcf"} | dict([options])  # type: ignore[list-item]
-    done = run("phase", *(text for pair in given.items() for text in pair))
-    assert done.code == 2
-    assert message in done.err
+    run("phase", *(text for pair in given.items() for text in pair)).refused(message)
     assert not list(tmp_path.glob("o.*"))
 
 
-def test_inducing_points_cannot_phase(
-    run: Run, panel: Path, unphased: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_inducing_points_cannot_phase(run, panel, unphased, tmp_path):
     points = tmp_path / "points.spip"
-    made = run(
+    run(
         "panel", "build", "--vcf", EXAMPLE / "panel.vcf.gz", "--map", EXAMPLE / "genetic.map",
         "--out", points, "--inducing", 64, "--array", EXAMPLE / "target.vcf.gz",
-    )  # fmt: skip
-    assert made.code == 0, made.err
-    done = run("phase", "--vcf", unphased(), "--panel", points, "--out", tmp_path / "o.vcf")
-    assert done.code == 2
-    assert "phasing needs haplotypes" in done.err
-    done = run("impute", "--vcf", unphased(), "--panel", points, "--out", tmp_path / "o.vcf")
-    assert done.code == 2
-    assert "unphased heterozygote" in done.err
+    ).ok()  # fmt: skip
+    run.phase(unphased(), points, tmp_path / "o.vcf").refused("phasing needs haplotypes")
+    run.impute(unphased(), points, tmp_path / "o.vcf").refused("unphased heterozygote")

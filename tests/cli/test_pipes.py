@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,11 +48,9 @@ def temporary_files(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["impute", "phase", "convert"])
-def test_the_same_as_from_file_to_file(
-    run: Callable[..., Any], piped: Piped, example: Path, panel: Path, tmp_path: Path, command: str
-) -> None:
+def test_the_same_as_from_file_to_file(run, piped, example, panel, tmp_path, command):
     target = example / "target.vcf.gz"
-    assert run(command, "--vcf", target, "--panel", panel, "-o", tmp_path / "o.vcf", "-q").code == 0
+    run(command, "--vcf", target, "--panel", panel, "-o", tmp_path / "o.vcf", "-q").ok()
     done = piped(target.read_bytes(), command, "--vcf", "-", "--panel", panel, "--out", "-")
     assert done.returncode == 0, done.stderr
     assert without_command(done.stdout) == without_command((tmp_path / "o.vcf").read_bytes())
@@ -63,9 +60,7 @@ def test_the_same_as_from_file_to_file(
 
 
 @pytest.mark.parametrize("command", ["impute", "phase", "convert"])
-def test_words_in_braces_are_refused_before_anything_is_read(
-    panel: Path, tmp_path: Path, command: str
-) -> None:
+def test_words_in_braces_are_refused_before_anything_is_read(panel, tmp_path, command):
     """Whoever writes into the pipe may take hours."""
     words = [*CONSOLE_SCRIPT, command, "--vcf", "-", "--panel", panel, "--out", tmp_path / "o.{chr}.vcf"]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
@@ -80,9 +75,7 @@ def test_words_in_braces_are_refused_before_anything_is_read(
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("z", ".vcf.gz"), ("b", ".bcf")])
-def test_packed_output(
-    piped: Piped, example: Path, panel: Path, tmp_path: Path, form: str, suffix: str
-) -> None:
+def test_packed_output(piped, example, panel, tmp_path, form, suffix):
     text = gzip.decompress((example / "target.vcf.gz").read_bytes())
     out = tmp_path / f"o{suffix}"
     assert piped(text, "convert", "--vcf", "-", "--panel", panel, "-o", out).returncode == 0
@@ -98,7 +91,7 @@ def test_packed_output(
     )[-1]
 
 
-def test_a_panel_comes_through_a_pipe(piped: Piped, example: Path, tmp_path: Path) -> None:
+def test_a_panel_comes_through_a_pipe(piped, example, tmp_path):
     common = ["convert", "--vcf", example / "target.vcf.gz", "--out", "-"]
     file = piped(b"", *common, "--panel", example / "panel.vcf.gz")
     done = piped((example / "panel.vcf.gz").read_bytes(), *common, "--panel", "-")
@@ -107,7 +100,7 @@ def test_a_panel_comes_through_a_pipe(piped: Piped, example: Path, tmp_path: Pat
     assert temporary_files(tmp_path) == []
 
 
-def test_evaluate(piped: Piped, example: Path, panel: Path, tmp_path: Path) -> None:
+def test_evaluate(piped, example, panel, tmp_path):
     imputed = piped(b"", "impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "-o", "-").stdout
     (tmp_path / "o.vcf").write_bytes(imputed)
     truth, typed = example / "truth.vcf.gz", example / "target.vcf.gz"
@@ -119,7 +112,7 @@ def test_evaluate(piped: Piped, example: Path, panel: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("form", ["v", "z"])
-def test_a_reader_that_goes(example: Path, panel: Path, form: str) -> None:
+def test_a_reader_that_goes(example, panel, form):
     target = example / "target.vcf.gz"
     process = subprocess.Popen(
         [*CONSOLE_SCRIPT, "impute", "--vcf", target, "--panel", panel, "-o", "-", "-O", form, "-q"],
@@ -136,13 +129,7 @@ def test_a_reader_that_goes(example: Path, panel: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["v", "z", "b"])
-def test_what_an_error_ends_does_not_look_whole(
-    monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: pytest.CaptureFixture[bytes],
-    example: Path,
-    panel: Path,
-    form: str,
-) -> None:
+def test_what_an_error_ends_does_not_look_whole(monkeypatch, capfdbinary, example, panel, form):
     """The report fails when all genotypes are written."""
     from spinimpute.cli.main import run_command
 
@@ -154,16 +141,14 @@ def test_what_an_error_ends_does_not_look_whole(
 
     monkeypatch.setattr(impute, "_write_reports", fails)
     words = ["impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "-o", "-", "-O", form]
-    with pytest.raises(SystemExit) as ended:
-        run_command([*map(str, words), "--report", str(example / "no.html")])
-    assert ended.value.code == 2
+    assert run_command([*map(str, words), "--report", str(example / "no.html")]) == 2
     out, err = capfdbinary.readouterr()
     assert err.count(b"error:") == 1
     assert len(out) > 10_000
     assert not out.endswith((b"\n", EOF_BLOCK))
 
 
-def test_errors(piped: Piped, example: Path, panel: Path, tmp_path: Path) -> None:
+def test_errors(piped, example, panel, tmp_path):
     def fails(given: bytes, *words: object) -> str:
         done = piped(given, *words)
         said = done.stderr.decode()
@@ -183,9 +168,7 @@ def test_errors(piped: Piped, example: Path, panel: Path, tmp_path: Path) -> Non
     assert "give the name of a file" in fails(b"", "impute", *words)
 
 
-def test_outputs_are_refused_before_standard_input_is_read(
-    example: Path, panel: Path, tmp_path: Path
-) -> None:
+def test_outputs_are_refused_before_standard_input_is_read(example, panel, tmp_path):
     """Its writer never ends."""
     for name in ("o.vcf", "page.html", "loo.sites.tsv"):
         (tmp_path / name).write_text("kept")
@@ -214,9 +197,7 @@ def test_outputs_are_refused_before_standard_input_is_read(
 
 @pytest.mark.parametrize(("form", "called"), [("b", "BCF"), ("z", "compressed VCF")])
 @pytest.mark.parametrize("command", ["impute", "phase"])
-def test_nothing_packed_goes_to_a_terminal(
-    example: Path, panel: Path, form: str, called: str, command: str
-) -> None:
+def test_nothing_packed_goes_to_a_terminal(example, panel, form, called, command):
     pty = pytest.importorskip("pty")
     ours, terminal = pty.openpty()
     words = [command, "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", "-", "-O", form]
@@ -232,7 +213,7 @@ def test_nothing_packed_goes_to_a_terminal(
     os.close(ours)
 
 
-def test_text_goes_to_a_terminal(example: Path, panel: Path) -> None:
+def test_text_goes_to_a_terminal(example, panel):
     pty = pytest.importorskip("pty")
     ours, terminal = pty.openpty()
     words = ["convert", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", "-", "-q"]

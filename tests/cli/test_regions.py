@@ -1,8 +1,6 @@
 """`--region` given several times, and `--regions-file`: each region as it is alone, and as in the whole."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,13 +8,10 @@ import spinimpute
 from spinimpute import RegionSettings
 from spinimpute.genotypes.sites import Region
 
-Run = Callable[..., Any]
+from .conftest import records
+
 REGIONS = ("20:100000-150000", "20:300001-300400", "20:400000-450000")
 BED = "20\t300000\t300400\n20\t399999\t420000\n20\t410000\t450000\n20\t99999\t150000\n"
-
-
-def records(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 def within(lines: list[str], *regions: str) -> list[str]:
@@ -57,14 +52,11 @@ def mixed(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_each_region_is_as_in_the_whole(
-    run: Run, mixed: Path, panel: Path, bed: Path, tmp_path: Path
-) -> None:
+def test_each_region_is_as_in_the_whole(run, mixed, panel, bed, tmp_path):
     given = ("impute", "--vcf", mixed, "--panel", panel, "--keep-unmatched")
-    assert run(*given, "--out", tmp_path / "whole.vcf").code == 0
-    assert run(*given, "--out", tmp_path / "a.vcf", *flags(REGIONS[::-1])).code == 0
-    done = run(*given, "--out", tmp_path / "b.vcf", "--regions-file", bed)
-    assert done.code == 0
+    run(*given, "--out", tmp_path / "whole.vcf").ok()
+    run(*given, "--out", tmp_path / "a.vcf", *flags(REGIONS[::-1])).ok()
+    done = run(*given, "--out", tmp_path / "b.vcf", "--regions-file", bed).ok()
     whole = within(records(tmp_path / "whole.vcf"), *REGIONS)
     assert len(whole) > 100
     assert records(tmp_path / "a.vcf") == records(tmp_path / "b.vcf") == whole
@@ -75,72 +67,69 @@ def test_each_region_is_as_in_the_whole(
     assert "##spinimpute_region=" not in header
 
 
-def test_each_region_is_as_alone_with_a_buffer(run: Run, mixed: Path, panel: Path, tmp_path: Path) -> None:
+def test_each_region_is_as_alone_with_a_buffer(run, mixed, panel, tmp_path):
     """Of unphased calls results depend on the buffer."""
     given = ("impute", "--vcf", mixed, "--panel", panel, "--buffer", "0.05", "--keep-unmatched")
     alone = []
     for number, region in enumerate(REGIONS):
         out = tmp_path / f"alone{number}.vcf"
-        assert run(*given, "--out", out, "--region", region).code == 0
+        run(*given, "--out", out, "--region", region).ok()
         alone += records(out)
-    assert run(*given, "--out", tmp_path / "all.vcf", *flags(REGIONS)).code == 0
+    run(*given, "--out", tmp_path / "all.vcf", *flags(REGIONS)).ok()
     assert records(tmp_path / "all.vcf") == alone
 
 
-def test_a_part_of_a_phased_file_is_read(
-    run: Run, example: Path, panel: Path, bed: Path, tmp_path: Path
-) -> None:
+def test_a_part_of_a_phased_file_is_read(run, example, panel, bed, tmp_path):
     phased = tmp_path / "phased.bcf"
-    assert run("phase", "--vcf", example / "target.vcf.gz", "--panel", panel, "--out", phased).code == 0
+    run.phase(example / "target.vcf.gz", panel, phased).ok()
     given = ("impute", "--vcf", phased, "--panel", panel)
-    assert run(*given, "--out", tmp_path / "whole.vcf").code == 0
-    done = run(*given, "--out", tmp_path / "some.vcf", "--regions-file", bed, "--buffer", "0.01")
-    assert done.code == 0
+    run(*given, "--out", tmp_path / "whole.vcf").ok()
+    run(*given, "--out", tmp_path / "some.vcf", "--regions-file", bed, "--buffer", "0.01").ok()
     assert records(tmp_path / "some.vcf") == within(records(tmp_path / "whole.vcf"), *REGIONS)
 
 
-def test_spin_and_leave_one_out(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+def test_spin_and_leave_one_out(run, example, panel, tmp_path):
     given = ("impute", "--vcf", example / "target.vcf.gz", "--panel", panel)
     spin = ("--predictor", "spin", "--inducing-points", "16")
-    assert run(*given, *spin, "--out", tmp_path / "whole.vcf").code == 0
-    assert run(*given, *spin, "--out", tmp_path / "some.vcf", *flags(REGIONS)).code == 0
+    run(*given, *spin, "--out", tmp_path / "whole.vcf").ok()
+    run(*given, *spin, "--out", tmp_path / "some.vcf", *flags(REGIONS)).ok()
     assert records(tmp_path / "some.vcf") == within(records(tmp_path / "whole.vcf"), *REGIONS)
     loo = ("--loo", tmp_path / "loo", "--report", tmp_path / "page.html")
-    assert run(*given, *loo, "--out", tmp_path / "whole2.vcf").code == 0
-    assert run(*given, *loo, "--out", tmp_path / "some2.vcf", *flags(REGIONS), "--force").code == 0
+    run(*given, *loo, "--out", tmp_path / "whole2.vcf").ok()
+    run(*given, *loo, "--out", tmp_path / "some2.vcf", *flags(REGIONS), "--force").ok()
     assert records(tmp_path / "some2.vcf") == within(records(tmp_path / "whole2.vcf"), *REGIONS)
-    done = run(*given, *loo, "--out", tmp_path / "o.vcf", *flags(REGIONS), "--buffer", "1", "--force")
-    assert done.code == 2
-    assert "twice in --loo, --report, --report-figures or --multiqc. Leave it out" in done.err
+    run(*given, *loo, "--out", tmp_path / "o.vcf", *flags(REGIONS), "--buffer", "1", "--force").refused(
+        "twice in --loo, --report, --report-figures or --multiqc. Leave it out"
+    )
 
 
-def test_one_region_of_a_file_is_a_chunk(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+def test_one_region_of_a_file_is_a_chunk(run, example, panel, tmp_path):
     given = ("impute", "--vcf", example / "target.vcf.gz", "--panel", panel)
     chunks = []
     for start, end in ((0, 250_000), (250_000, 9_000_000)):
         bed = tmp_path / f"{start}.bed"
         bed.write_text(f"20\t{start}\t{end}\n")
         chunks.append(tmp_path / f"{start}.vcf")
-        assert run(*given, "--regions-file", bed, "--out", chunks[-1]).code == 0
-    assert run(*given, "--out", tmp_path / "whole.vcf").code == 0
-    done = run("ligate", *chunks, "--out", tmp_path / "joined.vcf")
-    assert done.code == 0, done.err
+        run(*given, "--regions-file", bed, "--out", chunks[-1]).ok()
+    run(*given, "--out", tmp_path / "whole.vcf").ok()
+    run("ligate", *chunks, "--out", tmp_path / "joined.vcf").ok()
     assert (tmp_path / "joined.vcf").read_bytes() == (tmp_path / "whole.vcf").read_bytes()
-    assert run(*given, *flags(REGIONS), "--out", tmp_path / "some.vcf").code == 0
-    done = run("ligate", tmp_path / "some.vcf", chunks[1], "--out", tmp_path / "no.vcf")
-    assert done.code == 2
-    assert "some.vcf: it holds several regions" in done.err
+    run(*given, *flags(REGIONS), "--out", tmp_path / "some.vcf").ok()
+    run("ligate", tmp_path / "some.vcf", chunks[1], "--out", tmp_path / "no.vcf").refused(
+        "some.vcf: it holds several regions"
+    )
 
 
-def test_regions_without_a_site_are_named(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+def test_regions_without_a_site_are_named(run, example, panel, tmp_path):
     given = ("impute", "--vcf", example / "target.vcf.gz", "--panel", panel)
-    done = run(*given, "--region", "20:900000000", "--region", REGIONS[0], "--out", tmp_path / "o.vcf", "-q")
-    assert done.code == 0
+    done = run(
+        *given, "--region", "20:900000000", "--region", REGIONS[0], "--out", tmp_path / "o.vcf", "-q"
+    ).ok()
     assert done.err == "spinimpute: warning: the panel has no site in 20:900000000-900000000\n"
     none = ("--region", "20:900000000", "--region", "20:900000005")
-    done = run(*given, *none, "--out", tmp_path / "p.vcf")
-    assert done.code == 2
-    assert "the panel has no site in 20:900000000-900000000 and 1 more region; it reaches from" in done.err
+    run(*given, *none, "--out", tmp_path / "p.vcf").refused(
+        "the panel has no site in 20:900000000-900000000 and 1 more region; it reaches from"
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,46 +140,44 @@ def test_regions_without_a_site_are_named(run: Run, example: Path, panel: Path, 
             "the panel is of chromosome 20. Give the panel of chromosome 21, or leave the region out",
         ),
         (["--region", "20:9-5"], "the region '20:9-5' is empty"),
-        (["--region", "20", "--regions-file", "BED"], "give --region or --regions-file, not both"),
+        (["--region", "20", "--regions-file", "BED"], "Give --region or --regions-file, not both"),
         (["--regions-file", "BED", "--regions-file", "BED"], "--regions-file is given 2 times"),
         (["--regions-file", "no.bed"], "regions file no.bed: cannot be read"),
         (["--regions-file", "TARGET"], "target.vcf.gz, line 7: start"),
         (["--buffer", "1"], "a buffer lies around a region: give --region"),
     ],
 )
-def test_errors(
-    run: Run, example: Path, panel: Path, bed: Path, tmp_path: Path, words: list[str], said: str
-) -> None:
+def test_errors(run, example, panel, bed, tmp_path, words, said):
     target = example / "target.vcf.gz"
     given = [str({"BED": bed, "TARGET": target}.get(word, word)) for word in words]
-    done = run("impute", "--vcf", target, "--panel", panel, "--out", tmp_path / "o.vcf", *given)
+    done = run.impute(target, panel, tmp_path / "o.vcf", *given)
     assert (done.code, done.err.count("error")) == (2, 1) or "given 2 times" in done.err
     assert said in done.err.replace("\n", " ")
     assert not (tmp_path / "o.vcf").exists()
 
 
-def test_the_regions_file_is_not_overwritten(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+def test_the_regions_file_is_not_overwritten(run, example, panel, tmp_path):
     bed = tmp_path / "o.vcf"
     bed.write_text(BED)
     given = ("impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "--regions-file", bed)
-    done = run(*given, "--out", bed, "--force")
-    assert (done.code, "it is also read from" in done.err) == (2, True)
+    run(*given, "--out", bed, "--force").refused("it is also read from")
     assert bed.read_text() == BED
 
 
-def test_evaluate(run: Run, example: Path, panel: Path, bed: Path, tmp_path: Path) -> None:
+def test_evaluate(run, example, panel, bed, tmp_path):
     imputed, target = tmp_path / "o.vcf", example / "target.vcf.gz"
-    assert run("impute", "--vcf", target, "--panel", panel, "--out", imputed).code == 0
+    run.impute(target, panel, imputed).ok()
     given = ("evaluate", "--truth", example / "truth.vcf.gz", "--imputed", imputed, "--panel", panel)
     one_by_one = run(*given, "--typed", target, *flags(REGIONS))
     done = run(*given, "--typed", target, "--regions-file", bed)
     assert (done.code, done.out) == (0, one_by_one.out)
     assert done.out != run(*given, "--typed", target).out
-    done = run(*given, "--typed", target, "--regions-file", bed, "--region", "20")
-    assert (done.code, "give --region or --regions-file" in done.err) == (2, True)
+    run(*given, "--typed", target, "--regions-file", bed, "--region", "20").refused(
+        "Give --region or --regions-file"
+    )
 
 
-def test_python_takes_the_same(example: Path, panel: Path, bed: Path, tmp_path: Path) -> None:
+def test_python_takes_the_same(example, panel, bed, tmp_path):
     made = []
     parsed = (Region.parse(region) for region in REGIONS)
     given = (RegionSettings(list(REGIONS)), RegionSettings(regions_file=bed), RegionSettings(parsed))

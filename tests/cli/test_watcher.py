@@ -16,7 +16,6 @@ from .conftest import LIMIT, REPOSITORY, Result, restore_signals
 NEEDS_PROC = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="processes are listed in /proc on Linux"
 )
-Finished = subprocess.CompletedProcess[str]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 CRASHES = """
@@ -114,18 +113,15 @@ def suffixes(folder: Path) -> list[str]:
         ("os.kill(os.getpid(), signal.SIGBUS)", "records", "became shorter while it was read"),
     ],
 )
-def test_a_crash_of_a_library_is_one_message(
-    how: str, method: str, message: str, finish: Callable[..., Result], words: list[object], tmp_path: Path
-) -> None:
-    done = finish(CRASHES.format(how=how, method=method), *words)
-    assert done.code == 2
+def test_a_crash_of_a_library_is_one_message(how, method, message, finish, words, tmp_path):
+    done = finish(CRASHES.format(how=how, method=method), *words).refused()
     assert done.err.startswith(f"spinimpute: error: target {words[2]}")
     assert done.err.count("\n") == 1
     assert message in done.err
     assert not suffixes(tmp_path / "made")
 
 
-def test_a_crash_without_open_files_is_a_defect(finish: Callable[..., Result]) -> None:
+def test_a_crash_without_open_files_is_a_defect(finish):
     body = (
         "import fcntl, termios\n"
         "    from spinimpute.runtime.open_files import closed, opened\n"
@@ -144,7 +140,7 @@ def test_a_crash_without_open_files_is_a_defect(finish: Callable[..., Result]) -
 
 
 @NEEDS_PROC
-def test_a_killed_command(imputing: "subprocess.Popen[str]", words: list[object], tmp_path: Path) -> None:
+def test_a_killed_command(imputing, words, tmp_path):
     os.kill(child_of(imputing), signal.SIGKILL)
     _, err = imputing.communicate(timeout=LIMIT)
     assert imputing.returncode == 128 + signal.SIGKILL
@@ -153,23 +149,19 @@ def test_a_killed_command(imputing: "subprocess.Popen[str]", words: list[object]
 
 
 @NEEDS_PROC
-def test_the_next_run_removes_what_two_killed_processes_left(
-    imputing: "subprocess.Popen[str]", words: list[object], script: Callable[..., Result], tmp_path: Path
-) -> None:
-    second = script(*words)
-    assert second.code == 2
-    assert "another run is writing it" in second.err
+def test_the_next_run_removes_what_two_killed_processes_left(imputing, words, script, tmp_path):
+    script(*words).refused("another run is writing it")
     child = child_of(imputing)
     os.kill(imputing.pid, signal.SIGSTOP)  # so that it does not clean up
     os.kill(child, signal.SIGKILL)
     os.kill(imputing.pid, signal.SIGKILL)
     imputing.communicate(timeout=LIMIT)
     assert suffixes(tmp_path / "made") == [".part"]
-    assert script(*words).code == 0
+    script(*words).ok()
     assert suffixes(tmp_path / "made") == [".gz", ".tbi"]
 
 
-def test_a_command_ends_with_its_watcher(imputing: "subprocess.Popen[str]", tmp_path: Path) -> None:
+def test_a_command_ends_with_its_watcher(imputing, tmp_path):
     imputing.send_signal(signal.SIGKILL)
     imputing.communicate(timeout=LIMIT)  # until both processes have closed their pipes
     until = time.monotonic() + LIMIT
@@ -178,7 +170,7 @@ def test_a_command_ends_with_its_watcher(imputing: "subprocess.Popen[str]", tmp_
         time.sleep(0.05)
 
 
-def test_temporary_files_of_any_name_are_removed(finish: Callable[..., Result], tmp_path: Path) -> None:
+def test_temporary_files_of_any_name_are_removed(finish, tmp_path):
     """Nothing else is: the other folder has the beginning of the long name."""
     folder = tmp_path / "in\ntwo lines"
     while len(str(folder)) < 1000:
@@ -198,9 +190,7 @@ def test_temporary_files_of_any_name_are_removed(finish: Callable[..., Result], 
     assert suffixes(folder) == [".txt"]
 
 
-def test_the_message_is_in_the_log(
-    finish: Callable[..., Result], words: list[object], tmp_path: Path
-) -> None:
+def test_the_message_is_in_the_log(finish, words, tmp_path):
     crash = CRASHES.format(how="os.kill(os.getpid(), signal.SIGKILL)", method="records")
     done = finish(crash, *words, "--log", tmp_path / "run.log")
     assert done.code == 137
@@ -213,9 +203,7 @@ def test_the_message_is_in_the_log(
 @pytest.mark.parametrize(
     ("number", "code", "message"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_an_interrupt(
-    imputing: "subprocess.Popen[str]", tmp_path: Path, number: signal.Signals, code: int, message: str
-) -> None:
+def test_an_interrupt(imputing, tmp_path, number, code, message):
     assert suffixes(tmp_path / "made") == [".part"]
     imputing.send_signal(number)
     _, err = imputing.communicate(timeout=LIMIT)
@@ -226,7 +214,7 @@ def test_an_interrupt(
 
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
-def test_an_interrupt_whatever_catches_exceptions(number: str, finish: Callable[..., Result]) -> None:
+def test_an_interrupt_whatever_catches_exceptions(number, finish):
     body = (
         f"try:\n        os.killpg(0, signal.{number})\n        time.sleep(1000)\n"
         "    except BaseException:\n        time.sleep(1000)"
@@ -235,12 +223,12 @@ def test_an_interrupt_whatever_catches_exceptions(number: str, finish: Callable[
     assert (done.code, done.err.count("\n")) == (128 + signal.Signals[number], 1)
 
 
-def test_signals_after_the_end_change_nothing(finish: Callable[..., Result]) -> None:
+def test_signals_after_the_end_change_nothing(finish):
     body = "atexit.register(lambda: os.killpg(0, signal.SIGINT)); print('done')"
     assert finish(COMMAND.format(body=body)) == Result(0, "done\n", "")
 
 
-def test_a_signal_while_the_command_line_is_loaded(finish: Callable[..., Result]) -> None:
+def test_a_signal_while_the_command_line_is_loaded(finish):
     """There is nothing to clean up yet: the process ends as other programs do."""
     loading = (
         "class Loading:\n    def find_spec(self, name, *_):\n"
@@ -251,12 +239,12 @@ def test_a_signal_while_the_command_line_is_loaded(finish: Callable[..., Result]
 
 
 @pytest.mark.parametrize("number", ["SIGHUP", "SIGQUIT", "SIGUSR1"])
-def test_other_signals_are_no_defect(number: str, finish: Callable[..., Result]) -> None:
+def test_other_signals_are_no_defect(number, finish):
     done = finish(COMMAND.format(body=f"os.kill(os.getppid(), signal.{number}); time.sleep(1000)"))
     assert done == Result(128 + signal.Signals[number], "", f"spinimpute: ended by {number}\n")
 
 
-def test_an_ignored_signal_stays_ignored(finish: Callable[..., Result]) -> None:
+def test_an_ignored_signal_stays_ignored(finish):
     """A shell script starts what runs in the background so: Ctrl-C is for the foreground."""
     body = COMMAND.format(body="os.killpg(0, signal.SIGINT); print('not interrupted')")
     done = finish(body, prepare=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN) and None)

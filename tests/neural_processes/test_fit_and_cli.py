@@ -213,7 +213,7 @@ def test_damaged_models(tmp_path: Path) -> None:
     ):  # fmt: skip
         changed = metadata | {"tasks": {"gaussian": tasks | {setting: value}}}
         save_tensors(tmp_path / "tasks", arrays, changed, MODEL_FORMAT)
-        assert "what it says of its tasks makes no sense" in refused("evaluate", tmp_path / "tasks")
+        assert "the description of its tasks is invalid" in refused("evaluate", tmp_path / "tasks")
     for value, said in ((np.nan, "weights that are not finite"), (1e30, "there is no picture")):
         same = {name: np.full_like(array, value) for name, array in arrays.items()}
         save_tensors(tmp_path / "same", same, metadata, MODEL_FORMAT)

@@ -1,7 +1,7 @@
-"""Check the wheel and the sdist of a folder as those who install them would: `make dist` runs this.
+"""Check the wheel and the sdist in a folder, for `make dist`.
 
 Each is installed into an empty virtual environment, with PyTorch's CPU build, and imputes data/example from a
-folder that has nothing of the source tree.
+folder without the source tree.
 """
 
 import os
@@ -27,20 +27,17 @@ COMMANDS = (
 
 
 class FaultyDistribution(Exception):
-    """What is wrong with a wheel or sdist."""
+    """A wheel or sdist is incomplete, or has files that do not belong into it."""
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
-    """Name -> bytes of each file of a wheel."""
+    """Return the files of a wheel, by name."""
     with zipfile.ZipFile(wheel) as packed:
         return {name: packed.read(name) for name in packed.namelist() if not name.endswith("/")}
 
 
 def check_contents(wheel: Path) -> None:
-    """Everything that runs is there, and nothing else.
-
-    Raises FaultyDistribution otherwise.
-    """
+    """Raise FaultyDistribution unless a wheel has all that runs, and nothing else."""
     files = contents(wheel)
     if lacking := [name for name in NEEDED if not files.get(name)]:
         raise FaultyDistribution(f"{wheel.name}: lacks {', '.join(lacking)}")
@@ -52,20 +49,14 @@ def check_contents(wheel: Path) -> None:
 
 
 def check_same(wheel: Path, other: Path) -> None:
-    """The same files in both wheels.
-
-    Raises FaultyDistribution otherwise.
-    """
+    """Raise FaultyDistribution unless both wheels have the same files."""
     one, two = contents(wheel), contents(other)
     if differing := sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name)):
         raise FaultyDistribution(f"{wheel.name}: built from the sdist, differs in {', '.join(differing[:5])}")
 
 
 def run(*command: str | Path, folder: Path) -> str:
-    """Run in a folder, without what this process was told of Python; what it prints.
-
-    Raises FaultyDistribution if it fails.
-    """
+    """Run a command in a folder, without this process's variables of Python; return its output."""
     environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(
         [str(word) for word in command],
@@ -81,15 +72,12 @@ def run(*command: str | Path, folder: Path) -> str:
 
 
 def records(path: Path) -> list[str]:
-    """Lines of a VCF without its header, which names the command."""
+    """Return the lines of a VCF without its header, which names the command."""
     return [line for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 def try_installed(distribution: Path, version: str, folder: Path) -> list[str]:
-    """Install into an empty environment in a folder, and impute the example; its records.
-
-    Raises FaultyDistribution if anything goes wrong.
-    """
+    """Install into an empty environment in a folder, impute the example, and return the records."""
     environment = folder / "environment"
     venv.create(environment, with_pip=True)
     python = environment / "bin" / "python"
@@ -113,10 +101,7 @@ def try_installed(distribution: Path, version: str, folder: Path) -> list[str]:
 
 
 def only(folder: Path, pattern: str) -> Path:
-    """The one file of that name.
-
-    Raises FaultyDistribution if there are none or several.
-    """
+    """Return the only file with a name of this pattern."""
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
         raise FaultyDistribution(f"{folder}: {len(found)} files {pattern}; empty the folder and build anew")
@@ -124,10 +109,7 @@ def only(folder: Path, pattern: str) -> Path:
 
 
 def check(folder: Path) -> None:
-    """Check the wheel and the sdist of a folder.
-
-    Raises FaultyDistribution at the first fault.
-    """
+    """Check the wheel and the sdist of a folder. Raises FaultyDistribution at the first fault."""
     wheel, sdist = only(folder, "*.whl"), only(folder, "*.tar.gz")
     version = wheel.name.split("-")[1]
     check_contents(wheel)

@@ -1,5 +1,6 @@
 """What is installed from a wheel, and what other packagers are told, is what the project says."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(out.glob("*.whl")))
 
 
-def test_a_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
+def test_a_wheel_holds_every_file_of_the_packages(wheel):
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     files = {
         str(installed / path.relative_to(ROOT / folder))
@@ -42,13 +44,28 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> Non
     assert {"spinimpute/weights/haplotype.safetensors", "spinimpute/reports/page.css"} <= packed
 
 
-def test_a_wheel_installs_the_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
+def test_a_wheel_installs_the_command_and_its_licence(wheel):
     folder = next(name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
     assert "spinimpute = spinimpute.__main__:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
 
 
-def test_the_conda_recipe_asks_for_what_the_project_needs() -> None:
+@pytest.mark.parametrize("dependencies", ["", str(Path(click.__file__).parents[1])])
+def test_sources_that_are_not_installed_say_how_to_install_them(tmp_path, dependencies):
+    for name in ("spinimpute", "cli"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "spinimpute", "--help"],  # -S: without what is installed
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": dependencies},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"spinimpute: error: No module named .*: run 'pip install \.' in the folder .*\n", done.stderr
+    )
+
+
+def test_the_conda_recipe_asks_for_what_the_project_needs():
     recipe = (ROOT / "workflows/conda/meta.yaml").read_text()
     run = re.search(r"  run:\n((?:    - .+\n)+)", recipe)
     assert run is not None
@@ -62,7 +79,7 @@ def test_the_conda_recipe_asks_for_what_the_project_needs() -> None:
     assert f'set version = "{project["version"]}"' in recipe
 
 
-def test_the_conda_recipe_renders_and_starts_what_the_wheel_starts() -> None:
+def test_the_conda_recipe_renders_and_starts_what_the_wheel_starts():
     jinja2 = pytest.importorskip("jinja2")
     yaml = pytest.importorskip("yaml")
     text = jinja2.Template((ROOT / "workflows/conda/meta.yaml").read_text(), undefined=jinja2.StrictUndefined)

@@ -42,7 +42,7 @@ def wheel_of(path: Path, names: dict[str, str]) -> Path:
     return path
 
 
-def test_a_wheel_that_lacks_weights_or_has_tests_is_refused(check_dist: ModuleType, tmp_path: Path) -> None:
+def test_a_wheel_that_lacks_weights_or_has_tests_is_refused(check_dist, tmp_path):
     whole = dict.fromkeys(check_dist.NEEDED, "x")
     check_dist.check_contents(wheel_of(tmp_path / "whole.whl", whole))
     for name in whole:
@@ -53,14 +53,14 @@ def test_a_wheel_that_lacks_weights_or_has_tests_is_refused(check_dist: ModuleTy
         check_dist.check_contents(wheel_of(tmp_path / "more.whl", whole | {"tests/test_a.py": ""}))
 
 
-def test_another_wheel_from_the_sdist_is_refused(check_dist: ModuleType, tmp_path: Path) -> None:
+def test_another_wheel_from_the_sdist_is_refused(check_dist, tmp_path):
     one = wheel_of(tmp_path / "one.whl", {"a": "1", "b": "1"})
     check_dist.check_same(one, wheel_of(tmp_path / "same.whl", {"b": "1", "a": "1"}))
     with pytest.raises(check_dist.FaultyDistribution, match="differs in b, c"):
         check_dist.check_same(one, wheel_of(tmp_path / "two.whl", {"a": "1", "b": "2", "c": "1"}))
 
 
-def test_the_workflow_of_github_runs_what_there_is() -> None:
+def test_the_workflow_of_github_runs_what_there_is():
     yaml = pytest.importorskip("yaml")
     jobs = yaml.safe_load(CI.read_text())["jobs"]
     called = {
@@ -74,19 +74,13 @@ def test_the_workflow_of_github_runs_what_there_is() -> None:
     assert oldest == f">={matrix['python'][0]}" == f">={jobs['lint']['steps'][1]['with']['python-version']}"
 
 
-def test_actionlint() -> None:
-    done = subprocess.run([tool("actionlint"), CI], capture_output=True, text=True, check=False, timeout=60)
+@pytest.mark.parametrize(("linter", "path"), [("actionlint", CI), ("hadolint", DOCKERFILE)])
+def test_linters_of_the_workflow_and_the_image(linter, path):
+    done = subprocess.run([tool(linter), path], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout
 
 
-def test_hadolint() -> None:
-    done = subprocess.run(
-        [tool("hadolint"), DOCKERFILE], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stdout
-
-
-def test_the_image_gets_all_that_the_wheel_is_built_from() -> None:
+def test_the_image_gets_all_that_the_wheel_is_built_from():
     """And starts the command that the wheel installs."""
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert not {"spinimpute", "cli", "pyproject.toml", "setup.py", "README.md", "LICENSE"} & set(ignored)

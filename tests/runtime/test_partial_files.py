@@ -19,7 +19,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_file_gets_its_name_when_it_is_complete(tmp_path):
     final = tmp_path / "o.txt"
     partial = PartialFile(final)
     partial.path.write_text("whole")
@@ -30,12 +30,7 @@ def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     assert final.read_text() == "whole"
 
 
-def test_what_is_discarded_is_gone(tmp_path: Path) -> None:
-    PartialFile(tmp_path / "o.txt").discard()
-    assert not names(tmp_path)
-
-
-def test_left_files_of_the_same_name_are_removed(tmp_path: Path) -> None:
+def test_left_files_of_the_same_name_are_removed(tmp_path):
     others = [
         ".o.txt.abcd.part",
         ".o.txt.0123456g.part",
@@ -49,7 +44,7 @@ def test_left_files_of_the_same_name_are_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == sorted(others)
 
 
-def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_being_written_is_left_alone(tmp_path):
     first = PartialFile(tmp_path / "o.txt")
     with pytest.raises(InputError, match="another run is writing it"):
         PartialFile(tmp_path / "o.txt")
@@ -59,9 +54,7 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     PartialFile(tmp_path / "o.txt").complete()
 
 
-def test_a_file_that_was_taken_for_a_left_one_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_was_taken_for_a_left_one_is_made_again(tmp_path, monkeypatch):
     """Between its making and its locking another run may look."""
     taken: list[Path] = []
 
@@ -78,16 +71,14 @@ def test_a_file_that_was_taken_for_a_left_one_is_made_again(
     partial.discard()
 
 
-def test_where_files_cannot_be_locked_none_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_files_cannot_be_locked_none_is_removed(tmp_path, monkeypatch):
     (tmp_path / ".o.txt.01234567.part").write_text("left")
     monkeypatch.setattr(partial_files, "_lock", lambda descriptor: None)
     PartialFile(tmp_path / "o.txt").complete()
     assert names(tmp_path) == [".o.txt.01234567.part", "o.txt"]
 
 
-def test_folders_that_dead_processes_left_are_removed(tmp_path: Path) -> None:
+def test_folders_that_dead_processes_left_are_removed(tmp_path):
     left = tmp_path / "x-01234567.parts"
     (left / "deep").mkdir(parents=True)
     for other in ("x-0123456.parts", "y-01234567.parts", "x-01234567.other"):
@@ -100,7 +91,7 @@ def test_folders_that_dead_processes_left_are_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["x-0123456.parts", "x-01234567.other", "y-01234567.parts"]
 
 
-def test_nothing_waits_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_waits_in_a_folder_of_its_own(tmp_path, monkeypatch):
     """The folder is locked by the very process that writes there."""
     monkeypatch.setattr(partial_files.time, "sleep", lambda _: pytest.fail("it waits for itself"))
     with temporary_folder_in(tmp_path, ".o.") as folder, temporary_folder_in(folder, ".p."):
@@ -108,7 +99,7 @@ def test_nothing_waits_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytes
         assert names(folder)[-1] == "o.txt"
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_is_not_followed(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "file").write_text("kept")
@@ -129,7 +120,7 @@ def _write_together(final: Path, together: Any, refused: Any) -> None:
         partial.complete()
 
 
-def test_runs_wait_for_each_other_where_the_folder_is_a_link(tmp_path: Path) -> None:
+def test_runs_wait_for_each_other_where_the_folder_is_a_link(tmp_path):
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
     link.symlink_to(folder)
@@ -143,7 +134,7 @@ def test_runs_wait_for_each_other_where_the_folder_is_a_link(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_of_two_that_start_together_one_writes(number: int, tmp_path: Path) -> None:
+def test_of_two_that_start_together_one_writes(number, tmp_path):
     context = multiprocessing.get_context("fork")
     together, refused = context.Barrier(3), context.Queue()
     arguments = (tmp_path / "o.txt", together, refused)

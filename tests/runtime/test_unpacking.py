@@ -49,7 +49,7 @@ READERS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("letter", [b" ", b"\n"], ids=["one line", "many lines"])
 @pytest.mark.parametrize("kind", READERS)
-def test_what_unpacks_to_far_more_is_refused(kind: str, letter: bytes, tmp_path: Path) -> None:
+def test_what_unpacks_to_far_more_is_refused(kind, letter, tmp_path):
     first, read = READERS[kind]
     path = tmp_path / "bomb.gz"
     path.write_bytes(bomb(first, letter))
@@ -64,7 +64,7 @@ def test_what_unpacks_to_far_more_is_refused(kind: str, letter: bytes, tmp_path:
     assert most < 7e6
 
 
-def test_what_becomes_a_hundred_times_as_long_is_read(tmp_path: Path) -> None:
+def test_what_becomes_a_hundred_times_as_long_is_read(tmp_path):
     content = b"20 10\n" * 2**16
     path = tmp_path / "t.gz"
     path.write_bytes(gzip.compress(content))
@@ -76,7 +76,7 @@ def test_what_becomes_a_hundred_times_as_long_is_read(tmp_path: Path) -> None:
         gunzipped(gzip.compress(content * 2))
 
 
-def test_a_line_that_is_none(tmp_path: Path) -> None:
+def test_a_line_that_is_none(tmp_path):
     path = tmp_path / "long.txt"
     path.write_bytes(HEAD + b"x" * 2**21)
     with pytest.raises(InputError, match=r"long\.txt.*line 2 has more than 1,048,576 letters"):
@@ -87,7 +87,7 @@ METHODS = {"lzma": zipfile.ZIP_LZMA, "bzip2": zipfile.ZIP_BZIP2}
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_archives_of_other_methods(method: str, tmp_path: Path) -> None:
+def test_archives_of_other_methods(method, tmp_path):
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", METHODS[method]) as archive:
         archive.writestr("genome.txt", HEAD + b"rs1\t20\t5\tAC\n")
@@ -98,7 +98,7 @@ def test_archives_of_other_methods(method: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("place", "what"), [(6, "is encrypted"), (8, "is not packed with Deflate")])
-def test_archives_that_are_changed(place: int, what: str, tmp_path: Path) -> None:
+def test_archives_that_are_changed(place, what, tmp_path):
     """The flags, or the method, in both heads of the file in it."""
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -112,7 +112,7 @@ def test_archives_that_are_changed(place: int, what: str, tmp_path: Path) -> Non
         is_array_text(path)
 
 
-def test_an_archive_that_unpacks_to_far_more(tmp_path: Path) -> None:
+def test_an_archive_that_unpacks_to_far_more(tmp_path):
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("genome.txt", HEAD + b"rs1\t20\t5\tAC\n" * 2**20)
@@ -121,13 +121,13 @@ def test_an_archive_that_unpacks_to_far_more(tmp_path: Path) -> None:
         read_array_text(path)
 
 
-def test_sections_of_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sections_of_panels(monkeypatch):
     assert container._decompress(container.compress(b"x" * 2**19)) == b"x" * 2**19
     with pytest.raises(TooLong, match="unpack to more than 524,288"):
         container._decompress(container.compress(bytes(2**25)))
 
 
-def test_a_block_of_bgzf_holds_no_more_than_it_may(tmp_path: Path) -> None:
+def test_a_block_of_bgzf_holds_no_more_than_it_may(tmp_path):
     data = bytes(2**25)
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     deflated = packer.compress(data) + packer.flush()
@@ -157,9 +157,7 @@ def in_blocks(content: bytes) -> bytes:
         ("record.bcf", in_blocks(file_start(VCF) + struct.pack("<2I", 2**19, 2**19) + bytes(2**20))),
     ],
 )
-def test_a_small_file_with_a_huge_record(
-    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_file_with_a_huge_record(name, content, tmp_path, monkeypatch):
     """The library would take the memory for it before it sees that it is none."""
     path = tmp_path / name
     path.write_bytes(content)

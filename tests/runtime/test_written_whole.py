@@ -23,7 +23,7 @@ def write(path: Path, error: OSError, beside: str = "") -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
-def test_only_writing_fails_so(tmp_path: Path, number: int) -> None:
+def test_only_writing_fails_so(tmp_path, number):
     with pytest.raises(CannotWrite, match=rf"cannot write .*o\.spin: {os.strerror(number)}"):
         write(tmp_path / "o.spin", failure(number))
     assert not list(tmp_path.iterdir())
@@ -31,13 +31,13 @@ def test_only_writing_fails_so(tmp_path: Path, number: int) -> None:
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE])
 @pytest.mark.parametrize("beside", ["partial", ".o.folder"])
-def test_the_temporary_file_is_named(tmp_path: Path, number: int, beside: str) -> None:
+def test_the_temporary_file_is_named(tmp_path, number, beside):
     with pytest.raises(CannotWrite, match=rf"cannot write .*o: {os.strerror(number)}"):
         write(tmp_path / "o", failure(number), beside)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_name_cannot_be_given(tmp_path: Path) -> None:
+def test_the_name_cannot_be_given(tmp_path):
     (tmp_path / "o").mkdir()
     with pytest.raises(CannotWrite, match=r"cannot write .*o: "), written_whole(tmp_path / "o") as partial:
         partial.write_text("whole")
@@ -54,7 +54,7 @@ def test_the_name_cannot_be_given(tmp_path: Path) -> None:
         failure(errno.ENOSPC, "/elsewhere/.o.1234.part"),
     ],
 )
-def test_what_something_else_fails_at(tmp_path: Path, error: OSError) -> None:
+def test_what_something_else_fails_at(tmp_path, error):
     with pytest.raises(OSError, match=os.strerror(error.errno or 0)) as raised:
         write(tmp_path / "o", error)
     assert raised.value is error

@@ -6,14 +6,14 @@ import itertools
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import spinimpute
 from spinimpute.vcf.bgzf import EOF_BLOCK, compress_block
+
+from ..conftest import records
 
 ALL = spinimpute.OutputSettings(("GT", "DS", "HDS", "GP"))
 REGIONS = (  # positions, buffer in cM
@@ -24,31 +24,27 @@ REGIONS = (  # positions, buffer in cM
     (990_000, 2_000_000, 0.1),
     (990_000, 2_000_000, 0.8),
 )
-Run = Callable[..., Any]
 
 
-def test_only_sites_nearby_are_used(run: Run, dense_target: Path, panel: Path, tmp_path: Path) -> None:
+def test_only_sites_nearby_are_used(run, dense_target, panel, tmp_path):
     unphased = without_phase(dense_target, tmp_path)
     common = ("impute", "--vcf", unphased, "--panel", panel, "--region", "20:1-50000")
     counts = []
     for buffer in ("0.1", "10"):
         out = tmp_path / f"{buffer}.vcf"
-        done = run(*common, "--buffer", buffer, "--out", out)
-        assert done.code == 0, done.err
+        done = run(*common, "--buffer", buffer, "--out", out).ok()
         (used,) = re.findall(r"(\d+) of them are used for the region", done.err)
         (phased,) = re.findall(r"phased:   (\d+) unphased", done.err)
         counts.append((int(used), int(phased)))
         assert f"--buffer {float(buffer)}" in out.read_text()
     assert counts[0][0] < counts[1][0] == 2227
     assert counts[0][1] < counts[1][1]
-    assert run(*common, "--out", tmp_path / "all.vcf").code == 0
+    run(*common, "--out", tmp_path / "all.vcf").ok()
     assert records(tmp_path / "10.vcf") == records(tmp_path / "all.vcf")
 
 
 @pytest.mark.parametrize("through", ["as it is", "convert", "phase"])
-def test_results_of_a_phased_target_are_those_of_a_single_run(
-    dense_target: Path, opened: Any, tmp_path: Path, through: str
-) -> None:
+def test_results_of_a_phased_target_are_those_of_a_single_run(dense_target, opened, tmp_path, through):
     """Whatever the buffer: chunks of typed sites lie where they lie among all."""
     target = dense_target
     if through != "as it is":
@@ -77,15 +73,13 @@ def test_results_of_a_phased_target_are_those_of_a_single_run(
 
 
 @pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
-def test_the_target_is_known_whatever_is_read_of_it(
-    run: Run, dense_target: Path, panel: Path, tmp_path: Path
-) -> None:
+def test_the_target_is_known_whatever_is_read_of_it(run, dense_target, panel, tmp_path):
     """Threads, regions, the buffer, the file's format and phase do not change its checksum."""
     bcf, phased, converted = tmp_path / "t.bcf", tmp_path / "phased.vcf.gz", tmp_path / "converted.vcf.gz"
     subprocess.run(["bcftools", "view", "-Ob", "-o", bcf, dense_target], check=True)
     unphased = without_phase(dense_target, tmp_path)
     for command, out in (("phase", phased), ("convert", converted)):
-        assert run(command, "--vcf", unphased, "--panel", panel, "--out", out, "-q").code == 0
+        run(command, "--vcf", unphased, "--panel", panel, "--out", out, "-q").ok()
     found = set()
     for target, *options in (
         (dense_target, "--region", "20:1-40000"),
@@ -96,15 +90,13 @@ def test_the_target_is_known_whatever_is_read_of_it(
         (converted, "--region", "20:1-40000", "--buffer", 0.1),
     ):
         out = tmp_path / "o.vcf"
-        assert run("impute", "--vcf", target, "--panel", panel, "--out", out, "-f", "-q", *options).code == 0
+        run.impute(target, panel, out, "-f", "-q", *options).ok()
         found |= {line for line in out.read_text().splitlines() if line.startswith("##spinimpute_target=")}
     assert len(found) == 1
 
 
 @pytest.mark.parametrize("buffer", [0.0, None])
-def test_chunks_of_a_file_whose_missing_calls_were_filled_are_joined(
-    dense_target: Path, opened: Any, tmp_path: Path, buffer: float | None
-) -> None:
+def test_chunks_of_a_file_whose_missing_calls_were_filled_are_joined(dense_target, opened, tmp_path, buffer):
     """With a buffer only parts of the file are read, and its header tells the target."""
     rows = [line.split("\t") for line in dense_target.read_text().splitlines(keepends=True)]
     for row in [row for row in rows if row[0][0] != "#"][::2]:
@@ -122,7 +114,7 @@ def test_chunks_of_a_file_whose_missing_calls_were_filled_are_joined(
 
 
 @pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
-def test_other_sites_than_were_written(dense_target: Path, opened: Any, tmp_path: Path) -> None:
+def test_other_sites_than_were_written(dense_target, opened, tmp_path):
     """The header tells of chunks of sites that are not all used, or no longer all there."""
     ours, cut = tmp_path / "ours.vcf.gz", tmp_path / "cut.vcf.gz"
     spinimpute.convert(dense_target, ours, opened)
@@ -156,7 +148,7 @@ def test_other_sites_than_were_written(dense_target: Path, opened: Any, tmp_path
         assert records(out) == within(whole, start, end)
 
 
-def test_inducing_points_too(dense_target: Path, opened: Any, tmp_path: Path) -> None:
+def test_inducing_points_too(dense_target, opened, tmp_path):
     """Also where nothing is typed far and wide: the panel's frequencies."""
     points, gap = tmp_path / "points.spip", tmp_path / "gap.vcf"
     spinimpute.build_inducing_panel(opened, points, dense_target, inducing_points=8)
@@ -183,7 +175,7 @@ def test_inducing_points_too(dense_target: Path, opened: Any, tmp_path: Path) ->
                 assert part.typed_sites < 2227 / 2
 
 
-def test_the_ploidy_is_that_of_all_sites(dense_target: Path, opened: Any, tmp_path: Path) -> None:
+def test_the_ploidy_is_that_of_all_sites(dense_target, opened, tmp_path):
     """A sample is haploid, another has calls on the left only."""
     target, ours, whole, out = (tmp_path / name for name in ("t.vcf", "ours.vcf.gz", "whole.vcf", "o.vcf"))
     with target.open("w") as file:
@@ -205,7 +197,7 @@ def test_the_ploidy_is_that_of_all_sites(dense_target: Path, opened: Any, tmp_pa
     assert records(out) == within(whole, 700_000, 720_000)
 
 
-def test_several_sites_at_a_position(example: Path, tmp_path: Path) -> None:
+def test_several_sites_at_a_position(example, tmp_path):
     """Chunks that begin in the middle of a position."""
     panel, target, ours = (tmp_path / name for name in ("panel.vcf", "t.vcf", "ours.vcf.gz"))
     for name, path, step in (("panel", panel, 1), ("truth", target, 2)):
@@ -237,16 +229,14 @@ def test_several_sites_at_a_position(example: Path, tmp_path: Path) -> None:
             assert records(tmp_path / "o.vcf") == within(tmp_path / "whole.vcf", start, end)
 
 
-def test_of_unphased_targets_the_buffer_is_told(
-    run: Run, dense_target: Path, panel: Path, tmp_path: Path
-) -> None:
+def test_of_unphased_targets_the_buffer_is_told(run, dense_target, panel, tmp_path):
     """It decides how they are phased; the file is not one of a single run."""
     unphased = without_phase(dense_target, tmp_path)
     chunks = []
     for region, buffer in (("20:1-500000", 0.3), ("20:500001-2000000", 0)):
         chunks.append(tmp_path / f"{buffer}.vcf")
         common = ("impute", "--vcf", unphased, "--panel", panel, "--out", chunks[-1])
-        assert run(*common, "--region", region, "--buffer", buffer).code == 0
+        run(*common, "--region", region, "--buffer", buffer).ok()
     done = run("ligate", *chunks, "--out", tmp_path / "joined.vcf")
     assert "--buffer 0.3" in (tmp_path / "joined.vcf").read_text()
     assert "made differently" in done.err
@@ -265,11 +255,7 @@ def within(path: Path, start: int, end: int) -> list[str]:
     return [line for line in records(path) if start <= int(line.split("\t")[1]) <= end]
 
 
-def records(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if line[0] != "#"]
-
-
-def test_region_in_the_header(made: Path, opened: Any, content: Any) -> None:
+def test_region_in_the_header(made, opened, content):
     lines = [line for line in content(made / "a1.vcf").decode().splitlines() if "spinimpute_region" in line]
     n_sites = int(((opened.position >= 300001) & (opened.position <= 712345)).sum())
     assert lines == [f"##spinimpute_region=20:300001-712345 sites={n_sites}"]
@@ -284,11 +270,7 @@ def test_region_in_the_header(made: Path, opened: Any, content: Any) -> None:
         (["--buffer", "nan", "--region", "20:1-9000"], "at least 0 cM"),
     ],
 )
-def test_refusals(
-    run: Run, example: Path, panel: Path, tmp_path: Path, options: list[str], said: str
-) -> None:
+def test_refusals(run, example, panel, tmp_path, options, said):
     vcf = example / "target.vcf.gz"
-    failed = run("impute", "--vcf", vcf, "--panel", panel, "--out", tmp_path / "o.vcf", *options)
-    assert failed.code == 2
-    assert said in failed.err
+    run.impute(vcf, panel, tmp_path / "o.vcf", *options).refused(said)
     assert not list(tmp_path.iterdir())

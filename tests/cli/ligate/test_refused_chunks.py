@@ -26,8 +26,7 @@ def refused(run: Run, tmp_path: Path) -> Callable[..., str]:
     def ligate(*arguments: object, suffix: str = ".vcf.gz") -> str:
         folder = tmp_path / "out"
         folder.mkdir(exist_ok=True)
-        failed = run("ligate", *arguments, "--out", folder / f"o{suffix}", "--quiet")
-        assert failed.code == 2
+        failed = run("ligate", *arguments, "--out", folder / f"o{suffix}", "--quiet").refused()
         assert failed.out == ""
         assert failed.err.startswith("spinimpute: error: ")
         assert failed.err.count("\n") == 1
@@ -37,7 +36,7 @@ def refused(run: Run, tmp_path: Path) -> Callable[..., str]:
     return ligate
 
 
-def test_truncated(refused: Any, made: Path, tmp_path: Path, suffix: str) -> None:
+def test_truncated(refused, made, tmp_path, suffix):
     whole = (made / f"a1{suffix}").read_bytes()
     cut = tmp_path / f"cut{suffix}"
     for size in (0, 10, 300, len(whole) // 3, len(whole) - 1000, len(whole) - 28, len(whole) - 1):
@@ -49,9 +48,7 @@ def test_truncated(refused: Any, made: Path, tmp_path: Path, suffix: str) -> Non
             assert str(cut) in message
 
 
-def test_truncated_between_or_within_records(
-    refused: Any, made: Path, tmp_path: Path, suffix: str, content: Any, rewritten: Any
-) -> None:
+def test_truncated_between_or_within_records(refused, made, tmp_path, suffix, content, rewritten):
     data = content(made / f"a1{suffix}")
     for size in (200, len(data) // 2, len(data) - 1):
         cut = rewritten(made / f"a1{suffix}", tmp_path / f"cut{suffix}", lambda d, n=size: d[:n])
@@ -64,7 +61,7 @@ def test_truncated_between_or_within_records(
 
 
 @pytest.mark.parametrize("suffix", [".vcf.gz", ".bcf"])
-def test_a_flipped_byte(refused: Any, made: Path, tmp_path: Path, suffix: str) -> None:
+def test_a_flipped_byte(refused, made, tmp_path, suffix):
     data = (made / f"a1{suffix}").read_bytes()
     size = int.from_bytes(data[16:18], "little") + 1
     flipped = tmp_path / f"flipped{suffix}"
@@ -76,7 +73,7 @@ def test_a_flipped_byte(refused: Any, made: Path, tmp_path: Path, suffix: str) -
         assert str(flipped) in refused(flipped, suffix=suffix)
 
 
-def test_a_changed_line(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
+def test_a_changed_line(refused, made, tmp_path, rewritten):
     for old, new, said in (
         (b"\n20\t", b"\n21\t", "it is on 21"),
         (b"\tGT:DS", b"\tGT:XX", "its FORMAT is GT:XX"),
@@ -101,9 +98,7 @@ def test_a_changed_line(refused: Any, made: Path, tmp_path: Path, rewritten: Any
         assert said in refused(changed, suffix=".vcf")
 
 
-def test_a_record_of_bcf_whose_fields_do_not_fit(
-    refused: Any, made: Path, tmp_path: Path, rewritten: Any
-) -> None:
+def test_a_record_of_bcf_whose_fields_do_not_fit(refused, made, tmp_path, rewritten):
     """The fields that all samples share: PASS behind the alleles, then AF and R2."""
     for old, new, said in (
         (b"\x11\x00\x11", b"\x11\x7f\x11", "the header has no field with the number 127"),
@@ -118,7 +113,7 @@ def test_a_record_of_bcf_whose_fields_do_not_fit(
         assert said in refused(changed, suffix=".bcf")
 
 
-def test_a_long_number_is_refused_at_once(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
+def test_a_long_number_is_refused_at_once(refused, made, tmp_path, rewritten):
     """Not by trying every way of cutting it."""
     number = b"1" * 100_000 + b"x"
     for old, new in ((b"\t.\tPASS\t", b"\t%s\tPASS\t" % number), (b";R2=0.", b";R2=%s" % number)):
@@ -134,9 +129,7 @@ def test_a_long_number_is_refused_at_once(refused: Any, made: Path, tmp_path: Pa
     ("inserted", "said"),
     [(b"20\t5\t.\tA\tC\t.\tPASS\t.\tGT\t0|0", "is no header line: '20\\t5"), (b"", "is empty")],
 )
-def test_something_else_in_the_header(
-    refused: Any, made: Path, tmp_path: Path, rewritten: Any, suffix: str, inserted: bytes, said: str
-) -> None:
+def test_something_else_in_the_header(refused, made, tmp_path, rewritten, suffix, inserted, said):
     def insert(data: bytes) -> bytes:
         at = data.index(b"##FORMAT")
         if suffix == ".bcf":
@@ -150,7 +143,7 @@ def test_something_else_in_the_header(
     assert f"{changed}: line {number} of the header {said}" in message
 
 
-def test_missing_chunk(refused: Any, made: Path, panel: Path) -> None:
+def test_missing_chunk(refused, made, panel):
     chunks = (made / "a0.bcf", made / "a2.bcf")
     assert "there is a gap: is a chunk missing?" in refused(*chunks, suffix=".bcf")
     message = refused(*chunks, "--panel", panel, suffix=".bcf")
@@ -158,39 +151,32 @@ def test_missing_chunk(refused: Any, made: Path, panel: Path) -> None:
     assert all(str(chunk) in message for chunk in chunks)
 
 
-def test_gaps_that_are_allowed(run: Run, made: Path, panel: Path, tmp_path: Path) -> None:
+def test_gaps_that_are_allowed(run, made, panel, tmp_path):
     chunks = (made / "a2.bcf", made / "a1.bcf")
-    missing = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q")
-    assert missing.code == 2
-    assert "and 0 behind the last: is a chunk missing?" in missing.err
-    done = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q", "--allow-gaps")
-    assert done.code == 0
+    run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q").refused(
+        "and 0 behind the last: is a chunk missing?"
+    )
+    done = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q", "--allow-gaps").ok()
     assert re.search(r"the panel has \d+ sites before the first chunk and 0 behind", done.err)
     chunks = (made / "a0.bcf", made / "a2.bcf")
-    done = run("ligate", *chunks, "-o", tmp_path / "p.bcf", "--panel", panel, "--allow-gaps")
-    assert done.code == 0
-    assert "warning: " in done.err
-    assert "they are left out" in done.err
-    assert run("ligate", *chunks, "-o", tmp_path / "q.bcf", "--allow-gaps").code == 0
+    run("ligate", *chunks, "-o", tmp_path / "p.bcf", "--panel", panel, "--allow-gaps").ok(
+        "warning: ", "they are left out"
+    )
+    run("ligate", *chunks, "-o", tmp_path / "q.bcf", "--allow-gaps").ok()
     assert (tmp_path / "q.bcf").read_bytes() == (tmp_path / "p.bcf").read_bytes()
 
 
-def test_regions_without_a_site_between(
-    run: Run, example: Path, opened: Any, tmp_path: Path, impute: Any
-) -> None:
+def test_regions_without_a_site_between(run, example, opened, tmp_path, impute):
     last, following = (int(p) for p in opened.position[100:102])
     chunks = [
         impute(example / "target.vcf.gz", tmp_path / f"{n}.vcf", opened, region, formats=("GT",))
         for n, region in enumerate([f"20:1-{last}", f"20:{following}-2000000"])
     ]
-    assert run("ligate", *chunks, "-o", tmp_path / "o.vcf").code == 2
-    done = run("ligate", *chunks, "-o", tmp_path / "o.vcf", "--panel", opened.path)
-    assert done.code == 0, done.err
+    run("ligate", *chunks, "-o", tmp_path / "o.vcf").refused()
+    run("ligate", *chunks, "-o", tmp_path / "o.vcf", "--panel", opened.path).ok()
 
 
-def test_given_twice_and_contained(
-    refused: Any, made: Path, example: Path, opened: Any, tmp_path: Path, impute: Any
-) -> None:
+def test_given_twice_and_contained(refused, made, example, opened, tmp_path, impute):
     chunk = made / "a0.vcf.gz"
     assert "are both of 20:1-300000" in refused(chunk, made / "a1.vcf.gz", chunk)
     inner = impute(example / "target.vcf.gz", tmp_path / "i.vcf.gz", opened, "20:1000-20000")
@@ -199,9 +185,7 @@ def test_given_twice_and_contained(
     assert "at most two may overlap" in refused(made / "o0.vcf.gz", made / "o1.vcf.gz", three)
 
 
-def test_another_panel(
-    refused: Any, made: Path, example: Path, tmp_path: Path, impute: Any, abutting: Any
-) -> None:
+def test_another_panel(refused, made, example, tmp_path, impute, abutting):
     with spinimpute.Panel.open(_panel_of(example, tmp_path)) as other:
         chunk = impute(example / "target.vcf.gz", tmp_path / "1.vcf.gz", other, abutting[1])
         message = refused(made / "a0.vcf.gz", chunk)
@@ -211,15 +195,8 @@ def test_another_panel(
 
 
 def test_other_samples_formats_and_versions(
-    refused: Any,
-    made: Path,
-    example: Path,
-    opened: Any,
-    tmp_path: Path,
-    impute: Any,
-    rewritten: Any,
-    abutting: Any,
-) -> None:
+    refused, made, example, opened, tmp_path, impute, rewritten, abutting
+):
     first = made / "a0.vcf"
     for change, said in (
         (lambda d: d.replace(b"\ttarget_AFR_02", b"\trenamed", 1), "their samples or the order of them"),
@@ -241,17 +218,8 @@ def test_other_samples_formats_and_versions(
 
 
 def test_another_target_of_the_same_samples(
-    run: Run,
-    refused: Any,
-    made: Path,
-    opened: Any,
-    tmp_path: Path,
-    impute: Any,
-    rewritten: Any,
-    abutting: Any,
-    edited_target: Any,
-    suffix: str,
-) -> None:
+    run, refused, made, opened, tmp_path, impute, rewritten, abutting, edited_target, suffix
+):
     """Here they have the calls of each other."""
 
     def turn(text: str) -> str:
@@ -268,13 +236,11 @@ def test_another_target_of_the_same_samples(
         other, tmp_path / "earlier.vcf", lambda d: re.sub(rb"##spinimpute_target=.*\n", b"", d)
     )
     if suffix == ".vcf":
-        assert run("ligate", made / "a0.vcf", earlier, "--out", tmp_path / "o.vcf", "-q").code == 0
+        run("ligate", made / "a0.vcf", earlier, "--out", tmp_path / "o.vcf", "-q").ok()
         assert "different targets" in refused(earlier, made / "a0.vcf", other, suffix=suffix)
 
 
-def test_another_target_that_kept_the_header_of_ours(
-    refused: Any, example: Path, opened: Any, tmp_path: Path, impute: Any, abutting: Any
-) -> None:
+def test_another_target_that_kept_the_header_of_ours(refused, example, opened, tmp_path, impute, abutting):
     """`bcftools +setGT`, `reheader` and `view -s` keep our header lines beside other calls."""
     ours, other = tmp_path / "ours.vcf", tmp_path / "other.vcf"
     spinimpute.phase(example / "target.vcf.gz", ours, opened)
@@ -288,7 +254,7 @@ def test_another_target_that_kept_the_header_of_ours(
         assert "were imputed from different targets" in refused(first, chunk, suffix=".vcf")
 
 
-def test_fewer_samples(refused: Any, made: Path, tmp_path: Path, rewritten: Any) -> None:
+def test_fewer_samples(refused, made, tmp_path, rewritten):
     def without_last(text: bytes) -> bytes:
         lines = text.decode().splitlines()
         return ("\n".join(x if x[:2] == "##" else x.rsplit("\t", 1)[0] for x in lines) + "\n").encode()
@@ -297,9 +263,7 @@ def test_fewer_samples(refused: Any, made: Path, tmp_path: Path, rewritten: Any)
     assert "differ in the number of samples: 20 and 19" in refused(made / "a0.vcf.gz", other)
 
 
-def test_a_site_lost_and_a_site_doubled(
-    refused: Any, made: Path, panel: Path, tmp_path: Path, rewritten: Any
-) -> None:
+def test_a_site_lost_and_a_site_doubled(refused, made, panel, tmp_path, rewritten):
     def one_less(text: bytes) -> bytes:
         lines = text.splitlines(keepends=True)
         del lines[-10]
@@ -317,7 +281,7 @@ def test_a_site_lost_and_a_site_doubled(
     assert "each of the panel's sites once" in refused(twice, "--panel", panel, suffix=".vcf")
 
 
-def test_other_forms(refused: Any, made: Path, example: Path, tmp_path: Path, content: Any) -> None:
+def test_other_forms(refused, made, example, tmp_path, content):
     assert "is BCF, but the output is to be VCF" in refused(made / "a0.bcf")
     assert "is VCF, but the output is to be BCF" in refused(made / "a0.vcf", suffix=".bcf")
     assert "there is no such file" in refused(tmp_path / "absent.bcf")
@@ -326,29 +290,25 @@ def test_other_forms(refused: Any, made: Path, example: Path, tmp_path: Path, co
     assert "no BGZF block" in refused(plain)
 
 
-def test_output_that_is_there(run: Run, made: Path, tmp_path: Path) -> None:
+def test_output_that_is_there(run, made, tmp_path):
     out = tmp_path / "o.vcf"
     out.write_text("precious")
-    failed = run("ligate", made / "a0.vcf", "-o", out)
-    assert failed.code == 2
-    assert "--force" in failed.err
+    run("ligate", made / "a0.vcf", "-o", out).refused("--force")
     assert out.read_text() == "precious"
     copy = tmp_path / "c.vcf"
     copy.write_bytes((made / "a0.vcf").read_bytes())
-    assert run("ligate", copy, "-o", copy, "--force").code == 2
-    assert run("ligate", copy, "-o", out, "--force").code == 0
+    run("ligate", copy, "-o", copy, "--force").refused()
+    run("ligate", copy, "-o", out, "--force").ok()
 
 
-def test_other_command_lines_are_told(run: Run, example: Path, panel: Path, tmp_path: Path) -> None:
+def test_other_command_lines_are_told(run, example, panel, tmp_path):
     chunks = []
     for number, ambiguous in enumerate(("keep", "drop")):
         chunks.append(tmp_path / f"{number}.vcf")
         region = ("--region", ("20:1-20000", "20:20001-40000")[number])
         vcf = example / "target.vcf.gz"
-        run("impute", "--vcf", vcf, "--panel", panel, "-o", chunks[-1], "--ambiguous", ambiguous, *region)
-    done = run("ligate", *chunks, "-o", tmp_path / "o.vcf", "-q")
-    assert done.code == 0
-    assert "were made differently" in done.err
+        run.impute(vcf, panel, chunks[-1], "--ambiguous", ambiguous, *region)
+    run("ligate", *chunks, "-o", tmp_path / "o.vcf", "-q").ok("were made differently")
 
 
 def _panel_of(example: Path, folder: Path) -> Path:

@@ -3,9 +3,7 @@
 import dataclasses
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,17 +14,12 @@ from spinimpute.pipeline.chunk_checks import check_headers
 from spinimpute.pipeline.chunk_file import read_chunk
 from spinimpute.runtime.errors import InputError
 
-Run = Callable[..., Any]
-
 
 @pytest.mark.parametrize("kind", ["a", "o"])
-def test_bytes(
-    run: Run, made: Path, opened: Any, tmp_path: Path, kind: str, suffix: str, content: Any
-) -> None:
+def test_bytes(run, made, opened, tmp_path, kind, suffix, content):
     chunks = [made / f"{kind}{number}{suffix}" for number in (2, 0, 1)]  # in any order
     out = tmp_path / f"joined{suffix}"
-    done = run("ligate", *chunks, "--out", out, "--panel", opened.path)
-    assert done.code == 0, done.err
+    done = run("ligate", *chunks, "--out", out, "--panel", opened.path).ok()
     assert "warning" not in done.err
     assert content(out) == content(made / f"whole{suffix}")
     for name in (out.name, *(p.name for p in tmp_path.iterdir())):
@@ -38,9 +31,7 @@ def test_bytes(
     assert f"written:  {opened.n_sites} sites of 20:1-2000000" in done.err
 
 
-def test_no_bit_depends_on_the_region(
-    example: Path, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, impute: Any
-) -> None:
+def test_no_bit_depends_on_the_region(example, opened, tmp_path, monkeypatch, impute):
     """Of what is computed, before it is rounded: regions that begin and end anywhere."""
     computed: list[np.ndarray] = []
     quality = impute_target.site_quality
@@ -54,7 +45,7 @@ def test_no_bit_depends_on_the_region(
         np.testing.assert_array_equal(np.concatenate(computed), whole[first:stop])
 
 
-def test_a_chunk_across_a_border(made: Path, example: Path, opened: Any, tmp_path: Path, impute: Any) -> None:
+def test_a_chunk_across_a_border(made, example, opened, tmp_path, impute):
     across = impute(example / "target.vcf.gz", tmp_path / "across.bcf", opened, "20:290000-310000")
     chunks = [across, *(made / f"a{number}.bcf" for number in range(3))]
     spinimpute.ligate(chunks, tmp_path / "joined.bcf", panel=opened)
@@ -63,16 +54,13 @@ def test_a_chunk_across_a_border(made: Path, example: Path, opened: Any, tmp_pat
 
 @pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
 @pytest.mark.parametrize("through", [0, 1])
-def test_chunks_that_other_programs_wrote_again(
-    run: Run, made: Path, opened: Any, tmp_path: Path, through: int
-) -> None:
+def test_chunks_that_other_programs_wrote_again(run, made, opened, tmp_path, through):
     """`bcftools view` puts IDX into the definitions of BCF."""
     chunks = [made / f"a{number}.bcf" for number in range(3)]
     again = tmp_path / "again.bcf"
     subprocess.run(["bcftools", "view", "-Ob", "-o", again, chunks[through]], check=True)
     chunks[through] = again
-    done = run("ligate", *chunks, "--out", tmp_path / "joined.bcf", "--panel", opened.path)
-    assert done.code == 0, done.err
+    done = run("ligate", *chunks, "--out", tmp_path / "joined.bcf", "--panel", opened.path).ok()
     assert "IDX" not in done.err
     command = ["bcftools", "view", "-H"]
     texts = [
@@ -82,33 +70,29 @@ def test_chunks_that_other_programs_wrote_again(
     assert texts[0] == texts[1]
 
 
-def test_numbers_of_other_chunks(made: Path) -> None:
+def test_numbers_of_other_chunks(made):
     first, other = (read_chunk(made / f"a{number}.bcf", 1) for number in range(2))
     lines = [line.replace("##contig=<ID=20", "##contig=<ID=20,IDX=12") for line in other.lines]
     with pytest.raises(InputError, match=r"differ in the numbers of the header \(IDX\): ##contig=<ID=20,len"):
         check_headers(first, dataclasses.replace(other, lines=lines), [])
 
 
-def test_the_command_line_stays_that_of_a_single_run(
-    run: Run, example: Path, panel: Path, tmp_path: Path, overlapping: Any
-) -> None:
+def test_the_command_line_stays_that_of_a_single_run(run, example, panel, tmp_path, overlapping):
     target = tmp_path / "with --region x.vcf.gz"
     target.write_bytes((example / "target.vcf.gz").read_bytes())
     common = ("impute", "--vcf", target, "--panel", panel, "--keep-unmatched")
-    assert run(*common, "--out", tmp_path / "whole.bcf").code == 0
+    run(*common, "--out", tmp_path / "whole.bcf").ok()
     chunks = [tmp_path / f"{number}.bcf" for number in range(3)]
     for chunk, region in zip(chunks, overlapping, strict=True):
-        assert run(*common, "--out", chunk, "--region", region, "--buffer", 0).code == 0
+        run(*common, "--out", chunk, "--region", region, "--buffer", 0).ok()
     done = run("ligate", *chunks, "-o", tmp_path / "joined.bcf", "--threads", 2, "-q")
     assert (done.code, done.err) == (0, "")
     assert (tmp_path / "joined.bcf").read_bytes() == (tmp_path / "whole.bcf").read_bytes()
 
 
-def test_phased_by_the_program_first(
-    run: Run, unphased: Path, opened: Any, tmp_path: Path, impute: Any, abutting: Any
-) -> None:
+def test_phased_by_the_program_first(run, unphased, opened, tmp_path, impute, abutting):
     phased = tmp_path / "phased.vcf.gz"
-    assert run("phase", "--vcf", unphased, "--panel", opened.path, "--out", phased).code == 0
+    run.phase(unphased, opened.path, phased).ok()
     chunks = [
         impute(phased, tmp_path / f"{number}.bcf", opened, region) for number, region in enumerate(abutting)
     ]
@@ -117,9 +101,7 @@ def test_phased_by_the_program_first(
     assert (tmp_path / "joined.bcf").read_bytes() == (tmp_path / "whole.bcf").read_bytes()
 
 
-def test_stretches_without_typed_sites(
-    run: Run, edited_target: Any, opened: Any, tmp_path: Path, abutting: Any
-) -> None:
+def test_stretches_without_typed_sites(run, edited_target, opened, tmp_path, abutting):
     """What lies far from typed sites is flagged alike, whatever is read of the target."""
 
     def thinned(text: str) -> str:
@@ -128,19 +110,17 @@ def test_stretches_without_typed_sites(
     target = tmp_path / "ours.vcf.gz"
     spinimpute.convert(edited_target(thinned), target, opened)
     common = ("impute", "--vcf", target, "--panel", opened.path, "-q")
-    assert run(*common, "--out", tmp_path / "whole.vcf").code == 0
+    run(*common, "--out", tmp_path / "whole.vcf").ok()
     assert ";FAR;IMPUTED" in (tmp_path / "whole.vcf").read_text()
     chunks = [tmp_path / f"{number}.vcf" for number in range(3)]
     for chunk, region in zip(chunks, abutting, strict=True):
         ratio = ("--min-typed-ratio", 0.001)
-        assert run(*common, "--out", chunk, "--region", region, "--buffer", 0, *ratio).code == 0
-    assert run("ligate", *chunks, "-o", tmp_path / "joined.vcf", "-q").code == 0
+        run(*common, "--out", chunk, "--region", region, "--buffer", 0, *ratio).ok()
+    run("ligate", *chunks, "-o", tmp_path / "joined.vcf", "-q").ok()
     assert (tmp_path / "joined.vcf").read_bytes() == (tmp_path / "whole.vcf").read_bytes()
 
 
-def test_typed_sites_that_the_panel_lacks(
-    edited_target: Any, opened: Any, tmp_path: Path, overlapping: Any
-) -> None:
+def test_typed_sites_that_the_panel_lacks(edited_target, opened, tmp_path, overlapping):
     def with_insertions(text: str) -> str:
         lines = []
         for number, line in enumerate(text.splitlines()):
