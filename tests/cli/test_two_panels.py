@@ -43,7 +43,7 @@ def test_merge(run, halves, tmp_path):
     assert "a.vcf + b.vcf" in run("panel", "info", out).out
     run("panel", "merge", *halves, "--out", out).refused("--force")
     quiet = run("panel", "merge", *halves, "--out", out, "--force", "--quiet").ok()
-    assert all(line.startswith("warning: ") for line in quiet.err.splitlines())
+    assert all(line.startswith("spinimpute: warning: ") for line in quiet.err.splitlines())
 
 
 def test_check_says_what_each_has(run, example, halves):
