@@ -167,6 +167,7 @@ class Container:
         opened("mapped", self._name_in_log)
         try:
             self.sections: dict[str, ByteRange] = {}
+            self._views: dict[str, np.ndarray] = {}
             header = self._read_header(header_range)
             self.checksum: str = header["checksum"]
             self.header = {name: header[name] for name in kind.fields}
@@ -180,6 +181,7 @@ class Container:
     def close(self) -> None:
         """Release the file. Arrays of `view` stay valid and keep the map open."""
         if self._content is not None:
+            self._views.clear()
             # the caller may still have arrays of the map, which then keep it open
             with contextlib.suppress(BufferError):
                 self._content.close()
@@ -215,8 +217,11 @@ class Container:
 
     def view(self, name: str) -> np.ndarray:
         """A section as it is stored, uint8 (nbytes,), read-only, unchecked, and not in memory yet."""
-        at = self.sections[name]
-        return np.frombuffer(self.map, dtype=np.uint8, count=at.nbytes, offset=self._start + at.offset)
+        content = self.map
+        if name not in self._views:
+            at = self.sections[name]
+            self._views[name] = np.frombuffer(content, np.uint8, at.nbytes, self._start + at.offset)
+        return self._views[name]
 
     def require(self, fits: bool, what: str) -> None:
         """Raise InputError, for a damaged file, unless a condition holds; `what` is wrong if it does not."""
