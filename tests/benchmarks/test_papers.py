@@ -374,9 +374,10 @@ def test_without_xabd_the_rows_of_a_table_are_not_read() -> None:
 def test_windows_never_seen_do_not_train(simulated: Case, method: str) -> None:
     trained = []
     for flip in (0, 1):
-        found = read_windows(simulated, replace(SMALL, windows=10, untyped=6))
-        for i in many_windows.UNSEEN:
-            found[i] = replace(found[i], label_NU=found[i].label_NU ^ flip)
+        found = [
+            replace(w, label_NU=w.label_NU ^ flip) if w.number in many_windows.UNSEEN else w
+            for w in read_windows(simulated, replace(SMALL, windows=10, untyped=6))
+        ]
         told = many_windows.train_together(found, method, 1, TINY)
         assert list(told["found"][many_windows.NEVER_SEEN]) == list(map(str, many_windows.UNSEEN))
         assert len(told["found"][many_windows.TRAINED]) == 8

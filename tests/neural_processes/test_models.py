@@ -264,7 +264,7 @@ def test_large_contexts_have_the_same_gradients(monkeypatch: pytest.MonkeyPatch)
     model, (task, _) = made("CIPNP"), draw(replace(TASKS, context=(300, 300)))
     gradients, sizes = [], []
     for least in (256, 10_000):
-        monkeypatch.setattr(points, "RECOMPUTED_FROM", least)
+        monkeypatch.setattr(points, "CHECKPOINT_FROM", least)
         model.zero_grad()
         model.loss(task).backward()
         gradients.append([p.grad for p in model.parameters() if p.grad is not None])
