@@ -215,7 +215,7 @@ def building(vcf: Path, tmp_path: Path) -> Building:
         "PartialFile.complete = lambda _: time.sleep(1000)  # it does not end by itself\n"
         "from spinimpute.cli.main import run_command\n"
         "if __name__ == '__main__':\n"
-        f"    run_command('panel build --vcf {vcf} --out {out} --threads 2'.split())\n"
+        f"    raise SystemExit(run_command('panel build --vcf {vcf} --out {out} --threads 2'.split()))\n"
     )
     process = subprocess.Popen(
         [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
