@@ -2,9 +2,9 @@
 
 Axes: see `spinimpute.nn`.
 
-    XABA  cross-attention between attributes:  latent attributes read the attributes of their own datapoint
+    XABA  cross-attention between attributes:  latent attributes attend to their own datapoint's attributes
     ABLA  attention between latent attributes: self-attention inside a datapoint's latent attributes
-    XABD  cross-attention between datapoints:  inducing points read all datapoints
+    XABD  cross-attention between datapoints:  inducing points attend to all datapoints
     ABD   attention between datapoints:        self-attention of whole datapoints (NPT)
     ABA   attention between attributes:        self-attention inside a datapoint (NPT)
 """
@@ -24,9 +24,9 @@ from spinimpute.nn.checks import require_choice, require_count, require_positive
 Scale = Literal["head", "full"]
 Score = Literal["dot", "distance"]
 
-STEEPNESS = 3.0  # with 1, attention starts nearly uniform and takes twice as many steps to learn
-FUSED_HEAD_WIDTH = 256  # fused kernels take no wider heads; for those, torch holds the L x M matrix of scores
-QUERY_BLOCK = 512  # queries computed at a time when heads are wider
+STEEPNESS = 3.0  # with 1, attention is nearly uniform at first and takes twice as many steps to learn
+FUSED_HEAD_WIDTH = 256  # widest heads of fused kernels; for wider ones, torch stores the L x M score matrix
+QUERY_BLOCK = 512  # queries computed at a time if heads are wider than FUSED_HEAD_WIDTH
 BATCH_BLOCK = 32_768  # CUDA kernels index the batch with 16 bits; B * N of a large context exceeds that
 
 
@@ -35,8 +35,8 @@ class MABOptions:
     """Options that all attention blocks of a model share."""
 
     heads: int = 1  # must divide the width of every block
-    scale: Scale = "head"  # scores are divided by the root of a head's width ("full": of all heads' together)
-    learned_residual: bool = False  # learned projection (NPT paper, SPIN code) or the identity (SPIN paper)
+    scale: Scale = "head"  # divide scores by sqrt(width of a head); "full": sqrt(width of all heads)
+    learned_residual: bool = False  # learned projection (NPT paper, SPIN code), not identity (SPIN paper)
     dropout: float = 0.0  # of attention weights and feed-forward outputs
     expansion: int = 4  # hidden width of the feed-forward network, in units of its input width
     score: Score = "dot"  # see `MultiHeadAttention`
@@ -61,15 +61,15 @@ def attend(
     visible_BM: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Scaled dot-product attention with bounded memory; zero without keys.
+    """Return scaled dot-product attention (B, G, L, P) with bounded memory; zeros if there are no keys.
 
-    Values may be wider or narrower than keys. `visible_BM` is True where a key may be read, at least once in
-    every row.
+    Values may be wider or narrower than keys. `visible_BM` is True for keys that may get attention; every
+    task needs at least one.
     """
     if not k_BGMP.shape[-2]:
         return v_BGMP.new_zeros(*q_BGLP.shape[:-1], v_BGMP.shape[-1])
     value_width = v_BGMP.shape[-1]
-    if value_width != q_BGLP.shape[-1]:  # fused kernels need values as wide as keys
+    if value_width != q_BGLP.shape[-1]:  # fused kernels require equal widths of keys and values
         width = max(value_width, q_BGLP.shape[-1])
         padded = (functional.pad(t, (0, width - t.shape[-1])) for t in (q_BGLP, k_BGMP, v_BGMP))
         return attend(*padded, scale=scale, visible_BM=visible_BM, dropout=dropout)[..., :value_width]
@@ -102,9 +102,9 @@ def attend(
 
 
 def start_alike(attention: "MultiHeadAttention", steepness: float = STEEPNESS) -> None:
-    """Start queries and keys with the same projection, torch's times `steepness`.
+    """Initialize queries and keys with the same projection: PyTorch's initialization times `steepness`.
 
-    Attention is then far from uniform, and different for different queries, from the first step.
+    From the first step, attention is then far from uniform and differs between queries.
     """
     with torch.no_grad():
         for parameter in attention.key.parameters():
@@ -113,17 +113,17 @@ def start_alike(attention: "MultiHeadAttention", steepness: float = STEEPNESS) -
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention MHA(x, h, h), with dot products or distances, that can pool labels.
+    """Multi-head attention MHA(x, h, h), with dot products or distances, that can also average labels.
 
         paper  score(q, k) = q . k / sqrt(P)
-        here   the same, or with "distance" -|q - k|^2 / (2 sqrt(P)) without the query's own |q|^2, which no
-               softmax over keys depends on. The rest, q . k - |k|^2 / 2, is the dot product of (q, 1) and
-               (k, -|k|^2 / 2), so any implementation of attention computes it.
+        here   "dot": as in the paper. "distance": -|q - k|^2 / (2 sqrt(P)). The term |q|^2 is left out,
+               because a softmax over keys does not depend on it. The rest, q . k - |k|^2 / 2, is the dot
+               product of (q, 1) and (k, -|k|^2 / 2), so any implementation of attention computes it.
 
-    With equal projections a distance is a similarity: no key scores higher than one equal to the query,
-    whereas a long key wins a dot product. Labels are appended to the values of each head, so that the
-    attention weights pool them unchanged. With `steepness`, queries and keys start with the same projection
-    (see `start_alike`). Distances are computed in float32 under autocast too.
+    If queries and keys are projected equally, the distance score is highest for a key that equals the query;
+    the dot product is higher for long keys. Labels are appended to the values of each head, so that the
+    attention weights average the labels themselves. With `steepness`, queries and keys are initialized with
+    the same projection (see `start_alike`). Distances are computed in float32 even under autocast.
     """
 
     def __init__(
@@ -171,10 +171,10 @@ class MultiHeadAttention(nn.Module):
     def keys_values(
         self, key_BMV: Tensor, value_BMV: Tensor | None = None, label: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Keys (B, G, M, P), P + 1 for distances, and values (B, G, M, P + U) followed by labels.
+        """Return keys (B, G, M, P), P + 1 for distances, and values with labels appended (B, G, M, P + U).
 
-        Values are computed from `key_BMV` without `value_BMV`. Labels are (B, M, U), or (B, G, M, U) where
-        heads have their own. Each row depends on its own inputs only.
+        Without `value_BMV`, values are computed from `key_BMV`. Labels are (B, M, U), or (B, G, M, U) if they
+        differ between heads. Each row depends on its own inputs only.
         """
         v_BGMP = self._split_heads(self.value(key_BMV if value_BMV is None else value_BMV))
         if label is not None:
@@ -183,14 +183,14 @@ class MultiHeadAttention(nn.Module):
         return self._keys(key_BMV), v_BGMP
 
     def split_labels(self, o_BGLP: Tensor) -> tuple[Tensor, Tensor]:
-        """Split outputs (B, G, L, P + U) of attention: joined values (B, L, W) and labels (B, G, L, U)."""
+        """Split attention outputs (B, G, L, P + U) into joined values (B, L, W) and labels (B, G, L, U)."""
         head = self.query_width // self.heads
         return self.join_heads(o_BGLP[..., :head]), o_BGLP[..., head:]
 
     def look_up(
         self, q_BGLP: Tensor, key_BMV: Tensor, value_BMV: Tensor, label: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Attend with separate keys and values; give values (B, L, W) and pooled labels (B, G, L, U)."""
+        """Attend with separate keys and values; return values (B, L, W) and mean labels (B, G, L, U)."""
         k_BGMP, v_BGMP = self.keys_values(key_BMV, value_BMV, label)
         dropout = self.dropout if self.training else 0.0
         return self.split_labels(attend(q_BGLP, k_BGMP, v_BGMP, scale=self.scale, dropout=dropout))
@@ -216,7 +216,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _project_in_float32(projection: nn.Linear, x: Tensor) -> Tensor:
-    """Project in float32 at least: autocast would round differences of positions."""
+    """Project in float32 or wider, because autocast would round the differences of positions."""
     with torch.autocast(x.device.type, enabled=False):
         return projection(x.to(projection.weight.dtype))
 
@@ -224,7 +224,7 @@ def _project_in_float32(projection: nn.Linear, x: Tensor) -> Tensor:
 def attention_weights(
     attention: MultiHeadAttention, x_BLW: Tensor, h_BMV: Tensor, visible_BM: Tensor | None = None
 ) -> Tensor:
-    """The matrix of attention weights (B, G, L, M), which `MultiHeadAttention.forward` does not hold."""
+    """Return the attention weights (B, G, L, M), which `MultiHeadAttention.forward` does not store."""
     k_BGMP, _ = attention.keys_values(h_BMV)
     score_BGLM = attention.queries(x_BLW) @ k_BGMP.mT * attention.scale
     if visible_BM is not None:
@@ -234,7 +234,7 @@ def attention_weights(
 
 @contextmanager
 def recorded_attention(layers: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
-    """A list to which every forward call of these layers appends its weights (B, G, L, M)."""
+    """Yield a list to which every forward call of these layers appends its weights (B, G, L, M)."""
     maps: list[Tensor] = []
 
     def record(attention: nn.Module, inputs: tuple[Any, ...], _: Tensor) -> None:
@@ -253,9 +253,9 @@ def recorded_attention(layers: Sequence[MultiHeadAttention]) -> Iterator[list[Te
 class MAB(nn.Module):
     """Multi-head attention block: O = X + MHA(LN(X), H, H); out = O + FF(LN(O)).
 
-    With `learned_residual` the first term of O is a learned projection of X. With distances, queries are not
-    normalised, because keys are not either. Lee et al., Set Transformer, ICML 2019, section 3.1;
-    normalisation as in Kossen et al., NeurIPS 2021.
+    LN is layer normalisation. With `learned_residual` the first term of O is a learned projection of X. With
+    the distance score, queries are not normalised, because keys are not either. Lee et al., Set Transformer,
+    ICML 2019, section 3.1; normalisation as in Kossen et al., NeurIPS 2021.
     """
 
     def __init__(self, query_width: int, key_width: int, options: MABOptions) -> None:
@@ -291,14 +291,14 @@ class MAB(nn.Module):
 
 
 class XABA(nn.Module):
-    """Cross-attention between attributes: a datapoint's latent attributes read its attributes."""
+    """Cross-attention between attributes: the latent attributes of a datapoint attend to its attributes."""
 
     def __init__(self, width: int, options: MABOptions) -> None:
         super().__init__()
         self.mab = MAB(width, width, options)
 
     def forward(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
-        """Latent attributes (B, N, F, E) that have read the attributes."""
+        """Return the latent attributes (B, N, F, E) after attending to the attributes."""
         out = self.mab(a_BNFE.flatten(0, 1), d_BNDE.flatten(0, 1))
         return out.unflatten(0, a_BNFE.shape[:2])
 
@@ -321,10 +321,11 @@ class ABLA(ABA):
 
 
 class XABD(nn.Module):
-    """Cross-attention between datapoints: H inducing points read N datapoints, each unfolded to one vector.
+    """Cross-attention between datapoints: H inducing points attend to N datapoints, each flattened.
 
-    `forward` is the paper's. `queries`, `keys_values` and `carry` are its steps, with keys that differ from
-    the values (keys of positions alone), and with labels that the same weights pool:
+    `forward` computes the paper's attention. `queries`, `keys_values` and `carry` are its separate steps.
+    They also allow keys that differ from the values (keys of positions alone), and labels that the same
+    attention weights average:
 
         paper  H' = MAB(H, A): O = H + W sum_n softmax_n(score(LN(H), A)) value(A_n); H' = O + FF(LN(O))
         here   scores compare key_h with key_n, values are of A; label_gh = sum_n softmax_n(score_g) label_n
@@ -337,23 +338,23 @@ class XABD(nn.Module):
         self.mab = MAB(attributes * width, attributes * width, options)
 
     def forward(self, h_BHFE: Tensor, a_BNFE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Inducing points (B, H, F, E) that have read the visible datapoints."""
+        """Return the inducing points (B, H, F, E) after attending to the visible datapoints."""
         out = self.mab(h_BHFE.flatten(-2), a_BNFE.flatten(-2), visible_BN)
         return out.unflatten(-1, (self.attributes, self.width))
 
     def queries(self, key_BHFE: Tensor) -> Tensor:
-        """Queries (B, G, H, P) of inducing points with these keys."""
+        """Return the attention queries (B, G, H, P) of inducing points with these keys."""
         return self.mab.queries(key_BHFE.flatten(-2))
 
     def keys_values(self, key_BNFE: Tensor, a_BNFE: Tensor, label_BNU: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of datapoints, see `MultiHeadAttention.keys_values`."""
+        """Return keys and values of datapoints, see `MultiHeadAttention.keys_values`."""
         return self.mab.attention.keys_values(key_BNFE.flatten(-2), a_BNFE.flatten(-2), label_BNU)
 
     def carry(self, h_BHFE: Tensor, read_BGHP: Tensor) -> tuple[Tensor, Tensor]:
         """Apply the layers after the attention.
 
-        `read_BGHP` is the output of attention, with labels. Gives the new inducing points (B, H, F, E) and
-        the labels (B, G, H, U) that each head carries.
+        `read_BGHP` is the output of attention, with labels. Returns the new inducing points (B, H, F, E) and
+        their mean labels by head (B, G, H, U).
         """
         attended_BHW, label_BGHU = self.mab.attention.split_labels(read_BGHP)
         out_BHW = self.mab.finish(h_BHFE.flatten(-2), attended_BHW)
@@ -361,7 +362,7 @@ class XABD(nn.Module):
 
 
 class ABD(nn.Module):
-    """Attention between datapoints: self-attention of N datapoints, each unfolded to D * E numbers."""
+    """Attention between datapoints: self-attention of N datapoints, each flattened to D * E numbers."""
 
     def __init__(self, attributes: int, width: int, options: MABOptions) -> None:
         super().__init__()

@@ -1,23 +1,24 @@
-"""Attention that carries labels: inducing points that start from data, compete for it, and carry its labels.
+"""Attention that carries labels: inducing points are weighted means of datapoints and of their labels.
 
-An inducing point is a weighted mean of datapoints: of their features and, with the same weights, of their
-labels, neither of which is embedded. A query attends to inducing points and pools their labels. A
-`Similarity` defines the features and scores pairs; it starts as a likelihood or a distance, steep and the
-same for both sides, not as noise.
+Each datapoint is assigned softly to the inducing points. An inducing point is the mean, with these weights,
+of the features of datapoints and of their labels; labels are averaged directly instead of embedded ("carried
+labels" in the glossary). A query attends to the inducing points and averages their labels. A `Similarity`
+defines the features and scores each pair of a datapoint and a point. It is initialized as a likelihood or a
+distance, not at random.
 
     XABD       paper, 3.2   H = MAB(H, X): softmax over datapoints, projected values, H starts from constants
                here         r_nh = softmax over H of score(x_n, h) + prior log(mass_h);
                             mass_h = sum_n r_nh, features and labels of h are means over n with weights r_nh;
-                            H starts from datapoints, or from means of some
-    predictor  paper, 3.2   a query attends to H, values are projected, a network gives the label
-               here         head g pools the labels that H carries, p_gq = sum_h softmax_h(logit_gqh) label_h
-                            (`LabelReader`); a network corrects the pooled labels
+                            H starts from datapoints or from means of several
+    predictor  paper, 3.2   a query attends to H, values are projected, a network predicts the label
+               here         head g averages the labels of H, p_gq = sum_h softmax_h(logit_gqh) label_h
+                            (`LabelReader`); a network corrects these means
                             (`spinimpute.nn.predictors.CorrectingPredictor`)
 
-So the weights learn how to compare, and facts about a context come from that context. The weights serve
-contexts and columns of labels that they never saw.
+The trained weights thus define only how to compare; all knowledge about a context comes from the context. The
+same weights can be used for contexts and label columns that were absent from training.
 
-Axes: see `spinimpute.nn`; X numbers of a datapoint, F features of an inducing point, often the same; U labels
+Axes: see `spinimpute.nn`; X numbers of a datapoint, F features of an inducing point (often F = X), U labels
 of a datapoint.
 """
 
@@ -32,7 +33,7 @@ from torch.utils.checkpoint import checkpoint
 
 from spinimpute.nn.checks import require_count
 
-NO_POINT = -1e30  # logit of padding, below those of all inducing points
+NO_POINT = -1e30  # logit of padding, below the logits of all inducing points
 SMALLEST_MASS = 1e-30  # avoids division by 0 for a point without datapoints
 MASS_OFFSET = 0.1  # in log(mass + offset): a point without datapoints keeps a finite prior
 
@@ -41,28 +42,28 @@ LabelledChunk = tuple[Tensor, Tensor]  # x_BNX, label_BNU
 
 
 class LabelledChunks(Protocol):
-    """A context in chunks that can be iterated repeatedly; a chunk may be computed during the iteration."""
+    """A context in chunks. It can be iterated repeatedly; a chunk may be computed during the iteration."""
 
     def __len__(self) -> int:
-        """Number of chunks."""
+        """Return the number of chunks."""
         ...
 
     def __iter__(self) -> Iterator[LabelledChunk]:
-        """Iterate over the chunks, the same ones each time."""
+        """Iterate over the chunks; every iteration gives the same chunks."""
         ...
 
 
 class CarriedPoints(NamedTuple):
-    """Inducing points with the labels that they carry.
+    """Inducing points with their mean labels.
 
     Attributes
     ----------
     feature_BHF : Tensor
         Mean features of the datapoints of each point.
     label_BHU : Tensor
-        Their mean labels; (B, H, 0) for starting points.
+        Mean labels of these datapoints; (B, H, 0) for initial points.
     mass_BH : Tensor
-        Number of datapoints of each point; 1 for a starting point, 0 for padding.
+        Number of datapoints of each point (sum of weights); 1 for an initial point, 0 for padding.
     """
 
     feature_BHF: Tensor
@@ -71,7 +72,7 @@ class CarriedPoints(NamedTuple):
 
     @property
     def log_mass_BH(self) -> Tensor:
-        """Log of the mass, finite, and far below all others for padding."""
+        """Log of the mass, finite for points without datapoints; NO_POINT for padding."""
         return (self.mass_BH + MASS_OFFSET).log().masked_fill(self.mass_BH <= 0, NO_POINT)
 
 
@@ -79,22 +80,22 @@ class Similarity(Protocol[Keys]):
     """Similarity of datapoints and inducing points."""
 
     def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
-        """Weighted sums (B, H, F) of the features of datapoints."""
+        """Return weighted sums (B, H, F) of the features of datapoints."""
         ...
 
     def keys(self, feature_BHF: Tensor) -> Keys:
-        """Precompute, once a round, the part of the scores that depends on the inducing points alone."""
+        """Return the part of the scores that depends on the inducing points alone; called once per round."""
         ...
 
     def scores(self, x_BNX: Tensor, keys: Keys) -> Tensor:
-        """Scores (B, N, H) of datapoints and inducing points."""
+        """Return the scores (B, N, H) of datapoints and inducing points."""
         ...
 
 
 class CompetingEncoder(nn.Module, Generic[Keys]):
-    """Inducing points compete for the datapoints of a context and carry their labels.
+    """Encoder that assigns the datapoints of a context softly to inducing points and averages their labels.
 
-    The datapoints are assigned softly in each of the rounds.
+    Each round assigns the datapoints to the points of the previous round and computes new means.
     """
 
     def __init__(self, rounds: int) -> None:
@@ -106,15 +107,15 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
     def forward(
         self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
     ) -> CarriedPoints:
-        """Encode a context in chunks (x_BNX, label_BNU), each read once a round.
+        """Encode a context in chunks (x_BNX, label_BNU); each chunk is computed once per round.
 
-        Only sums over its datapoints are kept of a chunk. So the result does not depend on the chunks, and
-        memory is that of one chunk, in the backward pass too, which reads each chunk again.
+        Only the sums over the datapoints of a chunk are kept. The result therefore does not depend on how the
+        context is cut, and one chunk is in memory at a time. The backward pass computes each chunk again.
         """
         return self._after(self.rounds, chunks, start, similarity)
 
     def shares(self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]) -> Tensor:
-        """Weights (B, H, N) of the datapoints in each point's means; rows sum to 1, or to 0 for padding."""
+        """Return the weights (B, H, N) of datapoints in each point's means; rows sum to 1 (padding: to 0)."""
         points = self._after(self.rounds - 1, chunks, start, similarity)
         keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
         r_BHN = torch.cat([_assignment(x_BNX, similarity, keys, prior_B1H) for x_BNX, _ in chunks], -1)
@@ -128,7 +129,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         start: CarriedPoints,
         similarity: Similarity[Keys],
     ) -> CarriedPoints:
-        """Points after some rounds."""
+        """Return the points after this number of rounds."""
         points = start
         for number in range(rounds):
             keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
@@ -142,7 +143,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         return points
 
     def _prior(self, points: CarriedPoints, start: CarriedPoints) -> Tensor:
-        """Log prior of the points (B, 1, H)."""
+        """Return the log prior of the points (B, 1, H)."""
         absent_BH = (start.mass_BH <= 0) | (points.mass_BH <= 0)
         return (self.prior * points.log_mass_BH).masked_fill(absent_BH, NO_POINT).unsqueeze(1)
 
@@ -158,11 +159,11 @@ def _sums(
     *,
     with_labels: bool,
 ) -> Sums:
-    """Masses (B, H), and sums of features (B, H, F) and of labels (B, H, U), which are none by default."""
+    """Return masses (B, H) and sums of features (B, H, F) and labels (B, H, U); U is 0 without labels."""
 
     def sums(x_BNX: Tensor, label_BNU: Tensor) -> Sums:
         r_BHN = _assignment(x_BNX, similarity, keys, prior_B1H)
-        # sums over a large context need more digits than autocast keeps
+        # sums over a large context need more precision than autocast has
         with torch.autocast(r_BHN.device.type, enabled=False):
             return r_BHN.sum(-1), similarity.sums(r_BHN, x_BNX), r_BHN @ label_BNU.to(r_BHN.dtype)
 
@@ -180,32 +181,32 @@ def _sums(
 
 
 def _assignment(x_BNX: Tensor, similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor) -> Tensor:
-    """Share of each datapoint that each point gets, (B, H, N), in float32 at least."""
+    """Assign each datapoint softly to the points: return shares (B, H, N), in float32 or wider."""
     score_BNH = similarity.scores(x_BNX, keys) + prior_B1H
     wide = torch.promote_types(score_BNH.dtype, torch.float32)
     return torch.softmax(score_BNH.to(wide), dim=-1).transpose(1, 2)
 
 
 def attend_to_points(logit_BGQH: Tensor, mass_BH: Tensor) -> Tensor:
-    """Attention of query Q and head G to the points, none to padding: softmax over H of the logits."""
+    """Return the attention (B, G, Q, H) of queries to points: softmax over H of the logits, 0 for padding."""
     return torch.softmax(logit_BGQH.masked_fill((mass_BH <= 0)[:, None, None], NO_POINT), dim=-1)
 
 
 def pooled_labels(attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
-    """Means (B, G, Q, U) of the points' labels with this attention."""
+    """Return the means (B, G, Q, U) of the points' labels, weighted by this attention."""
     pooled_BLU = attention_BGQH.flatten(1, 2) @ label_BHU
     return pooled_BLU.unflatten(1, attention_BGQH.shape[1:3])
 
 
 def correction(inputs: int, width: int) -> nn.Sequential:
-    """Network (..., inputs) -> (..., 1) that corrects pooled labels; it starts at zero."""
+    """Return a network (..., inputs) -> (..., 1) that corrects mean labels; its initial output is 0."""
     last = nn.Linear(width, 1)
     start_at_zero(last)
     return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
 
 
 def start_at_zero(layer: nn.Linear) -> None:
-    """Set a layer's weights to zero, so that training starts with the uncorrected labels."""
+    """Set the weights of a layer to 0, so that training starts from the uncorrected labels."""
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
 
@@ -213,38 +214,37 @@ def start_at_zero(layer: nn.Linear) -> None:
 class SquaredDistance:
     """A `Similarity`: minus the squared distance.
 
-    It omits the datapoint's own square, which is the same for all points and so changes no softmax over
-    points. The rest is one matrix product.
+    The term |x|^2 of the datapoint is left out: it is equal for all points, so the softmax over points does
+    not depend on it. The rest is one matrix product.
     """
 
     def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
-        """Weighted sums (B, H, X): a datapoint's numbers are its features."""
+        """Return weighted sums (B, H, X) of the datapoints, whose numbers are their features."""
         return r_BHN @ x_BNX.to(r_BHN.dtype)
 
     def keys(self, feature_BHF: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and their squares (B, 1, H)."""
+        """Return the features and their squared norms (B, 1, H)."""
         return feature_BHF, feature_BHF.square().sum(-1).unsqueeze(1)
 
     def scores(self, x_BNX: Tensor, keys: tuple[Tensor, Tensor]) -> Tensor:
-        """Scores (B, N, H)."""
+        """Return the scores (B, N, H)."""
         feature_BHF, square_B1H = keys
-        # squares that nearly cancel need more digits than autocast keeps
+        # squares that nearly cancel need more precision than autocast has
         with torch.autocast(x_BNX.device.type, enabled=False):
             return 2 * x_BNX.to(feature_BHF.dtype) @ feature_BHF.mT - square_B1H
 
 
 def spread_out(x_BNX: Tensor, count: int) -> CarriedPoints:
-    """Starting points: the datapoints at quantiles of the feature that varies most.
+    """Return `count` initial points: the datapoints at quantiles of the feature with the largest variance.
 
-    The choice depends on the datapoints, not on their order. A context of at most `count` datapoints gives
-    all of them.
+    The choice does not depend on the order of the datapoints. If there are at most `count`, all are returned.
     """
     n = x_BNX.shape[1]
     start_BHX = x_BNX
     if n > count:
         with torch.no_grad():
             widest_B11 = x_BNX.var(1).argmax(-1)[:, None, None]
-            # ties, as in classes, are ordered along a direction in which different datapoints differ
+            # ties (frequent in categories) are sorted by a projection that separates unequal datapoints
             direction_X = torch.arange(1, x_BNX.shape[2] + 1, device=x_BNX.device).to(x_BNX.dtype).sqrt()
             tied_BN = (x_BNX @ direction_X).argsort(1)
             feature_BN = x_BNX.gather(2, widest_B11.expand(-1, n, 1)).squeeze(-1)
@@ -256,20 +256,20 @@ def spread_out(x_BNX: Tensor, count: int) -> CarriedPoints:
 
 
 class Reading(NamedTuple):
-    """Results of the attention of queries to inducing points, with several heads."""
+    """Results of multi-head attention from queries to inducing points."""
 
     attention_BGQH: Tensor
-    label_BGQU: Tensor  # pooled labels
-    feature_BQX: Tensor  # pooled features minus the query's; each head pools its own features
-    density_BGQ: Tensor  # log of the weights' sum before normalisation: how near any point is; no gradient
+    label_BGQU: Tensor  # mean labels
+    feature_BQX: Tensor  # mean features minus the features of the query; each head has its own features
+    density_BGQ: Tensor  # log of the sum of unnormalised weights, large near a point; has no gradient
 
 
 class LabelReader(nn.Module):
-    """Queries attend to inducing points with several heads and pool the labels that the points carry.
+    """Multi-head attention from queries to inducing points that averages the labels of the points.
 
     The features are divided among the heads: head g has the logit -||q_g - h_g||^2 + prior_g log(mass_h).
-    Where each point is a datapoint, a head is a kernel regression with a learned metric. Neighbourhood
-    components: Goldberger et al., NeurIPS 2004; for tables: Ye et al., ModernNCA, ICLR 2025.
+    If every point is a single datapoint, a head is a kernel regression with a learned metric: neighbourhood
+    components analysis (Goldberger et al., NeurIPS 2004), for tables ModernNCA (Ye et al., ICLR 2025).
     """
 
     def __init__(self, heads: int) -> None:
@@ -279,7 +279,7 @@ class LabelReader(nn.Module):
         self.prior_G = nn.Parameter(torch.ones(heads))
 
     def forward(self, q_BQX: Tensor, points: CarriedPoints) -> Reading:
-        """Read the points from queries with the encoder's features; padding gets no attention."""
+        """Attend to the points from queries with the features of the encoder; padding gets no attention."""
         with torch.autocast(q_BQX.device.type, enabled=False):
             wide = torch.promote_types(q_BQX.dtype, torch.float32)
             points = CarriedPoints(*(part.to(wide) for part in points))
@@ -287,7 +287,7 @@ class LabelReader(nn.Module):
             h_BGHP = points.feature_BHF.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             prior_BGH = self.prior_G[:, None] * points.log_mass_BH.unsqueeze(1)
             key_BGH = prior_BGH - h_BGHP.square().sum(-1)
-            padding = torch.finfo(wide).min / 2  # below any point, however far
+            padding = torch.finfo(wide).min / 2  # below the logit of any point, however distant
             key_BGH = key_BGH.masked_fill((points.mass_BH <= 0).unsqueeze(1), padding)
             logit_BGQH = torch.baddbmm(
                 key_BGH.flatten(0, 1).unsqueeze(1),
@@ -297,7 +297,7 @@ class LabelReader(nn.Module):
             attention_BGQH = torch.softmax(logit_BGQH, -1)
             label_BGQU = pooled_labels(attention_BGQH, points.label_BHU)
             feature_BGQP = attention_BGQH @ h_BGHP - q_BGQP
-            with torch.no_grad():  # computed from the point with the largest weight
+            with torch.no_grad():  # logit - log(weight) is equal for all points; the largest weight is safest
                 most_BGQ1 = attention_BGQH.argmax(-1, keepdim=True)
                 logit_BGQ, share_BGQ = (
                     x.gather(-1, most_BGQ1).squeeze(-1) for x in (logit_BGQH, attention_BGQH)

@@ -46,6 +46,6 @@ def require_shape(name: str, tensor: Tensor, *sizes: int | None) -> None:
 
 
 def require_column(column: int | None, columns: int) -> None:
-    """Raise ValueError unless the column exists, counted from the first or (negative) from the last one."""
+    """Raise ValueError unless the column exists; negative numbers count from the last column."""
     if column is not None and not -columns <= column < columns:
         raise ValueError(f"only must be in {-columns}..{columns - 1}, got {column}")

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from spinimpute.nn.checks import require_shape
 
-OUTERMOST = 3.0  # standard deviations, where the outermost pieces of a scalar end
+OUTERMOST = 3.0  # end of the outermost pieces of a scalar, in standard deviations
 
 
 class ColumnEmbedding(nn.Module):
     """Embed every cell of a table by a linear map and an embedding of its column.
 
-    The linear map takes (one-hot category, mask bit), or (scalar, mask bit) in continuous columns. With
-    `pieces`, a scalar becomes that many more features, each rising from 0 to 1 over one piece of the standard
-    normal distribution. Their linear map goes through a ReLU, so that it is not linear in the scalar: the
-    Q-LR embedding of Gorishniy et al. (NeurIPS 2022, section 3), for about normal scalars.
+    The input of the linear map is (one-hot category, mask bit), or (scalar, mask bit) in continuous columns.
+    With `pieces`, a scalar gets as many additional features; each rises from 0 to 1 over one of the intervals
+    that divide the standard normal distribution into equal probabilities. The linear map is followed by a
+    ReLU. This is the Q-LR embedding of Gorishniy et al. (NeurIPS 2022, section 3) for standardised scalars.
 
     A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one past
     the last category, stands for a missing value and is always masked.
@@ -28,19 +28,19 @@ class ColumnEmbedding(nn.Module):
     Parameters
     ----------
     vocabulary : int
-        Categories K of a categorical column (of the largest one where they differ).
+        Number of categories K of a categorical column (the largest number if columns differ).
     width : int
         Embedding width E.
     columns : int, optional
-        Number of columns D; None for tables whose columns vary from call to call. Then all columns share one
-        linear map, and only side information distinguishes them.
+        Number of columns D. None if the columns vary from call to call; then all columns share one linear
+        map, and only side information distinguishes them.
     continuous : sequence of int
         Columns that hold standardised scalars instead of categories.
     side_width : int
-        Numbers C that describe a column (its genetic position, its allele frequency, …); their linear map
-        replaces the learned embedding of the column's index. 0 for none.
+        Number C of values that describe a column (genetic position, allele frequency, …). A linear map of
+        these values replaces the learned embedding of the column's index. 0: no side information.
     pieces : int
-        Pieces of a scalar, at least 2; 0 for a linear map alone.
+        Number of pieces of a scalar, at least 2; 0 for a linear map alone.
 
     Raises
     ------
@@ -59,7 +59,7 @@ class ColumnEmbedding(nn.Module):
         pieces: int = 0,
     ) -> None:
         super().__init__()
-        number: object = pieces  # estimators pass on any object
+        number: object = pieces  # estimators pass this argument unchecked
         if not isinstance(number, Integral) or pieces < 0 or pieces == 1:
             raise ValueError(f"pieces must be 0 or a whole number of at least 2, got {pieces!r}")
         if columns is None and side_width == 0:
@@ -75,14 +75,14 @@ class ColumnEmbedding(nn.Module):
         self.categorical = [column for column in range(maps) if column not in set(continuous)]
         self.categorical_weight: nn.Parameter | None = None
         self.continuous_weight: nn.Parameter | None = None
-        # one input of a one-hot vector is 1 at a time: the sum has unit variance, whatever the vocabulary
+        # exactly one input of a one-hot vector is 1, so the sum has unit variance for any vocabulary
         if self.categorical:
             self.categorical_weight = nn.Parameter(torch.randn(len(self.categorical), vocabulary + 1, width))
         self.pieces: ScalarPieces | None = None
         if self.continuous:
             weight = torch.randn(len(self.continuous), pieces + 2, width)
             if pieces:
-                weight *= 2 / pieces**0.5  # about half of the pieces are 1
+                weight *= 2 / pieces**0.5  # about half of the piece features are 1
                 self.pieces = ScalarPieces(len(self.continuous), pieces, width)
             self.continuous_weight = nn.Parameter(weight)
         self.bias = nn.Parameter(torch.zeros(maps, width))
@@ -96,10 +96,11 @@ class ColumnEmbedding(nn.Module):
     def forward(self, x_BND: Tensor, mask_BND: Tensor, side: Tensor | None = None) -> Tensor:
         """Embed the cells of tables (B, N, D) as (B, N, D, E).
 
-        Categorical columns hold codes 0 … vocabulary (any integer type, or whole floats beside continuous
-        columns); masked cells may hold anything. `side` (D, C) or (B, D, C) describes the columns.
+        Categorical columns hold codes from 0 to `vocabulary`, of any integer type; in a table that also has
+        continuous columns, codes are floats. Masked cells may hold any value. `side` (D, C) or (B, D, C)
+        describes the columns.
 
-        Raises ValueError if a shape does not fit, or (checked on the CPU only) a code is out of range.
+        Raises ValueError if a shape does not fit or, on the CPU only, if a code is out of range.
         """
         require_shape("x", x_BND, None, None, self.columns)
         require_shape("mask", mask_BND, *x_BND.shape)
@@ -135,7 +136,7 @@ class ColumnEmbedding(nn.Module):
                 )
         weight = self.categorical_weight
         assert weight is not None
-        # the last input, 1 for masked cells alone, is the mask bit; torch's one_hot would wait for the device
+        # the last input is the mask bit; torch's one_hot would synchronise with the device
         one_hot = (codes[..., None] == torch.arange(self.vocabulary + 1, device=codes.device)).to(
             weight.dtype
         )
@@ -164,9 +165,9 @@ class ColumnEmbedding(nn.Module):
 
 
 class ScalarPieces(nn.Module):
-    """Piecewise-linear encoding of scalars: (...) -> (..., pieces), 0 below a piece, 1 above it.
+    """Piecewise-linear encoding of scalars, (...) -> (..., pieces): feature i is 0 below piece i and 1 above.
 
-    Pieces end at quantiles of the standard normal distribution; the outermost ones extend to `OUTERMOST`.
+    Pieces end at quantiles of the standard normal distribution, the outermost ones at +-`OUTERMOST`.
     `bias` (columns, width) belongs to the linear map of the encoding.
     """
 
@@ -182,14 +183,14 @@ class ScalarPieces(nn.Module):
         self.bias = nn.Parameter(torch.zeros(columns, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Fraction of each piece that lies below the scalar: (...) -> (..., pieces)."""
+        """Return the fraction of each piece that lies below the scalar: (...) -> (..., pieces)."""
         return ((x[..., None] - self.low) / self.extent).clamp(0, 1)
 
 
 class ColumnHead(nn.Module):
-    """Map embeddings to logits, by one linear map for each column (`columns` given) or for all (None).
+    """Linear map of embeddings to logits: one map for each column, or one for all if `columns` is None.
 
-    A continuous column is predicted by output 0.
+    The prediction of a continuous column is output 0.
     """
 
     def __init__(self, width: int, outputs: int, columns: int | None) -> None:
@@ -202,7 +203,7 @@ class ColumnHead(nn.Module):
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, x_BNDE: Tensor, only: slice = slice(None)) -> Tensor:
-        """Logits (B, N, D, outputs) of embedded cells, which are those of the columns `only`."""
+        """Return logits (B, N, D, outputs); `only` selects the maps of the columns that `x_BNDE` holds."""
         if self.columns is None:
             return x_BNDE @ self.weight[0] + self.bias[0]
         return torch.einsum("bnde,dek->bndk", x_BNDE, self.weight[only]) + self.bias[only]

@@ -1,7 +1,7 @@
 """Masks for training, and the losses on masked cells.
 
-A cell that holds the code `vocabulary` is missing: it is always masked and never part of a loss. Codes may
-have any integer type that can hold `vocabulary`.
+The code `vocabulary` marks a missing cell, which is always masked and never contributes to a loss. Codes may
+have any integer type that can represent `vocabulary`.
 
 Axes: see `spinimpute.nn`.
 """
@@ -19,9 +19,9 @@ from spinimpute.nn.checks import require_fraction, require_shape
 class Masked(NamedTuple):
     """A masked table; all three tensors are (B, N, D)."""
 
-    tokens: Tensor  # codes; `vocabulary` where masked, so that no true value is left
-    mask: Tensor  # True where the model gets a mask bit
-    loss: Tensor  # True where the model is to predict the original code
+    tokens: Tensor  # codes; `vocabulary` in masked cells, so that they do not reveal the true value
+    mask: Tensor  # True for cells whose mask bit is set
+    loss: Tensor  # True for cells whose original code the model must predict
 
 
 def mask_tokens(
@@ -33,10 +33,10 @@ def mask_tokens(
     columns: Tensor | None = None,
     random_fraction: float = 0.1,
 ) -> Masked:
-    """Token masking as in BERT and NPT.
+    """Mask tokens as in BERT and NPT.
 
-    Cells of the `columns` (all by default) are chosen independently, with this probability. Of the chosen
-    cells, 90 % are masked and 10 % (`random_fraction`) get a random category, without the mask bit.
+    Each cell of the `columns` (default: all columns) is chosen independently with this probability. Of the
+    chosen cells, 90 % are masked; 10 % (`random_fraction`) get a random category and no mask bit.
     """
     require_shape("tokens", tokens, None, None, None)
     require_fraction("probability", probability)
@@ -47,7 +47,7 @@ def mask_tokens(
         require_shape("columns", columns, tokens.shape[2])
         chosen = chosen & columns
     randomised = chosen & (_uniform(tokens.shape, tokens.device, generator) < random_fraction)
-    # times the vocabulary, a uniform number in float32 can round up to it
+    # a uniform float32 number times `vocabulary` can round up to `vocabulary`
     categories = (_uniform(tokens.shape, tokens.device, generator) * vocabulary).to(tokens.dtype)
     replaced = torch.where(randomised, categories.clamp(max=vocabulary - 1), tokens)
     hidden = (chosen & ~randomised) | missing
@@ -55,7 +55,7 @@ def mask_tokens(
 
 
 def masked_cross_entropy(logits: Tensor, tokens: Tensor, loss: Tensor) -> Tensor:
-    """Mean cross-entropy (nats) over the cells with `loss` set, in float32; 0 where there is none."""
+    """Return the mean cross-entropy (nats) over the cells selected by `loss`, in float32; 0 without cells."""
     require_shape("loss", loss, *tokens.shape)
     require_shape("logits", logits, *tokens.shape, None)
     total = functional.cross_entropy(logits[loss].float(), tokens[loss].long(), reduction="sum")
@@ -65,7 +65,7 @@ def masked_cross_entropy(logits: Tensor, tokens: Tensor, loss: Tensor) -> Tensor
 def spin_loss(
     logits: Tensor, tokens: Tensor, loss: Tensor, label_columns: Tensor, attribute_weight: float
 ) -> Tensor:
-    """(1 - λ) · loss of the labels + λ · loss of the attributes, with λ = `attribute_weight`.
+    """Return (1 - λ) · loss of the labels + λ · loss of the attributes, with λ = `attribute_weight`.
 
     Rastogi et al., ICLR 2023, appendix A.2.
     """
@@ -79,15 +79,15 @@ def spin_loss(
 
 
 def attribute_weight(step: int, total_steps: int, start: float = 0.5) -> float:
-    """λ, cosine-annealed from `start` at step 0 to 0 at `total_steps` and after.
+    """Return λ of `spin_loss`, cosine-annealed from `start` at step 0 to 0 at `total_steps`; 0 afterwards.
 
-    The papers start from 0.5 (SPIN), 1.0 (UCI tables) or 0.1 (several genomic windows).
+    The papers start at 0.5 (SPIN), 1.0 (UCI tables) or 0.1 (several genomic windows).
     """
     progress = min(max(step / total_steps, 0.0), 1.0)
     return start * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 def _uniform(shape: torch.Size, device: torch.device, generator: torch.Generator | None) -> Tensor:
-    # a generator draws on its own device only
+    # a generator can draw only on its own device
     source = device if generator is None else generator.device
     return torch.rand(shape, generator=generator, device=source).to(device)

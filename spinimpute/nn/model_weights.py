@@ -1,4 +1,4 @@
-"""Weights of torch modules as NumPy arrays, and back."""
+"""Conversion between the weights of torch modules and NumPy arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def arrays_of(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Copy tensors to arrays, as the next training step changes the tensors in place."""
+    """Copy tensors to arrays. Copies are needed because training changes the tensors in place."""
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
 
 
@@ -30,10 +30,10 @@ def load_weights(model: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) -> Network:
-    """Build a network with given weights; torch's random generator keeps its state.
+    """Build a network with these weights; the state of torch's random generator does not change.
 
-    `make` builds a network of the same shapes. Raises ValueError if the weights belong to another network or
-    are not finite.
+    `make` builds a network with random weights. Raises ValueError if its weights have other names or shapes
+    than the arrays, or if an array is not finite.
     """
     check_weights(make, arrays)
     unusable = sorted(key for key, value in arrays.items() if not np.isfinite(value).all())
@@ -46,10 +46,10 @@ def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) ->
 
 
 def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless these are the weights, by name and shape, of the network that `make` builds.
+    """Raise ValueError unless the arrays have the names and shapes of the weights that `make` builds.
 
-    A damaged file may describe a network of any size: it is built without memory, and only until it is larger
-    than the weights.
+    A damaged file may describe a network of any size. The network is therefore built on the meta device,
+    without memory for its weights, and the build stops when there are far more parameters than arrays.
     """
     made, here = 0, threading.get_ident()
 

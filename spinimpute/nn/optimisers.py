@@ -17,8 +17,9 @@ class Lamb(Optimizer):
 
     step = m / (√v + eps) + weight_decay · w;  w ← w - lr · min(‖w‖, clamp) / ‖step‖ · step
 
-    The factor is 1 where either norm is 0. Moments are not corrected for their start at zero: the division by
-    ‖step‖ cancels the common factor. Weight decay does not enter the moments.
+    m and v are running means of the gradient and of its square. The ratio of norms is replaced by 1 if either
+    norm is 0. Adam's bias correction is omitted, because the division by ‖step‖ cancels this common factor.
+    Weight decay is not part of the moments.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Lamb(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all parameters that have a gradient; returns the result of `closure`, if given."""
+        """Update all parameters that have a gradient; return the result of `closure`, if given."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -52,7 +53,7 @@ class Lamb(Optimizer):
         return loss
 
     def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """Update all parameters together: one by one, small models would spend most of their time here."""
+        """Update all parameters together; separate updates would take most of a small model's time."""
         for parameter in parameters:
             if not self.state[parameter]:
                 self.state[parameter]["first"] = torch.zeros_like(parameter)
@@ -71,18 +72,19 @@ class Lamb(Optimizer):
             torch._foreach_add_(step, parameters, alpha=group["weight_decay"])
         weight_norm = torch.stack(torch._foreach_norm(parameters)).clamp(max=group["clamp"])
         step_norm = torch.stack(torch._foreach_norm(step))
-        # computed on the device: reading the norms would wait for it
+        # computed on the device: copying the norms to the CPU would wait for the device
         trust = torch.where((weight_norm > 0) & (step_norm > 0), weight_norm / step_norm, 1.0)
         torch._foreach_mul_(step, list((-group["lr"] * trust).unbind()))
         torch._foreach_add_(parameters, step)
 
 
 class Lookahead:
-    """k steps forward, one step back (Zhang et al. 2019), around another optimiser.
+    """Lookahead optimiser, "k steps forward, one step back" (Zhang et al. 2019), around an inner optimiser.
 
-    After every k inner steps the slow weights move the fraction alpha towards the fast ones, and the fast
-    weights start again from there. The state dictionary holds the slow weights and the count, so that a
-    resumed run continues bit for bit.
+    The inner optimiser updates the fast weights, those of the model. After every k inner steps the slow
+    weights move towards the fast ones by the fraction alpha, and the fast weights are set to the slow ones.
+    The state dictionary contains the slow weights and the step count, so that a resumed run gives identical
+    results.
     """
 
     def __init__(self, optimizer: Optimizer, k: int = 6, alpha: float = 0.5) -> None:
@@ -105,7 +107,7 @@ class Lookahead:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Make one inner step, and a slow one after every k."""
+        """Make one inner step; after every k inner steps, update the slow weights."""
         self.optimizer.step()
         self._count += 1
         if self._count % self.k == 0:
@@ -114,7 +116,7 @@ class Lookahead:
                 fast.copy_(slow)
 
     def state_dict(self) -> dict[str, Any]:
-        """Inner state, slow weights and count: all that resuming needs beside the (fast) weights."""
+        """Return the inner state, slow weights and count. The fast weights are saved with the model."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "slow": [slow.clone() for slow in self._slow],
@@ -138,7 +140,7 @@ class Lookahead:
 
 
 def flat_then_cosine(optimizer: Optimizer | Lookahead, total_steps: int, flat: float = 0.7) -> LambdaLR:
-    """Learning rates that are constant for the fraction `flat` of the steps, then fall by cosine to 0."""
+    """Return a schedule: constant for the fraction `flat` of the steps, then a cosine decay to 0."""
     require_count("total_steps", total_steps)
     require_fraction("flat", flat)
     start = flat * total_steps

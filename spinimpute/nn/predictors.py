@@ -1,6 +1,6 @@
-"""Predictors: from a query's embeddings and the inducing points to logits of every attribute.
+"""Predictors map the embedding of a query and the inducing points H to logits of every attribute.
 
-Each query is predicted from its own attributes and H alone.
+The prediction of a query depends only on its own attributes and on H, not on other queries.
 
 Axes: see `spinimpute.nn`.
 """
@@ -16,16 +16,16 @@ from spinimpute.nn.carrying import Reading
 from spinimpute.nn.checks import require_column, require_count
 from spinimpute.nn.embedding import ColumnHead
 
-LEAST_SHARE = 0.01  # added to the pooled share of each class
-DENSITY_SCALE = 10.0
+LEAST_SHARE = 0.01  # added to the mean share of each class before taking logarithms
+DENSITY_SCALE = 10.0  # densities are divided by this number and squashed to -1 ... 1
 
 
 class TokenwiseReader(nn.Module):
-    """r(x, H): every token of a query reads the latent tokens of all inducing points.
+    """r(x, H): every token of a query attends to the latent tokens of all inducing points.
 
-    A layer is self-attention among the tokens of one query (without it, a masked token would ask the same
-    question whatever its neighbours hold), then cross-attention to the H * F latent tokens. All weights are
-    O(E^2), and the number of attributes may change from call to call.
+    A layer is self-attention among the tokens of one query, then cross-attention to the H * F latent tokens.
+    Without the self-attention, the query vector of a masked token would not depend on the other tokens. All
+    weights are O(E^2), and the number of attributes may change from call to call.
     """
 
     def __init__(self, width: int, layers: int, options: MABOptions) -> None:
@@ -35,7 +35,7 @@ class TokenwiseReader(nn.Module):
         self.read = nn.ModuleList(MAB(width, width, options) for _ in range(layers))
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Tokens (B, Q, D, E) of embedded queries that have read the inducing points."""
+        """Return the tokens (B, Q, D, E) of embedded queries after attending to the inducing points."""
         latents = h_BHFE.flatten(1, 2)
         for mix, read in zip(self.mix, self.read, strict=True):
             x_BQDE = mix(x_BQDE)
@@ -54,14 +54,15 @@ class TokenwisePredictor(nn.Module):
         self.head = ColumnHead(width, outputs, columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Logits (B, Q, D, K) of every attribute."""
+        """Return logits (B, Q, D, K) of every attribute."""
         return self.head(self.reader(x_BQDE, h_BHFE))
 
 
 class FlatPredictor(nn.Module):
     """The paper's predictor: MAB(unfold(X), unfold(H)) at width D * E, then a linear map of every token.
 
-    Its (D * E)^2 weights dominate the model: 7.31M of SPIN-16's 8.05M.
+    `unfold` flattens the tokens of a row to one vector. The O((D * E)^2) weights dominate the model: 7.31M of
+    the 8.05M weights of SPIN-16.
     """
 
     def __init__(
@@ -74,17 +75,17 @@ class FlatPredictor(nn.Module):
         self.head = ColumnHead(width, outputs, columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Logits (B, Q, D, K) of every attribute."""
+        """Return logits (B, Q, D, K) of every attribute."""
         out = self.mab(x_BQDE.flatten(-2), h_BHFE.flatten(-2))
         return self.head(out.unflatten(-1, (self.columns, self.width)))
 
 
 class MemberFold(nn.Linear):
-    """Fold rows to R numbers, differently for each of A members.
+    """Linear projection of rows to R numbers for each of A ensemble members.
 
-    Members share all weights but a scaling of the row. The scaling starts normal for `continuous` columns,
-    and with one random sign for a column of categories, which keeps categories as far apart as before.
-    Gorishniy et al., TabM, ICLR 2025, section 3, "TabM-mini".
+    Members share all weights except a scaling of the row. It is initialized with normal numbers for
+    `continuous` columns, and with one random sign for each categorical column, which preserves the distances
+    between categories. Gorishniy et al., TabM, ICLR 2025, section 3, "TabM-mini".
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class MemberFold(nn.Linear):
             self.scaling = nn.Parameter(scaling_A1DE.flatten(-2))
 
     def forward(self, x_BQDE: Tensor) -> Tensor:
-        """Fold: (B, Q, D, E) -> (B, A, Q, R)."""
+        """Project rows: (B, Q, D, E) -> (B, A, Q, R)."""
         x_BQU = x_BQDE.flatten(-2)
         if self.scaling is None:
             return super().forward(x_BQU)[:, None]
@@ -110,11 +111,12 @@ class MemberFold(nn.Linear):
 
 
 class RowPredictor(nn.Module):
-    """The paper's predictor with rows folded to R numbers.
+    """The paper's predictor on rows that are projected to R numbers.
 
-    X + unfold(MAB(fold(X), unfold(H))), with any number of MABs, then a linear map of every token. Its
-    weights grow with D * E * R, not with (D * E)^2. The A members share all weights but those of a
-    `MemberFold` and the map to logits. Each is trained on its own loss, and their mean is the prediction.
+    It computes X + unfold(MAB(fold(X), unfold(H))), with any number of MABs, then a linear map of every
+    token. The number of weights grows with D * E * R instead of (D * E)^2. The A members share all weights
+    except the scaling of a `MemberFold` and the map to logits. Each member is trained on its own loss; the
+    prediction is the mean over members.
     """
 
     def __init__(
@@ -141,9 +143,9 @@ class RowPredictor(nn.Module):
         self.head = ColumnHead(width, outputs, members * columns)
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor, only: int | None = None) -> Tensor:
-        """Logits (B, A * Q, D, K) of all queries by the first member, then by the next.
+        """Return logits (B, A * Q, D, K): all queries by the first member, then all by the second, and so on.
 
-        With `only`, the logits (B, A * Q, 1, K) of that column alone, which costs less.
+        With `only`, compute only the logits (B, A * Q, 1, K) of that column.
         """
         require_column(only, self.columns)
         row_BLR = self.fold(x_BQDE).flatten(1, 2)
@@ -154,14 +156,14 @@ class RowPredictor(nn.Module):
         unfolded_BLU = functional.linear(row_BLR, self.unfold.weight[numbers], self.unfold.bias[numbers])
         row_BAQDE = unfolded_BLU.unflatten(1, (self.members, -1)).unflatten(-1, (-1, self.width))
         token_BAQDE = x_BQDE[:, None, :, first:after] + row_BAQDE
-        # the head has columns of its own for each member
+        # the head has separate maps for each member's columns
         heads = slice(first, None, 1 if only is None else self.columns)
         logit_BQLK = self.head(token_BAQDE.transpose(1, 2).flatten(2, 3), heads)
         return logit_BQLK.unflatten(2, (self.members, -1)).transpose(1, 2).flatten(1, 2)
 
 
 class CorrectionLayer(nn.Module):
-    """x + narrow(dropout(relu(widen(norm(x))))); members drop the same numbers, so that fewer are drawn."""
+    """Residual layer x + narrow(dropout(relu(widen(norm(x))))). All members share one dropout mask."""
 
     def __init__(self, row_width: int, dropout: float) -> None:
         super().__init__()
@@ -179,15 +181,15 @@ class CorrectionLayer(nn.Module):
 
 
 class CorrectingPredictor(nn.Module):
-    """Pooled labels of inducing points, corrected by a network of the query.
+    """Mean labels of inducing points plus a correction that a network computes from the query.
 
-        p_a   = sum_g softmax_g(gate_a)_g label_g             labels pooled by the heads, mixed by member a
+        p_a   = sum_g softmax_g(gate_a)_g label_g             mean labels of the heads g, mixed by member a
         row_a = relu(fold_a(x) + read(label, feature, density))
-        out_a = base(p_a) + head_a(layers(row_a))             head_a starts at zero
+        out_a = base(p_a) + head_a(layers(row_a))             head_a is initialized with zeros
 
-    base is the logarithm of probabilities, or the number itself. An untrained predictor gives the pooled
-    labels. The A members (see `MemberFold`) are each trained on their own loss, and their mean is the
-    prediction. Neighbours' labels are corrected as in Gorishniy et al., TabR, ICLR 2024, section 3.
+    `base` is the logarithm for probabilities and the identity for numbers. An untrained predictor therefore
+    returns the mean labels. Each of the A members (see `MemberFold`) is trained on its own loss; the
+    prediction is the mean over members. The correction follows TabR (Gorishniy et al., ICLR 2024, section 3).
     """
 
     def __init__(
@@ -217,11 +219,11 @@ class CorrectingPredictor(nn.Module):
         self.bias_A1O = nn.Parameter(torch.zeros(members, 1, outputs))
 
     def forward(self, x_BQDE: Tensor, read: Reading) -> tuple[Tensor, Tensor]:
-        """Logits, or numbers, (B, A, Q, O) of all members, and the same without the correction."""
+        """Return the logits or numbers (B, A, Q, O) of all members, with and without the correction."""
         label_BQGU = read.label_BGQU.transpose(1, 2)
         pooled_BAQU = torch.einsum("ag,bqgu->baqu", self.mixture().to(label_BQGU.dtype), label_BQGU)
         base_BAQO = log_of_shares(pooled_BAQU) if self.probabilities else pooled_BAQU
-        # bounded, so that a row far from all others stays in the range that the network was trained on
+        # bounded, so that the input of a row far from all points stays in the range seen in training
         density_BQG = functional.softsign(read.density_BGQ.transpose(1, 2) / DENSITY_SCALE)
         reading_BQI = torch.cat((label_BQGU.flatten(2), read.feature_BQX, density_BQG), -1)
         read_BQR = self.read(reading_BQI.to(x_BQDE.dtype))
@@ -232,10 +234,10 @@ class CorrectingPredictor(nn.Module):
         return base_BAQO + correction_BAQO, base_BAQO
 
     def mixture(self) -> Tensor:
-        """Weights of the heads by member, (A, G); rows sum to 1."""
+        """Return the weights of the heads for each member, (A, G); rows sum to 1."""
         return torch.softmax(self.gate_AG, -1)
 
 
 def log_of_shares(share: Tensor) -> Tensor:
-    """Logits of pooled classes, finite for a class that no point carries."""
+    """Return the logits of mean class shares; they are finite even for a class with share 0."""
     return (share + LEAST_SHARE).log()

@@ -1,7 +1,7 @@
-"""NPT and the Set Transformer baseline: networks in which context and query rows mix.
+"""NPT and the Set Transformer baseline: networks in which context rows and query rows attend to each other.
 
-All rows of one table, with masked cells, go through layers that keep the table's shape. Every cell is
-predicted.
+The rows of context and queries form one table with masked cells. Each layer maps (B, N, D, E) to the same
+shape, and every cell is predicted.
 
 Axes: see `spinimpute.nn`.
 """
@@ -16,15 +16,17 @@ from spinimpute.nn.embedding import ColumnEmbedding, ColumnHead
 
 
 class RowModel(nn.Module):
-    """embed -> blocks (each (B, N, D, E), visible (B, N) | None -> (B, N, D, E)) -> logits of every cell.
+    """An embedding, blocks that map (B, N, D, E) to the same shape, and a map to the logits of every cell.
 
-    Unlike in SPIN, blocks read query rows too: predictions of one batch of queries depend on each other, and
-    no encoding of the context can be kept.
+    Unlike in SPIN, query rows are part of the attention: the predictions of a batch of queries depend on each
+    other, and the context cannot be encoded in advance.
     """
 
     def __init__(self, embedding: ColumnEmbedding, blocks: int, make_block: Callable[[], nn.Module]) -> None:
         super().__init__()
-        head = ColumnHead(embedding.width, embedding.vocabulary, embedding.columns)  # drawn before the blocks
+        head = ColumnHead(
+            embedding.width, embedding.vocabulary, embedding.columns
+        )  # initialized before the blocks
         self.embedding = embedding
         self.layers = nn.ModuleList(make_block() for _ in range(blocks))
         self.head = head
@@ -32,7 +34,7 @@ class RowModel(nn.Module):
     def rows(
         self, x: Tensor, mask: Tensor, side: Tensor | None = None, visible: Tensor | None = None
     ) -> Tensor:
-        """Logits (B, N, D, K) of all rows of a table; parameters are those of `SPIN.encode`."""
+        """Return logits (B, N, D, K) of all rows of a table; parameters are those of `SPIN.encode`."""
         d_BNDE = self.embedding(x, mask, side)
         for layer in self.layers:
             d_BNDE = layer(d_BNDE, visible)
@@ -47,7 +49,7 @@ class RowModel(nn.Module):
         side: Tensor | None = None,
         visible: Tensor | None = None,
     ) -> Tensor:
-        """Logits (B, Q, D, K) of the query rows given the context; parameters are those of `SPIN.forward`."""
+        """Return logits (B, Q, D, K) of the query rows; parameters are those of `SPIN.forward`."""
         if visible is not None:
             queries = torch.ones(query.shape[:2], dtype=torch.bool, device=visible.device)
             visible = torch.cat((visible, queries), 1)
@@ -57,7 +59,7 @@ class RowModel(nn.Module):
 
 
 class NPTBlock(nn.Module):
-    """ABD, then ABA."""
+    """Attention between datapoints (ABD), then between attributes (ABA); see `nn.attention`."""
 
     def __init__(self, columns: int, width: int, options: MABOptions) -> None:
         super().__init__()
@@ -72,9 +74,9 @@ class NPTBlock(nn.Module):
 class NPT(RowModel):
     """Non-parametric transformer; time and memory are quadratic in the number of datapoints.
 
-    With learned residuals, two blocks ("depth 4") and the paper's genomics setting (20 + 30 5-mers, E = 16)
-    it has 16.7M parameters; with E = 64 and 400 targets (80 + 30 5-mers: the 150 array SNPs stay) 1,289M.
-    Each ABD has 13 (D E)^2 of them.
+    Examples with learned residuals and two blocks (the papers' "depth 4"): the paper's genomics setting (20
+    target and 30 array 5-mers, E = 16) has 16.7M parameters; 400 target SNPs (80 target 5-mers) with E = 64
+    have 1,289M. Each ABD has about 13 (D E)^2 parameters.
 
     Parameters
     ----------
@@ -135,7 +137,7 @@ class ISAB(nn.Module):
 
 
 class SetTransformerBlock(nn.Module):
-    """An ISAB over datapoints, each unfolded to D * E numbers, then an ISAB over attributes."""
+    """An ISAB over datapoints, each flattened to D * E numbers, then an ISAB over attributes."""
 
     def __init__(
         self, columns: int, width: int, inducing_points: int, latent_attributes: int, options: MABOptions
@@ -155,9 +157,9 @@ class SetTransformerBlock(nn.Module):
 class SetTransformer(RowModel):
     """Set Transformer baseline of the SPIN paper: induced set attention on both axes at full width.
 
-    Linear in the number of datapoints. With learned residuals, two blocks and the paper's genomics setting
-    (50 5-mers, E = 16) it has 33.4M parameters, nearly all in the 13 (D E)^2 of each of the four blocks of
-    datapoint attention.
+    Time and memory are linear in the number of datapoints. With learned residuals, two blocks and the paper's
+    genomics setting (50 5-mers, E = 16) the model has 33.4M parameters. The four MABs over datapoints, with
+    13 (D E)^2 parameters each, have nearly all of them.
 
     Parameters
     ----------

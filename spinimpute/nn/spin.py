@@ -2,10 +2,11 @@
 
     D = embed(context)        H = encoder(D)        logits = predictor(embed(query), H)
 
-Predictions need only H of the context, so H can be computed once and kept. Queries never enter the encoder
-and do not depend on one another.
+D are the embedded datapoints of the context, H the inducing points. Predictions depend on the context only
+through H, so H can be computed once and stored. Queries are not part of the encoder's input, and their
+predictions do not depend on each other.
 
-Axes: see `spinimpute.nn`; n datapoints of one chunk.
+Axes: see `spinimpute.nn`. In shapes, n is the number of datapoints of one chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ DistributionName = Literal["categorical", "bernoulli"]
 
 
 class EncoderBlock(nn.Module):
-    """XABA, ABLA and XABD once. The first two never see another datapoint, nor the inducing points."""
+    """XABA, ABLA and XABD (see `nn.attention`). XABA and ABLA use only the attributes of one datapoint."""
 
     def __init__(
         self, latent_attributes: int, width: int, options: MABOptions, latent_self_attention: bool
@@ -45,11 +46,11 @@ class EncoderBlock(nn.Module):
 
 
 class SPINEncoder(nn.Module):
-    """Encode a context of embedded datapoints (B, N, D, E) as inducing points (B, H, F, E), linear in N, D.
+    """Encoder of embedded datapoints (B, N, D, E) as inducing points (B, H, F, E), in time linear in N and D.
 
-    `columns` may be None with `latent_start="learned"`. Each of the `blocks` is XABA, ABLA, XABD (the papers'
-    "depth 4" is two blocks). Before the first block, the latent attributes of a datapoint are a linear map
-    over its attributes ("linear": D -> F, shared over E) or constants ("learned").
+    Each of the `blocks` is XABA, ABLA, XABD (the papers' "depth 4" is two blocks). `latent_start` defines the
+    latent attributes before the first block. "linear": a linear map D -> F of the attributes, shared over E.
+    "learned": learned constants; then `columns` may be None.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class SPINEncoder(nn.Module):
         )
 
     def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
-        """Inducing points (B, H, F, E) of the visible datapoints of a context."""
+        """Return the inducing points (B, H, F, E) of the visible datapoints of a context."""
         require_shape("d", d_BNDE, None, None, self.columns, self.width)
         a_BNFE = self._start(d_BNDE)
         h_BHFE = self.start_points.expand(d_BNDE.shape[0], -1, -1, -1)
@@ -104,18 +105,19 @@ class SPINEncoder(nn.Module):
         keep_latents: bool = False,
         processes: Processes = ALONE,
     ) -> Tensor:
-        """The result of `forward` on the concatenated chunks (B, n, D, E), gradients included.
+        """Return the result of `forward` on the concatenated chunks (B, n, D, E), with the same gradients.
 
-        One chunk is held at a time. `sources` are the tensors that functions among the chunks compute from
-        and that gradients should reach, such as the parameters of an embedding; the encoder's parameters and
-        chunks that are tensors are included already.
+        One chunk is in memory at a time. Chunks may be functions; `sources` are then the tensors from which
+        these functions compute and that need gradients, such as the parameters of an embedding. The encoder's
+        parameters and chunks that are tensors are sources without being listed.
 
-        By default nothing that grows with N is held, and every chunk is read once a block. With
-        `keep_latents` every chunk is read once, and blocks * N * F * E numbers a task are held during the
-        forward pass. The backward pass reads every chunk once a block in both cases. Several processes may
-        hold some of the chunks each (see `streamed_attention`); all get the same H and complete gradients.
+        By default memory does not grow with N, and every chunk is computed once per block. With
+        `keep_latents`, every chunk is computed once, and blocks * N * F * E numbers per task are stored
+        during the forward pass. The backward pass computes every chunk once per block in both cases. The
+        chunks may be divided among several processes (see `streamed_attention`); all processes get the same H
+        and complete gradients.
 
-        Dropout must be off in training, because each reading would draw it anew.
+        Dropout must be 0 in training, because a chunk that is computed again would get another mask.
         """
         if not chunks:
             raise ValueError("chunks must contain at least one chunk")
@@ -153,7 +155,7 @@ class SPINEncoder(nn.Module):
         return keys_values
 
     def _latents(self, d_BNDE: Tensor, depth: int) -> list[Tensor]:
-        """Latent attributes (B, N, F, E) of these datapoints after each of the first `depth` blocks."""
+        """Return the latent attributes (B, N, F, E) of datapoints after each of the first `depth` blocks."""
         require_shape("d", d_BNDE, None, None, self.columns, self.width)
         latents = [self._start(d_BNDE)]
         for block in self._blocks()[:depth]:
@@ -177,25 +179,25 @@ def _kept_chunk(latents_BNFE: Tensor, xabd: XABD) -> Chunk:
 
 @dataclass(frozen=True)
 class SPINConfig:
-    """Sizes and options of a `SPIN`; `dataclasses.asdict` of it is plain JSON.
+    """Sizes and options of a `SPIN`. `dataclasses.asdict` converts them to a dictionary for JSON.
 
     Attributes
     ----------
     vocabulary : int
-        Categories K of an attribute (2^k for k-mers of SNPs).
+        Number of categories K of an attribute (2^k for k-mers of SNPs).
     columns : int, optional
-        Number of columns D; None where it varies from call to call (needs `side_width`,
-        `latent_start="learned"`).
+        Number of columns D. None if it varies from call to call; this requires `side_width` and
+        `latent_start="learned"`.
     continuous, pieces
         Columns that hold standardised scalars (see `ColumnEmbedding`).
     side_width : int
-        Numbers that describe a column; they replace the embedding of the column's index.
+        Number of values that describe a column; they replace the embedding of the column's index.
     predictor : {"tokenwise", "flat", "row"}
-        "tokenwise" (O(E^2) weights), "flat" (the paper's) or "row" (between the two).
+        "tokenwise" has O(E^2) weights, "flat" (the paper's) O((D E)^2), "row" O(D E R).
     predictor_layers : int
-        Layers of the predictor, unless it is flat.
+        Number of layers of the predictor; "flat" ignores it.
     row_width, members : int
-        See `RowPredictor`; with several members, logits are those of A * Q queries.
+        See `RowPredictor`. With A members, logits have A * Q rows.
 
     Notes
     -----
@@ -257,15 +259,15 @@ def _build_predictor(config: SPINConfig) -> nn.Module:
 class SPIN(nn.Module):
     """Predict every attribute of query datapoints from their visible attributes and a context.
 
-    With `predictor="flat"`, `learned_residual=True` and the paper's genomics setting (50 5-mers, E = 16) it
-    has the 8.05M parameters of SPIN-16.
+    With `predictor="flat"`, `learned_residual=True` and the paper's genomics setting (50 5-mers, E = 16) the
+    model has 8.05M parameters, like SPIN-16 in the paper.
 
     Parameters
     ----------
     config : SPINConfig
         Sizes and options of the model.
     predictor : nn.Module, optional
-        Used instead of the predictor that `config.predictor` names: a module that maps query (B, Q, D, E) and
+        Module that replaces the predictor named by `config.predictor`. It maps queries (B, Q, D, E) and
         H (B, H, F, E) to (B, Q, D, outputs).
 
     Raises
@@ -313,14 +315,14 @@ class SPIN(nn.Module):
         mask : bool Tensor (B, N, D)
             True where a cell is hidden.
         side : Tensor (D, C) or (B, D, C), optional
-            Numbers that describe the columns.
+            Values that describe the columns.
         visible : bool Tensor (B, N), optional
             False for padding.
 
         Returns
         -------
         Tensor (B, H, F, E)
-            Inducing points: all that predictions need of the context.
+            Inducing points; predictions need nothing else of the context.
         """
         return self.encoder(self.embedding(context, mask, side), visible)
 
@@ -332,21 +334,21 @@ class SPIN(nn.Module):
         keep_latents: bool = False,
         processes: Processes = ALONE,
     ) -> Tensor:
-        """`encode` a context in chunks: the same result and gradients with the memory of one chunk.
+        """Encode a context in chunks: same result and gradients as `encode`, with the memory of one chunk.
 
         Parameters
         ----------
         chunks : sequence of TokenChunk
             Each is (context (B, n, D), mask (B, n, D)), or a function that returns such a pair.
         side : Tensor (D, C) or (B, D, C), optional
-            Numbers that describe the columns.
+            Values that describe the columns.
         keep_latents, processes
             See `SPINEncoder.encode_stream`.
 
         Returns
         -------
         Tensor (B, H, F, E)
-            Inducing points: all that predictions need of the context.
+            Inducing points; predictions need nothing else of the context.
         """
 
         def embedded(chunk: TokenChunk) -> Callable[[], Tensor]:
@@ -379,14 +381,14 @@ class SPIN(nn.Module):
         h_BHFE : Tensor
             Result of `encode`.
         side
-            Parameter of `encode`.
+            As in `encode`.
         only : int, optional
-            Give the logits of this column alone; negative numbers count from the last column.
+            Return the logits of this column alone; negative numbers count from the last column.
 
         Returns
         -------
         Tensor (B, Q, D, K), or (B, Q, 1, K) with `only`
-            Logits. With several members Q is A * Q.
+            Logits. With A members, A * Q replaces Q.
 
         Raises
         ------
@@ -411,14 +413,14 @@ class SPIN(nn.Module):
         visible: Tensor | None = None,
         only: int | None = None,
     ) -> Tensor:
-        """Logits (B, Q, D, K) of the query given the context; shapes as in `encode` and `predict`."""
+        """Return logits (B, Q, D, K) of the queries; parameters are those of `encode` and `predict`."""
         return self.predict(query, query_mask, self.encode(context, context_mask, side, visible), side, only)
 
 
 class CIPNPHead(nn.Module):
-    """Decode (x, r(x, H)) to `outputs` numbers an attribute; with `pooled`, the mean of H is a third input.
+    """Decoder of (x, r(x, H)) to `outputs` numbers per attribute.
 
-    The mean of all inducing points is the deterministic pooling path of the conditional neural processes.
+    With `pooled`, the mean of all inducing points is a third input, as in conditional neural processes.
     """
 
     def __init__(self, width: int, outputs: int, layers: int, options: MABOptions, *, pooled: bool) -> None:
@@ -437,7 +439,7 @@ class CIPNPHead(nn.Module):
         )
 
     def forward(self, x_BQDE: Tensor, h_BHFE: Tensor) -> Tensor:
-        """Parameters (B, Q, D, outputs) of the distribution of each attribute."""
+        """Return the parameters (B, Q, D, outputs) of the distribution of each attribute."""
         inputs = [x_BQDE, self.reader(x_BQDE, h_BHFE)]
         if self.pooled is not None:
             pooled_BE = self.pooled(h_BHFE).mean((1, 2))
@@ -448,17 +450,17 @@ class CIPNPHead(nn.Module):
 class CIPNP(SPIN):
     """Conditional inducing point neural process over tokens: a `SPIN` that predicts distributions.
 
-    r_c = Encoder(context), r(x, r_c) = MAB(x, r_c), and a small network turns (x, r) into the parameters of a
-    distribution of every attribute.
+    r_c = Encoder(context), r(x, r_c) = MAB(x, r_c). A small network maps (x, r) to the parameters of a
+    distribution for every attribute.
 
     Parameters
     ----------
     config : SPINConfig
         Sizes and options; `config.predictor` must be "tokenwise".
     distribution : {"categorical", "bernoulli"}
-        "categorical": K logits an attribute; "bernoulli": one, of category 1.
+        "categorical": K logits per attribute; "bernoulli": one logit, of category 1.
     pooled : bool
-        Also give the decoder the mean of all inducing points.
+        Pass the mean of all inducing points to the decoder, too.
 
     References
     ----------
@@ -479,7 +481,7 @@ class CIPNP(SPIN):
         self.distribution_name = distribution
 
     def distribution(self, parameters: Tensor) -> Categorical | Bernoulli:
-        """Distribution of every attribute, of batch shape (B, Q, D), with the logits from `predict`."""
+        """Return the distributions of all attributes, batch shape (B, Q, D), from the logits of `predict`."""
         if self.distribution_name == "categorical":
             return Categorical(logits=parameters)
         return Bernoulli(logits=parameters.squeeze(-1))

@@ -1,11 +1,11 @@
-"""Attention of a few queries over very many keys that are read in chunks: exact, with bounded memory.
+"""Exact attention of a few queries to very many keys that are computed in chunks, with bounded memory.
 
-A softmax over all keys needs three running quantities for each query: the maximum score, the sum of
-exponentials relative to it, and the values summed with the same weights. States of disjoint sets of keys can
-be merged in any order, in one process or across several. The backward pass computes each chunk's keys and
-values again and needs only the logarithm of the total sum, so neither pass holds more than one chunk.
+A softmax over all keys needs three running quantities for each query: the maximum score m, the sum of
+exp(score - m), and the sum of exp(score - m) * value. States of disjoint sets of keys can be merged in any
+order, in one process or across several. The backward pass computes the keys and values of each chunk again
+and needs only the log of the sum of exp(score). Neither pass holds more than one chunk in memory.
 
-Axes: see `spinimpute.nn`; M keys of one chunk.
+Axes: see `spinimpute.nn`; M is the number of keys of one chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from spinimpute.runtime.processes import ALONE, Processes
 
 
 class KeysValues(NamedTuple):
-    """One chunk: keys (B, G, M, P), and values, whose width may differ."""
+    """One chunk: keys (B, G, M, P), and values (B, G, M, P'), whose width may differ."""
 
     keys: Tensor
     values: Tensor
@@ -36,7 +36,7 @@ def _weight_of_part(part_maximum: Tensor, maximum: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class StreamState:
-    """Attention of L queries over the keys read so far, in float32 or wider."""
+    """Attention of L queries to the keys processed so far, in float32 or wider."""
 
     maximum: Tensor  # (B, G, L, 1) largest score; -inf before the first key
     total: Tensor  # (B, G, L, 1) sum of exp(score - maximum)
@@ -44,7 +44,7 @@ class StreamState:
 
     @classmethod
     def empty(cls, q_BGLP: Tensor, width: int) -> "StreamState":
-        """State before the first key, for queries (B, G, L, P) and values of this width."""
+        """Return the state before the first key, for queries (B, G, L, P) and values of this width."""
         dtype = torch.promote_types(q_BGLP.dtype, torch.float32)
         total = torch.zeros_like(q_BGLP[..., :1], dtype=dtype)
         weighted = total.expand(*total.shape[:-1], width).clone()
@@ -52,7 +52,7 @@ class StreamState:
 
     @classmethod
     def from_chunk(cls, q_BGLP: Tensor, chunk: KeysValues, scale: float) -> "StreamState":
-        """State of queries (B, G, L, P) after this one chunk; queries may have B = 1 for all tasks."""
+        """Return the state of queries (B, G, L, P) after one chunk; B = 1 if all tasks share the queries."""
         if chunk.keys.shape[-2] == 0:
             return cls.empty(q_BGLP.expand(chunk.keys.shape[0], -1, -1, -1), chunk.values.shape[-1])
         wide = q_BGLP.to(torch.promote_types(q_BGLP.dtype, torch.float32))
@@ -64,7 +64,7 @@ class StreamState:
         return cls(maximum, weights_BGLM.sum(-1, keepdim=True), weighted)
 
     def merge(self, other: "StreamState") -> "StreamState":
-        """State over both sets of keys, which must be disjoint; the order does not matter."""
+        """Return the state over the keys of both states, which must be disjoint."""
         maximum = torch.maximum(self.maximum, other.maximum)
         own = _weight_of_part(self.maximum, maximum)
         others = _weight_of_part(other.maximum, maximum)
@@ -75,7 +75,7 @@ class StreamState:
         )
 
     def merged_across(self, processes: Processes) -> "StreamState":
-        """State over the keys of all processes, in each of them."""
+        """Return, in every process, the state over the keys of all processes."""
         if processes.count == 1:
             return self
         maximum = self.maximum.clone()
@@ -86,11 +86,11 @@ class StreamState:
         return StreamState(maximum, total, weighted)
 
     def result(self) -> Tensor:
-        """Attended values (B, G, L, P); zero without keys."""
+        """Return the attention-weighted mean values (B, G, L, P); zeros without keys."""
         return self.weighted / self.total.where(self.total > 0, 1)
 
     def log_sum_exp(self) -> Tensor:
-        """Logarithm of the sum of exponentiated scores, (B, G, L, 1); -inf without keys."""
+        """Return the logarithm of the sum of exp(score), (B, G, L, 1); -inf without keys."""
         return self.maximum + self.total.log()
 
 
@@ -131,7 +131,7 @@ class _StreamedAttention(torch.autograd.Function):
         wide_q = q_BGLP.to(attended.dtype)
         d_attended = d_attended.to(attended.dtype)
         d_q = torch.zeros_like(wide_q)
-        # sum over keys of probability * d_probability, which the softmax's gradient subtracts
+        # the softmax gradient subtracts this sum over keys of probability * d_probability
         shared = (d_attended * attended).sum(-1, keepdim=True)
         for chunk in ctx.recompute:
             with (
@@ -160,7 +160,7 @@ class _StreamedAttention(torch.autograd.Function):
                         d_sources[i] = gradient if before is None else before + gradient
         d_q = d_q.sum_to_size(q_BGLP.shape)
         if ctx.processes.count > 1:
-            # all processes hold the same parameters, and each has read its own chunks with them
+            # all processes have the same parameters; each computed the gradients of its own chunks
             for i in with_gradient:
                 if isinstance(sources[i], nn.Parameter) and d_sources[i] is None:
                     d_sources[i] = torch.zeros_like(sources[i])
@@ -178,17 +178,19 @@ def streamed_attention(
     recompute: Sequence[Chunk] | None = None,
     processes: Processes = ALONE,
 ) -> Tensor:
-    """Softmax attention of the queries over all chunks together, holding one chunk at a time: (B, G, L, P).
+    """Return the attention (B, G, L, P) of queries to the keys of all chunks, one chunk at a time.
 
     Queries are (B, G, L, P), or (1, G, L, P) for the same queries in all tasks. Each chunk is a function that
-    is called once. `sources` are all tensors (parameters, inputs) that the chunks are computed from and that
-    gradients should reach. The backward pass calls `recompute` once each instead of `chunks` (which may have
-    cached their results); it must compute the same numbers from `sources`.
+    is called once. `sources` are all tensors (parameters, inputs) from which the chunks are computed and that
+    need gradients. `recompute` are functions for the backward pass, which calls each once; they must compute
+    the same keys and values from `sources`. Pass them if `chunks` return cached values (default: `chunks`).
 
-    Several processes may hold some of the chunks each, at least one, with the same queries and parameters.
-    All get the same result, and the same gradients of the queries and of those sources that are parameters;
-    gradients of other sources are each process's own.
+    The chunks may be divided among several processes, at least one chunk each, that have the same queries and
+    parameters. All processes get the same result and the same gradients of the queries and of the sources
+    that are parameters. Gradients of other sources cover only the chunks of the own process.
     """
     recompute = chunks if recompute is None else recompute
-    distinct = {id(tensor): tensor for tensor in sources}.values()  # a tensor gets its gradient once
+    distinct = {
+        id(tensor): tensor for tensor in sources
+    }.values()  # a tensor listed twice would get its gradient twice
     return _StreamedAttention.apply(q_BGLP, chunks, recompute, scale, processes, *distinct)
