@@ -1,11 +1,12 @@
-"""Gaps at which the candidates of a query have the same alleles, so that no network is needed.
+"""Gaps where the candidates of a query have the same alleles; these are predicted without networks.
 
-These are seven in ten gaps with real arrays, and nine in ten with dense arrays and large panels. The networks
-would predict the candidates' alleles there. The networks are still used where they know more: how far rare
-alleles can be trusted, and that an allele of one or two copies may be on the wrong haplotype of its carrier.
+Candidates agree in seven of ten gaps with real arrays, and in nine of ten with dense arrays and large panels.
+There the networks would predict the candidates' alleles anyway. The networks are still used for rare alleles:
+they have learned how far to trust these, and that an allele with one or two copies in the panel may be on the
+wrong haplotype of its carrier. A *pattern* is one of the distinct haplotypes within a gap.
 
-Axes: Q queries, G gaps of a tile or block, P places around a block's gaps (G + 1), D patterns of all gaps of
-a tile, U sites, N panel haplotypes, C candidates, W 64-bit words.
+Axes: Q queries, G gaps of a tile or block, P both ends of a block's gaps (G + 1), D patterns of all gaps of
+a tile, U sites, N panel haplotypes, C candidates, W 64-bit words. A trailing 1 means one more than the axis.
 """
 
 from __future__ import annotations
@@ -18,20 +19,19 @@ from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.runtime.kernels import kernel
 
-MOST_COUNTED = 255  # copies; also for patterns without minor alleles
-# Chosen on samples left out of panels (benchmarks/tried.md). Candidates agree if those with other alleles
-# have at most DISSENT of the probability. If all candidates carry an allele of fewer than BELIEVED copies,
-# the allele is wrong in up to 20 % of the cases, other alleles in 2 of 1,000. Alleles of fewer than
-# RIGHTLY_PLACED copies are looked for on siblings, too.
+MOST_COUNTED = 255  # largest stored number of copies; also for patterns without minor alleles
+# Chosen on held-out panel samples (benchmarks/tried.md). Candidates agree if candidates with other alleles
+# have at most DISSENT of the posterior probability. An allele that all candidates carry is wrong in up to 20 %
+# of the cases if it has fewer than BELIEVED copies in the panel, and in 2 of 1,000 cases otherwise.
 DISSENT, BELIEVED = 0.001, 30
-CERTAIN = 0.998  # probability of an allele on which candidates agree
-NONE = -1  # candidates do not agree
+CERTAIN = 0.998  # predicted probability of an allele on which candidates agree
+NONE = -1  # in place of a pattern: the candidates do not agree
 
 
 class RarestAlleles(NamedTuple):
-    """Number of copies of the rarest minor allele of each pattern."""
+    """Number of panel copies of the rarest minor allele in each pattern."""
 
-    first_G: np.ndarray  # int64, where the patterns of a gap start
+    first_G: np.ndarray  # int64, index of each gap's first pattern in copies_D
     copies_D: np.ndarray  # uint8, at most MOST_COUNTED
 
 
@@ -39,8 +39,8 @@ class RarestAlleles(NamedTuple):
 def rarest_alleles(patterns, gap_start_G1, copies_U):  # type: ignore[no-untyped-def]
     """Find the `RarestAlleles` of all patterns of a tile.
 
-    gap_start_G1: int64, first site of each gap, counted from 0. copies_U: int64, number of panel haplotypes
-    with the minor allele.
+    gap_start_G1: int64, first site of each gap, relative to the tile's first site. copies_U: int64, number of
+    panel haplotypes with the minor allele of each site.
     """
     count_G, first_word_G, minor_W = patterns.count_G, patterns.first_word_G, patterns.minor_W
     first_G, n_patterns = np.empty(len(count_G), np.int64), 0
@@ -64,7 +64,7 @@ def rarest_alleles(patterns, gap_start_G1, copies_U):  # type: ignore[no-untyped
 
 @kernel()
 def _find_likeliest(posterior_CP, first, last, best_G, likeliest_G):  # type: ignore[no-untyped-def]
-    """Find the likeliest of the candidates [first, last) at each gap; best_G is a workspace."""
+    """Fill likeliest_G with the likeliest of the candidates [first, last); best_G is scratch memory."""
     best_G[:] = -1
     for c in range(first, last):
         for g in range(len(best_G)):
@@ -78,10 +78,11 @@ def _find_likeliest(posterior_CP, first, last, best_G, likeliest_G):  # type: ig
 def _add_candidates(  # type: ignore[no-untyped-def]
     candidates, first, last, pattern_NG, rare_N, sibling_N, first_gap, pattern_G, all_P, left_G, right_G
 ):
-    """Sum the probabilities of candidates, and at both ends of each gap of those with other patterns.
+    """Add up the probabilities of the candidates [first, last) at both ends of each gap.
 
-    The candidates are [first, last). Returns the gaps, as bits, in which candidates or their siblings have an
-    allele that may be misplaced.
+    all_P gets the sums over all candidates. left_G and right_G get the sums over candidates whose pattern is
+    not pattern_G, at the left and right end of each gap. Return a bit for each gap, which is set if a
+    candidate or its sibling has an allele in the gap that may be misphased (`GapPatterns.rare_BN`).
     """
     haplotype_C, posterior_CP, _ = candidates
     n_gaps = len(pattern_G)
@@ -91,7 +92,7 @@ def _add_candidates(  # type: ignore[no-untyped-def]
         rare |= rare_N[haplotype] | rare_N[sibling_N[haplotype]]
         for p in range(n_gaps + 1):
             all_P[p] += posterior_CP[c, p]
-        any_differs = 0  # most candidates have the same alleles in the whole block
+        any_differs = 0  # mostly stays 0: most candidates have pattern_G in the whole block
         for g in range(n_gaps):
             any_differs |= pattern_NG[haplotype, first_gap + g] ^ pattern_G[g]
         if any_differs:
@@ -104,11 +105,13 @@ def _add_candidates(  # type: ignore[no-untyped-def]
 
 @kernel()
 def agreed_patterns(candidates, sibling_N, patterns, rarest, first_tile_gap, n_gaps):  # type: ignore[no-untyped-def]
-    """Patterns on which a query's candidates agree in the gaps of a block, int32 (Q, G); NONE elsewhere.
+    """Return the pattern on which a query's candidates agree at each gap of a block, int32 (Q, G), or NONE.
 
-    Candidates (`BlockCandidates`) with other patterns have at most DISSENT of the probability at either end
-    of the gap. The pattern has no allele of fewer than BELIEVED copies, and neither the candidates nor their
-    siblings have an allele of fewer than RIGHTLY_PLACED copies. The first gap is counted in the tile.
+    Candidates (`BlockCandidates`) agree on a pattern at a gap if
+    - candidates with other patterns have at most DISSENT of the probability at both ends of the gap,
+    - no minor allele of the pattern has fewer than BELIEVED copies in the panel, and
+    - no candidate and no candidate's sibling has an allele with fewer than RIGHTLY_PLACED copies in the gap.
+    first_tile_gap is the block's first gap, relative to the tile.
     """
     haplotype_C, posterior_CP, first_Q1 = candidates
     first_G, copies_D = rarest
@@ -158,7 +161,7 @@ def agreed_patterns(candidates, sibling_N, patterns, rarest, first_tile_gap, n_g
 
 @kernel()
 def fill_agreed(agreed_QG, patterns, sites, minor_p, out_UQ):  # type: ignore[no-untyped-def]
-    """Write P(ALT) into out_UQ at the minor alleles of agreed patterns, each with probability minor_p."""
+    """Write P(ALT) to out_UQ where an agreed pattern has the minor allele; minor_p is its probability."""
     first_gap, gap_start_G1, _, flip_U = sites
     first_word_G, minor_W = patterns.first_word_G, patterns.minor_W
     for q in range(len(agreed_QG)):

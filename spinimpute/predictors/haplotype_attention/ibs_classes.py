@@ -1,12 +1,17 @@
-"""IBS (identical by state) classes: candidates that match a query alike around a gap, and their features.
+"""IBS (identical by state) classes: candidates that match a query equally far on both sides of a gap.
 
-Candidates form a class if their first two differences from the query on the left of a gap, and on the right,
-are at the same typed places: neither the alleles that they share with the query nearby nor the ends of the
-matches distinguish them. Classes are ranked by the information in these two runs on each side. The
-information of a typed site is -log of the panel frequency of the query's allele.
+Terms (docs/glossary.md): a *gap* lies between two neighbouring typed sites, and a *block* is 16 gaps. A
+*place* is the index of a typed site within a tile. *Candidates* are panel haplotypes with long matches to the query.
 
-Axes: S typed places of a tile, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
+Two candidates are in the same class at a gap if their first and second differences from the query, on each
+side of the gap, are at the same places. So within the first two differences on each side, all members of a
+class look the same. The information of a typed site is -log of the panel frequency of the query's allele. A
+class is ranked by the information of the typed sites between the gap and the second difference on each side,
+without the first difference.
+
+Axes: S places of a tile, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
 C candidates, M members of classes, W 64-bit words, P places around a block's gaps or places of differences.
+A trailing 1 means one more than the axis: S1 has S + 1 entries.
 """
 
 from __future__ import annotations
@@ -20,11 +25,12 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.runtime.fast_math import bits_of_float, fast_log
 from spinimpute.runtime.kernels import kernel
 
-DEPTH = 2  # differences on each side
-LOG_COUNT = 4 * DEPTH  # number of the feature that is the log of the number of members
+DEPTH = 2  # number of differences on each side that define a class
+LOG_COUNT = 4 * DEPTH  # index of the feature that is the log of the number of members
 FEATURES = 4 * DEPTH + 9
-WIDE = 128  # typed places on each side of a block in which all differences are counted
-RUN = 32  # candidates that are sorted by insertion
+WIDE = 128  # on each side of a block, all differences within this many typed sites are counted
+RUN = 32  # length of the runs that are insertion-sorted before merging
+# These are added before taking logs.
 SMALLEST_CM = 1e-4
 SMALLEST_INFORMATION = 0.1
 SMALLEST_PROBABILITY = 1e-6
@@ -34,33 +40,45 @@ class BlockCandidates(NamedTuple):
     """Candidates of all queries in one block of gaps."""
 
     haplotype_C: np.ndarray  # int32
-    posterior_CP: np.ndarray  # float32, at the places around the block's gaps, see `copying_posteriors`
-    first_Q1: np.ndarray  # int64, where the candidates of a query start
+    posterior_CP: np.ndarray  # float32, at both ends of each gap, see `copying_posteriors`
+    first_Q1: np.ndarray  # int64, index of each query's first candidate
 
 
 class IBSClasses(NamedTuple):
     """Classes of some queries at the gaps of a block.
 
-    The features, in order: logs of genetic length and of information up to the first and second difference on
-    the left, the same on the right; log of the number of members; information (no log) of the query's allele
-    and of the other allele at the first difference on the left, and on the right (0 without a difference);
-    logs of the density of differences near the block on the left, and on the right; logs of the members' mean
-    copying probability at the typed sites left and right of the gap. Features are 0 for absent classes, and
+    ====== ===== ============================================================================
+    index  side  feature
+    ====== ===== ============================================================================
+    0, 1   left  log of the genetic length (cM) up to the first and up to the second difference
+    2, 3   left  log of the information up to the first and up to the second difference
+    4 to 7 right the same four features
+    8            log of the number of members
+    9, 10  left  information of the query's allele and of the other allele at the first difference
+    11, 12 right the same two features
+    13     left  log of the share of typed sites near the block at which the best member differs
+    14     right the same feature
+    15     left  log of the members' mean copying probability at the left end of the gap
+    16     right the same feature at the right end
+    ====== ===== ============================================================================
+
+    Features 9 to 12 are no logs and are 0 without a difference. All features are 0 for absent classes, and
     undefined at gaps that are not computed.
     """
 
     features_QGFK: np.ndarray  # float32
-    count_QGK: np.ndarray  # float32, members; 0 for absent classes, which come last
-    first_QGK: np.ndarray  # int32, where the members of a class start in member_M
-    member_M: np.ndarray  # int32, haplotypes
+    count_QGK: np.ndarray  # float32, number of members; 0 for absent classes, which come last
+    first_QGK: np.ndarray  # int32, index in member_M of a class's first member
+    member_M: np.ndarray  # int32, panel haplotypes, class by class
 
 
 @kernel()
 def _find_differences(differ_W, n_places, first_gap_place, n_gaps, differences_CP, c):  # type: ignore[no-untyped-def]
-    """Fill row c with the places of differences, in order; return their number between the block's gaps.
+    """Fill row c with the places of differences, from left to right.
 
-    DEPTH places lie before the block (-1 without a difference) and DEPTH behind it (n_places without one).
-    first_gap_place is the place on the right of the block's first gap.
+    Return how many differences lie between the block's first and last gap. Row c also has the DEPTH nearest
+    differences on the left of the block (or -1) and on the right (or n_places).
+    first_gap_place is the place to the right of the block's first gap.
     """
     place = first_gap_place - 1
     for j in range(DEPTH):
@@ -82,16 +100,17 @@ def _find_differences(differ_W, n_places, first_gap_place, n_gaps, differences_C
 
 @kernel()
 def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
-    """One number for four places below 2^15 - 1."""
+    """Encode four places, each below 2^15 - 1, as one integer."""
     base = np.int64(1) << np.int64(15)
     return (((left_1 + 1) * base + left_2 + 1) * base + right_1) * base + right_2
 
 
 @kernel()
 def _rate(differences_CP, c, at, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
-    """Key of a candidate's class, and a number that sorts classes; the gap is before difference `at`.
+    """Return the key of a candidate's class and the sort value of that class.
 
-    Classes are sorted by information, then in any order that depends only on the key.
+    `at` is the column of the first difference to the right of the gap. The sort value increases with the
+    information of the class. Ties are broken by a hash of the key.
     """
     left_1, left_2 = differences_CP[c, at - 1], differences_CP[c, at - 2]
     right_1, right_2 = differences_CP[c, at], differences_CP[c, at + 1]
@@ -102,13 +121,13 @@ def _rate(differences_CP, c, at, before_S1, information_S, n_places):  # type: i
     if right_1 < n_places:
         information -= information_S[right_1]
     mixed = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
-    # the bits of floats that are not negative sort as the floats do
+    # the bit patterns of non-negative floats sort like the floats
     return key, (np.int64(bits_of_float(max(information, np.float32(0)))) << np.int64(32)) | mixed
 
 
 @kernel()
 def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-def]
-    """Find the member with the fewest differences near the block; among equals the first candidate."""
+    """Find the member with the fewest differences near the block; on a tie the first candidate."""
     best = member_C[first]
     fewest = outside_C2[best, 0] + outside_C2[best, 1]
     for i in range(first + 1, last):
@@ -123,7 +142,7 @@ def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-
 def _describe(q, g, n_found, information, distances, work, classes):  # type: ignore[no-untyped-def]
     """Compute the features of the n_found classes of query q at gap g from their best members.
 
-    The inner loops go over classes, so that processors can vectorise them.
+    The inner loops go over classes, so that the compiler can vectorise them.
     """
     information_S, other_S = information.query_QS[q], information.other_QS[q]
     log_left_S1, log_right_S1 = distances.log_left_GS1[g], distances.log_right_GS1[g]
@@ -180,9 +199,10 @@ def _comes_before(order_C, one, other):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _sort(rank_C, n, order_C, merged_C):  # type: ignore[no-untyped-def]
-    """Sort n candidates by decreasing order, then by number; their previous order has no effect.
+    """Sort the first n candidates of rank_C by decreasing order_C, ties by index.
 
-    Runs that are sorted by insertion are merged in the workspace merged_C: fast if few are out of place.
+    The result does not depend on the initial order. This is a merge sort with insertion-sorted runs, which is
+    fast if the candidates are almost sorted. merged_C is scratch memory.
     """
     for first in range(0, n, RUN):
         for i in range(first + 1, min(first + RUN, n)):
@@ -213,26 +233,26 @@ def _sort(rank_C, n, order_C, merged_C):  # type: ignore[no-untyped-def]
 
 
 class _Workspace(NamedTuple):
-    """Arrays for one query at a time; C counts its candidates."""
+    """Scratch arrays for one query. Axis C: its candidates."""
 
-    before_S1: np.ndarray  # float32, information of all places before a place
-    differ_W: np.ndarray  # uint64, places where a candidate differs
+    before_S1: np.ndarray  # float32, cumulative information: entry s is the sum over places 0 to s - 1
+    differ_W: np.ndarray  # uint64, a bit for each place, set where the candidate differs from the query
     differences_CP: np.ndarray  # int32, see `_find_differences`
-    at_C: np.ndarray  # int32, the column of differences_CP with the first difference behind the gap
-    between_C: np.ndarray  # int32, number of differences between the block's gaps
-    outside_C2: np.ndarray  # int32, number of differences near the block, on the left and on the right
+    at_C: np.ndarray  # int32, column of differences_CP with the first difference to the right of the gap
+    between_C: np.ndarray  # int32, number of differences between the block's first and last gap
+    outside_C2: np.ndarray  # int32, number of differences within WIDE places left and right of the block
     key_C: np.ndarray  # int64, see `_rate`
-    order_C: np.ndarray  # int64
-    rank_C: np.ndarray  # int64, sorted candidates
-    merged_C: np.ndarray  # int64
-    best_K: np.ndarray  # int32, best member of a class
-    passed_2K: np.ndarray  # float32, information of the differences on both sides so far
-    posterior_2K: np.ndarray  # float32, sums over the members
-    wide_2: np.ndarray  # float32, places in which differences are counted
+    order_C: np.ndarray  # int64, sort value, see `_rate`
+    rank_C: np.ndarray  # int64, candidates, sorted by `_sort`
+    merged_C: np.ndarray  # int64, scratch memory of `_sort`
+    best_K: np.ndarray  # int32, member of each class with the fewest differences, see `_best_member`
+    passed_2K: np.ndarray  # float32, per side, information of differences passed while walking outwards
+    posterior_2K: np.ndarray  # float32, members' summed copying probability at both ends of the gap
+    wide_2: np.ndarray  # float32, number of places scanned on the left and on the right
 
     @classmethod
     def of(cls, most: int, n_places: int, n_words: int, n_gaps: int, n_classes: int) -> _Workspace:
-        """Allocate the arrays for at most this many candidates."""
+        """Allocate the arrays for at most `most` candidates."""
         i32, i64, f32 = np.int32, np.int64, np.float32
         return cls(
             np.empty(n_places + 1, f32),
@@ -254,7 +274,7 @@ class _Workspace(NamedTuple):
 
 @kernel()
 def _compare(panel_NW, queries, q, candidates, n_places, n_gaps, first_place, work):  # type: ignore[no-untyped-def]
-    """Find and count the differences of all candidates of query q."""
+    """Find and count the differences between query q and each of its candidates."""
     bits_QW, known_QW = queries
     haplotype_C, first = candidates.haplotype_C, candidates.first_Q1[q]
     differ_W, differences_CP, outside_C2 = work.differ_W, work.differences_CP, work.outside_C2
@@ -275,7 +295,7 @@ def _compare(panel_NW, queries, q, candidates, n_places, n_gaps, first_place, wo
 def _classes_of_query(  # type: ignore[no-untyped-def]
     q, information, candidates, wanted_QG, distances, work, classes, member_M, n_members
 ):
-    """Find the classes of query q; return the number of members in member_M."""
+    """Find the classes of query q; append their members to member_M and return its new length."""
     haplotype_C, posterior_CP, first_Q1 = candidates
     count_QGK, first_QGK, features_QGFK = classes.count_QGK, classes.first_QGK, classes.features_QGFK
     before_S1, differences_CP, at_C, outside_C2 = (
@@ -339,7 +359,7 @@ def _classes_of_query(  # type: ignore[no-untyped-def]
 def _find_ibs_classes(  # type: ignore[no-untyped-def]
     panel_NW, queries, information, candidates, wanted_QG, distances, work, classes
 ):
-    """Fill the arrays of `IBSClasses`; return the members."""
+    """Fill the arrays of `IBSClasses`, and return its member_M."""
     n_queries, n_places = information.query_QS.shape
     n_gaps, first_Q1 = wanted_QG.shape[1], candidates.first_Q1
     member_M, n_members = classes.member_M, 0
@@ -360,16 +380,17 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
 
 
 class Information(NamedTuple):
-    """Information of alleles at typed places: -log of their panel frequency; 0 where a call is missing."""
+    """Information of both alleles at each place: -log of the panel frequency; 0 where a call is missing."""
 
     query_QS: np.ndarray  # float32, of the query's allele
     other_QS: np.ndarray  # float32, of the other allele: -log(1 - exp(-information))
 
     @classmethod
     def of(cls, query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int) -> Information:
-        """Information of queries' alleles, 0, 1 or MISSING, with the panel's frequency of allele 1.
+        """Compute the information of queries' alleles (0, 1 or MISSING).
 
-        An allele that the panel lacks counts as if half a haplotype carried it.
+        frequency_S is the panel's frequency of allele 1. An allele that the panel lacks is treated as if half
+        a haplotype carried it.
         """
         least = 0.5 / n_haplotypes
         table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(least, 1)
@@ -382,18 +403,18 @@ class Information(NamedTuple):
 
 
 class GapDistances(NamedTuple):
-    """Logs of the genetic lengths from a block's gaps to differences at typed places.
+    """Logs of the genetic lengths (cM) from each gap of a block to each place.
 
-    Places -1 and S stand for the first and the last typed place.
+    Place -1 stands for the first place of the tile, place S for the last one.
     """
 
-    first_place: int  # on the right of the first gap; gap g lies on the left of place first_place + g
-    log_left_GS1: np.ndarray  # float32, leftwards to places -1..S-1
-    log_right_GS1: np.ndarray  # float32, rightwards to places 0..S
+    first_place: int  # gap g lies to the left of place first_place + g
+    log_left_GS1: np.ndarray  # float32, from the gap's left end leftwards to places -1 to S - 1
+    log_right_GS1: np.ndarray  # float32, from the gap's right end rightwards to places 0 to S
 
     @classmethod
     def of(cls, typed_cM_S: np.ndarray, first_place: int, n_gaps: int) -> GapDistances:
-        """Distances of the gaps on the left of the places from first_place on."""
+        """Compute distances for n_gaps consecutive gaps; the first lies to the left of first_place."""
         n_places = len(typed_cM_S)
         edges = np.clip(first_place + np.arange(n_gaps)[:, None], 0, n_places)
         left_edge = typed_cM_S[np.maximum(edges - 1, 0)]
@@ -415,13 +436,13 @@ def find_ibs_classes(
 ) -> IBSClasses:
     """Find at most n_classes classes of every query at the gaps of a block, ranked by information.
 
-    wanted_QG: bool, the gaps that are computed; by default all.
+    wanted_QG: bool, which gaps to compute for each query; by default all.
     """
     n_queries, n_places = information.query_QS.shape
     n_gaps = len(distances.log_left_GS1)
     most = int(np.diff(candidates.first_Q1).max(initial=1))
     classes = IBSClasses(
-        np.empty((n_queries, n_gaps, FEATURES, n_classes), np.float32),  # large: only wanted gaps are written
+        np.empty((n_queries, n_gaps, FEATURES, n_classes), np.float32),  # not zeroed, as it is large
         np.zeros((n_queries, n_gaps, n_classes), np.float32),
         np.zeros((n_queries, n_gaps, n_classes), np.int32),
         np.empty(n_queries * n_gaps * n_classes, np.int32),
