@@ -21,7 +21,7 @@ from spinimpute.runtime.kernels import kernel
 
 MOST_COUNTED = 255  # largest stored number of copies; also for patterns without minor alleles
 # Chosen on held-out panel samples (benchmarks/tried.md). Candidates agree if candidates with other alleles
-# have at most DISSENT of the posterior probability. An allele that all candidates carry is wrong in up to 20 %
+# have at most DISSENT of the posterior probability. An allele that all candidates carry is wrong in up to 20%
 # of the cases if it has fewer than BELIEVED copies in the panel, and in 2 of 1,000 cases otherwise.
 DISSENT, BELIEVED = 0.001, 30
 CERTAIN = 0.998  # predicted probability of an allele on which candidates agree

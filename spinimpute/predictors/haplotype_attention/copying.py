@@ -1,10 +1,11 @@
-"""Copying alleles on processors: `network.copy_alleles`, without a tensor of classes times sites.
+"""Copies alleles on the CPU: computes `network.copy_alleles` without a tensor of classes times sites.
 
-Within a gap a panel has few different haplotypes, its *patterns*. The weights of the members of all classes
-are summed by pattern. Then only the minor alleles of the patterns that occur are visited.
+Within a gap a panel has few distinct haplotypes, its *patterns*. The weights of the members of all classes
+are summed by pattern. Then only the minor alleles of patterns with some weight are visited.
 
-Axes: N panel haplotypes, Q queries, G gaps, K classes, U sites of a block, D patterns of a gap, M members,
-V value, W 64-bit words, X found entries.
+Axes: N panel haplotypes, Q queries, G gaps, B blocks, K classes, U sites of a block, D patterns of a gap,
+M members of classes, V value, W 64-bit words, X panel rows or found entries. A trailing 1 means one more than
+the axis.
 """
 
 from __future__ import annotations
@@ -24,47 +25,47 @@ from spinimpute.runtime.kernels import kernel
 
 BLOCK_GAPS = 16
 RIGHTLY_PLACED = 3  # an allele with fewer copies may be on the wrong haplotype of its carrier
-FEW_NUMBERS = 2**16  # patterns that uint16 can number
-FEW_PATTERNS = 1_024  # places of the hash table at first
-HASHED_BYTES = 512  # bytes of a row that are hashed at once: the hashes of their haplotypes take 32 KiB
+FEW_NUMBERS = 2**16  # number of patterns that uint16 can index
+FEW_PATTERNS = 1_024  # initial number of slots of the hash table
+HASHED_BYTES = 512  # bytes of a row to hash at a time; the hashes of 4,096 haplotypes take 32 KiB
 
 
 class GapPatterns(NamedTuple):
-    """Patterns of the minor alleles in every gap of a tile."""
+    """The patterns of every gap of a tile, by their minor alleles."""
 
     pattern_BNG: (
         np.ndarray
     )  # (B, N, BLOCK_GAPS), pattern of a haplotype; uint16, or int32 if a gap has too many
     count_G: np.ndarray  # int32, number of patterns
-    first_word_G: np.ndarray  # int64, start of a gap's words in minor_W
-    # uint64: all patterns of a gap after those of the gap before, each in as many words as the gap's sites
-    # need; bit u is set where the pattern has the minor allele of the gap's site u
+    first_word_G: np.ndarray  # int64, index of a gap's first word in minor_W
+    # uint64, gap by gap and pattern by pattern. Each pattern has a bit for each site of its gap, padded to
+    # whole words. Bit u is set if the pattern has the minor allele of the gap's site u.
     minor_W: np.ndarray
-    # uint16: bit g is set where a haplotype has an allele of fewer than RIGHTLY_PLACED copies in gap g of a
-    # block
+    # uint16 (B, N): bit g is set if a haplotype has an allele with fewer than RIGHTLY_PLACED copies in the
+    # block's gap g
     rare_BN: np.ndarray
 
 
 class GapSites(NamedTuple):
-    """Sites of the gaps of a block; U counts from the block's first site."""
+    """Sites of the gaps of a block. Site indices are relative to the block's first site."""
 
-    first_gap: int  # of the block, counted in the tile
-    start_G1: np.ndarray  # int64, first site of each gap, and the number of sites
+    first_gap: int  # index in the tile of the block's first gap
+    start_G1: np.ndarray  # int64, first site of each gap; the last entry is the number of sites
     fraction_U: np.ndarray  # float32, position in the gap: 0 at the left typed site, 1 at the right one
     flip_U: np.ndarray  # bool, whether ALT is the major allele
 
 
 class CarriedEntries(NamedTuple):
-    """Entries (site, query) where a class, or a sibling of its members, carries the minor allele."""
+    """Entries (site, query) at which a member of a class, or its sibling haplotype, has the minor allele."""
 
-    site_X: np.ndarray  # int32, counted in the block
+    site_X: np.ndarray  # int32, index in the block
     query_X: np.ndarray  # int32
     pooled_XF: np.ndarray  # float32, the fields of `network.Copied` side by side
 
 
 @kernel()
 def scramble(x):  # type: ignore[no-untyped-def]
-    """A 64-bit number that looks random (splitmix64)."""
+    """Return a 64-bit hash of x (splitmix64)."""
     x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -72,7 +73,7 @@ def scramble(x):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _listed_haplotype(stored, at, number_bytes):  # type: ignore[no-untyped-def]
-    """Read a haplotype's number of 2 or 4 bytes from a list."""
+    """Read a haplotype's index, which takes 2 or 4 bytes, from a list."""
     number = np.int64(stored[at]) | np.int64(stored[at + 1]) << 8
     if number_bytes == 4:
         number |= np.int64(stored[at + 2]) << 16 | np.int64(stored[at + 3]) << 24
@@ -81,16 +82,17 @@ def _listed_haplotype(stored, at, number_bytes):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _hash_byte(bits, number, hash_N, first):  # type: ignore[no-untyped-def]
-    """Add the number to the hashes of the haplotypes, from `first` on, whose bit is set."""
+    """Add `number` to the hash of haplotype `first` + i if bit i, counted from the highest, is set."""
     for bit in range(min(8, len(hash_N) - first)):
         hash_N[first + bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
 
 
 @kernel()
 def hash_rows(rows, first_row, stop_row, salt_X, hash_N):  # type: ignore[no-untyped-def]
-    """Add a number to the hash (uint64) of each haplotype with the minor allele, for rows of `StoredRows`.
+    """Add a number to the hash (uint64) of each haplotype that has a row's minor allele.
 
-    The number depends on the row's salt; salt_X (int64) has one for each row from first_row on.
+    rows: `StoredRows`, of which [first_row, stop_row) are used. A row's number is the hash of its salt.
+    salt_X (int64) starts with the salt of first_row.
     """
     stored, start_X1, listed_X, ref_is_minor_X, number_bytes = rows
     n = len(hash_N)
@@ -116,10 +118,10 @@ def hash_rows(rows, first_row, stop_row, salt_X, hash_N):  # type: ignore[no-unt
 
 @kernel()
 def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # type: ignore[no-untyped-def]
-    """Number equal hashes in order of appearance; return the number of different hashes.
+    """Fill pattern_N with the index of each distinct hash, in order of appearance; return their count.
 
-    The table has 2^n places, more than twice as many as hashes. As few as possible are used, to stay in the
-    processor's cache.
+    representative_N gets the first haplotype of each pattern. The hash table has 2^n slots, at least twice
+    the number of hashes. Only as many slots as needed are used, so that the table stays in the CPU's cache.
     """
     size = min(FEW_PATTERNS, len(table_T))
     mask = np.uint64(size - 1)
@@ -145,7 +147,7 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
 
 @kernel()
 def _place_in_table(number, table_T, owner_T, mask):  # type: ignore[no-untyped-def]
-    """Place of a hash in the table, or the free place for it."""
+    """Return the slot of a hash in the table, or the free slot for the hash."""
     at = scramble(number) & mask
     while owner_T[at] >= 0 and table_T[at] != number:
         at = (at + np.uint64(1)) & mask
@@ -201,7 +203,7 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
                         if rare:
                             rare_N[place_N[haplotype]] |= rare_bit
                 continue
-            if rare:  # a rare allele is stored as bits only in a panel of few haplotypes
+            if rare:  # only small panels store rare alleles as bits instead of lists
                 for haplotype in range(n):
                     one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
                     if one != ref_is_minor_X[x]:
@@ -218,9 +220,10 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
 def gap_patterns(
     rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray, copies_X: np.ndarray
 ) -> GapPatterns:
-    """Find the patterns of haplotypes in all gaps.
+    """Find the patterns of the panel in all gaps.
 
-    Gap g has the rows [start[g], start[g + 1]). order_N: int64, the haplotypes in their order in the result.
+    Gap g has the rows [gap_start_G1[g], gap_start_G1[g + 1]). order_N: int64, the panel's haplotypes
+    in the order of the result.
     copies_X: int64, number of haplotypes with the minor allele of each row.
     """
     n_gaps = len(gap_start_G1) - 1
@@ -256,7 +259,7 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
     rank_I = np.empty(most_patterns, np.int32)
     times_I, sibling_times_I = np.zeros(most_patterns, np.int32), np.zeros(most_patterns, np.int32)
     here_I, sibling_here_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
-    # left and right side by side
+    # each row holds the sums for the left end of the gap, then those for the right end
     n_rows = -(-2 * width // LANES)
     class_XL, all_XL = np.zeros((n_rows, LANES), np.float32), np.empty((n_rows, LANES), np.float32)
     pattern_XL = np.empty((most_patterns * n_rows, LANES), np.float32)
@@ -292,7 +295,7 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                     store(all_XL, x, load(all_XL, x) + load(class_XL, x) * np.float32(count))
                 logit = logit_QGK[q, g, k]
                 first = first_QGK[q, g, k]
-                # a class has few patterns, each many times in a large panel: members are counted first
+                # in a large panel many members share a pattern: count the members of each pattern first
                 n_here = n_siblings_here = 0
                 for m in range(first, first + count):
                     haplotype = member_M[m]
@@ -345,7 +348,7 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
             other_U[:n_sites] = -np.inf
             for word in range(n_words):
                 open_W[word] = ~np.uint64(0)
-            for i in range(n_slots):  # patterns by their best logit, best first
+            for i in range(n_slots):  # sort patterns by decreasing best logit
                 j = i
                 while j > 0 and best_I[rank_I[j - 1]] < best_I[i]:
                     rank_I[j] = rank_I[j - 1]
@@ -358,7 +361,7 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                 best = best_I[slot]
                 for word in range(n_words):
                     minor = minor_W[at + word]
-                    others = open_W[word] & ~minor  # sites whose first non-carrier this is
+                    others = open_W[word] & ~minor  # sites whose best non-carrier has this pattern
                     open_W[word] &= minor
                     while others:
                         u = (word << 6) + trailing_zeros(others)
@@ -421,9 +424,9 @@ def copy_block(
     patterns: GapPatterns,
     sites: GapSites,
 ) -> CarriedEntries:
-    """Pool the alleles that the classes of a block's gaps carry at the block's sites.
+    """Compute what each query copies at the sites of a block, from its weighted classes.
 
-    Haplotypes are numbered as in the patterns of the tile.
+    sibling_N and the members of the classes use the haplotype indices of `patterns`.
     """
     n_queries, _, n_value, _ = weights.value_QGVK.shape
     most = n_queries * len(sites.fraction_U)

@@ -1,4 +1,4 @@
-"""`HaplotypeAttention.decode` and `decode_absent` on processors: the same numbers, written in place.
+"""Computes `HaplotypeAttention.decode` and `decode_absent` on the CPU.
 
 Axes: Q queries, G gaps of a block, E ends of a gap, U sites of a block, X entries (of a query and a site)
 with a minor allele, F features, H hidden units, P entries that go through the network together.
@@ -19,8 +19,8 @@ from spinimpute.predictors.haplotype_attention.settings import ABSENT_LOGIT, EPS
 from spinimpute.runtime.fast_math import fast_log
 from spinimpute.runtime.kernels import kernel
 
-ENTRIES_AT_ONCE = 128  # they fit the first cache
-PROBABILITIES = 4  # the first of the copied features
+ENTRIES_AT_ONCE = 128  # entries that go through the network together: their arrays fit the L1 cache
+PROBABILITIES = 4  # number of leading copied features that are probabilities
 
 
 class DecoderWeights(NamedTuple):
@@ -41,7 +41,7 @@ class DecoderWeights(NamedTuple):
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> DecoderWeights:
-        """Take them from the weights of `HaplotypeAttention`."""
+        """Convert the weights of `HaplotypeAttention`."""
         absent = weights["absent.weight"][0]
         return cls(
             transposed(weights["decoder.0.weight"]),
@@ -57,9 +57,9 @@ class DecoderWeights(NamedTuple):
 
 
 class SiteFeatures(NamedTuple):
-    """What the decoder reads of a block's sites."""
+    """What the decoder needs to know about a block's sites."""
 
-    gap_U: np.ndarray  # int64, counted in the block
+    gap_U: np.ndarray  # int64, index in the block of a site's gap
     site_UF: np.ndarray  # float32, see `site_features`
     flip_U: np.ndarray  # bool, whether ALT is the major allele
     frequency_U: np.ndarray  # float64, of ALT
@@ -67,7 +67,7 @@ class SiteFeatures(NamedTuple):
 
 @kernel(fast=True)
 def _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ):  # type: ignore[no-untyped-def]
-    """Write P(ALT) without a minor allele: 1 / (1 + a b), a for each query and gap and b for each site."""
+    """Write P(ALT) of entries that copy no minor allele; P(minor) = 1 / (1 + a_gq b_u)."""
     spread_E, site_F, bias = weights.absent_spread_E, weights.absent_site_F, weights.absent_bias
     gap_U, site_UF, flip_U, frequency_U = sites
     n_queries, n_gaps, _ = spread_QGE.shape
@@ -87,7 +87,7 @@ def _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ):  # type: ignore
         total = np.float32(0)
         for f in range(len(site_F)):
             total += site_F[f] * site_UF[u, f]
-        odds = max(np.exp(-total), SMALLEST)  # infinity times 0 is not a number
+        odds = max(np.exp(-total), SMALLEST)  # avoids infinity times 0
         if flip_U[u]:
             for q in range(n_queries):
                 out_UQ[u, q] = one - one / (one + odds * odds_GQ[g, q])
@@ -98,7 +98,7 @@ def _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ):  # type: ignore
 
 @kernel(fast=True)
 def _decode_entries(weights, entries, spread_QGE, sites, out_UQ):  # type: ignore[no-untyped-def]
-    """Write P(ALT) of entries with a minor allele."""
+    """Write P(ALT) of entries that copy a minor allele."""
     first_FH, first_H, second_HH, second_H = (
         weights.first_FH,
         weights.first_H,
@@ -152,10 +152,10 @@ def decode(
     agreed_QG: np.ndarray,
     sites: SiteFeatures,
 ) -> np.ndarray:
-    """P(ALT) at a block's sites, float32 (U, Q).
+    """Return P(ALT) at a block's sites, float32 (U, Q).
 
     spread_QGE is the entropy of the weights of classes. Where candidates agree (`agreed_patterns`), an allele
-    that none of them has is absent.
+    that no candidate has gets probability 0.
     """
     out_UQ = np.empty((len(sites.gap_U), len(spread_QGE)), np.float32)
     _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ)

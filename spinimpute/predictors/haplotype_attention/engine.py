@@ -1,4 +1,4 @@
-"""The engine of haplotype attention: tiles are read in advance, and their queries are spread over threads."""
+"""The engine of haplotype attention: reads tiles in advance, and spreads their queries over threads."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from spinimpute.predictors.typed_tiles import tiles_between
 
 
 class PanelRates(NamedTuple):
-    """What is estimated once for a panel and an array: recombination scale, and odds of rare alleles."""
+    """Rates that are estimated once for a panel and an array."""
 
-    jumps_per_cM: float
-    rare_odds_C: np.ndarray  # see `rare_allele_odds`
+    jumps_per_cM: float  # recombination scale
+    rare_odds_C: np.ndarray  # factors for the odds of rare alleles, see `rare_allele_odds`
 
 
 class _TilePredictor(Protocol):
@@ -77,10 +77,10 @@ class _MatchedQueries(NamedTuple):
 class _RunningTile:
     """A tile that is being computed."""
 
-    results: MemoryResults  # of the tile's group of windows
+    results: MemoryResults  # results of the tile's group of windows
     group: _WindowGroup | None  # None unless this is the last tile of its group
-    tasks: list[Future[None]]  # each computes some queries
-    entries: int = 0  # results in memory
+    tasks: list[Future[None]]  # each imputes some queries
+    entries: int = 0  # number of results (site x query) in memory
 
     def finish(self) -> Iterator[np.ndarray]:
         """Wait for the tile; yield the results of its group if this is the group's last tile."""
@@ -94,7 +94,7 @@ class _RunningTile:
 
 
 class HaplotypeEngine(Engine):
-    """Computes some queries in a tile at a time.
+    """Imputes tile by tile; each task imputes some queries of a tile.
 
     Results of a tile that is cut into several windows go through a file in the job's scratch folder.
     """
@@ -112,19 +112,19 @@ class HaplotypeEngine(Engine):
                 scale = recombination_scale(self.panel, self.typed_index)
             return PanelRates(scale, rare_allele_odds(np.minimum(count_X, n - count_X), n))
 
-        self._rates = self.pool.submit(estimate)  # a worker's first task, which other tasks may wait for
+        self._rates = self.pool.submit(estimate)  # submitted first: other tasks wait for it
 
     def windows(self, sites: Interval) -> list[Interval]:
-        """Cut panel sites into windows of whole tiles, as long as memory allows."""
+        """Cut panel sites into windows of whole tiles, as large as the memory limits allow."""
         length_cM, n_sites = self.job.options["window_cM"], self.limits.window // self.job.n_queries
         return windows_of_tiles(self.panel.cM, self.typed_index, sites, length_cM, n_sites)
 
     def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Yield P(ALT) of each window.
 
-        Workers never wait for each other: the search for matches in a tile is submitted when the tile has
-        been read, and the imputation of its queries when their matches are found, whether or not the window
-        before is finished.
+        A task is submitted only when its inputs exist, so that no worker waits for another one: the search
+        for matches when the tile has been read, and the imputation of queries when their matches are found.
+        Several windows may be in progress.
         """
         n_queries = typed_TQ.shape[1]
         if len(self.typed_index) == 0:
@@ -167,16 +167,17 @@ class HaplotypeEngine(Engine):
                 running.popleft()
         finally:
             for tile in running:
-                # waiting for a cancelled task never ends if the pool is shut down before a worker reaches it
+                # do not wait for cancelled tasks: if the pool is shut down first, they never count as done
                 wait([task for task in tile.tasks if not task.cancel()])
                 tile.results.close()
 
     def _matched(
         self, groups: Sequence[_WindowGroup], typed_TQ: np.ndarray, batches: Sequence[range]
     ) -> Iterator[_MatchedQueries]:
-        """Yield all queries of all tiles in order.
+        """Yield the batches of queries of all tiles in order, with the tasks that search their matches.
 
-        Meanwhile the next tile is read and the next matches are found, a task for each side.
+        The next tile is read, and the matches of the next batch are searched, before they are needed. Each
+        side of the gaps is a task.
         """
         reads = (
             self.pool.submit(
@@ -210,13 +211,13 @@ class HaplotypeEngine(Engine):
         results: MemoryResults,
         numbers: range,
     ) -> None:
-        """Put P(ALT) of some queries at the tile's sites into the results of a group of windows."""
+        """Impute the queries `numbers` of a tile; write P(ALT) to the results of a group of windows."""
         tile, queries, sibling_Q = matched.tile, slice(numbers.start, numbers.stop), self.job.sibling_Q
         some = numbers.start - matched.queries.start, numbers.stop - matched.queries.start
         siblings = None
         if sibling_Q is not None:
-            alleles_SQ = typed_TQ[tile.typed.slice][:, sibling_Q[queries]]  # a copy of the tile's places only
-            alleles_SQ[:, sibling_Q[queries] == np.array(numbers)] = -1  # where there is no sibling
+            alleles_SQ = typed_TQ[tile.typed.slice][:, sibling_Q[queries]]  # copies the tile's places only
+            alleles_SQ[:, sibling_Q[queries] == np.array(numbers)] = -1  # queries without a sibling
             siblings = TypedAlleles.of(alleles_SQ)
         p_UQ = self.predictor.impute_tile(
             self.panel,
@@ -244,5 +245,5 @@ def _group_windows(windows: Sequence[Interval], typed_index: np.ndarray) -> list
 
 
 def _batches(queries: range, most: int) -> list[range]:
-    """Consecutive queries, at most this many in each range."""
+    """Cut queries into consecutive ranges of at most `most` queries."""
     return [queries[i : i + most] for i in range(0, len(queries), most)]

@@ -1,4 +1,4 @@
-"""Layers of small networks on processors, in numba; each column is one input of the network.
+"""Layers of small networks on the CPU, in numba; each column of an array is one input of the network.
 
 Axes: O outputs, I inputs, P columns, a multiple of LANES.
 """
@@ -11,7 +11,7 @@ from spinimpute.hmm.lanes import load, store, where_positive
 from spinimpute.hmm.parameters import LANES
 from spinimpute.runtime.kernels import kernel
 
-OUTPUTS_AT_ONCE = 8  # sums that are kept in registers
+OUTPUTS_AT_ONCE = 8  # number of sums that are kept in registers
 
 
 def padded(outputs: np.ndarray) -> np.ndarray:
@@ -21,7 +21,7 @@ def padded(outputs: np.ndarray) -> np.ndarray:
 
 
 def transposed(weight_OI: np.ndarray) -> np.ndarray:
-    """Weights of a layer for `add_products`: padded, float32 (I, O)."""
+    """Pad and transpose the weights of a layer for `add_products`; float32 (I, O)."""
     return np.ascontiguousarray(padded(weight_OI).T)
 
 
@@ -29,8 +29,9 @@ def transposed(weight_OI: np.ndarray) -> np.ndarray:
 def add_products(weight_IO, x_IP, n, out_OP, positive):  # type: ignore[no-untyped-def]
     """Add weight.T @ x to at least n columns of out; then replace negative numbers by 0 if `positive`.
 
-    O is a multiple of OUTPUTS_AT_ONCE, P one of LANES. LANES columns are computed at a time. Each number of x
-    that is loaded serves OUTPUTS_AT_ONCE products. `load` and `store` count in rows of LANES numbers.
+    O is a multiple of OUTPUTS_AT_ONCE, and P is a multiple of LANES. LANES columns are computed at a time.
+    Each number of x that is loaded serves OUTPUTS_AT_ONCE products. `load` and `store` count in rows of LANES
+    numbers.
     """
     n_inputs, n_outputs = weight_IO.shape
     x_row, out_row = x_IP.shape[1] // LANES, out_OP.shape[1] // LANES

@@ -1,8 +1,8 @@
-"""How much is computed at the same time, by default and within a memory budget.
+"""Limits on how much is computed at the same time, by default and within a memory budget.
 
-A run holds: what it has read (the program, the panel's table of sites, typed calls), tiles of the panel that
-have been read, some queries in every thread, and results that wait to be written. The last three shrink to
-fit a budget; results do not depend on them. The sizes below were measured (`python -m benchmarks.imputation
+Memory is taken by the program, the panel's table of sites and the typed calls; by tiles of the panel; by the
+queries that threads compute; and by results that wait to be written. The last three shrink to fit a budget;
+results do not depend on their sizes. The sizes below were measured (`python -m benchmarks.imputation
 budgets`) and rounded up.
 """
 
@@ -18,44 +18,44 @@ from spinimpute.predictors.interface import ImputationJob
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import COMPILED, remedy, resident_bytes, shown_size
 
-# Bytes, unless another unit is given.
-QUERIES = 128  # queries that a thread computes at once, at most
-LEAST_QUERIES = 16
-THREAD = 40e6  # a thread with QUERIES queries, without what grows with the panel and its sites
-CANDIDATE_BYTES = 70e6  # candidates of a thread's queries; larger arrays are new memory each time
+# Bytes needed for one of what the comment names, unless the comment gives another unit.
+QUERIES = 128  # maximum number of queries that a thread computes together
+LEAST_QUERIES = 16  # minimum of that number without a memory budget
+THREAD = 40e6  # a thread with QUERIES queries, without memory that grows with the panel and its sites
+CANDIDATE_BYTES = 70e6  # candidates of a thread's queries; larger arrays would be allocated anew each time
 ENTRY = 98  # a query at a site of a block
-ENTRIES = 1_000_000  # number of such entries of a thread, unless LEAST_QUERIES have more
-TILE_ENTRIES = 4_000_000  # number of results of a thread, likewise
+ENTRIES = 1_000_000  # maximum number of such entries in a thread, unless LEAST_QUERIES have more
+TILE_ENTRIES = 4_000_000  # maximum number of results in a thread, unless LEAST_QUERIES have more
 RESULT = 45  # a result (site x haplotype) that is being written
-WAITING_RESULT = 4
+WAITING_RESULT = 4  # a result that waits to be written
 PLACE = 0.6  # a panel haplotype at a typed place of a tile
-PATTERN = 2.2  # its pattern in a gap, twice as many in a tile with a gap of more than FEW_NUMBERS patterns
-HAPLOTYPE = 60  # all else of a panel haplotype in a tile
-PATTERN_SITE = 0.16  # one of DIFFERENT haplotypes at a site; more hardly differ within a gap
-DIFFERENT = 10_000
-READING = 0.6  # a panel haplotype at a typed place, in addition, while a tile is read
-HASHES = 200  # and the hashes of a panel haplotype
+PATTERN = 2.2  # pattern of a haplotype in a gap; twice this in tiles with over FEW_NUMBERS patterns in a gap
+HAPLOTYPE = 60  # everything else for a panel haplotype in a tile
+PATTERN_SITE = 0.16  # a pattern at a site
+DIFFERENT = 10_000  # maximum number of patterns of a gap that is assumed
+READING = 0.6  # additionally while a tile is read: a panel haplotype at a typed place of the tile
+HASHES = 200  # additionally while a tile is read: the hashes of a panel haplotype
 QUERY_HAPLOTYPE = 24  # a panel haplotype and a query in a thread: probabilities of candidates
-COUNTED = 45_000  # number of panel haplotypes that count, as the number of candidates is bounded
-MATCHED = 2_048  # queries whose matches are found at once
-MATCHED_HAPLOTYPE = 4  # one of COUNTED haplotypes and a query, for the matches found on both sides
-MATCHES_AHEAD = 3  # number of batches of queries whose matches wait
-NOTED = 20_000  # a query while matches on a side are found, in large panels
-NOTED_HAPLOTYPE = 0.3  # the same for each panel haplotype, in small panels
-ORDERED_HAPLOTYPE = 40  # a panel haplotype while matches are found, for any number of queries
-SEARCHES = 4  # number of threads that find matches at the same time
-LEAST_RESULTS = 100_000
+COUNTED = 45_000  # maximum number of panel haplotypes on which that depends: candidates are limited
+MATCHED = 2_048  # number of queries in a batch, whose matches are found together
+MATCHED_HAPLOTYPE = 4  # matches on both sides of a query and a panel haplotype, at most COUNTED haplotypes
+MATCHES_AHEAD = 3  # number of batches whose matches are in memory
+NOTED = 20_000  # large panels: a query during the search for matches on one side
+NOTED_HAPLOTYPE = 0.3  # small panels: a query and a panel haplotype during this search
+ORDERED_HAPLOTYPE = 40  # a panel haplotype during this search, for any number of queries
+SEARCHES = 4  # maximum number of threads that search at the same time
+LEAST_RESULTS = 100_000  # minimum number of results being written
 
 
 @dataclass(frozen=True)
 class Limits:
     """How much is computed at the same time."""
 
-    window: int = 8_000_000  # results written at once; a tile with more goes through a temporary file
-    ahead: int = 12_000_000  # results that wait, if several tiles do
+    window: int = 8_000_000  # results of a window; a tile with more goes through a temporary file
+    ahead: int = 12_000_000  # results that wait to be written, if they are from more than one tile
     tiles_ahead: int = 3  # tiles that are being computed
-    queries: int = QUERIES  # queries that a thread computes at once
-    matched: int = MATCHED  # queries whose matches are found at once
+    queries: int = QUERIES  # queries that a thread computes together
+    matched: int = MATCHED  # queries whose matches are found together
 
 
 DEFAULT = Limits()
@@ -63,7 +63,7 @@ DEFAULT = Limits()
 
 @dataclass(frozen=True)
 class JobSizes:
-    """Sizes of a job that memory depends on."""
+    """Sizes of a job on which its memory depends."""
 
     panel_haplotypes: int
     query_haplotypes: int
@@ -71,19 +71,19 @@ class JobSizes:
     tiles: TileSizes
 
     def bytes_of_query(self) -> float:
-        """Bytes of one query that a thread computes."""
+        """Return the bytes that one query takes in a thread."""
         sites = ENTRY * self.tiles.block_sites + WAITING_RESULT * self.tiles.sites
         return THREAD / QUERIES + QUERY_HAPLOTYPE * min(self.panel_haplotypes, COUNTED) + sites
 
     def working_bytes(self, limits: Limits) -> float:
-        """Bytes of everything but results."""
+        """Return the bytes of everything but results."""
         n, sizes = self.panel_haplotypes, self.tiles
         different = PATTERN_SITE * min(n, DIFFERENT)
-        # matches are found in two more tiles, and one waits for this
+        # matches are searched in two more tiles, and one more tile waits for the search
         n_tiles = min(limits.tiles_ahead + 3, sizes.n_tiles)
         gaps = min(n_tiles * typed_tiles.TILE_GAPS, sizes.all_gaps)
         numbered = gaps
-        if n > FEW_NUMBERS:  # hardly more than one tile has so many patterns in a gap
+        if n > FEW_NUMBERS:  # assumes that one tile has so many patterns in a gap
             numbered += min(typed_tiles.TILE_GAPS, gaps)
         tiles = n * (n_tiles * (PLACE * sizes.places + HAPLOTYPE) + PATTERN * numbered)
         tiles += different * min(n_tiles * sizes.sites, sizes.all_sites)
@@ -99,11 +99,11 @@ class JobSizes:
 
 
 def limits_of(job: ImputationJob) -> Limits:
-    """Limits of a job within its option `max_memory`. Raises InputError for a budget that is too small."""
+    """Return the limits of a job within its option `max_memory`; raise InputError if this is too small."""
     if not len(job.typed_index):
         return DEFAULT
     budget = job.options.get("max_memory")
-    # calls are put into the panel's order, too
+    # the typed calls will be copied into the panel's order
     held = 0 if budget is None else resident_bytes() + job.typed_index.size * job.n_queries
     tiles = TileSizes.of(job.panel.cM, job.typed_index, job.panel.n_haplotypes)
     sizes = JobSizes(job.panel.n_haplotypes, job.n_queries, job.threads, tiles)
@@ -111,9 +111,9 @@ def limits_of(job: ImputationJob) -> Limits:
 
 
 def limits_within(budget: int | None, held: int, sizes: JobSizes) -> Limits:
-    """The default limits, or smaller ones to fit a budget in bytes, of which some are held already.
+    """Return the default limits, or smaller ones that fit a memory budget in bytes.
 
-    Raises InputError for a budget that is too small for the smallest limits.
+    `held` bytes of the budget are already in use. Raises InputError if the smallest limits do not fit.
     """
     fitting = min(
         ENTRIES // max(1, sizes.tiles.block_sites),
@@ -152,7 +152,7 @@ def limits_within(budget: int | None, held: int, sizes: JobSizes) -> Limits:
 
 
 def _share_out(limits: Limits, left: float) -> Limits:
-    """Share out the bytes left: three quarters for results being written, the rest for waiting results."""
+    """Give three quarters of the bytes left to the results of a window, the rest to waiting results."""
     return replace(
         limits,
         window=min(limits.window, int(0.75 * left / RESULT)),

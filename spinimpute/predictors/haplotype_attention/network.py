@@ -1,11 +1,12 @@
-"""Haplotype attention: SPIN without inducing points; a query reads classes of panel haplotypes themselves.
+"""Haplotype attention: like SPIN, but queries attend to classes of panel haplotypes, not to inducing points.
 
-The labels that are carried are the alleles of a class, its mass is the number of its haplotypes, and the
-blocks are those of `nn.carrying`. A query and a class are compared by features of their match, not by tokens.
+The labels that attention averages (`nn.carrying`) are the alleles of a class, and the mass of a class is the
+number of its haplotypes. A query and a class are compared by features of their match, not by tokens.
 
-A pair network turns these features (`ibs_classes`) into two attention logits, one for each end of the gap,
-and a value. Alleles are copied with weights that change linearly from one end to the other. A decoder that
-sees who the carriers of an allele are corrects the copy. In all alleles 1 is the panel's minor allele.
+A pair network maps these features (`ibs_classes`) to two attention logits, one for each end of the gap, and
+to a value: a vector that describes the class to the decoder. Alleles are averaged with weights that change
+linearly from one end to the other. From these averages and the values of the classes with the allele, a
+decoder computes a correction. In all alleles 1 is the panel's minor allele.
 
 Axes: Q queries, G gaps, K IBS classes, U sites of a gap, F features, V value, E ends of a gap.
 """
@@ -43,11 +44,11 @@ class ClassWeights(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What a query copies at a site, float32; each of any shape X, or X and V."""
+    """What a query copies at a site, float32. The shape is any shape X, with V added for the values."""
 
-    p: Tensor  # weight of the carriers
-    left_p: Tensor  # the same with the weights of one end of the gap only
-    right_p: Tensor
+    p: Tensor  # weight of the carriers (class members with the minor allele), interpolated in the gap
+    left_p: Tensor  # weight of the carriers at the left end of the gap
+    right_p: Tensor  # weight of the carriers at the right end
     sibling_p: Tensor  # weight of the members whose sibling haplotypes are carriers
     contrast: Tensor  # logit of the best carrier minus logit of the best non-carrier
     carriers: Tensor  # number of members that carry the allele
@@ -70,7 +71,7 @@ class HaplotypeAttention(nn.Module):
         start_at_zero(self.absent)
 
     def first_layer(self) -> tuple[Tensor, Tensor, Tensor]:
-        """First weights of the pair network for features of classes and of gaps, unscaled; and its bias."""
+        """Return the pair network's first weights for unscaled class and gap features, and its bias."""
         first = self.pair[0]
         assert isinstance(first, nn.Linear)
         from_pair, from_gap = torch.split(first.weight * SCALE, [FEATURES, GAP_FEATURES], dim=1)
@@ -97,7 +98,7 @@ class HaplotypeAttention(nn.Module):
         )
 
     def decode(self, copied: Copied, spread_XE: Tensor, site_XF: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of P(minor allele), of shape X: copied, and corrected by the decoder.
+        """Return logits of P(minor allele), of shape X: copied, and corrected by the decoder.
 
         spread_XE is the entropy of the weights at both ends; site_XF see `site_features`.
         """
@@ -111,7 +112,7 @@ class HaplotypeAttention(nn.Module):
         return logit, logit + self.decoder(x)[..., 0].float()
 
     def decode_absent(self, spread_XE: Tensor, site_XF: Tensor) -> Tensor:
-        """Logit of P(minor allele) where neither a class nor a sibling carries it."""
+        """Return the logit of P(minor allele) where no member of a class and no sibling has this allele."""
         of_spread, of_site = self.absent.weight[0].split([SPREAD_FEATURES, SITE_FEATURES])
         return ABSENT_LOGIT + self.absent.bias + spread_XE @ of_spread + site_XF @ of_site
 
@@ -126,7 +127,7 @@ def copy_alleles(
     """
     t_GU1 = fraction_GU.unsqueeze(-1)
     value_QGVK = weights.value_QGVK
-    # at each end of a gap one head pools the alleles, and a head for each value pools alleles times value
+    # at each end of a gap, one head averages the alleles, and V more heads average allele times value
     head_QGE1K = weights.weight_QGEK.unsqueeze(3)
     head_QGEIK = torch.cat([head_QGE1K, head_QGE1K * value_QGVK.unsqueeze(2)], dim=3)
 
@@ -160,5 +161,5 @@ def copy_alleles(
 
 
 def spread(weight_QGEK: Tensor) -> Tensor:
-    """Entropy of the weights, (Q, G, E), scaled."""
+    """Return the entropy of the weights, (Q, G, E), times SCALE."""
     return -(weight_QGEK * torch.log(weight_QGEK.clamp(min=1e-9))).sum(-1) * SCALE

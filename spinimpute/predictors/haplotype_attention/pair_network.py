@@ -1,4 +1,4 @@
-"""`HaplotypeAttention.weigh` on processors: the same numbers, without tensors that leave the cache.
+"""Computes `HaplotypeAttention.weigh` on the CPU, with arrays small enough for the cache.
 
 Axes: Q queries, G gaps, K classes, F features, H hidden units, P pairs (of a query and a class), V value,
 E ends of a gap.
@@ -18,7 +18,7 @@ from spinimpute.predictors.haplotype_attention.settings import NOTHING, SCALE
 from spinimpute.runtime.fast_math import fast_exp, fast_log
 from spinimpute.runtime.kernels import kernel
 
-GAPS_AT_ONCE = 8  # gaps whose pairs go through the layers together: they fit the first cache
+GAPS_AT_ONCE = 8  # gaps whose pairs go through the layers together: their arrays fit the L1 cache
 
 
 class WeighedClasses(NamedTuple):
@@ -31,9 +31,9 @@ class WeighedClasses(NamedTuple):
 
 
 class PairWeights(NamedTuple):
-    """Weights of a pair network, float32; outputs are padded with zeros as `add_products` needs it."""
+    """Weights of a pair network, float32; outputs are padded with zeros for `add_products`."""
 
-    first_FH: np.ndarray  # the features are those of a pair, then those of a gap
+    first_FH: np.ndarray  # F: the features of a pair, then the features of a gap
     first_H: np.ndarray
     second_HH: np.ndarray
     second_H: np.ndarray
@@ -43,7 +43,7 @@ class PairWeights(NamedTuple):
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> PairWeights:
-        """Take them from the weights of `HaplotypeAttention`."""
+        """Convert the weights of `HaplotypeAttention`."""
         return cls(
             transposed(weights["pair.0.weight"] * SCALE),
             padded(weights["pair.0.bias"]),
@@ -71,7 +71,7 @@ class PairWeights(NamedTuple):
 def _weigh(features_QGFK, count_QGK, gap_GF, weights, weighed):  # type: ignore[no-untyped-def]
     """Fill the arrays of `WeighedClasses`.
 
-    The inner loops go over the pairs of several gaps, so that processors can vectorise them.
+    The inner loops go over the pairs of several gaps, so that the compiler can vectorise them.
     """
     first_FH, first_H, second_HH, second_H, last_HO, last_O, _ = weights
     weight_QGEK, logit_QGK, value_QGVK, spread_QGE = weighed

@@ -1,17 +1,16 @@
-"""Target samples that are themselves in the panel get their own alleles back.
+"""Gives target samples that are themselves in the panel their own alleles.
 
-A haplotype that agrees with a panel haplotype at all typed places of a tile may still belong to somebody
-else, and within a centimorgan the model of Li and Stephens often considers several jumps equally likely. It
-is different if both haplotypes of a sample agree with both haplotypes of a panel sample: for other samples
-this is likely only where many haplotypes agree.
+A query that agrees with a panel haplotype at all typed places of a tile may still belong to another person.
+If both haplotypes of a sample agree with both haplotypes of a panel sample, they are probably the same
+person, unless many panel haplotypes agree.
 
-Of the N panel haplotypes, let a be like the first haplotype, b like the second, and let p be like the first
-with a sibling like the second. A sample from outside has both with a probability of about a / N times b / N,
-a sample of the panel, in either order, with p / N. So the odds of being in the panel are the prior odds times
-N p / (a b). Where places differ, typed calls must be wrong there; or the sample is a relative with the same
-haplotypes for a while, which is equally likely in panels of any size.
+Among the N panel haplotypes, a agree with the sample's first haplotype, b agree with the second, and p agree
+with the first while their sibling agrees with the second. A sample that is not in the panel has both
+haplotypes with a probability of about (a / N) (b / N), a sample of the panel with p / N. So the odds of being
+in the panel are the prior odds times N p / (a b). Places that differ lower the odds: either typed calls are
+wrong there, or the sample is a relative that shares the haplotypes only for a while.
 
-If a sample's two haplotypes are alike, the second says nothing new, and one haplotype is not enough.
+If a sample's two haplotypes agree with each other, the second one adds no evidence: the sample is not tested.
 
 Axes: Q queries, N panel haplotypes, C candidates, M haplotypes of members, G gaps, U sites, W 64-bit words.
 """
@@ -28,21 +27,21 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.runtime.kernels import kernel
 
-PRIOR_ODDS = 0.02  # if one of 300 haplotypes agrees, and no other, the odds are then 6 to 1
-PLACES_PER_ERROR = 200  # known typed places of a haplotype for each that may differ
-# Where places differ the odds are at most MOST_ODDS, times ERROR_ODDS for each place.
+PRIOR_ODDS = 0.02  # the odds are then 6 to 1 if a = b = p = 1 in a panel of 300 haplotypes
+PLACES_PER_ERROR = 200  # one difference is allowed per this many non-missing typed places
+# With d > 0 different places, the odds are min(odds, MOST_ODDS) ERROR_ODDS^d.
 MOST_ODDS, ERROR_ODDS = 100.0, 0.1
-LEAST_ODDS = 0.05  # with lower odds a sample is imputed like any other
-MOST_ALIKE = 20  # with more candidates like a query, the panel alone is certain enough
-COUNTED = 4_096  # evenly spread haplotypes among which those like the other haplotype are counted
+LEAST_ODDS = 0.05  # below these odds a sample is imputed like any other
+MOST_ALIKE = 20  # a query that agrees with more candidates than this is not tested
+COUNTED = 4_096  # number of evenly spread panel haplotypes from which b is estimated
 
 
 class PanelMembers(NamedTuple):
     """Queries of samples that may be in the panel."""
 
     probability_Q: np.ndarray  # float32, that the sample is in the panel
-    haplotype_M: np.ndarray  # int32, panel haplotypes that a query may be
-    first_Q1: np.ndarray  # int64, where the haplotypes of a query start
+    haplotype_M: np.ndarray  # int32, panel haplotypes that may be the query itself
+    first_Q1: np.ndarray  # int64, index in haplotype_M of each query's first haplotype
 
 
 def find_members(
@@ -56,9 +55,9 @@ def find_members(
     """Find queries that agree with a panel haplotype while their siblings agree with its sibling.
 
     One of PLACES_PER_ERROR places may differ. Queries that agree with more than MOST_ALIKE candidates are
-    left out. sibling_N: the sibling of each panel haplotype, itself without one. Siblings of the queries have
-    no calls where there is no sibling. The candidates are those of one block of the tile: a haplotype that
-    agrees everywhere is among them in any block.
+    omitted. sibling_N: the sibling of each panel haplotype; the haplotype itself if it has none. `siblings`
+    has no calls for a query without a sibling. Any block of the tile will do: a haplotype that agrees at all
+    places is a candidate in every block.
     """
     probability_Q = np.zeros(len(queries.bits_XW), np.float32)
     first_Q1 = candidates.first_BQ1[block]
@@ -77,7 +76,7 @@ def find_members(
 
 @kernel()
 def _differences(panel_NW, haplotype, bits_W, known_W, most):  # type: ignore[no-untyped-def]
-    """Count the known places at which a panel haplotype differs; most + 1 for more than `most`."""
+    """Count the non-missing places at which a panel haplotype differs; return most + 1 if above `most`."""
     n = 0
     for word in range(len(bits_W)):
         n += bits_set((panel_NW[haplotype, word] ^ bits_W[word]) & known_W[word])
@@ -88,7 +87,7 @@ def _differences(panel_NW, haplotype, bits_W, known_W, most):  # type: ignore[no
 
 @kernel()
 def _are_alike(first_W, second_W, first_known_W, second_known_W):  # type: ignore[no-untyped-def]
-    """Whether two haplotypes have the same alleles wherever both are known."""
+    """Return whether two haplotypes have equal alleles wherever neither is missing."""
     for word in range(len(first_W)):
         if (first_W[word] ^ second_W[word]) & first_known_W[word] & second_known_W[word]:
             return False
@@ -97,14 +96,14 @@ def _are_alike(first_W, second_W, first_known_W, second_known_W):  # type: ignor
 
 @kernel()
 def _most_errors(known_W):  # type: ignore[no-untyped-def]
-    """Number of places at which a query may differ from itself in the panel; -1 without any call."""
+    """Return at how many places a query may differ from itself in the panel; -1 without any call."""
     n_known = count_bits(known_W, 0, 64 * len(known_W))
     return n_known // PLACES_PER_ERROR if n_known else -1
 
 
 @kernel()
 def _odds(n, n_pairs, n_alike, n_others_alike, n_differ):  # type: ignore[no-untyped-def]
-    """Odds of being in a panel of n haplotypes; see the module's docstring."""
+    """Return the odds of being in a panel of n haplotypes; see the module's docstring."""
     odds = PRIOR_ODDS * n * n_pairs / (n_alike * n_others_alike)
     return odds if n_differ == 0 else min(odds, MOST_ODDS) * ERROR_ODDS**n_differ
 
@@ -156,7 +155,7 @@ def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, m
             if sibling != h and _differences(panel_NW, sibling, other_W, other_known_W, others) <= others:
                 found_M[n_found + n_pairs] = h
                 n_pairs += 1
-        n_others_alike = 0 if step == 1 else step  # one more, as some may lie between those that are compared
+        n_others_alike = 0 if step == 1 else step  # rounded up: more may agree
         for h in range(0, n, step):
             if _differences(panel_NW, h, other_W, other_known_W, others) <= others:
                 n_others_alike += step
@@ -170,7 +169,7 @@ def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, m
 
 @kernel()
 def mix_members(members, patterns, sites, out_UQ):  # type: ignore[no-untyped-def]
-    """Mix P(ALT) in out_UQ with the alleles of the panel haplotypes that queries may be, in place."""
+    """Mix P(ALT) in out_UQ, in place, with the alleles of panel haplotypes that may be the query itself."""
     probability_Q, haplotype_M, first_Q1 = members
     first_gap, gap_start_G1, _, flip_U = sites
     pattern_NG = patterns.pattern_BNG[first_gap // BLOCK_GAPS]

@@ -1,21 +1,22 @@
-"""Corrections of the network's predictions: posteriors of Li and Stephens, and odds of rare alleles.
+"""Two corrections of the network's predictions: copying by posteriors alone, and odds of rare alleles.
 
-Alleles pooled by the posteriors of the model of Li and Stephens alone are mixed with the network's
-predictions: a mixture is more accurate than either. The shipped network was trained with panels of up to
-6,000 haplotypes. In larger panels hundreds of haplotypes match a query alike, the model of Li and Stephens is
-close to the truth, and both get the same weight. `benchmarks.imputation left-out` compares weights.
+The first correction averages the candidates' alleles with the posterior probabilities of the model of Li and
+Stephens. The result is mixed with the network's predictions: the mixture is more accurate than either alone.
+The shipped network was trained with panels of up to 6,000 haplotypes. In larger panels hundreds of haplotypes
+match a query equally well, and the model of Li and Stephens is close to the truth. There both get the same
+weight. `benchmarks.imputation left-out` compares weights.
 
-The prior odds of rare alleles follow the panel's own site frequency spectrum. How many further haplotypes
-carry an allele that c of n panel haplotypes carry? Not c / n of them: in a growing population most singletons
-are private to one family, and a file without the sites that have a single carrier among panel and targets has
-singletons that the targets are sure to carry. The spectrum gives the answer: alleles seen c times are seen
-again at a rate of (c + 1) S(c + 1) / (c S(c)) times c / n, where S(c) is the number of sites with c carriers
-(Good 1953, Biometrika 40:237). This *return ratio* is about 0.5 for singletons of 1000 Genomes panels. The
-network learned from panels with return ratios of their own. Where the ratio of a panel differs, Bayes' rule
-multiplies the odds of each prediction by the quotient of the two ratios.
+The second correction fits the prior odds of rare alleles to the panel's site frequency spectrum. If c of n
+panel haplotypes have an allele, a further haplotype has it with probability r c / n. The *return ratio* r is
+(c + 1) S(c + 1) / (c S(c)), where S(c) is the number of sites whose minor allele has c carriers (Good 1953,
+Biometrika 40:237). r is about 0.5 for singletons of 1000 Genomes panels: in a growing population most
+singletons are private to one family. r is larger if a file omits sites with a single carrier among panel and
+targets, because each remaining singleton then has a carrier among the targets. The network was trained with
+the return ratios TRAINED_RATIOS. By Bayes' rule, the odds of each prediction are multiplied by the panel's
+ratio divided by the trained ratio.
 
-Axes: Q queries, G gaps of a block, C candidates or numbers of carriers, P places, U sites of a block,
-N panel haplotypes.
+Axes: Q queries, G gaps of a block, C candidates or numbers of carriers, P both ends of the gaps, U sites of a
+block, N panel haplotypes, X sites of the panel. Carriers are panel haplotypes with the minor allele.
 """
 
 from __future__ import annotations
@@ -29,23 +30,26 @@ from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPat
 from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
 from spinimpute.runtime.kernels import kernel
 
-SMALL, LARGE = 6_000, 20_000  # haplotypes: panels like those of training, and large panels
+# Haplotypes of the largest panels in training, and of panels in which posteriors get LARGEST_WEIGHT.
+SMALL, LARGE = 6_000, 20_000
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.2, 0.5
-FEWEST_CARRIERS = 2  # it is uncertain which haplotype of its carrier has a singleton, as the network knows
+# Singletons are not mixed: they may be on the wrong haplotype of their carrier, and only the network allows
+# for that.
+FEWEST_CARRIERS = 2
 # Return ratios of alleles with 1, 2, ... carriers in panels like those of training (benchmarks/simulated).
-# Alleles with more carriers return at rates that differ less between panels than they can be estimated.
+# For alleles with more carriers, the ratios of panels differ less than the error of their estimates.
 TRAINED_RATIOS = (0.67, 0.84, 0.84, 0.86, 0.95)
-# Variance of the log of a quotient between panels: a ratio of few sites is drawn towards that of training.
+# Variance of log(ratio / trained ratio) across panels. Ratios from few sites are shrunk to the trained ones.
 RATIO_VARIANCE = 0.09
 
 
 def large_panel_share(n_haplotypes: int) -> float:
-    """How large a panel is, from 0 (up to SMALL haplotypes) to 1 (LARGE and more)."""
+    """Return 0 for panels of up to SMALL haplotypes, 1 from LARGE on, and a value between them otherwise."""
     return min(max(math.log(n_haplotypes / SMALL) / math.log(LARGE / SMALL), 0.0), 1.0)
 
 
 def posterior_weight(n_haplotypes: int) -> float:
-    """Weight of posteriors beside the network, from SMALLEST_WEIGHT to LARGEST_WEIGHT."""
+    """Return the weight of `posterior_alleles` in the mixture, SMALLEST_WEIGHT to LARGEST_WEIGHT."""
     return SMALLEST_WEIGHT + (LARGEST_WEIGHT - SMALLEST_WEIGHT) * large_panel_share(n_haplotypes)
 
 
@@ -101,26 +105,26 @@ def _pool(candidates, patterns, sites, wanted_QG, out_UQ):  # type: ignore[no-un
 def posterior_alleles(
     candidates: BlockCandidates, patterns: GapPatterns, sites: GapSites, wanted_QG: np.ndarray | None = None
 ) -> np.ndarray:
-    """P(minor allele) at a block's sites by copying alone, float32 (U, Q).
+    """Return P(minor allele) at a block's sites from the candidates' posteriors alone, float32 (U, Q).
 
-    The posteriors of the carriers are divided by the sum over all candidates, and interpolated linearly
-    between the ends of a gap. 0 for queries without candidates, and in gaps that are not wanted.
+    P is the carriers' share of the candidates' posteriors, interpolated linearly between the ends of a gap. P
+    is 0 for queries without candidates, and in gaps that are not wanted.
     """
     n_queries, n_gaps = len(candidates.first_Q1) - 1, len(sites.start_G1) - 1
     out_UQ = np.empty((len(sites.fraction_U), n_queries), np.float32)
     if wanted_QG is None:
         wanted_QG = np.ones((n_queries, n_gaps), bool)
     _pool(candidates, patterns, sites, wanted_QG, out_UQ)
-    return np.minimum(out_UQ, 1, out=out_UQ)  # sums are rounded
+    return np.minimum(out_UQ, 1, out=out_UQ)  # rounding can make sums exceed 1
 
 
 def mix(
     p_UQ: np.ndarray, minor_UQ: np.ndarray, flip_U: np.ndarray, carriers_U: np.ndarray, weight_Q: np.ndarray
 ) -> None:
-    """Mix the network's P(ALT) with `posterior_alleles`, in place, where several haplotypes carry the allele.
+    """Mix the network's P(ALT), in place, with `posterior_alleles` at sites with FEWEST_CARRIERS or more.
 
-    minor_UQ is overwritten. carriers_U: panel haplotypes with the minor allele. weight_Q: `posterior_weight`,
-    0 for queries without candidates.
+    minor_UQ: result of `posterior_alleles`, which is overwritten. carriers_U: number of carriers. weight_Q:
+    `posterior_weight`, or 0 for queries without candidates.
     """
     minor_UQ[flip_U] = 1 - minor_UQ[flip_U]
     minor_UQ -= p_UQ
@@ -130,11 +134,11 @@ def mix(
 
 
 def rare_allele_odds(carriers_X: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """Factors for the odds of alleles with 0, 1, 2, ... carriers, float32 (C,).
+    """Return the factors for the odds of alleles with 0, 1, 2, ... carriers, float32 (C,).
 
-    carriers_X: carriers of the minor allele at all sites of the panel. The last factor is 1 and holds for all
-    alleles with more carriers. In a very small panel all factors are 1: minor alleles hardly have more
-    carriers there.
+    carriers_X: number of carriers at each site of the panel. The last factor is 1 and is used for all alleles
+    with more carriers. In very small panels some factors or all are 1, because a minor allele with c + 1
+    carriers needs a panel of more than 2 (c + 1) haplotypes.
     """
     most = len(TRAINED_RATIOS)
     sites_C = np.bincount(np.minimum(carriers_X, most + 2), minlength=most + 3)
@@ -149,7 +153,7 @@ def rare_allele_odds(carriers_X: np.ndarray, n_haplotypes: int) -> np.ndarray:
 
 @kernel()
 def multiply_odds(odds_U, flip_U, p_UQ):  # type: ignore[no-untyped-def]
-    """Multiply the odds of minor alleles, in place."""
+    """Multiply the odds of each site's minor allele by odds_U; changes P(ALT) in p_UQ in place."""
     one = np.float32(1)
     for u in range(len(odds_U)):
         if odds_U[u] != one:

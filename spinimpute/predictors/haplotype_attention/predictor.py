@@ -1,7 +1,10 @@
-"""Imputes with `HaplotypeAttention`: candidates, classes, weights, copies and the decoder for blocks of gaps.
+"""Imputes with `HaplotypeAttention`, block by block.
 
-Axes: S typed places of a tile, Q queries, G gaps of a block, B blocks, C candidates, P places, K classes,
-U sites of a block.
+The steps are: find candidates, compute their copying posteriors, group them into IBS classes, compute the
+classes' attention weights (pair network), copy their alleles, and correct the copies (decoder).
+
+Axes: S typed places of a tile, Q queries, G gaps of a block, B blocks, C candidates, P both ends of the gaps,
+K classes, U sites of a block.
 """
 
 from __future__ import annotations
@@ -50,20 +53,20 @@ from spinimpute.predictors.registry import HAPLOTYPE_KIND
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
 # (benchmarks/simulated).
 CLASSES = 22
-CLASSES_OF_LARGE = 12  # enough in large panels with dense sites, where posteriors get the network's weight
+CLASSES_OF_LARGE = 12  # enough in large panels with dense sites: half of the weight goes to posteriors
 CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
-# A candidate needs half of the prior probability 1 / N, or half of 1 / SHARED (1e-4) in panels of more
-# haplotypes. There the candidates in between would take a quarter of the time and change hardly anything
-# (benchmarks/tried.md).
+# Candidates with a lower posterior probability than LEAST_SHARE / N are dropped, in panels of more than
+# SHARED haplotypes those below LEAST_SHARE / SHARED (1e-4). In these panels, the additional candidates would
+# take a quarter of the time and change results hardly at all (benchmarks/tried.md).
 LEAST_SHARE, SHARED = 0.5, 5_000
-MOST_TIMES = 4.0  # as many candidates where typed sites are sparse, in panels larger than those of training
+MOST_TIMES = 4.0  # upper limit of the factor by which `find_matches` increases the number of candidates
 
 
 class HaplotypePredictor(Predictor):
     """Imputes tiles of a panel with a trained model.
 
-    `classes` is the largest number of IBS classes where typed sites are dense; large panels have
-    CLASSES_OF_LARGE. Raises UnfitWeights for the weights of another model.
+    `classes` is the maximum number of IBS classes where typed sites are dense. Large panels use at most
+    CLASSES_OF_LARGE there. Raises UnfitWeights for the weights of another model.
     """
 
     kind = HAPLOTYPE_KIND
@@ -106,9 +109,9 @@ class HaplotypePredictor(Predictor):
     def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches:
         """Find the longest matches on one side of the tile's gaps, from which candidates are made.
 
-        typed_TQ: int8, alleles at all typed sites, -1 where missing. There should be many queries: the panel
-        is read once for all of them. More candidates are taken in a large panel where typed sites are sparse:
-        there thousands of haplotypes match equally well.
+        typed_TQ: int8, alleles at all typed sites, -1 where missing. Many queries in one call save time, as
+        the panel is read once for all of them. In a large panel with sparse typed sites, thousands of
+        haplotypes match equally well. There more candidates are used.
         """
         candidates = self.candidates
         if large_panel_share(len(tile.order_N)) > 0:
@@ -121,7 +124,7 @@ class HaplotypePredictor(Predictor):
         return longest_matches(panel, queries, *tile.block_places, candidates, on_left=on_left)
 
     def most_classes(self, n_haplotypes: int, more_classes: float) -> int:
-        """Largest number of classes of a `TileBlock` that needs `more_classes`."""
+        """Return the maximum number of classes for a block with this `TileBlock.more_classes`."""
         large = large_panel_share(n_haplotypes)
         dense = (MOST_CLASSES - more_classes) / (MOST_CLASSES - 1)
         return round(self.classes * more_classes - large * dense * max(self.classes - CLASSES_OF_LARGE, 0))
@@ -136,7 +139,7 @@ class HaplotypePredictor(Predictor):
         candidates: Candidates,
         rates: PanelRates,
     ) -> np.ndarray:
-        """P(ALT) at the tile's sites, float32 (U, Q).
+        """Return P(ALT) at the tile's sites, float32 (U, Q).
 
         `siblings` has the alleles of the queries' sibling haplotypes; None if the siblings are unknown.
         """
@@ -163,7 +166,7 @@ class HaplotypePredictor(Predictor):
                 own = BlockCandidates(candidates.haplotype_C, posterior_CP, first_Q1)
                 p_UQ = self._impute_block(panel, tile, block, patterns, queries, own, rates.rare_odds_C)
                 out_UQ[block.sites.start - start : block.sites.stop - start] = p_UQ
-        # without any typed allele the longest matches are no matches
+        # without any typed allele, matches mean nothing
         out_UQ[:, ~alleles.known_XW.any(axis=1)] = panel.frequency[start:stop, None]
         return out_UQ
 
@@ -177,7 +180,7 @@ class HaplotypePredictor(Predictor):
         candidates: BlockCandidates,
         rare_odds_C: np.ndarray,
     ) -> np.ndarray:
-        """P(ALT) at a block's sites, float32 (U, Q)."""
+        """Return P(ALT) at a block's sites, float32 (U, Q)."""
         n_haplotypes, n_gaps, sites = panel.n_haplotypes, len(block.has_untyped_G), block.gaps
         weight = posterior_weight(n_haplotypes)
         agreed_QG = np.full((len(candidates.first_Q1) - 1, n_gaps), NONE, np.int32)
@@ -211,7 +214,7 @@ class HaplotypePredictor(Predictor):
 
 
 class _TileQueries(NamedTuple):
-    """Queries at the places of a tile."""
+    """Some queries: their alleles at the places of a tile, and what is derived from these."""
 
     alleles: TypedAlleles
     information: Information
@@ -228,7 +231,7 @@ def load(checkpoint: Checkpoint) -> HaplotypePredictor:
 class DevicePairNetwork:
     """The pair network on a device of torch.
 
-    It computes in float32: the network is too small for bfloat16 to save time, and dosages would change.
+    It computes in float32, because bfloat16 would change dosages and not save time in so small a network.
     """
 
     def __init__(self, weights: dict[str, np.ndarray], settings: HaplotypeSettings, device: str) -> None:

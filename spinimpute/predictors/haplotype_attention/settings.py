@@ -1,6 +1,6 @@
 """Features of gaps and sites for haplotype attention, and the sizes of its networks.
 
-This module does not import torch, which imputing on a processor does not need.
+This module does not import torch, because imputing on the CPU does not need torch.
 
 Axes: G gaps, S typed places, X sites in any shape, F features.
 """
@@ -16,9 +16,9 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, SMAL
 
 EPSILON = 1e-4  # copied probabilities are clipped to [EPSILON, 1 - EPSILON] before their logit is taken
 ABSENT_LOGIT = -9.2  # logit of EPSILON
-CONTRAST = 12.0  # largest difference of logits, also with carriers only or non-carriers only
+CONTRAST = 12.0  # limit of the feature `Copied.contrast`; its value if nobody or everybody has the allele
 NOTHING = -1e9  # logit of an absent class
-SCALE = 0.25  # factor of logarithms and logits: inputs are about 1
+SCALE = 0.25  # factor that brings logarithms and logits to about 1 as network inputs
 GAP_FEATURES = 2
 COPIED_FEATURES = 6
 SPREAD_FEATURES = 2
@@ -36,9 +36,9 @@ class HaplotypeSettings:
 
 
 def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings) -> None:
-    """Raise ValueError for weights of another network or that are not finite, or for impossible sizes.
+    """Raise ValueError for impossible sizes, and for weights with other shapes, other types or infinities.
 
-    Kernels read the weights without looking at their sizes.
+    The check is needed because kernels do not check the sizes of arrays.
     """
     for name, size in asdict(settings).items():
         if type(size) is not int or size < 1:
@@ -66,7 +66,7 @@ def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings
 
 
 def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """Features of the gaps on the left of places: logs of the width in cM and the panel size; float32."""
+    """Return logs of width (cM) and panel size, float32 (G, 2), of the gaps that end at place_G."""
     last = len(typed_cM_S) - 1
     width_G = typed_cM_S[np.clip(place_G, 0, last)] - typed_cM_S[np.clip(place_G - 1, 0, last)]
     return np.stack(
@@ -81,11 +81,11 @@ def site_features(
     right_X: np.ndarray,
     n_haplotypes: int,
 ) -> np.ndarray:
-    """Features of sites: frequency of the minor allele, position in the gap, panel size.
+    """Return the features of sites, float32 (X, F), scaled.
 
-    fraction_X is t, 0 at the left typed site and 1 at the right one; left_X and right_X are the distances
-    (cM) to both ends. The result is float32 (X, F): logit of the frequency, t, and logs of the distances and
-    of the panel size, scaled.
+    The features are the logit of the minor allele's frequency, t, and the logs of both distances and of the
+    panel size. fraction_X is t: 0 at the left typed site of the gap and 1 at the right one. left_X and
+    right_X are the distances (cM) to these typed sites.
     """
     least = 0.25 / n_haplotypes
     frequency_X = frequency_X.clip(least, 1 - least)

@@ -1,10 +1,12 @@
-"""A tile of the panel for haplotype attention: bits at typed sites, patterns of alleles between them.
+"""A tile of the panel for haplotype attention: alleles at typed sites, and patterns of alleles in the gaps.
 
-A tile (`typed_tiles`) is cut into blocks of BLOCK_GAPS gaps. Tiles and blocks lie at fixed multiples, so no
-result depends on how a chromosome is cut into windows. The panel's haplotypes get an order that depends only
-on their content, so no result depends on their order in the file.
+A tile (`typed_tiles`) is cut into blocks of BLOCK_GAPS gaps. Tiles and blocks start at fixed multiples of
+gaps, so results do not depend on how a chromosome is cut into windows. The panel's haplotypes are sorted by
+their content, so results do not depend on their order in the file. A *place* is the index of a typed site
+among those that a tile reads.
 
-Axes: S typed places of a tile, N panel haplotypes, G gaps, B blocks, U sites, W 64-bit words.
+Axes: S places of a tile, N panel haplotypes, G gaps, B blocks, U sites, W 64-bit words. A trailing 1 means
+one more than the axis.
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ from spinimpute.predictors.haplotype_attention.decoder_network import SiteFeatur
 from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
 from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
 
-WHOLE_BLOCK_SITES = 65_536  # a block with more sites is cut where a window cuts it
-HASHED_SITES = 1_024  # variable sites at each end of a gap; they are enough to distinguish haplotypes
-# Gaps of this mean width in cM, or narrower ones, need few IBS classes. Wider gaps need more classes, by the
-# square root of the width and at most MOST_CLASSES times as many: more haplotypes match equally well there.
+WHOLE_BLOCK_SITES = 65_536  # only blocks with more sites may be cut by the edge of a window
+HASHED_SITES = 1_024  # variable sites to hash at each end of a gap: enough to distinguish haplotypes
+# Blocks whose gaps have a mean width of at most DENSE_CM use the default number of IBS classes. In blocks
+# with wider gaps more haplotypes match equally well. There the number of classes is multiplied by
+# min(sqrt(width / DENSE_CM), MOST_CLASSES).
 DENSE_CM = 0.004
 MOST_CLASSES = 2
 
@@ -53,38 +56,39 @@ class TileBlock:
     gap_GF: np.ndarray  # float32, see `gap_features`
     site_features: SiteFeatures
     distances: GapDistances
-    more_classes: float  # how many times as many classes the gaps need as narrow ones
-    whole: bool  # no window can cut the block, see `WHOLE_BLOCK_SITES`
-    typed_place_G: np.ndarray  # int64, place on the right of a gap, or the last place
-    has_untyped_G: np.ndarray  # bool, whether a gap has untyped sites that vary
+    more_classes: float  # factor of the number of IBS classes, see DENSE_CM
+    whole: bool  # whether no window may cut the block, see WHOLE_BLOCK_SITES
+    typed_place_G: np.ndarray  # int64, place at the right end of a gap; for the last gap, the last place
+    has_untyped_G: np.ndarray  # bool, whether a gap has a polymorphic untyped site
 
 
 @dataclass(frozen=True)
 class PanelTile:
     """A tile of the panel, read for one window.
 
-    All arrays have the panel's haplotypes in the order of `order_N`. Places are the typed sites that the tile
-    reads, with its flanks.
+    All arrays have the panel's haplotypes in the order of `order_N`. Places include those of the flanks
+    (`typed_tiles`).
     """
 
     typed: Interval  # the typed sites at the tile's places
     panel: PanelAlleles
-    panel_backwards: PanelAlleles  # the same with the places in reverse order
+    panel_backwards: PanelAlleles  # `panel` with the places in reverse order
     frequency_S: np.ndarray  # float64, of ALT
     cM_S: np.ndarray  # float64
     sibling_N: np.ndarray  # int64, the sibling haplotype of each haplotype
-    site_start_G1: np.ndarray  # int64, panel sites of the gaps, cut to the blocks that the window touches
-    sites: Interval  # panel sites of these blocks
-    order_N: np.ndarray  # int64
+    # int64, first panel site of each gap, clipped to the blocks that overlap the window
+    site_start_G1: np.ndarray
+    sites: Interval  # panel sites of the blocks that overlap the window
+    order_N: np.ndarray  # int64, the panel's haplotypes, see `_order_by_content`
     spans: SpanPatterns | None  # None for panels larger than MOST_STATES
     blocks: tuple[TileBlock, ...]
-    # of each block the place on the right of its first gap, and the number of gaps, int64 (B,)
+    # for each block, the place to the right of its first gap, and its number of gaps, int64 (B,)
     block_places: tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class TileSizes:
-    """Sizes of all tiles of a panel and its typed sites, for estimates of memory."""
+    """Sizes of the tiles of a panel, from which `memory` estimates the memory that a job needs."""
 
     n_tiles: int
     places: int  # typed places of the largest tile
@@ -95,7 +99,7 @@ class TileSizes:
 
     @classmethod
     def of(cls, cM: np.ndarray, typed_index: np.ndarray, n_haplotypes: int) -> TileSizes:
-        """Sizes for panel sites at these cM, and at least one typed site."""
+        """Compute the sizes. cM: genetic positions of the panel sites. There is at least one typed site."""
         n_sites, typed_cM_T = len(cM), cM[typed_index]
         reach_cM = typed_tiles.flank_reach(n_haplotypes)
         n_tiles = len(typed_index) // typed_tiles.TILE_GAPS + 1
@@ -111,10 +115,11 @@ class TileSizes:
 def windows_of_tiles(
     cM: np.ndarray, typed_index: np.ndarray, sites: Interval, length_cM: float, n_sites: int
 ) -> list[Interval]:
-    """Cut panel sites into windows of whole tiles: a tile that two windows share would be computed twice.
+    """Cut panel sites into windows of whole tiles.
 
-    A window takes several tiles as long as it has at most n_sites sites and length_cM. Only a tile with more
-    sites is cut, into equal windows; results do not depend on it.
+    Whole tiles save time, as a tile that two windows share would be computed twice. A window has as many
+    tiles as fit into n_sites sites and length_cM. Only tiles with more than n_sites sites are cut, into equal
+    windows. Results do not depend on the windows.
     """
     ends = typed_index[typed_tiles.TILE_GAPS - 1 :: typed_tiles.TILE_GAPS] + 1
     edges = [sites.start, *ends[(ends > sites.start) & (ends < sites.stop)].tolist(), sites.stop]
@@ -134,9 +139,9 @@ def windows_of_tiles(
 
 
 def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interval) -> PanelTile:
-    """Read a tile of the panel: all blocks that the window touches, without the sites between typed ones.
+    """Read the typed sites of a tile, and describe the blocks that overlap the window.
 
-    There is at least one typed site. `read_patterns` reads what lies between the typed sites.
+    `read_patterns` reads the untyped sites. There is at least one typed site.
     """
     n_typed = len(typed_index)
     first_gap = number * typed_tiles.TILE_GAPS
@@ -153,7 +158,7 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
     order_N = _order_by_content(panel, rows, edges_G1)
     alleles = PanelAlleles.ordered(packed_SB, order_N)
     site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
-    panel.release_memory()  # otherwise a large file stays in memory until the process ends
+    panel.release_memory()  # otherwise the pages of a large file stay in memory
     place_of = np.empty_like(order_N)
     place_of[order_N] = np.arange(len(order_N))
     cM_S = panel.cM[rows]
@@ -188,7 +193,7 @@ def _block(
     site_start_G1: np.ndarray,
     whole: bool,
 ) -> TileBlock:
-    """The gaps on the left of places, with these panel sites; first_gap is counted in the tile."""
+    """Describe a block. Gap g ends at place_G[g]; first_gap is the block's first gap in the tile."""
     n_gaps, n = len(place_G), panel.n_haplotypes
     sites = Interval(int(site_start_G1[0]), int(site_start_G1[-1]))
     gap_U = np.repeat(np.arange(n_gaps), np.diff(site_start_G1))
@@ -217,14 +222,14 @@ def _block(
 
 
 class TilePatterns(NamedTuple):
-    """The patterns of alleles in a tile's gaps, and how rare the rarest allele of each pattern is."""
+    """The patterns of a tile's gaps, and the number of copies of the rarest allele of each pattern."""
 
     gaps: GapPatterns
     rarest: RarestAlleles
 
 
 def read_patterns(panel: Panel, tile: PanelTile) -> TilePatterns:
-    """Read the patterns of a tile's gaps at the sites that its window touches; matches do not need them."""
+    """Read the patterns of a tile's gaps at `tile.sites`. The search for matches does not need them."""
     start, stop = tile.sites
     start_G1 = tile.site_start_G1 - start
     count_U = panel.allele_count[start:stop]
@@ -235,9 +240,10 @@ def read_patterns(panel: Panel, tile: PanelTile) -> TilePatterns:
 
 
 def _whole_blocks(edges_G1: np.ndarray, window: Interval) -> Interval:
-    """Panel sites of a window, extended to whole blocks at both ends.
+    """Return the panel sites of a window, extended to whole blocks at both ends.
 
-    Results of a part of a block may be rounded differently. A block with very many sites is cut anyway.
+    Blocks are computed whole, because results of a part of a block might be rounded differently. Blocks with
+    more than WHOLE_BLOCK_SITES sites are not extended.
     """
     edges = np.append(edges_G1[:-1:BLOCK_GAPS], edges_G1[-1])
     start, stop = window.start, window.stop
@@ -251,9 +257,9 @@ def _whole_blocks(edges_G1: np.ndarray, window: Interval) -> Interval:
 
 
 def _order_by_content(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
-    """Haplotypes in an order that depends only on their alleles and their siblings' alleles, int64 (N,).
+    """Sort haplotypes by hashes of their alleles, then of their siblings' alleles, int64 (N,).
 
-    Monomorphic sites between typed ones make no difference.
+    Untyped monomorphic sites do not change the order.
     """
     hash_N = np.zeros(panel.n_haplotypes, dtype=np.uint64)
     for place, site in enumerate(typed_S.tolist()):
