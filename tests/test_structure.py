@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = (
     "runtime", "genotypes", "vcf", "panels", "targets", "outputs", "sequencing", "nn", "hmm", "phasing",

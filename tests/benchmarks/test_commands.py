@@ -17,6 +17,8 @@ from benchmarks.imputation.scoring import read_accuracy, score
 from benchmarks.imputation.unphased import switch_errors, without_phase
 from spinimpute import OutputSettings
 
+pytestmark = pytest.mark.slow
+
 Command = Callable[..., Path]
 REGION = ("--length", 20_000, "--centimorgans", 0.02)  # of a simulated set
 

@@ -14,6 +14,8 @@ from benchmarks.inducing.attacks import carrier_ranks, count_features, dosage_fe
 from benchmarks.inducing.decisions import Trial, area, best_feature, found_at, learned
 from benchmarks.inducing.membership import draw
 
+pytestmark = pytest.mark.slow
+
 
 def test_area_and_threshold() -> None:
     member = np.array([True, True, False, False])

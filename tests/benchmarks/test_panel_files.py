@@ -13,6 +13,8 @@ from benchmarks.outputs.checksums import checksum, outputs_in
 from benchmarks.outputs.commands import Runner, all_sets
 from benchmarks.panels.__main__ import main as panels
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

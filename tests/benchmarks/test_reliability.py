@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 pytest.importorskip("pgenlib", reason="pgenlib is not installed (extra: plink)")

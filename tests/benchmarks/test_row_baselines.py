@@ -13,6 +13,8 @@ from benchmarks.tabular.methods import ROW_BASELINES, TREE_BASELINES, Problem, c
 from benchmarks.tabular.report import FEW_SETS, read_results
 from benchmarks.tabular.report import RESULTS as FITS
 
+pytestmark = pytest.mark.slow
+
 
 def make(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     """A label that needs numbers, a category, and their product."""

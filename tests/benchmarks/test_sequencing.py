@@ -20,6 +20,8 @@ from benchmarks.sequencing.compare import leave_out, switch_errors
 from benchmarks.sequencing.results import INSTALLED
 from benchmarks.sequencing.simulated_reads import LONG, SHORT, ReadKind, SequencedPeople
 
+pytestmark = pytest.mark.slow
+
 
 def test_people_left_out(bcftools: str, simulated: Case, tmp_path: Path) -> None:
     case = leave_out(simulated, 9, tmp_path)

@@ -32,6 +32,8 @@ from spinimpute.training.episodes import Episode, EpisodeSettings
 from spinimpute.training.simulation import SimulationSettings
 from spinimpute.training.sources import SimulatedSource
 
+pytestmark = pytest.mark.slow
+
 TINY = Budget(
     SPINSettings(core=2, flank=6, k=3, fewest_points=4, inducing_points=6, heads=4, pair_heads=2, hidden=4),
     EpisodeSettings(blocks=2, queries=4, sites_per_gap=4, context_samples=8, missing_rate=(0.1,)),

@@ -16,6 +16,8 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.panels.spin_files import open_spin_file
 from spinimpute.runtime.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 PAR1_END = 2_699_520  # GRCh37
 SHIFT = PAR1_END - 200_000
 CONTIG = "##contig=<ID=X,length=155270560>"

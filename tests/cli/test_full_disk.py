@@ -12,6 +12,8 @@ import pytest
 
 import spinimpute
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 FULL = "No space left on device"
 PAGE_KIB = 4

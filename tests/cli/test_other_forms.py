@@ -19,6 +19,8 @@ from spinimpute.targets.formats import read_target
 
 from .conftest import dosages
 
+pytestmark = pytest.mark.slow
+
 pgenlib = pytest.importorskip("pgenlib")
 
 

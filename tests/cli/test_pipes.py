@@ -12,6 +12,8 @@ import pytest
 
 from spinimpute.targets.formats import NAME
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONSOLE_SCRIPT = [sys.executable, "-c", "from spinimpute.__main__ import main; main()"]
 

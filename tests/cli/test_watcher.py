@@ -13,6 +13,8 @@ import pytest
 
 from .conftest import LIMIT, REPOSITORY, Result, restore_signals
 
+pytestmark = pytest.mark.slow
+
 NEEDS_PROC = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="processes are listed in /proc on Linux"
 )

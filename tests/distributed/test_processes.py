@@ -17,6 +17,8 @@ from spinimpute.runtime.processes import Processes, all_processes
 from spinimpute.runtime.tensor_files import load_tensors
 from spinimpute.training.trainer import Trainer, TrainingSettings
 
+pytestmark = pytest.mark.slow
+
 TRAIN = ["-m", "spinimpute", "train", "--config", "c.toml", "--threads", "1", "-q", "--out"]
 CONFIGURATION = """
 [model]

@@ -14,6 +14,8 @@ from spinimpute.cli.main import spinimpute as cli
 
 import spinimpute
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
 PAGES = [REPOSITORY / "README.md", *sorted(DOCS.glob("*.md"))]

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.runtime.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 POINTS = [(100, 0.5), (200, 0.5), (1100, 2.0)]
 FORMS = {
     "plink": "".join(f"20 . {cM} {position}\n" for position, cM in POINTS),

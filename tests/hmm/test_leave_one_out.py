@@ -22,6 +22,8 @@ from spinimpute.runtime.errors import InputError
 from tests.array_panel import ArrayPanel
 from tests.hmm.brute_force import forward_backward
 
+pytestmark = pytest.mark.slow
+
 WITH_ER2 = spinimpute.OutputSettings(leave_one_out=True)
 
 

@@ -20,6 +20,8 @@ from spinimpute.nn.model_weights import arrays_of
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
 
+pytestmark = pytest.mark.slow
+
 
 def waves(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Sines of different amplitude and phase, in arbitrary units."""

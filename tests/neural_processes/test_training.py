@@ -13,6 +13,8 @@ from spinimpute.neural_processes.models import KINDS, ModelSettings
 from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
 from spinimpute.runtime.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5, "blocks": 2}
 TASKS = ProcessSettings(context=(6, 12), target=(3, 7), tasks=4)
 

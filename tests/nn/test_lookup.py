@@ -1,11 +1,14 @@
 """The synthetic experiment of the SPIN paper (A.7), scaled down: labels are random, so that only the context
 can give them, and every table is new, so that nothing can be memorised."""
 
+import pytest
 import torch
 from torch import Tensor
 
 from spinimpute.nn.masking import masked_cross_entropy
 from spinimpute.nn.spin import SPIN, SPINConfig
+
+pytestmark = pytest.mark.slow
 
 KEY_BITS, LABEL_BITS = 2, 6
 LABELS = torch.arange(KEY_BITS + LABEL_BITS) >= KEY_BITS

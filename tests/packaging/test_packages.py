@@ -12,6 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}

@@ -18,6 +18,8 @@ from spinimpute.runtime.errors import InputError
 
 from .conftest import KINDS, header_of, rewritten, sealed
 
+pytestmark = pytest.mark.slow
+
 ENTRIES = [(name, entry) for name, kind in KINDS.items() for entry in (*kind.fields, "checksum", "sections")]
 SECTIONS = [(name, section) for name, kind in KINDS.items() for section in kind.sections]
 

@@ -26,6 +26,8 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import index_reader
 from spinimpute.vcf.index_reader import split_by_size
 
+pytestmark = pytest.mark.slow
+
 WriteVcf = Callable[..., Path]
 LIMIT = 300  # seconds for a process to do what it should
 MAP = GeneticMap.constant(1.3)

@@ -24,6 +24,8 @@ from tests.array_panel import ArrayPanel
 from tests.phasing.test_chains import copied, diploid, haploid_phred, made_panel, phred_of_reads, random_phred
 from tests.phasing.test_fragment_phase import phred_of
 
+pytestmark = pytest.mark.slow
+
 
 def large_panel(rng: np.random.Generator, n_sites: int, n: int) -> ArrayPanel:
     """Haplotypes that copy twelve founders; a third of the sites has rare alleles."""

@@ -27,6 +27,8 @@ from spinimpute.phasing.targets import (
 )
 from tests.array_panel import ArrayPanel
 
+pytestmark = pytest.mark.slow
+
 MISMATCH = 0.01
 
 

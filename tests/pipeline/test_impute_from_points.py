@@ -15,6 +15,8 @@ from spinimpute.pipeline.settings import OutputSettings
 from spinimpute.predictors.registry import row_named
 from spinimpute.runtime.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 H = 32
 FINE = OutputSettings(decimals=4)  # a difference in the last digit is to be a small one
 

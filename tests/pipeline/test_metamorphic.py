@@ -16,6 +16,8 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.vcf.reader import read_haplotypes
 
+pytestmark = pytest.mark.slow
+
 N_SITES, N_SAMPLES = 1_300, 12
 NEW_ALLELE, LINKED = 12, 3  # every 12th site has a second ALT allele
 # of 26 records, which have two such sites: one is typed half, one whole

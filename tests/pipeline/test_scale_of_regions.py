@@ -15,6 +15,8 @@ from spinimpute.pipeline.matched_target import TargetRead
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 from spinimpute.predictors.interface import ImputationJob
 
+pytestmark = pytest.mark.slow
+
 REGION = spinimpute.RegionSettings("20:1-50000", 0.2)
 
 

@@ -18,6 +18,8 @@ import spinimpute
 from spinimpute.panels.file_kind import HAPLOTYPES
 from spinimpute.predictors.registry import PREDICTORS, PredictorRow
 
+pytestmark = pytest.mark.slow
+
 OUTPUT = spinimpute.OutputSettings(formats=("GT", "DS", "HDS"), decimals=4)
 QUICK = {"inducing_points": 16}  # options that make a test faster
 TARGETS = 6  # samples of the example's target

@@ -51,6 +51,8 @@ from spinimpute.predictors.train import train
 from spinimpute.predictors.typed_tiles import FLANK, MOST_FLANK, flank_reach, tiles_between, with_flanks
 from tests.predictors.test_train import configuration
 
+pytestmark = pytest.mark.slow
+
 Mosaic = Callable[..., np.ndarray]
 
 

@@ -36,6 +36,8 @@ from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.writer import GenotypeWriter
 
+pytestmark = pytest.mark.slow
+
 PEOPLE = 1_500
 MB = 2**20
 # what a program leaves in VmHWM is its own, unlike ru_maxrss, which knows of the program that started it

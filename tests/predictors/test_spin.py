@@ -18,6 +18,8 @@ from spinimpute.training.simulation import Segment
 from spinimpute.vcf.reader import read_haplotypes
 from tests.array_panel import ArrayPanel
 
+pytestmark = pytest.mark.slow
+
 PREDICTORS = ["random_predictor", "random_predictor_of_3mers"]
 
 

@@ -22,6 +22,8 @@ from spinimpute.reports.page import Page
 from spinimpute.reports.report_files import CHARTS, ReportFiles
 from spinimpute.runtime.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"
 TARGET = EXAMPLE / "target.vcf.gz"

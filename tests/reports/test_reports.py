@@ -17,6 +17,8 @@ from spinimpute.reports.charts import Series, counts_in_plane, histogram, line_c
 from spinimpute.reports.page import Page, Section, number, table
 from spinimpute.runtime.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"
 NASTY = "<script>alert(1)</script> \"'&"

@@ -14,6 +14,8 @@ import pytest
 
 from spinimpute.runtime import kernels
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 MODEL = """
 from spinimpute.constants import OTHER, SCALE

@@ -19,6 +19,8 @@ from spinimpute.runtime.output_files import check_output, temporary_folder
 from spinimpute.vcf import writer as vcf_writer
 from spinimpute.vcf.header import OutputLayout
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"
 
 

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spinimpute import tabular
+
+pytestmark = pytest.mark.slow
 
 ROWS = {"steps": 60, "learning_rate": 0.02, "batch_size": 32, "width": 16}
 CONTEXT = {"steps": 30, "learning_rate": 0.04, "batch_size": 32, "width": 8, "heads": 2}

@@ -26,6 +26,8 @@ from spinimpute.tabular.datasets import (
     split,
 )
 
+pytestmark = pytest.mark.slow
+
 BUNDLED = ("breast_cancer", "diabetes")
 # rows, columns, columns of categories, missing values, the first target or the rows of each class
 REAL = {

@@ -23,6 +23,8 @@ from spinimpute.tabular import (
 from spinimpute.tabular.model_files import load_estimator, save_estimator
 from spinimpute.tabular.table import TableEncoder, with_days
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {"width": 16, "heads": 2, "steps": 150, "batch_size": 32, "random_state": 0}
 
 

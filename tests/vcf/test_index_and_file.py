@@ -23,6 +23,8 @@ from spinimpute.vcf.chromosome_records import count_records
 from spinimpute.vcf.index_reader import check_index, read_index, split_by_size
 from spinimpute.vcf.reader import read_haplotypes
 
+pytestmark = pytest.mark.slow
+
 MAP = GeneticMap.constant(1.3)
 NAMES = [f"s{i}" for i in range(4)]
 HEADER = '##fileformat=VCFv4.2\n{}##FORMAT=<ID=GT,Number=1,Type=String,Description="x">\n'

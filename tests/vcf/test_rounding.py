@@ -15,6 +15,8 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.writer import GenotypeWriter
 
+pytestmark = pytest.mark.slow
+
 PLOIDY = np.array([2, 1, 2], np.uint8)
 FIRST = np.array([0, 2, 3])
 NUMBER = re.compile(r"[01](\.\d*[1-9])?|2")

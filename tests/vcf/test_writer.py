@@ -16,6 +16,8 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.writer import GenotypeWriter
 
+pytestmark = pytest.mark.slow
+
 needs_bcftools = pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
 
 CONTIGS = ["##contig=<ID=20,length=64444167>"]

@@ -32,6 +32,8 @@ from benchmarks.workflow.runs import (
 from spinimpute.predictors.haplotype_attention.memory import JobSizes, limits_within
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("snakemake", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
 
 

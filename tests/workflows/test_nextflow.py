@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks.workflow.runs import ENVIRONMENT, REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 yaml = pytest.importorskip("yaml", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
 
 NEXTFLOW = REPOSITORY / "workflows" / "nextflow"

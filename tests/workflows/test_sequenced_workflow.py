@@ -18,6 +18,8 @@ from benchmarks.workflow.runs import ENVIRONMENT, PATH, WORKFLOW, copy_example, 
 from spinimpute.hmm.parameters import MOST_COPIED
 from spinimpute.phasing.memory import COMPILED_CHAINS, ChainSizes, chain_memory, large_panel_memory
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("snakemake", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
 
 NAMES = ["target_AFR_01", "target_EUR_01", "target_EUR_02"]

@@ -14,6 +14,8 @@ from benchmarks.workflow.runs import ENVIRONMENT, PATH, REPOSITORY
 pytest.importorskip("snakemake", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
 import yaml
 
+pytestmark = pytest.mark.slow
+
 WRAPPER = REPOSITORY / "workflows" / "wrapper" / "spinimpute" / "impute"
 
 

@@ -15,6 +15,8 @@ from spinimpute.vcf.bgzf import EOF_BLOCK, compress_block
 
 from ..conftest import records
 
+pytestmark = pytest.mark.slow
+
 ALL = spinimpute.OutputSettings(("GT", "DS", "HDS", "GP"))
 REGIONS = (  # positions, buffer in cM
     (1, 40_000, 0),

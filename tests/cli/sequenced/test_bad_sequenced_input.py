@@ -11,6 +11,8 @@ import pytest
 
 import spinimpute
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 Rows = list[list[str]]
 

@@ -10,6 +10,8 @@ from spinimpute.genotypes.sites import DUPLICATE, complement
 from spinimpute.targets.liftover import NOT_IN_CHAIN
 from spinimpute.targets.repair import BOTH, OTHER_STRAND, STRAND_BY_FREQUENCY, STRAND_UNKNOWN, SWAPPED
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 SHIFT = 2_000
 CHAIN = f"""chain 1000 20 1100000 + {SHIFT} 202000 20 1000000 + 0 200000 1

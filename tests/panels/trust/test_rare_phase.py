@@ -25,6 +25,8 @@ from spinimpute.training.simulation import SimulationSettings, simulate_segment
 
 from ...conftest import vcf_text
 
+pytestmark = pytest.mark.slow
+
 WRONG = 0.1
 
 

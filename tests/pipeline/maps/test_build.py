@@ -13,6 +13,8 @@ import pytest
 import spinimpute
 from spinimpute.panels.build import MAP_ESTIMATED
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def wrong_map(tmp_path) -> Path:

@@ -14,6 +14,8 @@ from spinimpute.pipeline.matched_target import MatchedTarget
 from spinimpute.pipeline.sequenced.inputs import CALL_ERROR, likelihoods_of_calls
 from spinimpute.runtime.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 E = CALL_ERROR
 
 
