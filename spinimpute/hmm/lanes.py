@@ -14,7 +14,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from spinimpute.hmm.parameters import LANES, SMALLEST
@@ -83,13 +82,12 @@ def _address(
 ) -> Any:
     """Return the address of the numbers at an index, as a pointer to a vector type."""
     view = context.make_array(array_type)(context, builder, array)
-    first, *others = (
-        cgutils.unpack_tuple(builder, index) if isinstance(index_type, types.BaseTuple) else [index]
-    )
-    shape = cgutils.unpack_tuple(builder, view.shape, array_type.ndim)
-    offset = first
-    for number, length in zip(others, shape[1:], strict=False):
-        offset = builder.add(builder.mul(offset, length), number)
+    numbers = [index]
+    if isinstance(index_type, types.BaseTuple):
+        numbers = [builder.extract_value(index, axis) for axis in range(len(index_type))]
+    offset = numbers[0]
+    for axis, number in enumerate(numbers[1:], 1):
+        offset = builder.add(builder.mul(offset, builder.extract_value(view.shape, axis)), number)
     if array_type.ndim > 1:
         offset = builder.mul(offset, ir.Constant(offset.type, LANES))
     return builder.bitcast(builder.gep(view.data, [offset]), item.as_pointer())
@@ -194,9 +192,11 @@ def multiply_add(typing_context, x, y, z):  # type: ignore[no-untyped-def]
         return None
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        function_type = ir.FunctionType(VECTOR, [VECTOR] * 3)
         name = f"llvm.fmuladd.v{LANES}f32"
-        return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), arguments)
+        function = builder.module.globals.get(name)
+        if function is None:
+            function = ir.Function(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
+        return builder.call(function, arguments)
 
     return LANES_TYPE(x, y, z), generate
 
