@@ -20,7 +20,7 @@ from benchmarks.sequencing.results import INSTALLED, built_panel, result_folder,
 
 LIKELIEST, ALL = "likeliest", "all"
 COPY_ALL = (
-    "import spinimpute.hmm.parameters as p; p.MOST_COPIED = 10**9; "
+    "import spinimpute.hmm.parameters as p; p.MAX_COPIED = 10**9; "
     "from spinimpute.cli.main import main; main()"
 )
 

@@ -16,10 +16,10 @@ from typing import Protocol
 
 import numpy as np
 
-MOST_TYPED = 10_000  # sites of a block's core, and of a flank
+MAX_TYPED = 10_000  # sites of a block's core, and of a flank
 FAR_CM = 5.0  # distance to a typed site that does not exist
 LIKE_WIDTHS = 24, 72  # central typed sites that make haplotypes alike, see `initial_groups`
-MOST_COMPARED = 512  # untyped sites of a block by which haplotypes are compared
+MAX_COMPARED = 512  # untyped sites of a block by which haplotypes are compared
 FAR_SITES = 400  # sites before the first or after the last typed site to compare, or to predict in training
 COLUMNS_AT_ONCE = 64
 
@@ -69,8 +69,8 @@ class BlockShape:
     def __post_init__(self) -> None:
         for name, least in (("core", 1), ("flank", 0)):
             value = getattr(self, name)
-            if type(value) is not int or not least <= value <= MOST_TYPED:
-                raise ValueError(f"{name} must be an integer from {least} to {MOST_TYPED}, got {value!r}")
+            if type(value) is not int or not least <= value <= MAX_TYPED:
+                raise ValueError(f"{name} must be an integer from {least} to {MAX_TYPED}, got {value!r}")
 
     @property
     def n_typed(self) -> int:

@@ -16,11 +16,11 @@ from spinimpute.genotypes.sites import chromosome_names
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
 
-LONGEST_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
+MAX_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
 LONG = 1_000_000  # base pairs: shorter maps may lie in a hot spot or a region without recombination
 CHROMOSOME = 20_000_000  # base pairs: longer maps have rates of chromosomes, but yeast has 350 cM/Mb
 # mean rates of long maps, in cM/Mb: conifers and wheat have 0.1 to 0.3, honeybees about 25
-LOWEST_RATE, HIGHEST_RATE = 0.05, 50
+MIN_RATE, MAX_RATE = 0.05, 50
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
 
 _FORMATS = (
@@ -132,11 +132,11 @@ class GeneticMap:
                 f"{path}: every row of chromosome {chrom} has the genetic position {cMs[0]:g} cM. Give a "
                 "genetic map",
             )
-        if cMs[-1] - cMs[0] > LONGEST_CM:
+        if cMs[-1] - cMs[0] > MAX_CM:
             raise InputError(
                 "mismatch",
                 f"{path}: chromosome {chrom} is {cMs[-1] - cMs[0]:g} cM long, more than any chromosome "
-                f"({LONGEST_CM} cM). Give genetic positions in cM",
+                f"({MAX_CM} cM). Give genetic positions in cM",
             )
         _check_unit(path, chrom, positions[-1] - positions[0], cMs[-1] - cMs[0])
         description = f"{path.name} ({columns.name}, chromosome {chrom}, {len(positions)} points)"
@@ -167,11 +167,11 @@ class GeneticMap:
 
 def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
     rate = cM / bases * 10**6
-    if bases <= LONG or LOWEST_RATE <= rate <= HIGHEST_RATE:
+    if bases <= LONG or MIN_RATE <= rate <= MAX_RATE:
         return
     advice = (
         "If the map is in Morgans, multiply its genetic positions by 100"
-        if rate < LOWEST_RATE
+        if rate < MIN_RATE
         else "If its genetic positions are 100 times too large, divide them by 100"
     )
     text = (

@@ -12,7 +12,7 @@ import numpy as np
 from spinimpute.genotypes.sites import Region
 from spinimpute.runtime.errors import InputError
 
-MOST_CUTS = 2.0**40  # more than there are sites
+MAX_WINDOWS = 2.0**40  # more than there are sites
 DEFAULT_LENGTH_CM = 2.0
 DEFAULT_MAX_SITES = 50_000
 DEFAULT_CHUNK_CM = 20.0
@@ -73,7 +73,7 @@ def _window_bounds(cM: np.ndarray, position: np.ndarray, length_cM: float, max_s
     """Bounds of the windows, int64 (n_windows + 1,), strictly increasing from 0 to n."""
     n_sites = len(position)
     total_cM = cM[-1] - cM[0]
-    n_lengths = max(1, int(np.ceil(total_cM / max(length_cM, total_cM / MOST_CUTS))))
+    n_lengths = max(1, int(np.ceil(total_cM / max(length_cM, total_cM / MAX_WINDOWS))))
     # A gap in the map may be longer than many windows; only cuts between sites matter.
     number = np.floor((cM - cM[0]) / ((cM[-1] - cM[0]) or 1.0) * n_lengths).clip(max=n_lengths - 1)
     cuts = np.flatnonzero(np.diff(number)) + 1
@@ -132,7 +132,7 @@ def cut_chunks(
     """
     if not overlap_cM >= 0:
         raise InputError("argument", f"an overlap must be at least 0 cM, got {overlap_cM} cM")
-    cores, first_positions = [], []
+    extended, first_positions = [], []
     for panel in panels:
         before: Interval | None = None
         for window in cut_windows(panel.cM, panel.position, length_cM, most_sites):
@@ -141,12 +141,12 @@ def cut_chunks(
                 start = _extend_back(panel, before, window, overlap_cM)
             first_positions.append(int(panel.position[window.start]))
             chunk = Interval(start, window.stop)
-            cores.append((int(panel.position[start]), chunk.n_sites, chunk.length_cM(panel.cM)))
+            extended.append((int(panel.position[start]), chunk.n_sites, chunk.length_cM(panel.cM)))
             before = window
     ends = [position - 1 for position in first_positions[1:]] + [int(panels[-1].position[-1])]
     return [
         Chunk(Region(panels[0].chrom, start, end), n_sites, length)
-        for (start, n_sites, length), end in zip(cores, ends, strict=True)
+        for (start, n_sites, length), end in zip(extended, ends, strict=True)
     ]
 
 

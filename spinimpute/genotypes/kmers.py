@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MOST_SNPS = 8  # of a K-mer: each column has 2^K of them
+MAX_SNPS = 8  # of a K-mer: each column has 2^K of them
 
 
 def split_columns(x_BXS: Tensor, k: int) -> Tensor:

@@ -19,7 +19,7 @@ from spinimpute.genotypes.haplotypes import Calls, Haplotypes, to_haplotypes
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 
-LEAST_EXPECTED = 50.0  # heterozygotes; with fewer, the sex of a sample stays unknown
+MIN_EXPECTED = 50.0  # heterozygotes; with fewer, the sex of a sample stays unknown
 FEW = 0.1  # share of the expected heterozygotes that no male exceeds by genotyping errors,
 MANY = 0.3  # and that every female exceeds, even if her parents are related
 HETEROZYGOUS_HAPLOID = "heterozygous calls of haploid samples"
@@ -122,7 +122,7 @@ def heterozygote_share(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
     for expected, both_X in zip(np.nan_to_num(expected_S), both_SX, strict=True):  # a product would copy all
         expected_X += expected * both_X
     observed_X = ((calls.calls[:, :, 0] != calls.calls[:, :, 1]) & both_SX).sum(axis=0)
-    enough = expected_X >= LEAST_EXPECTED
+    enough = expected_X >= MIN_EXPECTED
     return np.where(enough, observed_X / np.where(enough, expected_X, 1), np.nan)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from spinimpute.runtime.errors import InputError, argument
 
 LAST_POSITION = 2**31 - 1  # the largest position that BCF can hold
-_MOST_DIGITS = 10  # of a position
+_MAX_DIGITS = 10  # of a position
 
 POSITION_NOT_IN_PANEL = "position not in panel"
 ALLELES_DIFFER = "alleles differ from the panel"
@@ -70,7 +70,7 @@ def chromosome_names(chrom: str, names: Iterable[str]) -> set[str]:
 
 def is_position(text: str | bytes) -> bool:
     """Whether a text is a position: digits only, no more than LAST_POSITION has."""
-    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def unusable_alt(alt: str) -> str:
@@ -265,9 +265,9 @@ _COMPLEMENT = str.maketrans("ACGTNacgtn", "TGCANtgcan")
 UNKNOWN_ALLELE = "N"
 
 
-def complement(letters: str) -> str:
+def complement(bases: str) -> str:
     """The bases of the other strand, in the same order; other characters stay as they are."""
-    return letters.translate(_COMPLEMENT)
+    return bases.translate(_COMPLEMENT)
 
 
 def snp_alleles(panel: Sites) -> dict[int, list[tuple[str, str]]]:
@@ -279,13 +279,13 @@ def snp_alleles(panel: Sites) -> dict[int, list[tuple[str, str]]]:
     return alleles
 
 
-def choose_alleles(letters: Iterable[str], panel: list[tuple[str, str]]) -> tuple[str, str]:
-    """REF and ALT of the panel SNP that fits the letters on either strand, else the letters themselves.
+def choose_alleles(bases: Iterable[str], panel: list[tuple[str, str]]) -> tuple[str, str]:
+    """REF and ALT of the panel SNP that fits the bases on either strand, else the bases themselves.
 
-    For files that have the letters of calls, but no REF and ALT. panel: REF and ALT of the panel's SNPs at
+    For files that have the bases of calls, but no REF and ALT. panel: REF and ALT of the panel's SNPs at
     the position.
     """
-    found = set(letters)
+    found = set(bases)
     for other_strand in (False, True):
         for site in panel:
             ref, alt = map(complement, site) if other_strand else site

@@ -75,8 +75,8 @@ class _Thresholds(NamedTuple):
     """See `copying_posteriors` and the reasons in `parameters`."""
 
     least: np.float32
-    least_of_alike: np.float32
-    least_mass: np.float32
+    max_share: np.float32
+    min_mass: np.float32
 
 
 class _QuerySteps(NamedTuple):
@@ -104,7 +104,9 @@ def fill_posteriors_of_own_states(
     kept: KeptCandidates,
 ) -> None:
     """Fill `KeptCandidates`, see `copying_posteriors`: as many as there were candidates, at most."""
-    thresholds = _Thresholds(least, np.float32(parameters.LEAST_OF_ALIKE), np.float32(parameters.LEAST_MASS))
+    thresholds = _Thresholds(
+        least, np.float32(parameters.MAX_THRESHOLD_SHARE), np.float32(parameters.MIN_MASS)
+    )
     _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresholds, kept)
 
 
@@ -128,7 +130,7 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
         n, at_C = _list_states(haplotype_C, first_BQ1, q, number_N, state_N)
         if n == 0:
             continue
-        least = min(thresholds.least, thresholds.least_of_alike / np.float32(n))
+        least = min(thresholds.least, thresholds.max_share / np.float32(n))
         bits_IK = _bits_by_span(panel_NW, state_N[:n])
         value_K = np.empty(bits_IK.shape[1], np.float32)
         value_K[:n] = share
@@ -168,7 +170,7 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
             for x in range(len(likely_X)):
                 number_N[likely_X[x]] = x  # by state; there are no more states than haplotypes
             chosen_X = _choose(
-                own_K, number_N, posterior_PX, most_X, state_N[likely_X], least, thresholds.least_mass
+                own_K, number_N, posterior_PX, most_X, state_N[likely_X], least, thresholds.min_mass
             )
             for k in likely_X:
                 number_N[k] = -1
@@ -276,10 +278,10 @@ def _multiply(forward_X, backward_X, keep, arrive, joint, most_X):  # type: igno
 
 
 @kernel()
-def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, least_mass):  # type: ignore[no-untyped-def]
+def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, min_mass):  # type: ignore[no-untyped-def]
     """Choose the likely states that are candidates of the block and have `least` at any place.
 
-    If they have less than least_mass at a place, the likeliest other states join them, up to the number of
+    If they have less than min_mass at a place, the likeliest other states join them, up to the number of
     candidates. own_K: the block's candidates, as states, in order of haplotypes. number_K: index of a state
     among the likely ones, or -1.
     """
@@ -295,7 +297,7 @@ def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, least_mass): 
         mass = np.float32(0)
         for x in stay_X:
             mass += posterior_PX[p, x]
-        if mass < least_mass:
+        if mass < min_mass:
             break
     else:
         return stay_X

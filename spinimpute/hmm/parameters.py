@@ -24,26 +24,26 @@ SCALES = tuple(100.0 * 2**i for i in range(10))  # scales that differ by a facto
 FIRST_SCALE = 4  # index in SCALES where the search starts: 1,600, the scale of one of the real panels
 SCALE_QUERIES = 16  # haplotypes left out
 SCALE_SITES = 512  # around the middle of the panel
-LEAST_SITES = 20  # typed sites needed to estimate a scale or a map
-MOST_HAPLOTYPES = 20_000  # copied haplotypes in estimates of scales and maps; limits the time
+MIN_SITES = 20  # typed sites needed to estimate a scale or a map
+MAX_HAPLOTYPES = 20_000  # copied haplotypes in estimates of scales and maps; limits the time
 
 # Map tuning. 400 queries and one iteration gain half as much.
 TUNING_QUERIES = 1_000  # haplotypes left out, one at a time
 TUNING_ITERATIONS = 4
-PRIOR_CHANGES = 1.0  # pseudo-count of changes at the rate of the map; 5 and 20 are worse
-MOST_JUMP_PROBABILITY = 0.99  # above it all haplotypes are left, and nothing can be learned
-LEAST_MAP_RATE = 0.02  # share of the mean cM per base between the outer typed sites that each gap has
-LEAST_HAPLOTYPES = 4
+PRIOR_SWITCHES = 1.0  # pseudo-count of changes at the rate of the map; 5 and 20 are worse
+MAX_JUMP_PROBABILITY = 0.99  # above it all haplotypes are left, and nothing can be learned
+MIN_MAP_RATE = 0.02  # share of the mean cM per base between the outer typed sites that each gap has
+MIN_HAPLOTYPES = 4
 
 # The map that `panel build` estimates from the panel alone (benchmarks/tried.md) uses one common site per
 # 2,000 base pairs. 4,000 base pairs gain a little less, and more haplotypes gain nothing.
 MAP_STEP, COMMON = 2_000, 0.05
-MOST_ESTIMATED_FROM = 5_000  # haplotypes
-MOST_LEFT_OUT, LEAST_LEFT_OUT = 200, 10  # haplotypes that judge the map, at most a fifth of the panel
-JUDGED_INTERVALS, JUDGED_SITES = 8, 256  # intervals in which the maps are compared, and their sites
+MAX_HAPLOTYPES_FOR_MAP = 5_000  # haplotypes
+MAX_HELD_OUT, MIN_HELD_OUT = 200, 10  # haplotypes that judge the map, at most a fifth of the panel
+TEST_INTERVALS, TEST_SITES = 8, 256  # intervals in which the maps are compared, and their sites
 # Gain in log-likelihood of the haplotypes left out: -.005 to .002 against exact maps of simulated panels,
 # .009 to .022 against published maps, .033 and .057 against a constant rate.
-LEAST_GAIN = 0.005
+MIN_GAIN = 0.005
 
 # Windows of phasing, leave-one-out and map tuning. For phasing a single window is worse, and cores of 128
 # sites are as good but take a third longer.
@@ -52,19 +52,19 @@ FLANK = 128  # typed sites seen on either side; sites further away have next to 
 
 # In larger panels the states are a query's own candidates: with 100,000 haplotypes this is as accurate and
 # takes a sixth of the time.
-MOST_STATES = 8_000
+MAX_PANEL_AS_STATES = 8_000
 # A query's likeliest states join the candidates of a block if these have less posterior at any place: after a
 # wrong call other haplotypes match longer. In a simulated panel of 42,000 haplotypes this happens in 14 of
 # 2,400 blocks and queries, which have 2.5 % of all errors. 0.1 to 0.8 are equally good.
-LEAST_MASS = 0.5
+MIN_MASS = 0.5
 # No candidate needs a posterior above this share of that of equally likely states: where typed sites are
 # sparse, a query may have so many states that none would reach the usual threshold.
-LEAST_OF_ALIKE = 0.5
+MAX_THRESHOLD_SHARE = 0.5
 
 # Chains of sequenced samples copy all haplotypes of panels up to this size, and the likeliest haplotypes of
 # larger panels. At 20,000 haplotypes these take two fifths of the time and are a little more accurate.
-MOST_COPIED = 12_000
-MOST_SEARCHED = 20_000  # haplotypes, evenly spread over the panel, among which the likeliest are searched
+MAX_COPIED = 12_000
+MAX_SEARCHED = 20_000  # haplotypes, evenly spread over the panel, among which the likeliest are searched
 
 # Computation.
 SPAN = 16  # typed places that haplotypes of one pattern share; divides 64, so that a span lies in one word

@@ -108,7 +108,7 @@ def _number_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def most_patterns(first_I1):  # type: ignore[no-untyped-def]
+def max_patterns(first_I1):  # type: ignore[no-untyped-def]
     """Return the largest number of patterns of a span."""
     most = 1
     for i in range(len(first_I1) - 1):

@@ -317,7 +317,7 @@ def longest_matches(
     anchors = _find_anchors(n_places, left_B - settings.margin, right_B + settings.margin)
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
     most_listed = 0
-    if len(panel.bits_NW) > parameters.MOST_STATES:
+    if len(panel.bits_NW) > parameters.MAX_PANEL_AS_STATES:
         most_listed = settings.most * int((right_B - left_B).max() + 1 + 2 * settings.margin)
     n_open = max(1, int((anchors.last_S - anchors.first_S).max()))
     walked = _Queries(queries.alleles_SX, queries.bits_XW, queries.known_XW)

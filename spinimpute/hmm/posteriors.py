@@ -2,7 +2,7 @@
 
 Unlike a comparison of a query with a single haplotype, the posterior of a hidden Markov model (`steps`)
 depends on whether another haplotype matches better, here or nearby. Its states are all haplotypes of the
-panel, or, in a panel of more than MOST_STATES, a query's own candidates (`candidate_states`).
+panel, or, in a panel of more than MAX_PANEL_AS_STATES, a query's own candidates (`candidate_states`).
 
 Most candidates of a block are unlikely and are dropped. So the sum of a candidate's posteriors over the
 block's places is computed first: it depends only on the candidate's pattern and on its values on both sides
@@ -28,7 +28,7 @@ from spinimpute.hmm.candidate_states import (
 )
 from spinimpute.hmm.lanes import all_lanes, lane, load, store
 from spinimpute.hmm.parameters import LANES, ROUNDING, SPAN
-from spinimpute.hmm.patterns import SpanPatterns, most_patterns
+from spinimpute.hmm.patterns import SpanPatterns, max_patterns
 from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.steps import (
     SpanSums,
@@ -65,13 +65,13 @@ def copying_posteriors(
 ) -> tuple[np.ndarray, Candidates]:
     """Return the posteriors of likely candidates at the places around the gaps of blocks, and the candidates.
 
-    A panel of more than MOST_STATES haplotypes needs no patterns. emission_QS2, jump_S: `allele_emissions`,
-    `jump_probabilities`. first_B, n_gaps_B: int64, the place right of a block's first gap and the number of
-    its gaps; blocks ascend.
+    patterns: not used for panels of more than MAX_PANEL_AS_STATES haplotypes. emission_QS2, jump_S: see
+    `allele_emissions` and `jump_probabilities`. first_B, n_gaps_B: int64, the place to the right of a block's
+    first gap and the number of its gaps; blocks ascend.
 
-    Candidates are dropped whose posterior is below least_share / N at all places of a block; in a large panel
-    only if it is also below LEAST_OF_ALIKE of what each of the query's states has if all are equally likely.
-    There other states may join them (`candidate_states`). The posteriors are float32 (C, P), at the places
+    A candidate is dropped if its posterior is below a threshold at all places of the block. The threshold is
+    least_share / N; in a large panel it is at most MAX_THRESHOLD_SHARE / (number of the query's states), and
+    other states may join the candidates (`candidate_states`). The posteriors are float32 (C, P), at the places
     first - 1 ... first + n_gaps - 1.
     """
     n_slots = int(n_gaps_B.max()) + 1
@@ -80,7 +80,7 @@ def copying_posteriors(
     most = len(candidates.haplotype_C)
     start_QB, count_QB = np.zeros((2, len(emission_QS2), len(first_B)), np.int64)
     kept = KeptCandidates(np.empty(most, np.int32), np.empty((most, n_slots), np.float32), start_QB, count_QB)
-    if len(panel_NW) > parameters.MOST_STATES:
+    if len(panel_NW) > parameters.MAX_PANEL_AS_STATES:
         fill_posteriors_of_own_states(panel_NW, emission_QS2, jump_S, blocks, candidates, least, kept)
     else:
         assert patterns is not None, "only a large panel needs no patterns"
@@ -175,7 +175,7 @@ def _allocate(model):  # type: ignore[no-untyped-def]
     n_places, n_blocks = len(model.jump_S), len(blocks.first_B)
     first_span = max(blocks.first_B[0], 0) // SPAN
     stop_span = min(blocks.last_B[n_blocks - 1], n_places - 1) // SPAN + 1
-    most, first_pattern = most_patterns(patterns.first_I1), patterns.first_I1[first_span]
+    most, first_pattern = max_patterns(patterns.first_I1), patterns.first_I1[first_span]
     shape_PDL = SPAN, patterns.first_I1[stop_span] - first_pattern, LANES
     forward = _Forward(
         first_span, stop_span, first_pattern, np.empty(shape_PDL, np.float32),
@@ -189,7 +189,7 @@ def _allocate(model):  # type: ignore[no-untyped-def]
         np.empty((n_held, most, FACTORS, SPAN), np.float32), np.full((n_held, most), -1, np.int64),
     )  # fmt: skip
     ends = _Ends(
-        np.empty(_most_end_values(blocks, model.candidates.first_BQ1, n_places), np.float32),
+        np.empty(_max_end_values(blocks, model.candidates.first_BQ1, n_places), np.float32),
         np.empty((n_spans, n_blocks), np.int64), np.empty((n_spans, n_blocks), np.int64),
     )  # fmt: skip
     forward_NL, backward_NL = np.empty((n, LANES), np.float32), np.empty((n, LANES), np.float32)
@@ -199,7 +199,7 @@ def _allocate(model):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _most_end_values(blocks, first_BQ1, n_places):  # type: ignore[no-untyped-def]
+def _max_end_values(blocks, first_BQ1, n_places):  # type: ignore[no-untyped-def]
     """Return the size of `_Ends.value_X` that is enough for each group of queries."""
     n_queries, most = first_BQ1.shape[1] - 1, 0
     for q in range(0, n_queries, LANES):

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from spinimpute.hmm import parameters
-from spinimpute.hmm.parameters import JUMPS_PER_CM, LEAST_SITES, MISMATCH, MOST_HAPLOTYPES
+from spinimpute.hmm.parameters import JUMPS_PER_CM, MAX_HAPLOTYPES, MIN_SITES, MISMATCH
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes, step_forward_states
 from spinimpute.hmm.windows import PhasedSites
 from spinimpute.panels.panel import Panel
@@ -33,7 +33,7 @@ def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
     """
     extra = max(0, len(typed_index) - parameters.SCALE_SITES)
     rows = typed_index[extra // 2 : len(typed_index) - (extra + 1) // 2]
-    if len(rows) < LEAST_SITES:
+    if len(rows) < MIN_SITES:
         return JUMPS_PER_CM
     packed = panel.packed_rows(rows)
     alleles_TN = np.unpackbits(packed, axis=1, count=panel.n_haplotypes)
@@ -69,12 +69,12 @@ def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
 
     Returns JUMPS_PER_CM if there are too few sites or haplotypes.
     """
-    if len(alleles_TN) < LEAST_SITES or alleles_TN.shape[1] < 4:
+    if len(alleles_TN) < MIN_SITES or alleles_TN.shape[1] < 4:
         return JUMPS_PER_CM
     order_N = np.argsort(content_hash(alleles_TN), kind="stable")
-    if len(order_N) > MOST_HAPLOTYPES:
-        alleles_TN = alleles_TN[:, order_N[:MOST_HAPLOTYPES]]
-        order_N = np.arange(MOST_HAPLOTYPES)
+    if len(order_N) > MAX_HAPLOTYPES:
+        alleles_TN = alleles_TN[:, order_N[:MAX_HAPLOTYPES]]
+        order_N = np.arange(MAX_HAPLOTYPES)
     chosen_Q = order_N[: parameters.SCALE_QUERIES]
     n = len(order_N)
     emission_QT2 = allele_emissions(alleles_TN[:, chosen_Q].T, MISMATCH)

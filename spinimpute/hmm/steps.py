@@ -40,10 +40,10 @@ from spinimpute.hmm.lanes import (
     without_tiny,
 )
 from spinimpute.hmm.parameters import JUMPS_PER_CM, LANES, SPAN
-from spinimpute.hmm.patterns import most_patterns
+from spinimpute.hmm.patterns import max_patterns
 from spinimpute.runtime.kernels import kernel
 
-LEAST_JUMP = 1e-7  # also where the map has no length
+MIN_JUMP = 1e-7  # also where the map has no length
 
 
 def jump_probabilities(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float = JUMPS_PER_CM) -> np.ndarray:
@@ -53,7 +53,7 @@ def jump_probabilities(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float 
     rarer are changes.
     """
     probability_S = -np.expm1(-np.diff(cM_S, prepend=cM_S[:1]) * jumps_per_cM / n_haplotypes)
-    probability_S = probability_S.clip(LEAST_JUMP)
+    probability_S = probability_S.clip(MIN_JUMP)
     probability_S[0] = 1
     return probability_S.astype(np.float32)
 
@@ -102,7 +102,7 @@ class SpanSums(NamedTuple):
 @kernel()
 def span_values(patterns):  # type: ignore[no-untyped-def]
     """Allocate `SpanValues` for any of the spans."""
-    most = most_patterns(patterns.first_I1)
+    most = max_patterns(patterns.first_I1)
     return SpanValues(
         np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32), np.empty(LANES, np.float32)
     )
@@ -111,7 +111,7 @@ def span_values(patterns):  # type: ignore[no-untyped-def]
 @kernel()
 def span_sums(patterns):  # type: ignore[no-untyped-def]
     """Allocate `SpanSums` for any of the spans."""
-    most = most_patterns(patterns.first_I1)
+    most = max_patterns(patterns.first_I1)
     return SpanSums(
         np.empty((most, LANES), np.float32),
         np.empty((most, LANES), np.float32),

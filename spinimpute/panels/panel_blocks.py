@@ -14,7 +14,7 @@ import numpy as np
 
 from spinimpute.genotypes.blocks import (
     FAR_SITES,
-    MOST_COMPARED,
+    MAX_COMPARED,
     BlockShape,
     PaddedSites,
     gap_geometry,
@@ -138,7 +138,7 @@ class BlockPlan:
         varies = (self._frequency[first:stop] > 0) & (self._frequency[first:stop] < 1)
         low, high = np.searchsorted(self.typed_index, [first, stop])
         varies[self.typed_index[low:high] - first] = False
-        return spread_evenly(first + np.flatnonzero(varies), MOST_COMPARED)
+        return spread_evenly(first + np.flatnonzero(varies), MAX_COMPARED)
 
     def sites(self, block: int, start: int, stop: int) -> BlockSites:
         """Those of the panel sites [start, stop) that a block imputes, and their places in the block."""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import PaddedSites
-from spinimpute.genotypes.kmers import MOST_SNPS
+from spinimpute.genotypes.kmers import MAX_SNPS
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 
 TOKEN_STEPS = 20
@@ -66,7 +66,7 @@ def unpack_points(
     n_points, k, n_shares = _SIZES.unpack_from(content)
     if not 0 < n_points <= (n_points if most is None else most):
         raise ValueError(f"a block of {n_points} inducing points")
-    if not 0 < k <= MOST_SNPS:
+    if not 0 < k <= MAX_SNPS:
         raise ValueError(f"tokens of {k} SNPs")
     shape_DVH = (-(-len(places.cM_S) // k), 2**k, n_points)
     kept_U = _kept(sites)

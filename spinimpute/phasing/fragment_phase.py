@@ -26,8 +26,8 @@ from spinimpute.runtime.kernels import kernel
 from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
 
 TIE = np.float32(1e-3)  # alternatives that are better by less count as equal
-_LEAST_ERROR = 1e-6  # of a base, so that nothing is impossible
-_LARGEST = 500.0  # logarithm of odds whose exponential is still finite
+_MIN_ERROR = 1e-6  # of a base, so that nothing is impossible
+_MAX_LOG_ODDS = 500.0  # logarithm of odds whose exponential is still finite
 
 
 class SweptFragments(NamedTuple):
@@ -63,7 +63,7 @@ class SweptFragments(NamedTuple):
         first_H1, n_fragments = np.zeros(n_samples + 1, np.int64), 0
         for h, bases in enumerate(bases_H):
             used = bases.take(known_SH[bases.panel_index - first, h])
-            error = error_of_quality(used.quality).clip(_LEAST_ERROR)
+            error = error_of_quality(used.quality).clip(_MIN_ERROR)
             names, number = np.unique(used.fragment, return_inverse=True)
             place.append((used.panel_index - first).astype(np.int32))
             fragment.append((n_fragments + number).astype(np.int32))
@@ -124,7 +124,7 @@ def exchange_odds(fragments, lane):  # type: ignore[no-untyped-def]
         unchanged = abs(fragments.left_F[f] + fragments.right_F[f])
         crossed = abs(fragments.left_F[f] - fragments.right_F[f])
         log_odds += (crossed - unchanged) / 2 + np.log1p(np.exp(-crossed)) - np.log1p(np.exp(-unchanged))
-    return np.exp(min(max(log_odds, -_LARGEST), _LARGEST))
+    return np.exp(min(max(log_odds, -_MAX_LOG_ODDS), _MAX_LOG_ODDS))
 
 
 @kernel()
@@ -137,9 +137,9 @@ def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: 
     for b in range(fragments.next_H[lane], stop):
         f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
         share = _share_of_first(fragments, f, exchanged)
-        shown = share * (1 - ref) + (1 - share) * ref
-        first *= 2 * shown
-        second *= 2 * (1 - shown)
+        p_base_alt_first = share * (1 - ref) + (1 - share) * ref
+        first *= 2 * p_base_alt_first
+        second *= 2 * (1 - p_base_alt_first)
     factor_2H[0, lane], factor_2H[1, lane] = first, second
 
 
@@ -147,7 +147,7 @@ def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: 
 def _share_of_first(fragments, f, exchanged):  # type: ignore[no-untyped-def]
     """Return the probability that a fragment comes from the first chain, by its other sites."""
     right = -fragments.right_F[f] if exchanged else fragments.right_F[f]
-    return 1 / (1 + np.exp(-min(max(fragments.left_F[f] + right, -_LARGEST), _LARGEST)))
+    return 1 / (1 + np.exp(-min(max(fragments.left_F[f] + right, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)))
 
 
 @kernel()

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.hmm.parameters import MOST_COPIED
+from spinimpute.hmm.parameters import MAX_COPIED
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, groups_of_samples, last_places
 from spinimpute.phasing.chains import Evidence
@@ -31,7 +31,7 @@ from spinimpute.sequencing.fragments import FragmentBases
 
 WINDOW_SITES = 65_536
 FLANK_CM = 1.0
-MOST_FLANK = 32_768  # sites
+MAX_FLANK_SITES = 32_768  # sites
 
 
 def genotypes_from_likelihoods(
@@ -45,7 +45,7 @@ def genotypes_from_likelihoods(
 ) -> np.ndarray:
     """Return P(ALT) of two haplotypes per sample, float32 (S, 2, X), at the panel's sites from `first` on.
 
-    Their product is P(2 copies). They are equal in haploid samples. In panels above MOST_COPIED only the
+    Their product is P(2 copies). They are equal in haploid samples. In panels above MAX_COPIED only the
     likeliest haplotypes are copied, see `large_panels`.
 
     phred_SX3: uint8, Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved genotypes.
@@ -60,7 +60,7 @@ def genotypes_from_likelihoods(
     n_sites, n_samples = phred_SX3.shape[:2]
     sites = Interval(first, first + n_sites)
     report = progress or (lambda share: None)
-    if panel.n_haplotypes > MOST_COPIED:
+    if panel.n_haplotypes > MAX_COPIED:
         return genotypes_from_large_panel(panel, sites, phred_SX3, haploid_X, threads, report, bases_X)
     patterns = group_patterns(panel, sites)
     pairs = LikelyPairs(panel, sites, last_places(patterns, n_sites))
@@ -118,7 +118,9 @@ def cut_chain_windows(cM: np.ndarray, region: Interval) -> list[tuple[Interval, 
         stop = min(start + WINDOW_SITES, region.stop)
         low = int(np.searchsorted(cM, cM[start] - FLANK_CM))
         high = int(np.searchsorted(cM, cM[stop - 1] + FLANK_CM, side="right"))
-        seen = Interval(max(low, start - MOST_FLANK, region.start), min(high, stop + MOST_FLANK, region.stop))
+        seen = Interval(
+            max(low, start - MAX_FLANK_SITES, region.start), min(high, stop + MAX_FLANK_SITES, region.stop)
+        )
         found.append((Interval(start, stop), seen))
     return found
 
@@ -140,7 +142,7 @@ def threads_within(
     bases = max((one.n_at(seen) for one in bases_X for seen in windows), default=0)
     n = panel.n_haplotypes
     n_common = n_minor = 0
-    if n > MOST_COPIED:
+    if n > MAX_COPIED:
         for seen in windows:
             is_common = common_sites(panel.frequency[seen.slice])
             count = panel.allele_count[seen.slice][~is_common]

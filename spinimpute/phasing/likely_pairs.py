@@ -27,11 +27,11 @@ from spinimpute.sequencing.fragments import FragmentBases
 PAIRS = ((0.25, 192, 0.5), (0.9, 128, 0.3))
 # Pairs ignore which bases lie on one fragment: they gain less with fragments, and nothing with long reads.
 WEIGHT_WITH_FRAGMENTS = 0.3
-MOST_OF_FRAGMENT = 4.0  # mean number of common sites of a fragment; pairs of reads of 150 bases have two
+MAX_SITES_OF_FRAGMENT = 4.0  # mean number of common sites of a fragment; pairs of reads of 150 bases have two
 SCALE = 0.75  # jumps per cM of a haplotype
 WINDOW_CM = 1.5
 RAREST = 0.0005  # alleles up to this frequency tell more about errors than about haplotypes
-LEAST_FREQUENCY = 0.005  # rarer alleles are left to the chains
+MIN_FREQUENCY = 0.005  # rarer alleles are left to the chains
 
 
 class LikelyPairs:
@@ -44,7 +44,7 @@ class LikelyPairs:
         self.cM_S, self.trust_S = panel.cM[sites.slice], panel.trust[sites.slice]
         self.frequency_S = panel.frequency[sites.slice].astype(np.float32)
         minor_S = np.minimum(self.frequency_S, 1 - self.frequency_S)
-        self.common_S = minor_S >= LEAST_FREQUENCY
+        self.common_S = minor_S >= MIN_FREQUENCY
         self.rows_R = np.flatnonzero(minor_S > RAREST)
         self.packed_RB = panel.packed_rows(sites.start + self.rows_R)
         self.windows = CopyingWindows(self.cM_S, counted_at, WINDOW_CM)
@@ -58,7 +58,7 @@ class LikelyPairs:
         most, weight = next(((most, weight) for below, most, weight in PAIRS if share < below), (0, 0.0))
         if linked is not None and len(linked.fragment):
             n_fragments = len(np.unique(linked.fragment))
-            if self.common_S[linked.panel_index - first].sum() > MOST_OF_FRAGMENT * n_fragments:
+            if self.common_S[linked.panel_index - first].sum() > MAX_SITES_OF_FRAGMENT * n_fragments:
                 return 0, 0.0
             weight = min(weight, WEIGHT_WITH_FRAGMENTS)
         return most, weight

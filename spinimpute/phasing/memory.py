@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spinimpute.hmm.parameters import LANES, MOST_COPIED, MOST_SEARCHED, SPAN
+from spinimpute.hmm.parameters import LANES, MAX_COPIED, MAX_SEARCHED, SPAN
 from spinimpute.phasing.large_panels.genotypes import AT_ONCE, CHOSEN
 from spinimpute.phasing.large_panels.haplotype_alleles import BYTES_AT_ONCE
 from spinimpute.phasing.large_panels.state_chains import GROUP
@@ -85,7 +85,7 @@ def chain_memory(sizes: ChainSizes, threads: int) -> float:
 def large_panel_memory(sizes: ChainSizes, threads: int) -> float:
     """Return the bytes that chains need that copy the likeliest haplotypes of a large panel."""
     sites, common = sizes.sites, sizes.common
-    searched = min(sizes.haplotypes, MOST_SEARCHED)
+    searched = min(sizes.haplotypes, MAX_SEARCHED)
     search = chain_memory(ChainSizes(searched, common, 0), threads) / ALLOWANCE
     n_states = CHOSEN + OTHERS
     # bits of states, twice; alleles of a window, twice; both chains' values at places and behind groups
@@ -96,7 +96,7 @@ def large_panel_memory(sizes: ChainSizes, threads: int) -> float:
     panel = 4 * sizes.haplotypes * common / 8 + LISTED * sizes.minor_alleles + 3 * BYTES_AT_ONCE
     panel += searched * 4 * common / SPAN  # patterns that are searched
     matches = 0
-    if sizes.haplotypes > MOST_SEARCHED:
+    if sizes.haplotypes > MAX_SEARCHED:
         matches = MATCH_SITE * common * min(sizes.samples, AT_ONCE)
     at_work = max(search, threads * per_thread) + panel + matches
     return ALLOWANCE * (at_work + GENOTYPE * sites * sizes.samples)
@@ -110,7 +110,7 @@ def chain_threads(budget: int | None, sizes: ChainSizes, region_sites: int, thre
     """
     if budget is None:
         return threads
-    large, samples = sizes.haplotypes > MOST_COPIED, sizes.samples
+    large, samples = sizes.haplotypes > MAX_COPIED, sizes.samples
     threads = max(1, min(threads, samples if large else -(-samples // HALF)))  # others would be idle
     held = resident_bytes() + COMPILED_CHAINS + LIKELIHOODS * region_sites * samples
     added = large_panel_memory if large else chain_memory

@@ -37,13 +37,13 @@ from spinimpute.hmm.steps import (
 from spinimpute.runtime.kernels import kernel
 
 HALF = LANES // 2
-UNCHANGED, EXCHANGED, EXCHANGED_BEHIND = 0, 1, 2  # the last two may be combined
+UNCHANGED, EXCHANGED, EXCHANGED_RIGHT = 0, 1, 2  # the last two may be combined
 
 
 class LaneDecisions(NamedTuple):
     """Decisions on HALF targets."""
 
-    decision_SH: np.ndarray  # uint8, UNCHANGED, EXCHANGED and EXCHANGED_BEHIND at unphased heterozygotes
+    decision_SH: np.ndarray  # uint8, UNCHANGED, EXCHANGED and EXCHANGED_RIGHT at unphased heterozygotes
     posterior_SH: np.ndarray  # float32, posterior probability of the decision
     # float32, P(ALT) from all other places, at unphased heterozygotes and at places with a missing call
     probability_SL: np.ndarray
@@ -95,14 +95,14 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, starting, d
                         may_cross = not starting and (place < locked_H2[l, 0] or place >= locked_H2[l, 1])
                         decision, posterior = _decide(own_2L, cross_2L, emission_2L, l, may_cross)
                         decision_H[l], decisions.posterior_SH[place, l] = decision, posterior
-                        if linked_H[l] or decision != EXCHANGED | EXCHANGED_BEHIND:
+                        if linked_H[l] or decision != EXCHANGED | EXCHANGED_RIGHT:
                             decisions.decision_SH[place, l] = decision
                         linked_H[l] = True
                         if decision & EXCHANGED:
                             exchange(emission_2L, 2, l)
             emit(patterns, place, emission_S2L, sums.left_DL, values)
             for l in range(HALF):
-                if decision_H[l] & EXCHANGED_BEHIND:
+                if decision_H[l] & EXCHANGED_RIGHT:
                     exchange_left_side(patterns, i, values, sums, cross_DL, left_NL, l)
         if i + 1 < stop_span:
             leave_span(patterns, i, values)
@@ -165,7 +165,7 @@ def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-
     """Return the best of the alternatives, and its posterior probability. See `join` and `join_cross`."""
     best, largest, total = UNCHANGED, 0.0, 0.0
     for decision in range(4 if may_cross else 2):
-        joined_2L = cross_2L if decision & EXCHANGED_BEHIND else own_2L
+        joined_2L = cross_2L if decision & EXCHANGED_RIGHT else own_2L
         first, second = lane, lane + HALF
         if decision & EXCHANGED:
             first, second = second, first

@@ -50,9 +50,9 @@ DOUBTFUL = (0.99, 0.9, 0.6)  # probabilities below which a heterozygote is doubt
 VOTES = 3  # passes; twice as many gain nothing
 MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy; without them a tenth more errors
 
-# A task is a window and up to MOST_GROUPS groups of samples, which share the panel's patterns. A pass has at
+# A task is a window and up to MAX_GROUPS groups of samples, which share the panel's patterns. A pass has at
 # least TASKS tasks per thread, if there are enough groups.
-TASKS, MOST_GROUPS = 16, 8
+TASKS, MAX_GROUPS = 16, 8
 
 _Task = tuple[PassWindow, Interval]  # a window and samples
 
@@ -233,7 +233,7 @@ def _run_pass(
 
 def _cut_tasks(windows: list[PassWindow], n_samples: int, threads: int) -> list[_Task]:
     n_groups = -(-n_samples // HALF)
-    at_once = min(max(1, len(windows) * n_groups // (TASKS * threads)), MOST_GROUPS) * HALF
+    at_once = min(max(1, len(windows) * n_groups // (TASKS * threads)), MAX_GROUPS) * HALF
     return [(window, samples) for window in windows for samples in _cut(Interval(0, n_samples), at_once)]
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from spinimpute.hmm.parameters import LANES
-from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF
+from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_RIGHT, HALF
 from spinimpute.runtime.kernels import kernel
 
 
@@ -97,7 +97,7 @@ def apply_decisions(targets, decisions):  # type: ignore[no-untyped-def]
             if behind_X[x]:
                 one, other = other, one
             alleles_TQ[t, first], alleles_TQ[t, second] = one, other
-            if decision_TX[t, x] & EXCHANGED_BEHIND:
+            if decision_TX[t, x] & EXCHANGED_RIGHT:
                 behind_X[x] = not behind_X[x]
 
 

@@ -46,7 +46,7 @@ def test_a_factor_common_to_both_alleles_changes_no_posterior(seed: int, n_place
     patterns, block = span_patterns(panel_NW, n_places), (np.array([0]), np.array([n_places + 1]))
     factor_QS1 = rng.uniform(0.01, 100, (3, n_places, 1)).astype(np.float32)
     for most_states in (0, n):
-        with mock.patch.object(parameters, "MOST_STATES", most_states):
+        with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", most_states):
             one, other = (
                 copying_posteriors(patterns, panel_NW, emission, jump_S, everyone, *block, 0)[0]
                 for emission in (emission_QS2, emission_QS2 * factor_QS1)

@@ -14,7 +14,7 @@ from spinimpute.phasing.genotypes import genotypes_by_window, genotypes_from_lik
 from spinimpute.phasing.likelihood_passes import MUTATION
 from tests.array_panel import ArrayPanel
 
-LEAST_JUMP = 1e-7
+MIN_JUMP = 1e-7
 CERTAIN = 255
 
 
@@ -106,7 +106,7 @@ def haploid_reference(panel: ArrayPanel, phred_S3: np.ndarray) -> np.ndarray:
     emission_SN = np.where(panel.alleles_XN == 1, share_S[:, None], 1 - share_S[:, None])
     p_KS = []
     for scale in SCALES:
-        jump_S = (1 - np.exp(-np.diff(panel.cM, prepend=panel.cM[:1]) * scale)).clip(LEAST_JUMP)
+        jump_S = (1 - np.exp(-np.diff(panel.cM, prepend=panel.cM[:1]) * scale)).clip(MIN_JUMP)
         forward_SN, backward_SN = np.empty((n_sites, n)), np.ones((n_sites, n))
         before = np.full(n, 1 / n)
         for s in range(n_sites):  # forward values without the place's own emission
@@ -173,7 +173,7 @@ def diploid_reference(panel: ArrayPanel, phred_SX3: np.ndarray, scale: float) ->
     """Genotype probabilities (S, X, 3) of the exact model, whose states are pairs of haplotypes."""
     n_sites, n = panel.alleles_XN.shape
     likelihood_SX3 = 10.0 ** (phred_SX3 / -10.0)
-    jump_S = (1 - np.exp(-np.diff(panel.cM, prepend=panel.cM[:1]) * scale)).clip(LEAST_JUMP)
+    jump_S = (1 - np.exp(-np.diff(panel.cM, prepend=panel.cM[:1]) * scale)).clip(MIN_JUMP)
     written_S2N = np.stack([panel.alleles_XN == 0, panel.alleles_XN == 1], axis=1) * (1 - 2 * MISMATCH)
     written_S2N += MISMATCH
 

@@ -173,8 +173,8 @@ def test_fragments_tell_phase(
 ) -> None:
     """n_searched: haplotypes that are searched as in a large panel."""
     if n_searched:
-        monkeypatch.setattr(genotypes, "MOST_COPIED", 100)
-        monkeypatch.setattr(search, "MOST_SEARCHED", n_searched)
+        monkeypatch.setattr(genotypes, "MAX_COPIED", 100)
+        monkeypatch.setattr(search, "MAX_SEARCHED", n_searched)
         monkeypatch.setattr(states, "OTHERS", 40)
         monkeypatch.setattr(large, "CHOSEN", 60)
     n_sites, n_samples = 120, 5

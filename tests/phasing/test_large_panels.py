@@ -40,8 +40,8 @@ def large_panel(rng: np.random.Generator, n_sites: int, n: int) -> ArrayPanel:
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Panels of more than 40 haplotypes are large, and 60 of them searched."""
-    monkeypatch.setattr(genotypes, "MOST_COPIED", 40)
-    monkeypatch.setattr(search, "MOST_SEARCHED", 60)
+    monkeypatch.setattr(genotypes, "MAX_COPIED", 40)
+    monkeypatch.setattr(search, "MAX_SEARCHED", 60)
     monkeypatch.setattr(states, "OTHERS", 12)
     monkeypatch.setattr(large, "CHOSEN", 24)
 
@@ -123,12 +123,12 @@ def test_alleles_of_haplotypes(seed: int, n_sites: int, n: int) -> None:
     chosen_K = rng.permutation(n)[: rng.integers(1, n + 1)]
     low, high = np.sort(rng.integers(0, n_sites + 1, 2)).tolist()
     alleles = HaplotypeAlleles.read(panel, sites, common_D, panel.packed_rows(3 + common_D))
-    least_K = rng.integers(0, 3, len(chosen_K))
-    site_R, alleles_RK, same_S = alleles.take(chosen_K, least_K, Interval(low, high))
+    min_carriers_K = rng.integers(0, 3, len(chosen_K))
+    site_R, alleles_RK, same_S = alleles.take(chosen_K, min_carriers_K, Interval(low, high))
     count_S, is_minor_SK = alleles_SN.sum(axis=1), alleles_SN[:, chosen_K] == 1
     major_S = count_S > n // 2
     is_minor_SK ^= major_S[:, None]
-    is_minor_SK &= common_S[:, None] | (np.minimum(count_S, n - count_S)[:, None] >= least_K)
+    is_minor_SK &= common_S[:, None] | (np.minimum(count_S, n - count_S)[:, None] >= min_carriers_K)
     alleles_SN[:, chosen_K] = is_minor_SK ^ major_S[:, None]
     np.testing.assert_array_equal(alleles_RK, alleles_SN[site_R][:, chosen_K])
     assert ((site_R >= low) & (site_R < high)).all()
@@ -189,7 +189,7 @@ def test_as_good_as_all_haplotypes(rng: np.random.Generator, monkeypatch: pytest
     panel = large_panel(rng, 500, n)
     genotype_SX, phred_SX3 = sequenced(rng, panel, 12, 2.0)
     found = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(12), 2).sum(axis=1)
-    monkeypatch.setattr(genotypes, "MOST_COPIED", 10_000)
+    monkeypatch.setattr(genotypes, "MAX_COPIED", 10_000)
     of_all = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(12), 2).sum(axis=1)
 
     def error(dosage_SX: np.ndarray) -> float:

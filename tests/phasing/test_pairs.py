@@ -122,7 +122,7 @@ def test_haplotypes_that_are_taken(rng: np.random.Generator, n: int, taken_K: Se
     np.testing.assert_array_equal(
         row_R,
         np.flatnonzero(
-            varies_S & (np.minimum(panel.frequency, 1 - panel.frequency) >= likely_pairs.LEAST_FREQUENCY)
+            varies_S & (np.minimum(panel.frequency, 1 - panel.frequency) >= likely_pairs.MIN_FREQUENCY)
         ),
     )
     jump_R = (-np.expm1(-np.diff(panel.cM[row_R], prepend=0) * likely_pairs.SCALE)).clip(1e-7)

@@ -14,7 +14,7 @@ from spinimpute.hmm.parameters import CORE
 from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities, side_by_side
 from spinimpute.hmm.typed_alleles import MISSING
-from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_BEHIND, HALF, LaneDecisions, pass_forward
+from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_RIGHT, HALF, LaneDecisions, pass_forward
 from spinimpute.phasing.phase import phase_haplotypes
 from spinimpute.phasing.targets import (
     Decisions,
@@ -115,7 +115,7 @@ def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, sto
             pair_2S[:, place] = pair_2S[::-1, place]
         for lane in range(2):
             left_2N[lane] *= emission(pair_2S[lane, place], place, known_S[place])
-        if decision & EXCHANGED_BEHIND:
+        if decision & EXCHANGED_RIGHT:
             left_2N = left_2N[::-1].copy()
     return decision_S, posterior_S, clear_S
 
@@ -219,7 +219,7 @@ def test_results_do_not_depend_on_how_many_groups_of_samples_share_a_task(
     monkeypatch.setattr("spinimpute.phasing.phase.MOST_OTHERS", most_others)
     monkeypatch.setattr("spinimpute.phasing.phase.TASKS", 1)
     together = run(panel, unphased_TQ, het_TX, fill=True)
-    monkeypatch.setattr("spinimpute.phasing.phase.MOST_GROUPS", 1)
+    monkeypatch.setattr("spinimpute.phasing.phase.MAX_GROUPS", 1)
     np.testing.assert_array_equal(run(panel, unphased_TQ, het_TX, fill=True), together)
 
 
@@ -390,7 +390,7 @@ def test_lanes_hold_the_calls_of_targets(seed: int, n_typed: int, n_samples: int
 @sizes
 def test_decisions_are_applied_from_left_to_right(seed: int, n_typed: int, n_samples: int) -> None:
     rng, targets = random_targets(seed, n_typed, n_samples)
-    alternatives = [0, EXCHANGED, EXCHANGED_BEHIND, EXCHANGED | EXCHANGED_BEHIND]
+    alternatives = [0, EXCHANGED, EXCHANGED_RIGHT, EXCHANGED | EXCHANGED_RIGHT]
     decision_TX = np.where(targets.open_TX, rng.choice(alternatives, targets.open_TX.shape), 0).astype(
         np.uint8
     )
@@ -407,7 +407,7 @@ def test_decisions_are_applied_from_left_to_right(seed: int, n_typed: int, n_sam
                 for allele, column, likely in zip(pair, columns, likely_T2X[t, :, x], strict=True)
             ]
             expected_TQ[t, columns] = pair[::-1] if behind else pair
-            behind ^= bool(decision_TX[t, x] & EXCHANGED_BEHIND)
+            behind ^= bool(decision_TX[t, x] & EXCHANGED_RIGHT)
     apply_decisions(targets, Decisions(decision_TX, np.ones(decision_TX.shape, np.float32), likely_T2X))
     np.testing.assert_array_equal(targets.alleles_TQ, expected_TQ)
 

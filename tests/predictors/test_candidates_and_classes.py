@@ -41,7 +41,7 @@ from tests.hmm.brute_force import forward_backward
 
 Mosaic = Callable[..., np.ndarray]
 
-MOST_STATES = [0, 10**6]  # who is found is noted in two ways, by the size of the panel
+MAX_PANEL_AS_STATES = [0, 10**6]  # who is found is noted in two ways, by the size of the panel
 
 
 def nearest_by_brute_force(
@@ -81,7 +81,7 @@ def nearest_by_brute_force(
 @settings(deadline=None, max_examples=60)
 @given(
     st.integers(0, 10**6), st.integers(1, 90), st.integers(1, 40), st.integers(1, 8), st.integers(8, 20),
-    st.sampled_from(MOST_STATES),
+    st.sampled_from(MAX_PANEL_AS_STATES),
 )  # fmt: skip
 def test_candidates_are_those_of_brute_force(
     mosaic: Mosaic, seed: int, n_sites: int, n: int, nearest: int, most: int, most_states: int
@@ -95,7 +95,7 @@ def test_candidates_are_those_of_brute_force(
     first_B = first_B[first : max(last, first + 1)] if first < len(first_B) else first_B[-1:]
     n_gaps_B = np.minimum(core, n_sites + 1 - first_B)
     settings = CandidateSettings(nearest, most, margin)
-    with mock.patch.object(parameters, "MOST_STATES", most_states):
+    with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", most_states):
         found = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, settings)
     for q, (b, first) in itertools.product(range(2), enumerate(first_B)):
         last = int(first + n_gaps_B[b] - 1)
@@ -135,7 +135,7 @@ def test_where_a_walk_begins_changes_nothing(mosaic: Mosaic, seed: int, n_sites:
 @settings(deadline=None, max_examples=60)
 @given(
     st.integers(0, 10**6), st.integers(2, 40), st.sampled_from([60, 600, 6_000]), st.sampled_from([0, 0.5]),
-    st.sampled_from(MOST_STATES),
+    st.sampled_from(MAX_PANEL_AS_STATES),
 )  # fmt: skip
 def test_what_a_block_takes_is_what_its_typed_sites_take(
     seed: int, n_sites: int, n: int, missing: float, most_states: int
@@ -149,7 +149,7 @@ def test_what_a_block_takes_is_what_its_typed_sites_take(
     few = CandidateSettings(nearest=4, most=20, margin=0)
     for haplotypes, first in ((panel, 1), (panel.backwards(), 0)):
         side = partial(longest_matches, haplotypes, queries, settings=few, on_left=bool(first))
-        with mock.patch.object(parameters, "MOST_STATES", most_states):
+        with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", most_states):
             whole = side(np.array([first]), np.array([n_sites]))
         alone = side(np.arange(n_sites) + first, np.ones(n_sites, int))
         for q in range(4):
@@ -311,8 +311,8 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
     candidates = Candidates.of(chosen_BQN)
-    kept = mock.patch.object(parameters, "LEAST_MASS", 0)  # these candidates, however unlikely
-    with mock.patch.object(parameters, "MOST_STATES", 0 if large else n), kept:
+    kept = mock.patch.object(parameters, "MIN_MASS", 0)  # these candidates, however unlikely
+    with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0 if large else n), kept:
         posterior_CP, candidates = copying_posteriors(
             span_patterns(panel.bits_NW, n_places), panel.bits_NW, emission_QS2, jump_S, candidates, first_B,
             n_gaps_B, 0,
@@ -342,7 +342,7 @@ def test_likely_states_join_candidates_that_are_not(
     edges = np.unique([0, n_places + 1, *rng.integers(0, n_places + 1, 6)])  # of blocks, also of single gaps
     first_B, n_gaps_B = edges[:-1], np.diff(edges)
     chosen_BQN = rng.random((len(first_B), 4, n)) < 0.3
-    with mock.patch.object(parameters, "MOST_STATES", 0):
+    with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0):
         posterior_CP, candidates = copying_posteriors(
             None, panel.bits_NW, emission_QS2, jump_S, Candidates.of(chosen_BQN), first_B, n_gaps_B,
             least_share,
@@ -382,7 +382,7 @@ def test_candidates_that_are_all_alike_stay(allele: int) -> None:
     panel = PanelAlleles.of(np.zeros((100, 40), np.uint8))
     query = TypedAlleles.of(np.full((100, 1), allele, np.uint8))
     everyone = Candidates.of(np.ones((1, 1, 40), bool))
-    with mock.patch.object(parameters, "MOST_STATES", 0):
+    with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0):
         posterior_CP, kept = copying_posteriors(
             None, panel.bits_NW, allele_emissions(query.alleles_SX.T, MISMATCH),
             jump_probabilities(np.arange(100) * 0.01, 40), everyone, np.array([0]), np.array([101]), 5.0,
@@ -403,7 +403,7 @@ def test_a_wrong_call_does_not_hide_what_is_copied(mosaic: Mosaic) -> None:
     candidates = find_candidates(panel, panel.backwards(), queries, *blocks, few)
     hidden = [q for q in range(20) if q not in candidates.take(6, q)]
     assert len(hidden) > 5
-    with mock.patch.object(parameters, "MOST_STATES", 0):
+    with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0):
         posterior_CP, candidates = copying_posteriors(
             None, panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH),
             jump_probabilities(np.arange(108) * 0.01, 300), candidates, *blocks, 0.5,
@@ -437,9 +437,9 @@ def test_candidates_that_are_never_likely_are_left_out(
     patterns = span_patterns(panel.bits_NW, n_places)
     model = allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S
     with (
-        mock.patch.object(parameters, "MOST_STATES", 0 if large else n),
-        mock.patch.object(parameters, "LEAST_MASS", 0),  # no others join them
-        mock.patch.object(parameters, "LEAST_OF_ALIKE", np.inf),
+        mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0 if large else n),
+        mock.patch.object(parameters, "MIN_MASS", 0),  # no others join them
+        mock.patch.object(parameters, "MAX_THRESHOLD_SHARE", np.inf),
     ):
         every_CP, same = copying_posteriors(patterns, panel.bits_NW, *model, candidates, *blocks, 0)
         kept_CP, kept = copying_posteriors(patterns, panel.bits_NW, *model, candidates, *blocks, least_share)

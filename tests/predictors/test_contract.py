@@ -45,7 +45,7 @@ CASES += [Case(row, HAPLOTYPES, large=True) for row in PREDICTORS if row.name ==
 def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Case:
     chosen: Case = request.param
     if chosen.large:
-        monkeypatch.setattr("spinimpute.hmm.parameters.MOST_STATES", 0)
+        monkeypatch.setattr("spinimpute.hmm.parameters.MAX_PANEL_AS_STATES", 0)
         monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL", 5)
         monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE", 6)
     return chosen

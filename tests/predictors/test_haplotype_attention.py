@@ -72,7 +72,7 @@ def random_predictor(classes: int = 12, seed: int = 0) -> HaplotypePredictor:
 @pytest.fixture(params=[False, True], ids=["small", "large"])
 def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        monkeypatch.setattr(parameters, "MOST_STATES", 0)
+        monkeypatch.setattr(parameters, "MAX_PANEL_AS_STATES", 0)
         monkeypatch.setattr(posterior_alleles, "SMALL", 5)
         monkeypatch.setattr(posterior_alleles, "LARGE", 6)
 

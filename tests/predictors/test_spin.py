@@ -113,7 +113,7 @@ def test_blocks_without_untyped_sites_and_with_more_than_are_compared(
     assert block.compared_NC.shape == (panel.n_haplotypes, 0)
     assert random_predictor.encode(block).points["mass_BH"].sum() == pytest.approx(panel.n_haplotypes)
     few = np.array([100, 120, 200])
-    monkeypatch.setattr(panel_blocks, "MOST_COMPARED", 20)
+    monkeypatch.setattr(panel_blocks, "MAX_COMPARED", 20)
     monkeypatch.setattr(panel_blocks, "FAR_SITES", 30)
     block = BlockReader(panel, few, random_predictor.shape, 0, 3, 0, panel.n_sites).read(0)
     assert len(block.sites.gap_U) == panel.n_sites

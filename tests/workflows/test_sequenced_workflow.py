@@ -15,7 +15,7 @@ import pysam
 import pytest
 
 from benchmarks.workflow.runs import ENVIRONMENT, PATH, WORKFLOW, copy_example, snakemake
-from spinimpute.hmm.parameters import MOST_COPIED
+from spinimpute.hmm.parameters import MAX_COPIED
 from spinimpute.phasing.memory import COMPILED_CHAINS, ChainSizes, chain_memory, large_panel_memory
 
 pytestmark = pytest.mark.slow
@@ -192,10 +192,10 @@ def test_mistakes_in_a_sheet(names_of: Callable[[str], dict[str, Any]], sheet: s
 )
 def test_what_a_chunk_of_reads_asks_for_is_enough(sites, haplotypes, samples, threads) -> None:
     names = runpy.run_path(str(WORKFLOW / "resources.smk"))
-    assert names["LARGE_PANEL"] == MOST_COPIED
+    assert names["LARGE_PANEL"] == MAX_COPIED
     asked = names["reads_memory_mb"](sites, haplotypes, samples, threads) * 1e6
     held = 160e6 + COMPILED_CHAINS + 100 * sites * samples  # the program, and bases of four reads a site
-    if haplotypes > MOST_COPIED:
+    if haplotypes > MAX_COPIED:
         # one site in four is common; at the others a hundred haplotypes have the minor allele
         sizes = ChainSizes(haplotypes, sites, samples, 0, sites // 4, 100 * sites)
         needed = held + large_panel_memory(sizes, threads)

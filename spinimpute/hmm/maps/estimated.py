@@ -69,29 +69,29 @@ def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> 
     neither on threads nor on the order of the haplotypes.
     """
     index_T = spread_sites(panel.position, frequency_X, 0)
-    n_left_out = min(parameters.MOST_LEFT_OUT, panel.n_haplotypes // 5)
-    if not can_tune(panel, index_T) or n_left_out < parameters.LEAST_LEFT_OUT:
+    n_held_out = min(parameters.MAX_HELD_OUT, panel.n_haplotypes // 5)
+    if not can_tune(panel, index_T) or n_held_out < parameters.MIN_HELD_OUT:
         return None
-    order_N = fair_order(_read_alleles(panel, index_T))[: n_left_out + parameters.MOST_ESTIMATED_FROM]
+    order_N = fair_order(_read_alleles(panel, index_T))[: n_held_out + parameters.MAX_HAPLOTYPES_FOR_MAP]
     start_X = _with_length(panel.cM, panel.position, index_T)
-    others = _SomeHaplotypes(panel, np.sort(order_N[n_left_out:]), start_X)
+    others = _SomeHaplotypes(panel, np.sort(order_N[n_held_out:]), start_X)
     cM_X = _rescale(tuned_map(others, index_T, threads), start_X).round(6)
-    judged_T = _judged_sites(spread_sites(panel.position, frequency_X, parameters.MAP_STEP // 2))
-    alleles_TN = _SomeHaplotypes(panel, order_N, start_X).alleles(judged_T)
+    test_T = _test_sites(spread_sites(panel.position, frequency_X, parameters.MAP_STEP // 2))
+    alleles_TN = _SomeHaplotypes(panel, order_N, start_X).alleles(test_T)
 
     def likelihood(map_X: np.ndarray) -> float:
-        return copying_log_likelihood(alleles_TN, map_X[judged_T], np.arange(n_left_out))
+        return copying_log_likelihood(alleles_TN, map_X[test_T], np.arange(n_held_out))
 
     with ThreadPoolExecutor(threads, "map") as pool:
         before, after = pool.map(likelihood, (panel.cM, cM_X))
     gain = (after - before) / -before if before < 0 else 0.0
-    return MapEstimate(cM_X, len(index_T), gain) if gain >= parameters.LEAST_GAIN else None
+    return MapEstimate(cM_X, len(index_T), gain) if gain >= parameters.MIN_GAIN else None
 
 
 def _with_length(cM_X: np.ndarray, position_X: np.ndarray, index_T: np.ndarray) -> np.ndarray:
     """Return the map, or 1 cM/Mb if the map has next to no length between the sites."""
     constant_X = position_X / BASES_PER_CM
-    flat = np.ptp(cM_X[index_T]) < parameters.LEAST_MAP_RATE * np.ptp(constant_X[index_T])
+    flat = np.ptp(cM_X[index_T]) < parameters.MIN_MAP_RATE * np.ptp(constant_X[index_T])
     return constant_X if flat else cM_X
 
 
@@ -113,9 +113,9 @@ def spread_sites(position_X: np.ndarray, frequency_X: np.ndarray, shift: int) ->
     return common_T[order_T][first]
 
 
-def _judged_sites(index_T: np.ndarray) -> np.ndarray:
+def _test_sites(index_T: np.ndarray) -> np.ndarray:
     """Choose the sites of some evenly spaced intervals. Between two intervals every haplotype changes."""
-    n, length = parameters.JUDGED_INTERVALS, parameters.JUDGED_SITES
+    n, length = parameters.TEST_INTERVALS, parameters.TEST_SITES
     if len(index_T) <= n * length:
         return index_T
     starts = np.linspace(0, len(index_T) - length, n).astype(np.int64)

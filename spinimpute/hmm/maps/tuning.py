@@ -18,7 +18,7 @@ import numpy as np
 
 from spinimpute.genotypes.bit_rows import unpack_rows
 from spinimpute.hmm import parameters
-from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES, MISMATCH, MOST_JUMP_PROBABILITY
+from spinimpute.hmm.parameters import MAX_JUMP_PROBABILITY, MIN_HAPLOTYPES, MIN_SITES, MISMATCH
 from spinimpute.hmm.recombination_scale import content_hash, recombination_scale
 from spinimpute.hmm.steps import (
     allele_emissions,
@@ -34,7 +34,7 @@ from spinimpute.runtime.progress import Progress
 
 def can_tune(panel: PhasedSites, typed_index: np.ndarray) -> bool:
     """Return whether there are enough typed sites and haplotypes to tune the map."""
-    return len(typed_index) >= LEAST_SITES and panel.n_haplotypes >= LEAST_HAPLOTYPES
+    return len(typed_index) >= MIN_SITES and panel.n_haplotypes >= MIN_HAPLOTYPES
 
 
 def tuned_map(
@@ -50,27 +50,27 @@ def tuned_map(
     typed_cM_T = panel.cM[typed_index]
     scale = recombination_scale(panel, typed_index)
     windows = cut_pass_windows(panel, typed_index)
-    n = min(panel.n_haplotypes, parameters.MOST_HAPLOTYPES)
+    n = min(panel.n_haplotypes, parameters.MAX_HAPLOTYPES)
     start_T = np.diff(typed_cM_T, prepend=typed_cM_T[:1])
     # each gap has some length: a map knows nothing where its own sites are too far apart
     bp_T = np.diff(panel.position[typed_index], prepend=panel.position[typed_index[0]])
-    start_T = np.maximum(start_T, parameters.LEAST_MAP_RATE * bp_T * start_T.sum() / max(1, bp_T.sum()))
+    start_T = np.maximum(start_T, parameters.MIN_MAP_RATE * bp_T * start_T.sum() / max(1, bp_T.sum()))
     map_probability_T = -np.expm1(-start_T * scale / n)
     width_T = start_T
-    iterations, prior = parameters.TUNING_ITERATIONS, parameters.PRIOR_CHANGES
+    iterations, prior = parameters.TUNING_ITERATIONS, parameters.PRIOR_SWITCHES
     with ThreadPoolExecutor(threads, "tune") as pool:
         for iteration in range(iterations):
-            changes_T, queries_T = np.zeros(len(typed_index)), np.zeros(len(typed_index))
+            switches_T, queries_T = np.zeros(len(typed_index)), np.zeros(len(typed_index))
             for number, window in enumerate(windows):
                 rows, width_S = window.decided_sites.slice, width_T[window.sites.slice]
-                changes_T[rows], queries_T[rows] = _count_changes(window, width_S, scale, n, pool)
+                switches_T[rows], queries_T[rows] = _count_switches(window, width_S, scale, n, pool)
                 if progress is not None:
                     progress((iteration + (number + 1) / len(windows)) / iterations)
-            more_T = (changes_T + prior) / (queries_T * map_probability_T + prior)
-            probability_T = (map_probability_T * more_T).clip(max=MOST_JUMP_PROBABILITY)
+            more_T = (switches_T + prior) / (queries_T * map_probability_T + prior)
+            probability_T = (map_probability_T * more_T).clip(max=MAX_JUMP_PROBABILITY)
             # where all haplotypes are left at any length, nothing can be learned
             width_T = np.where(
-                map_probability_T < MOST_JUMP_PROBABILITY, -np.log1p(-probability_T) * n / scale, start_T
+                map_probability_T < MAX_JUMP_PROBABILITY, -np.log1p(-probability_T) * n / scale, start_T
             )
             width_T[0] = 0
     return _interpolate(panel.cM, panel.position, typed_index, width_T)
@@ -99,7 +99,7 @@ def _interpolate(
     return np.maximum.accumulate(tuned)  # rounding may have exchanged neighbours
 
 
-def _count_changes(
+def _count_switches(
     window: PassWindow, width_S: np.ndarray, jumps_per_cM: float, n: int, pool: ThreadPoolExecutor
 ) -> tuple[np.ndarray, int]:
     """Return the expected changes before each decided place, over all queries, and the number of queries."""
@@ -113,8 +113,8 @@ def _count_changes(
         share_N[:n] = 1 / (n - 1)
         share_N[query] = 0
         emission_S2 = allele_emissions(alleles_SN[:, query], MISMATCH)
-        changes_S: np.ndarray = _expected_changes(alleles_SN, share_N, emission_S2, jump_S)
-        return changes_S
+        switches_S: np.ndarray = _expected_switches(alleles_SN, share_N, emission_S2, jump_S)
+        return switches_S
 
     n_queries = min(n, parameters.TUNING_QUERIES)
     total_S = sum(pool.map(count, range(n_queries)), start=np.zeros(len(width_S)))
@@ -164,7 +164,7 @@ def _mix_bits(key_N: np.ndarray) -> np.ndarray:
 
 
 @kernel(fast=True)
-def _expected_changes(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
+def _expected_switches(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
     """Return the posterior probability that a query changes before each place, float64 (S,).
 
     share_N: as in `step_forward_states`, with N a multiple of LANES.
@@ -178,10 +178,10 @@ def _expected_changes(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore
         )
         total_S[s] = total
         before_N = forward_SN[s]
-    changes_S = np.zeros(n_places)
+    switches_S = np.zeros(n_places)
     backward_N = np.ones(n, np.float32)
     for s in range(n_places - 1, 0, -1):
-        changes_S[s] = step_back_states(
+        switches_S[s] = step_back_states(
             alleles_SN[s], share_N, emission_S2[s], jump_S[s], forward_SN[s - 1], total_S[s - 1], backward_N
         )
-    return changes_S
+    return switches_S

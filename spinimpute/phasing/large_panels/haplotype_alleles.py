@@ -49,10 +49,10 @@ class HaplotypeAlleles:
             packed_RB = panel.packed_rows(sites.start + rows_R)
             packed_RB[alt_is_major_S[rows_R]] ^= 255
             row, byte = np.nonzero(packed_RB)  # few bytes, whose bits are all unpacked
-            of_byte, bit = np.nonzero(np.unpackbits(packed_RB[row, byte][:, None], axis=1))
-            carrier = 8 * byte[of_byte] + bit
+            byte_of_carrier, bit = np.nonzero(np.unpackbits(packed_RB[row, byte][:, None], axis=1))
+            carrier = 8 * byte[byte_of_carrier] + bit
             is_one = carrier < n  # not one of the bits that pad a row
-            site.append(rows_R[row[of_byte[is_one]]].astype(np.int32))
+            site.append(rows_R[row[byte_of_carrier[is_one]]].astype(np.int32))
             haplotype.append(carrier[is_one].astype(np.int32))
         haplotype_C = np.concatenate(haplotype)
         order_C = np.argsort(haplotype_C, kind="stable")
@@ -61,13 +61,13 @@ class HaplotypeAlleles:
         return cls(common_D, bits_NW, site_C, first_N1, alt_is_major_S, minor_count_S)
 
     def take(
-        self, chosen_K: np.ndarray, least_K: np.ndarray, sites: Interval
+        self, chosen_K: np.ndarray, min_carriers_K: np.ndarray, sites: Interval
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the alleles of some haplotypes.
 
-        Returns the sites where they may differ, int64 (R,), their alleles there, uint8 (R, K), and for all
-        sites the allele of all of them where they do not differ, uint8. least_K: a haplotype is assumed not
-        to have a rare allele that fewer haplotypes of the panel have.
+        Returns three arrays: the sites where these haplotypes may differ, int64 (R,); their alleles there,
+        uint8 (R, K); and for all sites, uint8, the allele that they share if they do not differ.
+        min_carriers_K: a haplotype is assumed not to have a rare allele that fewer panel haplotypes have.
         """
         low, high = sites
         first, last = np.searchsorted(self.common_D, [low, high])
@@ -78,7 +78,7 @@ class HaplotypeAlleles:
         same_S = self.alt_is_major_S[low:high].astype(np.uint8)
         same_S[common_D - low] = common_KD[0]
         differs_D = (common_KD != common_KD[:1]).any(axis=0)
-        site_C, column_C = self._rare_alleles(chosen_K, least_K, low, high)
+        site_C, column_C = self._rare_alleles(chosen_K, min_carriers_K, low, high)
         site_R = np.union1d(site_C, common_D[differs_D])
         alleles_RK = np.zeros((len(site_R), len(chosen_K)), np.uint8)
         alleles_RK[np.searchsorted(site_R, site_C), column_C] = 1
@@ -87,7 +87,7 @@ class HaplotypeAlleles:
         return site_R, alleles_RK, same_S
 
     def _rare_alleles(
-        self, chosen_K: np.ndarray, least_K: np.ndarray, low: int, high: int
+        self, chosen_K: np.ndarray, min_carriers_K: np.ndarray, low: int, high: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the rare sites where chosen haplotypes have the minor allele, and which of the chosen."""
         length_K = self.first_N1[chosen_K + 1] - self.first_N1[chosen_K]
@@ -95,5 +95,5 @@ class HaplotypeAlleles:
         list_K = np.cumsum(length_K) - length_K  # index of each list
         at_C = np.arange(len(column_C)) + np.repeat(self.first_N1[chosen_K] - list_K, length_K)
         site_C = self.site_C[at_C].astype(np.int64)
-        here_C = (site_C >= low) & (site_C < high) & (self.minor_count_S[site_C] >= least_K[column_C])
+        here_C = (site_C >= low) & (site_C < high) & (self.minor_count_S[site_C] >= min_carriers_K[column_C])
         return site_C[here_C], column_C[here_C]

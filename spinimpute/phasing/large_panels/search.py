@@ -1,6 +1,6 @@
 """The likeliest haplotypes of each sample in a large panel, window by window.
 
-Chains at the common sites alone may copy all haplotypes, or in panels beyond MOST_SEARCHED an evenly spread
+Chains at the common sites alone may copy all haplotypes, or in panels beyond MAX_SEARCHED an evenly spread
 subset. The haplotypes that they copy most are chosen. In the larger panels the haplotypes are added that
 match longest the alleles of a sample's chains (by the positional BWT).
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from spinimpute.genotypes.bit_rows import order_packed
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.hmm.parameters import MOST_SEARCHED
+from spinimpute.hmm.parameters import MAX_SEARCHED
 from spinimpute.hmm.pbwt import CandidateSettings, longest_matches, unite
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.panels.panel import Panel
@@ -50,8 +50,8 @@ class Search:
         packed_TB = panel.packed_rows(sites.start + self.common_T)
         self.alleles = HaplotypeAlleles.read(panel, sites, self.common_T, packed_TB)
         n = panel.n_haplotypes
-        self.sees_all = n <= MOST_SEARCHED  # chains may copy all haplotypes
-        self._searched_M = spread(min(n, MOST_SEARCHED), n)
+        self.sees_all = n <= MAX_SEARCHED  # chains may copy all haplotypes
+        self._searched_M = spread(min(n, MAX_SEARCHED), n)
         searched_TB = order_packed(packed_TB, self._searched_M)
         n_searched = len(self._searched_M)
         searched = PanelSubset.select(panel, sites.start + self.common_T, searched_TB, n_searched)

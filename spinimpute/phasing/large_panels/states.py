@@ -46,8 +46,8 @@ class States:
         for slot_C, window in zip(slot_WC, windows, strict=True):
             state_K = np.concatenate([slot_C, choose_others(slot_C, n_haplotypes)])
             # otherwise a state that represents many would add their weight to alleles that few of them have
-            least_K = np.where(np.arange(len(state_K)) < n_chosen, 0, n_haplotypes / OTHERS)
-            site_R, alleles_RK, same_S = alleles.take(state_K, least_K, window)
+            min_carriers_K = np.where(np.arange(len(state_K)) < n_chosen, 0, n_haplotypes / OTHERS)
+            site_R, alleles_RK, same_S = alleles.take(state_K, min_carriers_K, window)
             found.append((site_R, np.packbits(alleles_RK, axis=1), same_S))
         site, packed, same = (np.concatenate(columns) for columns in zip(*found, strict=True))
         n_others = len(state_K) - n_chosen

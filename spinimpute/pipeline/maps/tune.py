@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.hmm.maps.tuning import can_tune, tuned_map
-from spinimpute.hmm.parameters import LEAST_HAPLOTYPES, LEAST_SITES
+from spinimpute.hmm.parameters import MIN_HAPLOTYPES, MIN_SITES
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.spin_files import join_panels, open_spin_file
 from spinimpute.panels.writer import package_version, rewrite_panel
@@ -65,16 +65,16 @@ def tune_panel(
         made: list[Path] = []
         typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
         found = max(map(len, typed_P))
-        if max(panel.n_haplotypes for panel in panels) < LEAST_HAPLOTYPES:
+        if max(panel.n_haplotypes for panel in panels) < MIN_HAPLOTYPES:
             raise InputError(
                 "content",
-                f"panel {path}: it has {panels[0].n_haplotypes} haplotypes, at least {LEAST_HAPLOTYPES} are "
+                f"panel {path}: it has {panels[0].n_haplotypes} haplotypes, at least {MIN_HAPLOTYPES} are "
                 "needed to tune a map",
             )
-        if found < LEAST_SITES:
+        if found < MIN_SITES:
             raise InputError(
                 "content",
-                f"array {array}: {found} of its sites are in the panel {path}, at least {LEAST_SITES} are "
+                f"array {array}: {found} of its sites are in the panel {path}, at least {MIN_SITES} are "
                 "needed to tune a map",
             )
         with temporary_folder_in(out.parent, f".{out.name}.") as folder:

@@ -28,7 +28,7 @@ from spinimpute.runtime.kernels import kernel
 
 COMMON = 0.01  # minor allele frequency from which alleles are compared: of rarer ones too little is known
 LEAST_COPIES = 5  # of the minor allele: a carrier without a relative that carries it differs by construction
-MOST_HAPLOTYPES = 2_000  # so many find these sites as well as all
+MAX_HAPLOTYPES = 2_000  # so many find these sites as well as all
 PRIOR = 30.0  # differences expected by chance that are added
 NOBODY = 2  # in place of an allele: no other haplotype is like this one
 _BLOCK, _FLANK = 2_048, 512  # common sites whose discordance is computed together, and around them
@@ -75,12 +75,12 @@ def fairly_ordered(panel: Panel, common_T: np.ndarray) -> np.ndarray:
 
 
 def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Choose about MOST_HAPLOTYPES haplotypes of whole samples, and the rank of each one's sample."""
+    """Choose about MAX_HAPLOTYPES haplotypes of whole samples, and the rank of each one's sample."""
     order = fairly_ordered(panel, common_T)
     rank_X = np.empty(len(order), np.int64)
     rank_X[order] = np.arange(len(order))
     ploidy_X = np.bincount(panel.haplotype_sample, minlength=len(order))
-    most = int(np.searchsorted(np.cumsum(ploidy_X[order]), MOST_HAPLOTYPES)) + 1
+    most = int(np.searchsorted(np.cumsum(ploidy_X[order]), MAX_HAPLOTYPES)) + 1
     rank_N = rank_X[panel.haplotype_sample]
     compared_N = np.flatnonzero(rank_N < most)
     return compared_N, rank_N[compared_N]

@@ -18,7 +18,7 @@ import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.maps.estimated import spread_sites
-from spinimpute.hmm.parameters import LEAST_SITES
+from spinimpute.hmm.parameters import MIN_SITES
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.site_table import SiteTable, encode_raw_table
 from spinimpute.panels.stored_rows import store_rows
@@ -55,7 +55,7 @@ def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
         return doubts
     far_T = distance_to_typed(panel.position[typed_T], panel.position[suspicious_U]) > NEAR
     typed_T = typed_T[far_T]
-    if len(typed_T) < LEAST_SITES:
+    if len(typed_T) < MIN_SITES:
         return doubts
     order_X = fairly_ordered(panel, typed_T)
     out_Q = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[:n_left_out]))

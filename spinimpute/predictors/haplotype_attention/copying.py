@@ -250,23 +250,23 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
     site_X, query_X, pooled_XF = entries
     n_queries, n_gaps, n_value, n_classes = value_QGVK.shape
     width = 1 + n_value
-    most_patterns, most_sites = 1, 1
+    max_patterns, most_sites = 1, 1
     for g in range(n_gaps):
-        most_patterns = max(most_patterns, count_G[first_gap + g])
+        max_patterns = max(max_patterns, count_G[first_gap + g])
         most_sites = max(most_sites, gap_start_G1[g + 1] - gap_start_G1[g])
-    slot_D, sibling_slot_D = np.full(most_patterns, -1, np.int32), np.full(most_patterns, -1, np.int32)
-    pattern_I, sibling_pattern_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
-    rank_I = np.empty(most_patterns, np.int32)
-    times_I, sibling_times_I = np.zeros(most_patterns, np.int32), np.zeros(most_patterns, np.int32)
-    here_I, sibling_here_I = np.empty(most_patterns, np.int32), np.empty(most_patterns, np.int32)
+    slot_D, sibling_slot_D = np.full(max_patterns, -1, np.int32), np.full(max_patterns, -1, np.int32)
+    pattern_I, sibling_pattern_I = np.empty(max_patterns, np.int32), np.empty(max_patterns, np.int32)
+    rank_I = np.empty(max_patterns, np.int32)
+    times_I, sibling_times_I = np.zeros(max_patterns, np.int32), np.zeros(max_patterns, np.int32)
+    here_I, sibling_here_I = np.empty(max_patterns, np.int32), np.empty(max_patterns, np.int32)
     # each row holds the sums for the left end of the gap, then those for the right end
     n_rows = -(-2 * width // LANES)
     class_XL, all_XL = np.zeros((n_rows, LANES), np.float32), np.empty((n_rows, LANES), np.float32)
-    pattern_XL = np.empty((most_patterns * n_rows, LANES), np.float32)
+    pattern_XL = np.empty((max_patterns * n_rows, LANES), np.float32)
     site_XL = np.empty((most_sites * n_rows, LANES), np.float32)
     class_Y, all_Y, site_Y = class_XL.ravel(), all_XL.ravel(), site_XL.ravel()
-    sibling_IE = np.empty((most_patterns, 2), np.float32)
-    best_I, count_I = np.empty(most_patterns, np.float32), np.empty(most_patterns, np.float32)
+    sibling_IE = np.empty((max_patterns, 2), np.float32)
+    best_I, count_I = np.empty(max_patterns, np.float32), np.empty(max_patterns, np.float32)
     sibling_UE = np.empty((most_sites, 2), np.float32)
     carrier_U, other_U = np.empty(most_sites, np.float32), np.empty(most_sites, np.float32)
     count_U = np.empty(most_sites, np.float32)

@@ -90,7 +90,7 @@ class JobSizes:
         reading = n * (READING * sizes.places + HASHES) + different * sizes.sites
         found = MATCHES_AHEAD * MATCHED_HAPLOTYPE * min(n, COUNTED)
         matched = min(limits.matched, self.query_haplotypes)
-        noted = NOTED if n > parameters.MOST_STATES else NOTED_HAPLOTYPE * n
+        noted = NOTED if n > parameters.MAX_PANEL_AS_STATES else NOTED_HAPLOTYPE * n
         searches = min(self.threads, SEARCHES)
         matches = matched * found + searches * (noted * matched + ORDERED_HAPLOTYPE * n)
         queries = min(limits.queries, -(-matched // self.threads))

@@ -61,11 +61,11 @@ def _pool(candidates, patterns, sites, wanted_QG, out_UQ):  # type: ignore[no-un
     count_G, first_word_G, minor_W = patterns.count_G, patterns.first_word_G, patterns.minor_W
     out_UQ[:] = 0
     n_gaps = len(gap_start_G1) - 1
-    most_patterns = 1
+    max_patterns = 1
     for g in range(n_gaps):
-        most_patterns = max(most_patterns, count_G[first_gap + g])
-    slot_D = np.full(most_patterns, -1, np.int32)
-    pattern_I, mass_IE = np.empty(most_patterns, np.int32), np.empty((most_patterns, 2), np.float32)
+        max_patterns = max(max_patterns, count_G[first_gap + g])
+    slot_D = np.full(max_patterns, -1, np.int32)
+    pattern_I, mass_IE = np.empty(max_patterns, np.int32), np.empty((max_patterns, 2), np.float32)
     for q in range(len(first_Q1) - 1):
         for g in range(n_gaps):
             first_site, n_sites = gap_start_G1[g], gap_start_G1[g + 1] - gap_start_G1[g]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.hmm.parameters import LEAST_MASS, LEAST_OF_ALIKE, MISMATCH
+from spinimpute.hmm.parameters import MAX_THRESHOLD_SHARE, MIN_MASS, MISMATCH
 from spinimpute.hmm.pbwt import Candidates, CandidateSettings, Matches, longest_matches
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities
@@ -91,7 +91,7 @@ class HaplotypePredictor(Predictor):
         self.fingerprint = (
             f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
             f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
-            f"alike={LEAST_OF_ALIKE} mass={LEAST_MASS} "
+            f"alike={MAX_THRESHOLD_SHARE} mass={MIN_MASS} "
             f"agreed={a.DISSENT}-{a.BELIEVED}-{RIGHTLY_PLACED}:{CERTAIN} "
             f"mixed={p.SMALL}-{p.LARGE}:{p.SMALLEST_WEIGHT}-{p.LARGEST_WEIGHT}/{p.FEWEST_CARRIERS} "
             f"rare={'-'.join(map(str, p.TRAINED_RATIOS))}/{p.RATIO_VARIANCE} "

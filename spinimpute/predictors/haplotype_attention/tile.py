@@ -178,7 +178,9 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
         site_start_G1,
         Interval(int(site_start_G1[0]), int(site_start_G1[-1])),
         order_N,
-        span_patterns(alleles.bits_NW, len(rows)) if panel.n_haplotypes <= parameters.MOST_STATES else None,
+        span_patterns(alleles.bits_NW, len(rows))
+        if panel.n_haplotypes <= parameters.MAX_PANEL_AS_STATES
+        else None,
         tuple(blocks),
         (first_gap - typed.start + first_B, np.minimum(BLOCK_GAPS, n_gaps - first_B)),
     )

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.genotypes.blocks import BlockShape
-from spinimpute.genotypes.kmers import MOST_SNPS, split_columns
+from spinimpute.genotypes.kmers import MAX_SNPS, split_columns
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunks
 from spinimpute.nn.checks import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
@@ -71,8 +71,8 @@ class SPINSettings:
                 require_count(name, getattr(self, name))
         if self.rounds > MOST_ROUNDS:
             raise ValueError(f"rounds must be at most {MOST_ROUNDS}, got {self.rounds}")
-        if self.k > MOST_SNPS:
-            raise ValueError(f"k must be at most {MOST_SNPS}, got {self.k}")
+        if self.k > MAX_SNPS:
+            raise ValueError(f"k must be at most {MAX_SNPS}, got {self.k}")
 
     @property
     def shape(self) -> BlockShape:

@@ -7,7 +7,7 @@ import pytest
 
 from spinimpute.hmm import parameters
 from spinimpute.hmm.maps.estimated import MapEstimate, estimated_map
-from spinimpute.hmm.parameters import COMMON, LEAST_GAIN
+from spinimpute.hmm.parameters import COMMON, MIN_GAIN
 from spinimpute.hmm.recombination_scale import copying_log_likelihood
 from tests.array_panel import ArrayPanel
 
@@ -31,7 +31,7 @@ def found_in(panel: ArrayPanel, threads: int = 1) -> MapEstimate:
 
 def test_a_hot_spot_is_found_whatever_the_order_of_haplotypes_and_the_threads(panel: ArrayPanel) -> None:
     found = found_in(panel)
-    assert found.gain >= LEAST_GAIN
+    assert found.gain >= MIN_GAIN
     assert 200 < found.n_sites <= 251  # the commonest of two
     assert (np.diff(found.cM_X) >= 0).all()
     assert found.cM_X[[0, -1]] == pytest.approx(panel.cM[[0, -1]], abs=1e-6)
@@ -84,7 +84,7 @@ def test_a_fifth_of_the_haplotypes_judge_and_no_gain_is_refused(
 @pytest.mark.parametrize("case", ["few haplotypes", "few sites", "rare alleles"])
 def test_too_little_to_estimate_from(panel: ArrayPanel, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if case == "few haplotypes":
-        panel.alleles_XN = panel.alleles_XN[:, : 5 * parameters.LEAST_LEFT_OUT - 1]
+        panel.alleles_XN = panel.alleles_XN[:, : 5 * parameters.MIN_HELD_OUT - 1]
     elif case == "few sites":
         panel = ArrayPanel(panel.alleles_XN[:30], panel.cM[:30])
     else:
@@ -100,10 +100,10 @@ def test_too_little_to_estimate_from(panel: ArrayPanel, case: str, monkeypatch: 
 def test_more_haplotypes_and_sites_than_are_needed(
     hot_panel: Callable[..., ArrayPanel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parameters, "MOST_ESTIMATED_FROM", 100)
-    monkeypatch.setattr(parameters, "MOST_LEFT_OUT", 20)
-    monkeypatch.setattr(parameters, "JUDGED_INTERVALS", 3)
-    monkeypatch.setattr(parameters, "JUDGED_SITES", 50)
+    monkeypatch.setattr(parameters, "MAX_HAPLOTYPES_FOR_MAP", 100)
+    monkeypatch.setattr(parameters, "MAX_HELD_OUT", 20)
+    monkeypatch.setattr(parameters, "TEST_INTERVALS", 3)
+    monkeypatch.setattr(parameters, "TEST_SITES", 50)
     shown: list[tuple[int, ...]] = []
 
     def judge(alleles_TN: np.ndarray, cM_T: np.ndarray, chosen_Q: np.ndarray) -> float:

@@ -48,7 +48,7 @@ def test_expected_changes_equal_brute_force(n_places: int, n: int) -> None:
         share_N[:n] = 1 / (n - 1)
         share_N[query] = 0
         emission_S2 = allele_emissions(alleles_SN[:, query], MISMATCH)
-        found_S = map_tuning._expected_changes(padded_SN, share_N, emission_S2, jump_S)
+        found_S = map_tuning._expected_switches(padded_SN, share_N, emission_S2, jump_S)
         np.testing.assert_allclose(found_S, brute_force(alleles_SN, query, jump_S), rtol=2e-3, atol=1e-5)
 
 
@@ -84,7 +84,7 @@ def test_several_windows_and_few_of_the_haplotypes(
     """The hot spot lies across the border of two windows."""
     hot = slice(240, 270)
     monkeypatch.setattr(parameters, "TUNING_QUERIES", 60)
-    monkeypatch.setattr(parameters, "MOST_HAPLOTYPES", 120)
+    monkeypatch.setattr(parameters, "MAX_HAPLOTYPES", 120)
     tuned = tuned_map(hot_panel(160, 700, hot), np.arange(700), 1)  # type: ignore[arg-type]
     assert hot_share(tuned, hot) > 0.1  # by the map that came with it 0.04
 

@@ -237,7 +237,7 @@ def test_order_of_samples_and_haplotypes_does_not_matter(mosaic):
         [[2 * x + 1, 2 * x] if x % 3 else [2 * x, 2 * x + 1] for x in rng.permutation(150)]
     )
     for most in (2_000, 100):
-        with mock.patch.object(discordance, "MOST_HAPLOTYPES", most):
+        with mock.patch.object(discordance, "MAX_HAPLOTYPES", most):
             found, shuffled = (discordance_of(position, x, 2) for x in (alleles_XN, alleles_XN[:, order]))
         np.testing.assert_array_equal(found, shuffled)
 
@@ -254,7 +254,7 @@ def test_long_panels_are_computed_by_parts(monkeypatch, spoiled):
 
 def test_many_haplotypes_are_thinned(monkeypatch, spoiled):
     with Panel.open(spoiled.path) as panel:
-        monkeypatch.setattr(discordance, "MOST_HAPLOTYPES", panel.n_haplotypes // 2)
+        monkeypatch.setattr(discordance, "MAX_HAPLOTYPES", panel.n_haplotypes // 2)
         found = find_discordance(panel) / UNITS
         assert (found[spoiled.sites] > 0.4).all()
         assert np.median(found[spoiled.others]) == 0
