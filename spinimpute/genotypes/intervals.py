@@ -1,4 +1,4 @@
-"""Intervals of consecutive sites: windows, computed at once, and chunks, which are jobs of their own."""
+"""Intervals of consecutive sites: windows are computed in one piece, chunks are jobs of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from spinimpute.genotypes.sites import Region
 from spinimpute.runtime.errors import InputError
 
-MAX_WINDOWS = 2.0**40  # more than there are sites
+MAX_WINDOWS = 2.0**40  # more than any number of sites; keeps the quotient finite when length_cM is tiny
 DEFAULT_LENGTH_CM = 2.0
 DEFAULT_MAX_SITES = 50_000
 DEFAULT_CHUNK_CM = 20.0
@@ -50,11 +50,11 @@ def cut_windows(
     length_cM: float = DEFAULT_LENGTH_CM,
     max_sites: int = DEFAULT_MAX_SITES,
 ) -> list[Interval]:
-    """Cut sites into windows of equal genetic length that contain every site exactly once.
+    """Cut sites into windows of equal genetic length; each site is in exactly one window.
 
-    Where the map is flat or the panel dense, windows are cut further, into equal numbers of sites. Records at
-    the same position stay in the same window, even where that exceeds `max_sites`. cM and position are those
-    of the sites, in order. Raises InputError unless the lengths are positive.
+    A window of more than `max_sites` sites is cut further, into equal numbers of sites. Records at the same
+    position stay in the same window, even if it then has more than `max_sites` sites. cM, position: of the
+    sites, in order. Raises InputError unless length_cM and max_sites are positive.
     """
     if not length_cM > 0 or max_sites < 1:
         raise InputError(
@@ -70,11 +70,12 @@ def cut_windows(
 
 
 def _window_bounds(cM: np.ndarray, position: np.ndarray, length_cM: float, max_sites: int) -> np.ndarray:
-    """Bounds of the windows, int64 (n_windows + 1,), strictly increasing from 0 to n."""
+    """Return the bounds of the windows, int64 (n_windows + 1,), strictly increasing from 0 to n_sites."""
     n_sites = len(position)
     total_cM = cM[-1] - cM[0]
     n_lengths = max(1, int(np.ceil(total_cM / max(length_cM, total_cM / MAX_WINDOWS))))
-    # A gap in the map may be longer than many windows; only cuts between sites matter.
+    # A long step in the map may span several windows. Empty windows are dropped: only changes of the window
+    # number between neighbouring sites become cuts.
     number = np.floor((cM - cM[0]) / ((cM[-1] - cM[0]) or 1.0) * n_lengths).clip(max=n_lengths - 1)
     cuts = np.flatnonzero(np.diff(number)) + 1
     by_length = np.searchsorted(position, position[cuts], side="left")  # the first record of the position
@@ -92,7 +93,7 @@ def _window_bounds(cM: np.ndarray, position: np.ndarray, length_cM: float, max_s
 
 
 class PanelPositions(Protocol):
-    """What `cut_chunks` reads of a panel."""
+    """The attributes of a panel that `cut_chunks` uses."""
 
     @property
     def chrom(self) -> str:
@@ -100,7 +101,7 @@ class PanelPositions(Protocol):
 
     @property
     def position(self) -> np.ndarray:
-        """int64 (n_sites,), 1-based, never decreasing."""
+        """Positions in base pairs, int64 (n_sites,), 1-based, non-decreasing."""
 
     @property
     def cM(self) -> np.ndarray:
@@ -111,7 +112,7 @@ class PanelPositions(Protocol):
 class Chunk:
     """A region to impute as a job of its own, with its number of panel sites and its length in cM.
 
-    It starts where the chunk before ends, or earlier where chunks overlap.
+    It starts where the previous chunk ends, or before that if chunks overlap.
     """
 
     region: Region
@@ -125,10 +126,11 @@ def cut_chunks(
     most_sites: int = DEFAULT_CHUNK_SITES,
     overlap_cM: float = 0.0,
 ) -> list[Chunk]:
-    """Cut a chromosome into chunks of at most `length_cM` and `most_sites` without their overlap.
+    """Cut a chromosome into chunks of at most length_cM and most_sites, not counting the overlap.
 
-    panels: the panel of a chromosome, or those of the regions of X, which no chunk crosses. Without an
-    overlap, each site is in exactly one chunk. An overlap reaches into the second half of the chunk before.
+    panels: the panel of the chromosome, or of X one for PAR1, non-PAR and PAR2; no chunk spans two of them.
+    Without an overlap, each site is in exactly one chunk. An overlap covers at most the second half of the
+    previous chunk.
     """
     if not overlap_cM >= 0:
         raise InputError("argument", f"an overlap must be at least 0 cM, got {overlap_cM} cM")
@@ -151,7 +153,10 @@ def cut_chunks(
 
 
 def _extend_back(panel: PanelPositions, before: Interval, window: Interval, overlap_cM: float) -> int:
-    """The first site of a window extended into the window before; records at a position stay together."""
+    """Return the first site of a window that is extended into the window before by overlap_cM.
+
+    Records at the same position stay together.
+    """
     wanted = int(np.searchsorted(panel.cM, panel.cM[window.start] - overlap_cM))
     start = max(wanted, (before.start + before.stop + 1) // 2)
     start = int(np.searchsorted(panel.position, panel.position[start]))

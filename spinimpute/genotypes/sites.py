@@ -12,14 +12,14 @@ import numpy as np
 from spinimpute.runtime.errors import InputError, argument
 
 LAST_POSITION = 2**31 - 1  # the largest position that BCF can hold
-_MAX_DIGITS = 10  # of a position
+_MAX_DIGITS = 10  # digits of LAST_POSITION
 
 POSITION_NOT_IN_PANEL = "position not in panel"
 ALLELES_DIFFER = "alleles differ from the panel"
 SWAPPED = "REF and ALT swapped"
 DUPLICATE = "duplicate of an earlier typed site"
 
-# why a record, or an ALT allele, is skipped
+# reasons to skip a record or an ALT allele
 ON_ANOTHER_CHROMOSOME = "on another chromosome"
 NO_ALT = "no ALT allele"
 SPANNING_DELETION = "ALT * (spanning deletion)"
@@ -27,8 +27,9 @@ SYMBOLIC = "symbolic ALT"
 AT_POSITION_0 = "at position 0, the telomere"
 BEYOND_LAST = "at a position beyond 2,147,483,647"
 
-# Names of human chromosomes in PLINK and array files. Positions distinguish the pseudo-autosomal regions from
-# the rest of X. In other species 23 to 26 are autosomes: the chromosome's own name has priority.
+# Other names of human chromosomes, used in PLINK and array files. The pseudo-autosomal regions are read as X,
+# as their positions distinguish them from the rest of X. In other species 23 to 26 may be autosomes. A number
+# is therefore read as an alias only if the file does not contain the requested chromosome under its own name.
 _X_REGION_NAMES = ("XY", "PAR", "PAR1", "PAR2")
 _ALIASES = {**dict.fromkeys(("23", "25", *_X_REGION_NAMES), "X"), "24": "Y", "26": "MT"}
 _LAST_HUMAN = 26
@@ -36,9 +37,9 @@ _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-
 
 
 def plain_chromosome(name: str) -> str:
-    """The name of a chromosome without its "chr" prefix: "chr20" and "20" are the same, "chrM" is "MT".
+    """Return a chromosome's name without the prefix "chr": "20" for "chr20" and "MT" for "chrM".
 
-    Print and write the name that the file uses; compare two names with `same_chromosome`.
+    Use it only to compare names, or compare them with `same_chromosome`. Outputs keep the name in the file.
     """
     plain = name[3:] if name[:3].lower() == "chr" and len(name) > 3 else name
     upper = plain.upper()
@@ -48,16 +49,20 @@ def plain_chromosome(name: str) -> str:
 
 
 def same_chromosome(name: str, chrom: str) -> bool:
-    """Whether a name in a file may mean a chromosome: "chr20" means 20, "23" means X, but "X" not 23."""
+    """Return whether `name`, found in a file, can stand for `chrom`.
+
+    "chr20" stands for 20 and "23" for X; "X" does not stand for 23.
+    """
     plain, wanted = plain_chromosome(name), plain_chromosome(chrom)
     return plain == wanted or _ALIASES.get(plain) == wanted
 
 
 def chromosome_names(chrom: str, names: Iterable[str]) -> set[str]:
-    """The names in a file that mean a chromosome.
+    """Return those names in a file that stand for a chromosome.
 
-    These are its own name, with or without "chr", and those of the regions of X. Without its own name,
-    aliases count, too, unless the numbering exceeds the human chromosomes.
+    These are its own name, with or without "chr", and for X also the names of its regions. If the file lacks
+    the chromosome's own name, aliases are accepted too, unless the file has a chromosome number above 26 (not
+    human).
     """
     plain = {name: plain_chromosome(name) for name in names}
     wanted = plain_chromosome(chrom)
@@ -69,12 +74,12 @@ def chromosome_names(chrom: str, names: Iterable[str]) -> set[str]:
 
 
 def is_position(text: str | bytes) -> bool:
-    """Whether a text is a position: digits only, no more than LAST_POSITION has."""
+    """Return whether a text consists of digits only, at most as many as LAST_POSITION has."""
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def unusable_alt(alt: str) -> str:
-    """The reason to skip an ALT allele, which is not a sequence; "" for a sequence."""
+    """Return the reason to skip an ALT that is not a sequence of bases; "" if it is one."""
     return "" if alt.isalpha() else {"*": SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
 
 
@@ -98,7 +103,7 @@ class Region:
     def parse(cls, text: str) -> Region:
         """Parse "chr20", "20:1000-2000", "20:1,000-2,000", "20:1000-" (to the end) or "20:1000" (one site).
 
-        The chromosome's name stays as it is. Raises InputError for other texts and empty regions.
+        The chromosome's name is not changed. Raises InputError for other texts and empty regions.
         """
         example = "a region looks like 20, 20:1000-2000 or 20:1000- (positions start at 1)"
         match = _REGION.fullmatch(text.strip())
@@ -113,7 +118,8 @@ class Region:
         if not 1 <= start <= end <= LAST_POSITION:
             raise InputError(
                 "argument",
-                f"the region {text!r} is empty or out of range: {example}, start no larger than end",
+                f"the region {text!r} is empty or out of range. Write 20, 20:1000-2000 or 20:1000-, with "
+                "start <= end and positions from 1",
             )
         return cls(match["chrom"], start, end)
 
@@ -128,7 +134,7 @@ class Sites:
     """Biallelic sites of one chromosome in file order; the ID is "." for sites without one."""
 
     chrom: str  # name in the file
-    position: np.ndarray  # int64 (n,), 1-based, never decreasing
+    position: np.ndarray  # int64 (n,), 1-based, non-decreasing
     ref: list[str]
     alt: list[str]
     id: list[str]
@@ -137,21 +143,21 @@ class Sites:
         return len(self.position)
 
     def keys(self) -> list[tuple[int, str, str]]:
-        """(position, REF, ALT) of each site in upper case, which identifies a site on its chromosome."""
+        """Return (position, REF, ALT) of each site, in upper case: the key of a site on its chromosome."""
         return [
             (position, ref.upper(), alt.upper())
             for position, ref, alt in zip(self.position.tolist(), self.ref, self.alt, strict=True)
         ]
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The sites as arrays for `pandas.DataFrame`: chromosome, position, ref, alt and id."""
+        """Return the sites as arrays for `pandas.DataFrame`: chromosome, position, ref, alt and id."""
         texts = {"ref": self.ref, "alt": self.alt, "id": self.id}
         chromosome = np.full(len(self), self.chrom, dtype=object)
         columns = {name: np.array(column, dtype=object) for name, column in texts.items()}
         return {"chromosome": chromosome, "position": self.position, **columns}
 
     def take(self, indices: np.ndarray | slice) -> Sites:
-        """The sites at `indices` (integers, booleans or a slice), in that order."""
+        """Return the sites at `indices` (integers, booleans or a slice), in that order."""
         chosen = np.arange(len(self))[indices].tolist()
         return Sites(
             self.chrom,
@@ -175,21 +181,24 @@ class Sites:
 
 @dataclass(frozen=True, eq=False)
 class SiteMatch:
-    """Pairs of a panel site and a target site, and why other target sites have no partner."""
+    """Matched pairs of a panel site and a target site, and why other target sites are unmatched."""
 
     panel_index: np.ndarray  # int64 (m,), strictly increasing
     target_index: np.ndarray  # int64 (m,)
-    reasons: dict[int, str]  # why a target site has no partner, by its index, in target order
-    duplicate_of: dict[int, int]  # the matched target site of each duplicate
+    reasons: dict[int, str]  # index of each unmatched target site -> reason, in target order
+    duplicate_of: dict[int, int]  # index of each duplicate -> the matched target site that it repeats
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of target sites by reason."""
+        """Number of unmatched target sites by reason."""
         return dict(Counter(self.reasons.values()))
 
     @property
     def unmatched_index(self) -> np.ndarray:
-        """The target sites that are no panel sites, int64; without duplicates of earlier typed sites."""
+        """Indices of the target sites that are not in the panel, int64.
+
+        Duplicates of an earlier typed site are not included.
+        """
         return np.array([i for i, reason in self.reasons.items() if reason != DUPLICATE], dtype=np.int64)
 
 
@@ -201,7 +210,7 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
     if not same_chromosome(target.chrom, panel.chrom):
         raise InputError(
             "mismatch",
-            f"the panel is of another chromosome than the target: {_summary('panel', panel)}, "
+            f"the panel and the target are on different chromosomes: {_summary('panel', panel)}, "
             f"{_summary('target', target)}. Give the panel of chromosome {target.chrom}, or choose the "
             f"target's chromosome {panel.chrom} with {argument('region')}",
         )
@@ -266,12 +275,12 @@ UNKNOWN_ALLELE = "N"
 
 
 def complement(bases: str) -> str:
-    """The bases of the other strand, in the same order; other characters stay as they are."""
+    """Replace each base by its complement, without reversing the order; keep other characters."""
     return bases.translate(_COMPLEMENT)
 
 
 def snp_alleles(panel: Sites) -> dict[int, list[tuple[str, str]]]:
-    """REF and ALT of the panel's SNPs by position."""
+    """Return REF and ALT of the panel's SNPs by position."""
     alleles: dict[int, list[tuple[str, str]]] = {}
     for position, ref, alt in zip(panel.position.tolist(), panel.ref, panel.alt, strict=True):
         if len(ref) == len(alt) == 1:
@@ -280,9 +289,9 @@ def snp_alleles(panel: Sites) -> dict[int, list[tuple[str, str]]]:
 
 
 def choose_alleles(bases: Iterable[str], panel: list[tuple[str, str]]) -> tuple[str, str]:
-    """REF and ALT of the panel SNP that fits the bases on either strand, else the bases themselves.
+    """Return REF and ALT of the panel SNP that has these bases on either strand, else the bases themselves.
 
-    For files that have the bases of calls, but no REF and ALT. panel: REF and ALT of the panel's SNPs at
+    This serves files whose calls are bases, without REF and ALT. panel: REF and ALT of the panel's SNPs at
     the position.
     """
     found = set(bases)
@@ -303,13 +312,14 @@ class ExclusiveAlleles:
     haplotypes.
     """
 
-    site_E: np.ndarray  # int64, panel sites that may be untyped, never decreasing
-    typed_E: np.ndarray  # int64, rows of the typed sites
+    site_E: np.ndarray  # int64, panel index of the site of each pair to predict, typed or not; non-decreasing
+    typed_E: np.ndarray  # int64, the other, typed site of each pair, as a row of typed_TQ
 
     @classmethod
     def of(cls, sites: Sites, typed_index: np.ndarray) -> ExclusiveAlleles:
-        """Find the pairs: same position and REF, and both ALT alleles have the length of REF, or neither.
+        """Find the pairs of sites with the same position and REF and the same kind of ALT.
 
+        Either both ALT alleles are as long as REF or neither is.
         An insertion does not exclude a SNP at the base before it: panels have haplotypes with both.
         typed_index: the typed panel sites, increasing.
         """
@@ -329,9 +339,9 @@ class ExclusiveAlleles:
     def exclude(self, start: int, p_UQ: np.ndarray, typed_TQ: np.ndarray) -> None:
         """Set P(ALT) to 0 on haplotypes that carry another typed ALT allele of the same site.
 
-        p_UQ is changed in place; its first row is panel site `start`. A typed REF (typed_TQ: 0 REF, 1 ALT, -1
-        missing) excludes nothing: in a file of split multi-allelic records it may be any other allele of the
-        site (`bcftools norm -m-` writes 1/2 as 1/0 and 0/1).
+        p_UQ is changed in place; its first row is panel site `start`. typed_TQ: 0 REF, 1 ALT, -1 missing. A
+        typed REF excludes nothing: in a file of split multi-allelic records it may stand for any other allele
+        of the site (`bcftools norm -m-` writes 1/2 as 1/0 and 0/1).
         """
         low, high = np.searchsorted(self.site_E, [start, start + len(p_UQ)])
         for site, t in zip(self.site_E[low:high].tolist(), self.typed_E[low:high].tolist(), strict=True):
@@ -339,5 +349,5 @@ class ExclusiveAlleles:
 
 
 def _ref_and_length(sites: Sites, site: int) -> tuple[str, bool]:
-    """REF, and whether ALT has its length."""
+    """Return REF, and whether ALT is as long as REF."""
     return sites.ref[site].upper(), len(sites.ref[site]) == len(sites.alt[site])

@@ -71,8 +71,8 @@ def copying_posteriors(
 
     A candidate is dropped if its posterior is below a threshold at all places of the block. The threshold is
     least_share / N; in a large panel it is at most MAX_THRESHOLD_SHARE / (number of the query's states), and
-    other states may join the candidates (`candidate_states`). The posteriors are float32 (C, P), at the places
-    first - 1 ... first + n_gaps - 1.
+    other states may join the candidates (`candidate_states`). The posteriors are float32 (C, P), at the
+    places first - 1 ... first + n_gaps - 1.
     """
     n_slots = int(n_gaps_B.max()) + 1
     blocks = BlockPlaces(first_B - 1, first_B + n_gaps_B - 1)

@@ -1,18 +1,19 @@
-"""Fragments with bases at several sites: which of a sample's two chains they come from.
+"""Estimate from which of a sample's two haplotypes (chains) each fragment comes, if it covers several sites.
 
-A fragment comes from either haplotype with probability 1/2. Its probability is the mean of two products
-over its sites, one for each chain, of the probability that the chain's allele is read as this base. Each
-site sends the fragment a message: the logarithm of how much likelier its base is if the fragment comes from
-the first chain, without what the fragment itself says there. The sum of the messages of the other sites
-weighs the two chains at a site. Messages left of the sweep's place are as of this sweep, those right of it
-as of the last one. For homozygotes a base means the same whatever that weight.
+    P(fragment) = 1/2 sum_chain prod_site P(base at site | allele of the chain at the site)
 
-Messages assume that the likelier chain has the ALT of a heterozygote, or the first of equally likely
-chains. So nothing but the order of the chains is decided where nothing tells them apart, as at the first
-heterozygote.
+The message of a site is the log likelihood ratio of the fragment's base there, first chain against second.
+The allele probabilities used exclude the fragment's own base. At each site, the log odds that the fragment
+comes from the first chain are the sum of the messages of its other sites. To the left of the current place,
+messages are from this sweep, to the right from the previous one. At homozygous sites these odds do not
+matter.
 
-Axes: S places, H samples side by side, B bases by sample, place and fragment, F fragments, O open
-fragments, which have sites on both sides of a place.
+To compute messages, the ALT of a heterozygote is put on the chain that more likely carries it, on a tie on
+the first. At a sample's first heterozygote the chains are still interchangeable, so this choice only fixes
+which chain is called first.
+
+Axes: S typed sites (places), H samples processed together (a sample's index is its lane), B bases sorted by
+sample, site and fragment, F fragments, O open fragments, which have sites on both sides of the current place.
 """
 
 from __future__ import annotations
@@ -25,38 +26,40 @@ import numpy as np
 from spinimpute.runtime.kernels import kernel
 from spinimpute.sequencing.fragments import FragmentBases, error_of_quality
 
-TIE = np.float32(1e-3)  # alternatives that are better by less count as equal
-_MIN_ERROR = 1e-6  # of a base, so that nothing is impossible
-_MAX_LOG_ODDS = 500.0  # logarithm of odds whose exponential is still finite
+TIE = np.float32(1e-3)  # relative difference below which two alternatives are a tie
+_MIN_ERROR = 1e-6  # minimum error probability of a base, so that no allele is impossible
+_MAX_LOG_ODDS = 500.0  # log odds are clipped here, because their exponential must be finite
 
 
 class SweptFragments(NamedTuple):
-    """Fragments of samples side by side, and the state of a sweep."""
+    """Fragments of samples that are processed together, and the state of a sweep."""
 
-    first_H1: np.ndarray  # int64, index of a sample's first base
-    # place_B, fragment_B: int32, place of a base, and its fragment among those of all samples
+    first_H1: np.ndarray  # int64, index of each sample's first base, and the number of bases
+    # place_B, fragment_B: int32, place and fragment of each base; fragments of all samples are counted
+    # together
     place_B: np.ndarray
     fragment_B: np.ndarray
-    # float32, probability that a haplotype with REF is read as this base; with ALT it is one less that
+    # float32, probability that a haplotype with REF is read as this base; with ALT the probability is 1 -
+    # ref_B
     ref_B: np.ndarray
-    # first_F, last_F: int32, a fragment's first and last base
+    # first_F, last_F: int32, index of the first and last base of each fragment
     first_F: np.ndarray
     last_F: np.ndarray
-    message_B: np.ndarray  # float32, the logarithm of the odds for the first chain
-    # left_F, right_F: float64, sums of the messages on either side of the place
+    message_B: np.ndarray  # float32, log likelihood ratio of the base, first chain against second
+    # left_F, right_F: float64, sums of a fragment's messages to the left and to the right of the place
     left_F: np.ndarray
     right_F: np.ndarray
-    next_H: np.ndarray  # int64, the first base that is not passed
-    # open_HO, n_open_H: int32, int64, the open fragments
+    next_H: np.ndarray  # int64, index of the next base that the sweep has to process
+    # open_HO, n_open_H: int32 and int64, the open fragments of each sample, and their number
     open_HO: np.ndarray
     n_open_H: np.ndarray
 
     @classmethod
     def from_bases(cls, bases_H: Sequence[FragmentBases], known_SH: np.ndarray, first: int) -> Self:
-        """Return the fragments of some samples, without messages.
+        """Return the fragments of some samples, with all messages 0.
 
-        bases_H: see `FragmentBases.linked`. known_SH: bool, where a diploid sample is observed; other bases
-        are left out. first: the panel site of the first place.
+        bases_H: see `FragmentBases.linked`. known_SH: bool, sites at which the sample is diploid and has
+        data; bases elsewhere are dropped. first: panel index of the first place.
         """
         place, fragment, ref = ([np.empty(0, kind)] for kind in (np.int32, np.int32, np.float32))
         n_samples = known_SH.shape[1]
@@ -73,7 +76,7 @@ class SweptFragments(NamedTuple):
         fragment_B = np.concatenate(fragment)
         at_B = np.arange(len(fragment_B), dtype=np.int32)
         first_F, last_F = np.empty(n_fragments, np.int32), np.empty(n_fragments, np.int32)
-        last_F[fragment_B] = at_B  # the last assignment stays
+        last_F[fragment_B] = at_B  # of several assignments to an element the last one stays
         first_F[fragment_B[::-1]] = at_B[::-1]
         opened_B = np.bincount(first_F, minlength=len(at_B)) - np.bincount(last_F, minlength=len(at_B))
         most_open = int(np.cumsum(opened_B).max(initial=0)) + 1
@@ -100,14 +103,14 @@ class SweptFragments(NamedTuple):
         self.right_F[:] = np.bincount(self.fragment_B, self.message_B, len(self.right_F))
 
     def exchange_chains(self, behind_SH: np.ndarray) -> None:
-        """Exchange the chains at some places, bool."""
+        """Exchange the chains at the sites where behind_SH (bool) is True."""
         sample_B = np.repeat(np.arange(len(self.next_H)), np.diff(self.first_H1))
         self.message_B[behind_SH[self.place_B, sample_B]] *= -1
 
 
 @kernel()
 def enter_place(fragments, lane, place):  # type: ignore[no-untyped-def]
-    """Take a place's own messages out of the sums; returns the first base beyond it."""
+    """Subtract the messages of a place from right_F; return the index of the first base after the place."""
     b = fragments.next_H[lane]
     while b < fragments.first_H1[lane + 1] and fragments.place_B[b] == place:
         fragments.right_F[fragments.fragment_B[b]] -= fragments.message_B[b]
@@ -117,7 +120,10 @@ def enter_place(fragments, lane, place):  # type: ignore[no-untyped-def]
 
 @kernel()
 def exchange_odds(fragments, lane):  # type: ignore[no-untyped-def]
-    """Return how much likelier the open fragments are if everything behind the place is exchanged."""
+    """Return by which factor the open fragments are likelier if the chains are exchanged.
+
+    The chains are exchanged at all sites to the right of the place.
+    """
     log_odds = 0.0
     for o in range(fragments.n_open_H[lane]):
         f = fragments.open_HO[lane, o]
@@ -129,9 +135,10 @@ def exchange_odds(fragments, lane):  # type: ignore[no-untyped-def]
 
 @kernel()
 def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: ignore[no-untyped-def]
-    """Fill the factors of a heterozygote's likelihood from a place's bases, which end at `stop`.
+    """Compute the likelihood factors of a heterozygote from the bases at this site.
 
-    factor_2H: if the first chain has the ALT, and if the second one has it. exchanged: everything behind is.
+    factor_2H, filled: row 0 with ALT on the first chain, row 1 with ALT on the second. exchanged: assume that
+    the chains are exchanged to the right of the site. stop: end of the site's bases.
     """
     first = second = 1.0
     for b in range(fragments.next_H[lane], stop):
@@ -145,28 +152,28 @@ def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: 
 
 @kernel()
 def _share_of_first(fragments, f, exchanged):  # type: ignore[no-untyped-def]
-    """Return the probability that a fragment comes from the first chain, by its other sites."""
+    """Return the probability that a fragment comes from the first chain, given its other sites."""
     right = -fragments.right_F[f] if exchanged else fragments.right_F[f]
     return 1 / (1 + np.exp(-min(max(fragments.left_F[f] + right, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)))
 
 
 @kernel()
 def leave_place(fragments, lane, stop, exchanged, joint_4):  # type: ignore[no-untyped-def]
-    """Send the messages of a place's bases, which end at `stop`, and go to the next place.
+    """Compute the messages of a site's bases and go to the next site.
 
-    joint_4: probabilities, up to a factor, of both chains' alleles and the observations at the place: REF
-    and REF, ALT of the first chain, ALT of the second chain, ALT and ALT.
+    joint_4: joint probability, up to a factor, of the observations at the site and of both chains' alleles:
+    neither has ALT, only the first, only the second, both. exchanged, stop: see `heterozygote_factors`.
     """
     ref_ref, alt_ref, ref_alt, alt_alt = joint_4
-    # a heterozygote counts as that of the likelier chain: if both are equally likely, nothing else would tell
-    # the other sites of its fragments that the chains have different alleles here
+    # Put ALT on the likelier chain, on a tie on the first. If both orders kept their probability, the
+    # messages of a tie would be 0, and fragments would never link this heterozygote to the next.
     either = alt_ref + ref_alt
     alt_ref, ref_alt = (0.0, either) if ref_alt > alt_ref * (1 + TIE) else (either, 0.0)
     for b in range(fragments.next_H[lane], stop):
         f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
         alt = 1 - ref
         share = _share_of_first(fragments, f, exchanged)
-        # without this base
+        # joint probabilities without this base
         rr, aa = ref_ref / ref, alt_alt / alt
         ar, ra = alt_ref / (share * alt + (1 - share) * ref), ref_alt / (share * ref + (1 - share) * alt)
         by_first = (rr + ra) * ref + (ar + aa) * alt
@@ -184,6 +191,7 @@ def leave_place(fragments, lane, stop, exchanged, joint_4):  # type: ignore[no-u
 
 @kernel()
 def _close(fragments, lane, f):  # type: ignore[no-untyped-def]
+    """Remove a fragment from a sample's open fragments."""
     last = fragments.n_open_H[lane] - 1
     for o in range(last):
         if fragments.open_HO[lane, o] == f:
@@ -194,7 +202,7 @@ def _close(fragments, lane, f):  # type: ignore[no-untyped-def]
 
 @kernel()
 def exchange_left(fragments, lane):  # type: ignore[no-untyped-def]
-    """Exchange the chains on the left side of the place."""
+    """Exchange the chains to the left of the place: change the sign of the open fragments' left sums."""
     for o in range(fragments.n_open_H[lane]):
         f = fragments.open_HO[lane, o]
         fragments.left_F[f] = -fragments.left_F[f]
