@@ -100,7 +100,7 @@ class LabelledTable:
 
 def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
     """Read the rows of a table whose target is known, at least one. Raises InputError."""
-    from spinimpute.tabular.table_files import read_table, shown
+    from spinimpute.tabular.table_files import quote_cell, read_table
 
     table = choice.table
     rows = read_table(table)
@@ -116,7 +116,7 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
         which = "every row" if weight is None else "every row whose weight is not 0"
         raise InputError(
             "content",
-            f"table {table}: the target {choice.target!r} is {shown(counted.tolist()[0])} in {which}",
+            f"table {table}: the target {choice.target!r} is {quote_cell(counted.tolist()[0])} in {which}",
         )
     return LabelledTable(features_of(rows, table, columns, choice.categorical), label, weight, task)
 
@@ -165,13 +165,13 @@ def _with_target(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
 
 def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
     """Classification or regression, and why."""
-    from spinimpute.tabular.table_files import is_numeric, numbers_of
+    from spinimpute.tabular.table_files import is_numeric, parse_numbers
 
     if task != "auto":
         return task, "given by --task"
     if not is_numeric(column):
         return "classification", f"{column.name!r} holds text"
-    number = numbers_of(column, table)
+    number = parse_numbers(column, table)
     if (number % 1 != 0).any():
         return "regression", f"{column.name!r} holds fractions"
     different = len(set(number.tolist()))
@@ -182,14 +182,14 @@ def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
 
 def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
     """Text of classes, or numbers, (N,)."""
-    from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of
+    from spinimpute.tabular.table_files import is_numeric, parse_categories, parse_numbers
 
     if task == "classification":
-        label = categories_of(column).to_numpy(dtype=str)
+        label = parse_categories(column).to_numpy(dtype=str)
         if is_numeric(column):
-            _require_one_spelling(label, numbers_of(column, table), column, table)
+            _require_one_spelling(label, parse_numbers(column, table), column, table)
     elif is_numeric(column):
-        label = numbers_of(column, table)
+        label = parse_numbers(column, table)
     else:
         raise InputError(
             "argument", f"table {table}: the target {column.name!r} holds text; use --task classification"
@@ -212,15 +212,15 @@ def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Seri
 
 def _weight(column: pd.Series, table: str) -> np.ndarray:
     """(N,)."""
-    from spinimpute.tabular.table_files import numbers_of, shown
+    from spinimpute.tabular.table_files import parse_numbers, quote_cell
 
-    weight = numbers_of(column, table)
+    weight = parse_numbers(column, table)
     wrong = (~(weight >= 0)).nonzero()[0]
     if len(wrong):
         raise InputError(
             "content",
             f"table {table}: row {column.index[wrong[0]] + 1}, column {column.name!r}: a weight must be 0 or "
-            f"more, got {shown(column.iloc[wrong[0]])}",
+            f"more, got {quote_cell(column.iloc[wrong[0]])}",
         )
     if not weight.any():
         raise InputError("content", f"table {table}: every weight in column {column.name!r} is 0")
@@ -236,18 +236,18 @@ def features_of(
     """
     import pandas as pd
 
-    from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of
+    from spinimpute.tabular.table_files import is_numeric, parse_categories, parse_numbers
 
     found: dict[str, Any] = {}
     for name in columns:
         column = rows[name]
         if name in categorical or not (no_other_text or is_numeric(column)):
-            found[name] = categories_of(column)
+            found[name] = parse_categories(column)
             different = found[name].nunique()
             if not no_other_text and different == len(column) > MANY_CATEGORIES:
                 warn(f"column {name!r} holds another text in every row, taken for {different} categories")
         else:
-            found[name] = numbers_of(column, table)
+            found[name] = parse_numbers(column, table)
             if not no_other_text and (found[name] != found[name]).all():
                 warn(f"column {name!r} is missing in every row")
     return pd.DataFrame(found)

@@ -132,7 +132,7 @@ def train_one(
         "kind": kind, "seed": seed, "steps": arguments.steps, "learning_rate": arguments.learning_rate,
         "samples": arguments.samples, "batches": arguments.batches, "train_seconds": round(seconds, 1),
         "inducing_points": arguments.inducing_points if kind in WITH_POINTS else None,
-        "readings": settings.readings if settings.reads_again else 1,
+        "readings": settings.readings if settings.reads_repeatedly else 1,
         "start": trainer.run["start"], "steps_before": steps_before,
         **asdict(found), "gap": found.gap, "log": log,
     }  # fmt: skip

@@ -37,8 +37,8 @@ REPEATS = 5  # of each column's permutation
 class FTTransformerWithoutBiases(FTTransformerRegressor):
     """Tokens are x W without biases of features (here a bias and an embedding of the index)."""
 
-    def _make(self) -> nn.Module:
-        network = super()._make()
+    def _make_network(self) -> nn.Module:
+        network = super()._make_network()
         assert isinstance(network, FTTransformer)
         assert network.tokens.index is not None
         for bias_DE in (network.tokens.bias, network.tokens.index):

@@ -101,7 +101,7 @@ class SNNEstimator(RowEstimator):
     dropout: float = 0.05
     scaling: str = "quantile"
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return SNN(self.encoder_.schema_, self._n_outputs, self.layers, self.width, self.dropout)
 
 
@@ -113,7 +113,7 @@ class DCN2Estimator(RowEstimator):
     dropout: float = 0.1
     scaling: str = "quantile"
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return DCN2(
             self.encoder_.schema_, self._n_outputs, self.cross_layers, self.layers, self.width, self.dropout
         )
@@ -127,7 +127,7 @@ class AutoIntEstimator(RowEstimator):
     dropout: float = 0.0
     scaling: str = "quantile"
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return AutoInt(
             self.encoder_.schema_, self._n_outputs, self.layers, self.width, self.heads, self.dropout
         )

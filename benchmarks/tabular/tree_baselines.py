@@ -156,7 +156,7 @@ class NODEEstimator(RowEstimator):
     weight_decay: float = 0.0
     scaling: str = "quantile"
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return NODE(self.encoder_.schema_, self._n_outputs, self.layers, self.trees, self.depth)
 
 
@@ -168,7 +168,7 @@ class TabNetEstimator(RowEstimator):
     learning_rate: float = 1e-2
     scaling: str = "quantile"
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return TabNet(self.encoder_.schema_, self._n_outputs, self.width, self.decisions, self.gamma)
 
 
@@ -178,7 +178,7 @@ class GrowNetEstimator(RowEstimator):
     width: int = 32
     scaling: str = "quantile"
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return GrowNet(self.encoder_.schema_, self._n_outputs, self.learners, self.width, self.steps)
 
 

@@ -14,7 +14,7 @@ from spinimpute.nn.attention import MAB, MABOptions, MultiHeadAttention
 from spinimpute.nn.points import ContextPoints, TargetReading, mlp
 
 
-def without_output(x_BLX: Tensor, y_size: int) -> Tensor:
+def append_zero_outputs(x_BLX: Tensor, y_size: int) -> Tensor:
     """Append outputs of 0 to positions, which gives points: (B, L, X) -> (B, L, X + Y)."""
     return functional.pad(x_BLX, (0, y_size))
 
@@ -87,9 +87,9 @@ def pooled(points_BLE: Tensor) -> Tensor:
     return points_BLE.mean(1) if points_BLE.shape[1] else points_BLE.new_zeros(points_BLE.shape[::2])
 
 
-def mixture(parts_SBQY: Normal) -> Distribution:
+def mixture(normals_SBQY: Normal) -> Distribution:
     """Mixture of S equally likely Normals."""
-    mean, sd = (x.movedim(0, -1) for x in (parts_SBQY.mean, parts_SBQY.stddev))
+    mean, sd = (x.movedim(0, -1) for x in (normals_SBQY.mean, normals_SBQY.stddev))
     validate = None if mean.numel() else False  # torch's checks fail without targets
     weights = Categorical(logits=torch.zeros_like(mean), validate_args=validate)
     return MixtureSameFamily(weights, Normal(mean, sd), validate_args=validate)

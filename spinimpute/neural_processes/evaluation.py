@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily, Normal
 
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, oracle, with_floor
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, apply_floor, draw_tasks, oracle
 from spinimpute.neural_processes.models import NeuralProcess
 
 HELD_OUT_SEED = 987_654_321  # no training with a smaller seed sees these tasks
@@ -53,12 +53,12 @@ def score(
     for number in range(batches):
         task, process = draw_tasks(tasks, seed, number, device)
         torch.manual_seed(number)
-        best = oracle(task, process)
+        exact = oracle(task, process)
         rows.append(
             [
                 float(model.log_likelihood(task, samples).mean()),
-                float(best.log_prob(task.y_BQY.double()).sum(-1).mean()),
-                float(with_floor(best, model.settings.floor).log_prob(task.y_BQY.double()).sum(-1).mean()),
+                float(exact.log_prob(task.y_BQY.double()).sum(-1).mean()),
+                float(apply_floor(exact, model.settings.floor).log_prob(task.y_BQY.double()).sum(-1).mean()),
             ]
         )
     means = np.array(rows)

@@ -19,7 +19,7 @@ from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingS
 from spinimpute.nn.checks import require_count
 from spinimpute.runtime.errors import InputError, argument
 
-LEAST_POINTS = 3
+MIN_POINTS = 3
 Table = tuple[np.ndarray, np.ndarray]
 
 
@@ -74,9 +74,9 @@ class FittedProcess:
         """
         flat = np.ndim(y_context) == 1
         arrays = (
-            self.x.scaled(_columns(x_context)),
-            self.y.scaled(_columns(y_context)),
-            self.x.scaled(_columns(x_target)),
+            self.x.scaled(_as_columns(x_context)),
+            self.y.scaled(_as_columns(y_context)),
+            self.x.scaled(_as_columns(x_target)),
         )
         prediction = self.model(*(torch.from_numpy(a.astype(np.float32))[None] for a in arrays), samples)
         mean = prediction.mean[0].double().numpy() * self.y.sd + self.y.mean
@@ -142,7 +142,7 @@ def fit(
     if seed < 0:
         raise InputError("argument", f"{argument('seed')} must not be negative, got {seed}")
     require_count("tasks", tasks)
-    checked = [_checked(number, table) for number, table in enumerate(tables)]
+    checked = [_check_table(number, table) for number, table in enumerate(tables)]
     if not checked:
         raise InputError("content", "there are no tables to fit. Give at least one (x, y) pair.")
     widths = {(x.shape[1], y.shape[1]) for x, y in checked}
@@ -177,7 +177,7 @@ def fit(
             ):
                 x_part.append(x[index])
                 y_part.append(y[index])
-        return Task(*(_tensor(part, device) for part in parts))
+        return Task(*(_stack_tensor(part, device) for part in parts))
 
     ((x_size, y_size),) = widths
     settings = ModelSettings(kind, x_size=x_size, y_size=y_size, floor=floor, **model)
@@ -189,18 +189,18 @@ def fit(
     return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
 
 
-def _tensor(rows: list[np.ndarray], device: torch.device | str) -> Tensor:
+def _stack_tensor(rows: list[np.ndarray], device: torch.device | str) -> Tensor:
     return torch.from_numpy(np.stack(rows).astype(np.float32)).to(device)
 
 
-def _columns(values: np.ndarray) -> np.ndarray:
+def _as_columns(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, dtype=np.float64)
     return values[:, None] if values.ndim == 1 else values
 
 
-def _checked(number: int, table: Table) -> Table:
+def _check_table(number: int, table: Table) -> Table:
     try:
-        x, y = (_columns(part) for part in table)
+        x, y = (_as_columns(part) for part in table)
     except (TypeError, ValueError) as error:
         raise InputError("content", f"table {number}: not a pair of numeric arrays ({error})") from error
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
@@ -208,8 +208,8 @@ def _checked(number: int, table: Table) -> Table:
             "content",
             f"table {number}: rows must be points, got the shapes {x.shape} and {y.shape}",
         )
-    if len(x) < LEAST_POINTS:
-        raise InputError("content", f"table {number}: needs at least {LEAST_POINTS} points, got {len(x)}")
+    if len(x) < MIN_POINTS:
+        raise InputError("content", f"table {number}: needs at least {MIN_POINTS} points, got {len(x)}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InputError("content", f"table {number}: it holds NaN or infinite numbers. Remove these points.")
     return x, y

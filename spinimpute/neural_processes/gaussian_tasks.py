@@ -18,8 +18,8 @@ from torch.distributions import Normal
 from spinimpute.nn.checks import require_count, require_positive
 
 KERNELS = ("rbf", "matern52", "periodic")
-MOST_POINTS = 10**9
-LARGEST = 1e9  # of real numbers
+MAX_COUNT = 10**9
+MAX_VALUE = 1e9  # of real numbers
 JITTER = 1e-6  # added to the variance of each point, in units of the function's own
 
 
@@ -55,21 +55,21 @@ class ProcessSettings:
         if self.kernel not in KERNELS:
             raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {self.kernel!r}")
         for name, least in (("context", 0), ("target", 1)):
-            low, high = _range(name, getattr(self, name), Integral)
+            low, high = _check_range(name, getattr(self, name), Integral)
             if not least <= low <= high:
                 raise ValueError(f"{name} must be a range of numbers from {least}, got {low}, {high}")
         for name in ("tasks", "x_size", "y_size"):
             require_count(name, getattr(self, name))
         for name in ("context", "target", "tasks", "x_size", "y_size"):
-            if np.max(getattr(self, name)) > MOST_POINTS:
-                raise ValueError(f"{name} must be at most {MOST_POINTS:,}, got {getattr(self, name)}")
+            if np.max(getattr(self, name)) > MAX_COUNT:
+                raise ValueError(f"{name} must be at most {MAX_COUNT:,}, got {getattr(self, name)}")
         for name in ("inputs", "length_scale", "scale", "period"):
-            low, high = _range(name, getattr(self, name), Real)
-            if not (-LARGEST <= low <= high <= LARGEST and (name == "inputs" or low > 0)):
+            low, high = _check_range(name, getattr(self, name), Real)
+            if not (-MAX_VALUE <= low <= high <= MAX_VALUE and (name == "inputs" or low > 0)):
                 raise ValueError(f"{name} must be a range of numbers, got {low}, {high}")
         require_positive("noise", self.noise)
-        if self.noise > LARGEST:
-            raise ValueError(f"noise must be at most {LARGEST:g}, got {self.noise}")
+        if self.noise > MAX_VALUE:
+            raise ValueError(f"noise must be at most {MAX_VALUE:g}, got {self.noise}")
         for name, value in list(vars(self).items()):  # files cannot hold NumPy's numbers
             if name != "kernel":
                 object.__setattr__(self, name, _plain(value))
@@ -80,7 +80,7 @@ class ProcessSettings:
         return self.tasks * (self.context[1] + self.target[1]) ** 2
 
 
-def _range(name: str, value: Any, kind: type) -> tuple[Any, Any]:
+def _check_range(name: str, value: Any, kind: type) -> tuple[Any, Any]:
     """Both ends of a range, which must be numbers of this kind."""
     if not (isinstance(value, tuple | list) and len(value) == 2):
         raise ValueError(f"{name} must be a range of two numbers, got {value!r}")
@@ -96,12 +96,12 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, Integral) else float(value)
 
 
-def parse_settings(described: dict[str, Any]) -> ProcessSettings:
+def parse_settings(description: dict[str, Any]) -> ProcessSettings:
     """Settings from JSON of `dataclasses.asdict` (lists stand for tuples); ValueError if invalid."""
     names = {field.name for field in fields(ProcessSettings)}
-    if not isinstance(described, dict) or not names >= set(described):
-        raise ValueError(f"settings of tasks must be {', '.join(sorted(names))}, got {described!r}")
-    plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described.items()}
+    if not isinstance(description, dict) or not names >= set(description):
+        raise ValueError(f"settings of tasks must be {', '.join(sorted(names))}, got {description!r}")
+    plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in description.items()}
     return ProcessSettings(**plain)
 
 
@@ -185,6 +185,6 @@ def oracle(task: Task, process: Process) -> Normal:
     return Normal(mean, variance.sqrt()[..., None].expand_as(mean))
 
 
-def with_floor(distribution: Normal, floor: float) -> Normal:
+def apply_floor(distribution: Normal, floor: float) -> Normal:
     """Raise the standard deviation to at least `floor`: the best prediction under this floor."""
     return Normal(distribution.mean, distribution.stddev.clamp(min=floor))

@@ -36,9 +36,9 @@ from spinimpute.neural_processes.blocks import (
     Decoder,
     Reader,
     SelfAttendedPoints,
+    append_zero_outputs,
     mixture,
     pooled,
-    without_output,
 )
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.nn.attention import MAB, STEEPNESS, MABOptions
@@ -85,7 +85,7 @@ class ModelSettings:
             raise ValueError(f"floor must be between 0 and 1, got {self.floor}")
 
     @property
-    def reads_again(self) -> bool:
+    def reads_repeatedly(self) -> bool:
         """Whether this kind reads its context repeatedly."""
         return self.kind.startswith("R")
 
@@ -93,7 +93,7 @@ class ModelSettings:
 class Summary(NamedTuple):
     """Summary of a context: all that predictions need of it."""
 
-    kept: tuple[ContextPoints, ...]  # of each reading; for LBANP, the latents of all blocks
+    reading_points: tuple[ContextPoints, ...]  # of each reading; for LBANP, the latents of all blocks
     pooled_BE: Tensor
 
 
@@ -166,7 +166,7 @@ class _AttentiveProcess(NeuralProcess):
 
     def __init__(self, settings: ModelSettings, pooled_width: int) -> None:
         super().__init__(settings)
-        s, further = settings, settings.readings - 1 if settings.reads_again else 0
+        s, n_more = settings, settings.readings - 1 if settings.reads_repeatedly else 0
         self.points = (
             nn.Parameter(spread_positions(s.x_size, s.inducing_points)) if s.kind.endswith("IPNP") else None
         )
@@ -175,10 +175,10 @@ class _AttentiveProcess(NeuralProcess):
         self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
         self.position = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)  # shared by all points
         self.reader = self._reader()
-        self.left_encoders = nn.ModuleList(self._encoder() for _ in range(further))
-        self.left_readers = nn.ModuleList(self._reader() for _ in range(further))
+        self.left_encoders = nn.ModuleList(self._encoder() for _ in range(n_more))
+        self.left_readers = nn.ModuleList(self._reader() for _ in range(n_more))
         inputs = s.x_size + self.reader.width + s.width
-        extra = inputs if s.kind == "BANP" else further * self.reader.width
+        extra = inputs if s.kind == "BANP" else n_more * self.reader.width
         self.decoder = Decoder(inputs, s.width, s.y_size, DECODER_LAYERS, s.floor, extra)
 
     def _encoder(self) -> SelfAttendedPoints | PointEncoder:
@@ -200,18 +200,20 @@ class _AttentiveProcess(NeuralProcess):
         for encoder in self.left_encoders:
             with torch.no_grad():  # earlier readings learn to predict, not to leave residuals
                 residual_BNY = y_BNY - self.mean(summary, x_BNX).to(y_BNY.dtype)
-            summary = summary._replace(kept=(*summary.kept, self._kept(encoder, x_BNX, residual_BNY)))
+            summary = summary._replace(
+                reading_points=(*summary.reading_points, self._encode_points(encoder, x_BNX, residual_BNY))
+            )
         return summary
 
     def first_reading(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         """Summary of the first reading alone, which `decode` accepts too."""
-        kept = self._kept(self.value_encoder, x_BNX, y_BNY)
-        whole_BLE = kept.value_BLE
+        kept = self._encode_points(self.value_encoder, x_BNX, y_BNY)
+        all_points_BLE = kept.value_BLE
         if self.pooled_encoder is not None:
-            whole_BLE = self.pooled_encoder(torch.cat([x_BNX, y_BNY], -1))
-        return Summary((kept,), self.after_pooling(pooled(whole_BLE)))
+            all_points_BLE = self.pooled_encoder(torch.cat([x_BNX, y_BNY], -1))
+        return Summary((kept,), self.after_pooling(pooled(all_points_BLE)))
 
-    def _kept(self, encoder: nn.Module, x_BNX: Tensor, y_BNY: Tensor) -> ContextPoints:
+    def _encode_points(self, encoder: nn.Module, x_BNX: Tensor, y_BNY: Tensor) -> ContextPoints:
         if isinstance(encoder, PointEncoder):
             return encoder([(x_BNX, y_BNY)], self.points, self.position)
         nothing_B1N0 = y_BNY[:, None, :, :0]
@@ -224,22 +226,27 @@ class _AttentiveProcess(NeuralProcess):
     @staticmethod
     def readings(summary: Summary) -> list[Summary]:
         """Summaries of the first reading, the first two, ... and all; training teaches each to predict."""
-        return [summary._replace(kept=summary.kept[: n + 1]) for n in range(len(summary.kept))]
+        return [
+            summary._replace(reading_points=summary.reading_points[: n + 1])
+            for n in range(len(summary.reading_points))
+        ]
 
     def read(self, summary: Summary, x_BQX: Tensor) -> list[TargetReading]:
         """Results of every reading, for these targets."""
         key_BQE = self.position(x_BQX)
-        readers = [self.reader, *self.left_readers][: len(summary.kept)]
-        return [reader(key_BQE, x_BQX, kept) for reader, kept in zip(readers, summary.kept, strict=True)]
+        readers = [self.reader, *self.left_readers][: len(summary.reading_points)]
+        return [
+            reader(key_BQE, x_BQX, kept) for reader, kept in zip(readers, summary.reading_points, strict=True)
+        ]
 
     def _decoded(self, input_BQI: Tensor, read: list[TargetReading]) -> Normal:
         """Correction of the outputs carried by all readings; readings that the summary lacks are zero."""
-        carried_BQY = torch.stack([one.carried_BQY for one in read]).sum(0)
+        carried_BQY = torch.stack([reading.carried_BQY for reading in read]).sum(0)
         if len(read) == 1:
             return self.decoder(input_BQI, None, carried_BQY)
-        extra_BQI = torch.cat([one.r_BQI for one in read[1:]], -1)
-        lacking = (1 + len(self.left_readers) - len(read)) * self.reader.width
-        return self.decoder(input_BQI, functional.pad(extra_BQI, (0, lacking)), carried_BQY)
+        extra_BQI = torch.cat([reading.r_BQI for reading in read[1:]], -1)
+        missing_width = (1 + len(self.left_readers) - len(read)) * self.reader.width
+        return self.decoder(input_BQI, functional.pad(extra_BQI, (0, missing_width)), carried_BQY)
 
 
 class ConditionalProcess(_AttentiveProcess):
@@ -287,9 +294,9 @@ class LatentProcess(_AttentiveProcess):
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
         """Predict targets: a mixture over samples of z."""
         z_SBE = self.latent(summary).rsample((samples or self.settings.samples,))
-        return mixture(self._given(summary, x_BQX, z_SBE))
+        return mixture(self._decode_given_latent(summary, x_BQX, z_SBE))
 
-    def _given(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal:
+    def _decode_given_latent(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal:
         """p(y | z, x, context), batch shape (S, B, Q, Y)."""
         read = self.read(summary, x_BQX)
         input_BQI = torch.cat([x_BQX, read[0].r_BQI], -1)
@@ -300,7 +307,7 @@ class LatentProcess(_AttentiveProcess):
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
         """Mean prediction at targets with the mean of z, (B, Q, Y)."""
-        return self._given(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
+        return self._decode_given_latent(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
 
     def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
         """Two lower bounds (B,) of log p(y | x, context) / Q, with S = `samples` (default: as in training).
@@ -322,7 +329,7 @@ class LatentProcess(_AttentiveProcess):
     ) -> tuple[Tensor, Tensor]:
         prior = self.latent(summary)
         z_SBE = posterior.rsample((samples or self.settings.samples,))
-        log_p_SB = self._given(summary, task.x_BQX, z_SBE).log_prob(task.y_BQY).sum((-2, -1))
+        log_p_SB = self._decode_given_latent(summary, task.x_BQX, z_SBE).log_prob(task.y_BQY).sum((-2, -1))
         n_targets = task.x_BQX.shape[1]
         elbo = log_p_SB.mean(0) - kl_divergence(posterior, prior).sum(-1)
         weight_SB = log_p_SB + (prior.log_prob(z_SBE) - posterior.log_prob(z_SBE)).sum(-1)
@@ -355,13 +362,13 @@ class BootstrappedProcess(ConditionalProcess):
         if n_context:
             with torch.no_grad():
                 chosen = torch.randint(n_context, (len(x_SBNX), n_context, 1), device=x_BNX.device)
-                kept_x, kept_y = (
+                resampled_x, resampled_y = (
                     torch.gather(t, 1, chosen.expand(-1, -1, t.shape[-1])) for t in (x_SBNX, y_SBNY)
                 )
-                predicted = self.decoder(self._decoder_input_of(kept_x, kept_y, x_SBNX))
+                predicted = self.decoder(self._decoder_input_of(resampled_x, resampled_y, x_SBNX))
                 residual = (y_SBNY - predicted.mean) / predicted.stddev
-                again = torch.randint(n_context, (len(x_SBNX), n_context, 1), device=x_BNX.device)
-                residual = torch.gather(residual, 1, again.expand(-1, -1, residual.shape[-1]))
+                resampled = torch.randint(n_context, (len(x_SBNX), n_context, 1), device=x_BNX.device)
+                residual = torch.gather(residual, 1, resampled.expand(-1, -1, residual.shape[-1]))
                 y_SBNY = predicted.mean + predicted.stddev * (residual - residual.mean(1, keepdim=True))
         x_SBQX = x_BQX.expand(samples, *x_BQX.shape).flatten(0, 1)
         extra = self._decoder_input_of(x_SBNX, y_SBNY, x_SBQX).unflatten(0, (samples, n_tasks))
@@ -374,8 +381,8 @@ class BootstrappedProcess(ConditionalProcess):
     def loss(self, task: Task) -> Tensor:
         """Sum of the losses of the plain prediction and of the bootstrapped predictions, halved."""
         plain = super().decode(self.summarize(task.x_BNX, task.y_BNY), task.x_BQX)
-        drawn = self(task.x_BNX, task.y_BNY, task.x_BQX)
-        log_p = [predicted.log_prob(task.y_BQY).sum(-1).mean() for predicted in (plain, drawn)]
+        bootstrapped = self(task.x_BNX, task.y_BNY, task.x_BQX)
+        log_p = [predicted.log_prob(task.y_BQY).sum(-1).mean() for predicted in (plain, bootstrapped)]
         return -torch.stack(log_p).mean()
 
 
@@ -392,7 +399,7 @@ class BottleneckProcess(NeuralProcess):
         plain, steep = (MABOptions(heads=s.heads, steepness=steepness) for steepness in (None, STEEPNESS))
         self.embed = mlp(s.x_size + s.y_size, s.width, s.width, VALUE_LAYERS)
         start_HX = spread_positions(s.x_size, s.inducing_points)
-        self.points = nn.Parameter(without_output(start_HX[None], s.y_size))
+        self.points = nn.Parameter(append_zero_outputs(start_HX[None], s.y_size))
         self.read_context, self.read_latents, self.answer = (
             nn.ModuleList(MAB(s.width, s.width, options) for _ in range(s.blocks))
             for options in (steep, plain, steep)
@@ -414,8 +421,8 @@ class BottleneckProcess(NeuralProcess):
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
         """Predict targets from a summary."""
-        q_BQE = self.embed(without_output(x_BQX, self.settings.y_size))
-        blocks = summary.kept[0].value_BLE.split(self.settings.inducing_points, 1)
+        q_BQE = self.embed(append_zero_outputs(x_BQX, self.settings.y_size))
+        blocks = summary.reading_points[0].value_BLE.split(self.settings.inducing_points, 1)
         for answer, l_BHE in zip(self.answer, blocks, strict=True):
             q_BQE = answer(q_BQE, l_BHE)
         return self.decoder(q_BQE)

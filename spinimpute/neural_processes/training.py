@@ -64,7 +64,7 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         model = make_model(model_settings).to(self.device)
         start_weights = {} if start is None else arrays_of(start.state_dict())
         if start is not None:
-            _check_alike(model_settings, start.settings)
+            _require_same_model(model_settings, start.settings)
             load_weights(model, start_weights)
         optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
         super().__init__(
@@ -152,12 +152,12 @@ def check_sizes(model: ModelSettings, tasks: ProcessSettings) -> None:
         )
 
 
-def _check_alike(model: ModelSettings, start: ModelSettings) -> None:
-    of_start = asdict(start)
+def _require_same_model(model: ModelSettings, start: ModelSettings) -> None:
+    start_settings = asdict(start)
     differing = [
-        f"{name} {of_start[name]} instead of {value}"
+        f"{name} {start_settings[name]} instead of {value}"
         for name, value in asdict(model).items()
-        if value != of_start[name] and name not in ("floor", "samples")
+        if value != start_settings[name] and name not in ("floor", "samples")
     ]
     if differing:
         raise InputError("mismatch", f"the initial weights are of another model: {'; '.join(differing)}")

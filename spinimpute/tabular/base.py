@@ -37,17 +37,17 @@ from spinimpute.nn.optimisers import Lookahead
 from spinimpute.runtime.devices import choose_device
 from spinimpute.runtime.errors import InputError
 from spinimpute.tabular.early_stopping import EarlyStopping
-from spinimpute.tabular.table import LabelledRows, Rows, TableEncoder, with_days
+from spinimpute.tabular.table import LabelledRows, Rows, TableEncoder, times_to_days
 
-COUNTS = {
+COUNT_PARAMETERS = {
     "steps", "batch_size", "patience", "evaluate_every", "width", "heads", "blocks",
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
     "context_size", "members", "head_width", "rounds",
 }  # fmt: skip
-CLOSED_FRACTIONS = {"attribute_loss", "attribute_masking", "read_loss"}  # may be 1
-FRACTIONS = CLOSED_FRACTIONS | {"dropout", "validation_fraction"}
-LARGEST_LABEL = 1e18  # standard deviations; the square of a larger one overflows float32
-LEAST_VALIDATION = 10  # rows; with fewer the loss is too noisy
+CLOSED_FRACTION_PARAMETERS = {"attribute_loss", "attribute_masking", "read_loss"}  # may be 1
+FRACTION_PARAMETERS = CLOSED_FRACTION_PARAMETERS | {"dropout", "validation_fraction"}
+MAX_SCALED_LABEL = 1e18  # standard deviations; the square of a larger one overflows float32
+MIN_VALIDATION_ROWS = 10  # rows; with fewer the loss is too noisy
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -109,7 +109,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     random_state: Any = None
     verbose: bool = False
 
-    _reads_validation_rows: ClassVar[bool] = False  # whether the context of predictions includes them
+    _context_has_validation_rows: ClassVar[bool] = False  # whether the context of predictions includes them
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
         """Train.
@@ -136,23 +136,23 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         """
         self.__dict__.pop("n_parameters_", None)  # marks a fitted estimator
         self._check_parameters()
-        table = self._checked(X, y, reset=True)
-        label_N = self._labels(y, len(table))
+        table = self._validate_input(X, y, reset=True)
+        label_N = self._encode_labels(y, len(table))
         weight_N = np.asarray(
             _check_sample_weight(sample_weight, np.empty((len(table), 1)), ensure_non_negative=True)
         )
         if not weight_N.all():
             used_N = np.flatnonzero(weight_N)
-            table, weight_N = _take(table, used_N), weight_N[used_N]
-            label_N = self._labels(np.asarray(y)[used_N], len(table))
+            table, weight_N = _take_rows(table, used_N), weight_N[used_N]
+            label_N = self._encode_labels(np.asarray(y)[used_N], len(table))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with self._seeded(seed), _peak_memory(self._device()) as peak:
             training_N, validation_N = self._split(label_N, seed)
             self.encoder_ = TableEncoder(self.scaling, self.categorical_features).fit(
-                _take(table, training_N), seed
+                _take_rows(table, training_N), seed
             )
             self._scale_labels(label_N[training_N])
-            rows = self._encoded(table)
+            rows = self._encode_table(table)
             label = self._label_tensor(label_N)
             weight = torch.as_tensor(weight_N / weight_N[training_N].mean(), device=label.device)
             self._train(LabelledRows(rows, label, weight), training_N, validation_N, seed)
@@ -163,7 +163,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     def _train(self, data: LabelledRows, training_N: np.ndarray, validation_N: np.ndarray, seed: int) -> None:
         device = data.label_N.device
         training, validation = (torch.as_tensor(index, device=device) for index in (training_N, validation_N))
-        self.network_ = self._make().to(device)
+        self.network_ = self._make_network().to(device)
         optimiser, schedule = self._optimiser()
         generator = torch.Generator(device).manual_seed(seed)
         self._is_training = True
@@ -190,11 +190,11 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             raise ValueError(str(error)) from error
         self._is_training = False
         self.n_steps_, self.validation_losses_ = loop.best_step, loop.validation_losses
-        context = data if self._reads_validation_rows else training_data
+        context = data if self._context_has_validation_rows else training_data
         self._store_context(context.rows, context.label_N)
 
     @abstractmethod
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         """A fresh network for the encoder's schema."""
 
     @abstractmethod
@@ -217,11 +217,11 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     def _n_outputs(self) -> int: ...
 
     @abstractmethod
-    def _labels(self, y: Any, n_rows: int) -> np.ndarray:
+    def _encode_labels(self, y: Any, n_rows: int) -> np.ndarray:
         """Codes or numbers (N,); learns the classes."""
 
     @abstractmethod
-    def _known_labels(self, y: Any, n_rows: int) -> np.ndarray:
+    def _encode_context_labels(self, y: Any, n_rows: int) -> np.ndarray:
         """Codes or numbers (N,) of labels with the classes of the training rows."""
 
     def _scale_labels(self, label_N: np.ndarray) -> None:
@@ -232,7 +232,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     def _label_tensor(self, label_N: np.ndarray) -> Tensor:
         """Codes or scaled numbers (N,) on the device."""
 
-    def _encoded(self, table: Any) -> Rows:
+    def _encode_table(self, table: Any) -> Rows:
         """Encoded rows on the device."""
         return self.encoder_.transform(table).to(self._device())
 
@@ -243,10 +243,10 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     def _split(self, label_N: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Training rows and validation rows, stratified by class or by the size of the label.
 
-        There are no validation rows where they would be fewer than LEAST_VALIDATION.
+        There are no validation rows where they would be fewer than MIN_VALIDATION_ROWS.
         """
         n_validation = int(self.validation_fraction * len(label_N))
-        if n_validation < LEAST_VALIDATION:
+        if n_validation < MIN_VALIDATION_ROWS:
             return np.arange(len(label_N)), np.empty(0, np.int64)
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(label_N))
@@ -259,7 +259,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     def _check_parameters(self) -> None:
         """Raise ValueError for parameters outside their range."""
         parameters = self.get_params()
-        for name in sorted(COUNTS & parameters.keys()):
+        for name in sorted(COUNT_PARAMETERS & parameters.keys()):
             require_count(name, parameters[name])
         require_positive("learning_rate", self.learning_rate)
         self._device()
@@ -267,25 +267,25 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             raise ValueError(
                 f"heads must divide the width, got {parameters['heads']} and {parameters['width']}"
             )
-        for name in sorted(FRACTIONS & parameters.keys()):
-            value, closed = parameters[name], name in CLOSED_FRACTIONS
+        for name in sorted(FRACTION_PARAMETERS & parameters.keys()):
+            value, closed = parameters[name], name in CLOSED_FRACTION_PARAMETERS
             if not isinstance(value, Real) or not (0 <= float(value) < 1 or (value == 1 and closed)):
                 raise ValueError(f"{name} must be in [0, 1{']' if closed else ')'}, got {value!r}")
 
-    def _rows(self, X: Any) -> Rows:
+    def _encode_input(self, X: Any) -> Rows:
         """Encoded rows for a fitted estimator; moves its network to the device."""
         check_is_fitted(self, "n_parameters_")
-        table = self._checked(X, None, reset=False)
+        table = self._validate_input(X, None, reset=False)
         self.network_.to(self._device()).eval()
-        return self._encoded(table)
+        return self._encode_table(table)
 
-    def _predicted(self, X: Any) -> Tensor:
+    def _predict_outputs(self, X: Any) -> Tensor:
         """Outputs (N, O) on the CPU."""
-        rows = self._rows(X)
+        rows = self._encode_input(X)
         with torch.no_grad():
             return self._outputs(rows).float().cpu()
 
-    def _checked(self, X: Any, y: Any, reset: bool) -> Any:
+    def _validate_input(self, X: Any, y: Any, reset: bool) -> Any:
         """X itself if it is a DataFrame with categories, otherwise an array of numbers."""
         if reset and y is None:
             raise ValueError(
@@ -293,10 +293,10 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             )
         is_frame = hasattr(X, "iloc") and hasattr(X, "columns")
         if is_frame:
-            X, times = with_days(X, None if reset else self.time_columns_)
+            X, times = times_to_days(X, None if reset else self.time_columns_)
         if reset:
             self.time_columns_: list[int] = times if is_frame else []
-        if is_frame and self._stays_a_frame(X, reset):
+        if is_frame and self._keeps_frame(X, reset):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
             if not len(X) or not X.shape[1]:
@@ -306,7 +306,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             return X
         return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
 
-    def _stays_a_frame(self, X: Any, reset: bool) -> bool:
+    def _keeps_frame(self, X: Any, reset: bool) -> bool:
         if not reset:
             return bool(self.encoder_.schema_.categorical)
         return self.categorical_features is not None or _has_categories(X)
@@ -349,7 +349,7 @@ class ClassifierOutputs(TableEstimator):
         float32 (N, classes)
             Probabilities, in the order of `classes_`.
         """
-        return np.asarray(torch.softmax(self._predicted(X), 1).numpy())
+        return np.asarray(torch.softmax(self._predict_outputs(X), 1).numpy())
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable classes.
@@ -371,16 +371,16 @@ class ClassifierOutputs(TableEstimator):
     def _n_outputs(self) -> int:
         return len(self.classes_)
 
-    def _labels(self, y: Any, n_rows: int) -> np.ndarray:
+    def _encode_labels(self, y: Any, n_rows: int) -> np.ndarray:
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        _same_length(y, n_rows)
+        _require_same_length(y, n_rows)
         self.classes_, label_N = np.unique(y, return_inverse=True)
         return np.asarray(label_N)
 
-    def _known_labels(self, y: Any, n_rows: int) -> np.ndarray:
+    def _encode_context_labels(self, y: Any, n_rows: int) -> np.ndarray:
         y = column_or_1d(y, warn=True)
-        _same_length(y, n_rows)
+        _require_same_length(y, n_rows)
         code_N = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         unknown = self.classes_[code_N] != y
         if unknown.any():
@@ -410,21 +410,21 @@ class RegressorOutputs(TableEstimator):
         float64 (N,)
             Predictions; float32 would be too coarse for large labels that differ little.
         """
-        scaled: np.ndarray = self._predicted(X)[:, 0].double().numpy()
+        scaled: np.ndarray = self._predict_outputs(X)[:, 0].double().numpy()
         return scaled * self.label_sd_ + self.label_mean_
 
     @property
     def _n_outputs(self) -> int:
         return 1
 
-    def _labels(self, y: Any, n_rows: int) -> np.ndarray:
+    def _encode_labels(self, y: Any, n_rows: int) -> np.ndarray:
         y = column_or_1d(y, warn=True)
         if y.dtype.kind in "mM":
             raise ValueError(f"y has the type {y.dtype}: give dates and durations as numbers, such as days")
         label_N = np.asarray(y, dtype=np.float64)
         if not np.isfinite(label_N).all():
             raise ValueError("Input y contains NaN or infinity; every label must be a number")
-        _same_length(label_N, n_rows)
+        _require_same_length(label_N, n_rows)
         return label_N
 
     def _scale_labels(self, label_N: np.ndarray) -> None:
@@ -434,14 +434,14 @@ class RegressorOutputs(TableEstimator):
             raise _label_too_large(label_N[np.abs(label_N).argmax()])
         self.label_sd_ = sd if sd > 0 else 1.0
 
-    def _known_labels(self, y: Any, n_rows: int) -> np.ndarray:
-        return self._labels(y, n_rows)
+    def _encode_context_labels(self, y: Any, n_rows: int) -> np.ndarray:
+        return self._encode_labels(y, n_rows)
 
     def _label_tensor(self, label_N: np.ndarray) -> Tensor:
         scaled_N = (label_N - self.label_mean_) / self.label_sd_
-        farthest = np.abs(scaled_N).argmax()
-        if abs(scaled_N[farthest]) > LARGEST_LABEL:
-            raise _label_too_large(label_N[farthest])
+        most_extreme = np.abs(scaled_N).argmax()
+        if abs(scaled_N[most_extreme]) > MAX_SCALED_LABEL:
+            raise _label_too_large(label_N[most_extreme])
         return torch.as_tensor(scaled_N, dtype=torch.float32, device=self._device())
 
     def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
@@ -455,7 +455,7 @@ def _label_too_large(label: float) -> ValueError:
     )
 
 
-def _same_length(label_N: np.ndarray, n_rows: int) -> None:
+def _require_same_length(label_N: np.ndarray, n_rows: int) -> None:
     if len(label_N) != n_rows:
         raise ValueError(f"X and y must have the same number of rows, got {n_rows} and {len(label_N)}")
 
@@ -464,7 +464,7 @@ def _has_categories(table: Any) -> bool:
     return any(getattr(kind, "kind", "O") not in "iuf" for kind in table.dtypes)
 
 
-def _take(table: Any, index: np.ndarray) -> Any:
+def _take_rows(table: Any, index: np.ndarray) -> Any:
     return table.iloc[index] if hasattr(table, "iloc") else table[index]
 
 

@@ -33,7 +33,10 @@ from spinimpute.nn.predictors import CorrectingPredictor
 from spinimpute.tabular.table import Rows, Schema
 
 CHUNK = 4_096  # context rows that are embedded at a time
-STEEPNESS = (4.0, 32.0)  # initial mean squared distance of two rows, by the first head and by the last
+INITIAL_DISTANCES = (
+    4.0,
+    32.0,
+)  # initial mean squared distance of two rows, by the first head and by the last
 SIMULATED_ROWS = 512  # for measuring distances
 
 
@@ -82,7 +85,7 @@ class CarryingNetwork(nn.Module):
             probabilities=classes > 0,
             dropout=dropout,
         )
-        self._start_steep(schema)
+        self._scale_keys(schema)
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows) -> tuple[Tensor, Tensor]:
         """Outputs (A, Q, O) of each member for the queries, and the same without the correction.
@@ -94,7 +97,7 @@ class CarryingNetwork(nn.Module):
     def encode(self, context: Rows, label_N: Tensor) -> CarriedPoints:
         """Inducing points of a context of any size; cells are embedded one chunk at a time."""
         chunks = self._chunks(context, label_N)
-        start = self._start(chunks)
+        start = self._initial_points(chunks)
         if len(context) > self.inducing_points:
             return self.encoder(chunks, start, SquaredDistance())
         return start._replace(label_BHU=torch.cat([label_1NO for _, label_1NO in chunks], 1))
@@ -104,17 +107,17 @@ class CarryingNetwork(nn.Module):
         if len(context) <= self.inducing_points:
             return torch.eye(len(context), device=label_N.device)
         chunks = self._chunks(context, label_N)
-        return self.encoder.shares(chunks, self._start(chunks), SquaredDistance())[0]
+        return self.encoder.shares(chunks, self._initial_points(chunks), SquaredDistance())[0]
 
     def predict(self, query: Rows, points: CarriedPoints) -> tuple[Tensor, Tensor]:
         """Outputs as of `forward`, from inducing points."""
-        x_1QDE = self._embedded(query)
-        outputs_1AQO, read_1AQO = self.predictor(x_1QDE, self.reader(self._queries(x_1QDE), points))
+        x_1QDE = self._embed(query)
+        outputs_1AQO, read_1AQO = self.predictor(x_1QDE, self.reader(self._query_features(x_1QDE), points))
         return outputs_1AQO[0], read_1AQO[0]
 
     def attention(self, query: Rows, points: CarriedPoints) -> Tensor:
         """Attention of each query to each inducing point, (Q, H): the mean over members."""
-        read = self.reader(self._queries(self._embedded(query)), points)
+        read = self.reader(self._query_features(self._embed(query)), points)
         weight_G = self.predictor.mixture().mean(0).to(read.attention_BGQH.dtype)
         return torch.einsum("g,gqh->qh", weight_G, read.attention_BGQH[0]).to(self.keys.weight.dtype)
 
@@ -140,50 +143,50 @@ class CarryingNetwork(nn.Module):
         if self.classes:
             codes_O = torch.arange(self.classes, device=label_N.device)
             label_1NO = (label_N[None, :, None] == codes_O).to(self.keys.weight.dtype)
-        compared_rows = self._compared_rows
+        compared_rows = self._row_features
         if torch.is_grad_enabled() and len(context) > CHUNK:
-            compared_rows = partial(checkpoint, self._compared_rows, use_reentrant=False)
+            compared_rows = partial(checkpoint, self._row_features, use_reentrant=False)
         return [
             (compared_rows(*context.take(index)), label_1NO[:, index])
             for index in torch.arange(len(context), device=label_N.device).split(CHUNK)
         ]
 
-    def _start(self, chunks: list[LabelledChunk]) -> CarriedPoints:
+    def _initial_points(self, chunks: list[LabelledChunk]) -> CarriedPoints:
         return spread_out(torch.cat([x_1NX for x_1NX, _ in chunks], 1), self.inducing_points)
 
-    def _compared_rows(self, value_ND: Tensor, missing_ND: Tensor) -> Tensor:
-        return self._compared(self._embedded(Rows(value_ND, missing_ND)))
+    def _row_features(self, value_ND: Tensor, missing_ND: Tensor) -> Tensor:
+        return self._project(self._embed(Rows(value_ND, missing_ND)))
 
-    def _embedded(self, rows: Rows) -> Tensor:
+    def _embed(self, rows: Rows) -> Tensor:
         """Embedded cells (1, N, D, E)."""
         return self.embedding(rows.value_ND[None], rows.missing_ND[None])
 
-    def _compared(self, x_1NDE: Tensor) -> Tensor:
+    def _project(self, x_1NDE: Tensor) -> Tensor:
         """Features (1, N, X) that rows are compared by."""
         return self.keys(x_1NDE.flatten(-2))
 
-    def _queries(self, x_1QDE: Tensor) -> Tensor:
+    def _query_features(self, x_1QDE: Tensor) -> Tensor:
         """Features (1, Q, X) of queries.
 
         In prediction they have double precision: steep scores amplify rounding, which depends on a query's
         batch.
         """
         if self.training:
-            return self._compared(x_1QDE)
+            return self._project(x_1QDE)
         weight, bias = self.keys.weight.double(), self.keys.bias.double()
         return functional.linear(x_1QDE.flatten(-2).double(), weight, bias)
 
     @torch.no_grad()
-    def _start_steep(self, schema: Schema) -> None:
+    def _scale_keys(self, schema: Schema) -> None:
         """Scale the keys of each head so that most rows start far apart, measured with simulated rows."""
         value_ND = torch.randn(SIMULATED_ROWS, len(schema.cardinality))
         for column, n in enumerate(schema.cardinality):
             if n:
                 value_ND[:, column] = torch.randint(n, (SIMULATED_ROWS,)).float()
-        z_1NX = self._compared_rows(value_ND, torch.zeros_like(value_ND, dtype=torch.bool))
+        z_1NX = self._row_features(value_ND, torch.zeros_like(value_ND, dtype=torch.bool))
         distance_G = 2 * z_1NX[0].var(0).unflatten(0, (self.reader.heads, -1)).sum(-1)
-        low, high = (math.log10(end) for end in STEEPNESS)
-        wanted_G = torch.logspace(low, high, self.reader.heads)
-        scale_G1 = (wanted_G / distance_G.clamp(min=torch.finfo(distance_G.dtype).tiny)).sqrt()[:, None]
+        low, high = (math.log10(end) for end in INITIAL_DISTANCES)
+        target_G = torch.logspace(low, high, self.reader.heads)
+        scale_G1 = (target_G / distance_G.clamp(min=torch.finfo(distance_G.dtype).tiny)).sqrt()[:, None]
         self.keys.weight.unflatten(0, (self.reader.heads, -1)).mul_(scale_G1.unsqueeze(-1))
         self.keys.bias.zero_()

@@ -25,12 +25,12 @@ from sklearn.utils.validation import has_fit_parameter
 from spinimpute.tabular.model_files import ESTIMATORS, KINDS
 
 METRICS = {"regression": ("rmse", "r2"), "classification": ("accuracy", "log_loss")}  # the first one ranks
-TRIVIAL = {"regression": "mean", "classification": "most frequent class"}
+BASELINE = {"regression": "mean", "classification": "most frequent class"}
 BOOSTING, NEIGHBOURS = "HistGradientBoosting", "k-NN"
-MOST_CATEGORIES = 255  # limit of boosted trees; the rarest categories are merged
-MOST_INDICATORS = 100  # of a column, for nearest neighbours; the rarest categories share one
+MAX_CATEGORIES = 255  # limit of boosted trees; the rarest categories are merged
+MAX_INDICATORS = 100  # of a column, for nearest neighbours; the rarest categories share one
 NEIGHBOUR_COUNT = 10
-LEAST_PROBABILITY = 1e-7  # of a class in the log loss, about the resolution of float32
+MIN_PROBABILITY = 1e-7  # of a class in the log loss, about the resolution of float32
 
 Report = Callable[[Mapping[str, Any]], None]
 
@@ -66,29 +66,29 @@ def compare(
     if weight is not None:
         used = weight > 0
         features, target, weight = features[used], target[used], weight[used]
-    features = _plain(features)
+    features = _simplify_columns(features)
     classes = np.unique(target) if task == "classification" else None
     splits = [*_splits(target, task, folds, seed)]
     scores: list[dict[str, Any]] = []
-    for name in [*dict.fromkeys(models), BOOSTING, NEIGHBOURS, TRIVIAL[task]]:
+    for name in [*dict.fromkeys(models), BOOSTING, NEIGHBOURS, BASELINE[task]]:
         for fold, (train, test) in enumerate(splits, 1):
             score: dict[str, Any] = {"model": name, "fold": fold}
             try:
-                model = _model(name, task, features.iloc[train], seed, parameters or {})
+                model = _make_model(name, task, features.iloc[train], seed, parameters or {})
                 started = time.perf_counter()
                 _fit(model, features.iloc[train], target[train], None if weight is None else weight[train])
                 fitted = time.perf_counter()
                 predicted = (model.predict if classes is None else model.predict_proba)(features.iloc[test])
-                ended = time.perf_counter()
-                tested = None if weight is None else weight[test]
+                finished = time.perf_counter()
+                test_weight = None if weight is None else weight[test]
                 score |= (
-                    _regression_scores(target[test], predicted, tested)
+                    _regression_scores(target[test], predicted, test_weight)
                     if classes is None
-                    else _class_scores(target[test], predicted, tested, classes, model.classes_)
+                    else _class_scores(target[test], predicted, test_weight, classes, model.classes_)
                 )
             except (ValueError, RuntimeError, MemoryError) as error:
                 raise RuntimeError(f"{name}, fold {fold}: {error or type(error).__name__}") from error
-            score |= {"fit_seconds": fitted - started, "predict_seconds": ended - fitted}
+            score |= {"fit_seconds": fitted - started, "predict_seconds": finished - fitted}
             scores.append(score | {"weights": getattr(model, "n_parameters_", None)})
             report(scores[-1])
     return pd.DataFrame(scores).astype({"weights": "Int64"})
@@ -110,7 +110,7 @@ def summary(scores: pd.DataFrame) -> pd.DataFrame:
     return result.sort_values(first, ascending=first == "rmse", kind="stable").reset_index()
 
 
-def _plain(features: pd.DataFrame) -> pd.DataFrame:
+def _simplify_columns(features: pd.DataFrame) -> pd.DataFrame:
     """Columns of float64, or of text with None, whatever their types were."""
     return pd.DataFrame(
         {
@@ -135,10 +135,10 @@ def _splits(target: np.ndarray, task: str, folds: int, seed: int) -> Iterator[tu
     return StratifiedKFold(folds, shuffle=True, random_state=seed).split(target, target)
 
 
-def _model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapping[str, Any]) -> Any:
+def _make_model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapping[str, Any]) -> Any:
     """An unfitted estimator for these training rows."""
     regression = task == "regression"
-    if name == TRIVIAL[task]:
+    if name == BASELINE[task]:
         return DummyRegressor() if regression else DummyClassifier(strategy="prior")
     rows = rows.loc[:, rows.notna().any()]  # scikit-learn's trees fail on empty columns
     categories = list(rows.select_dtypes(exclude="number").columns)
@@ -149,7 +149,7 @@ def _model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapp
             handle_unknown="use_encoded_value",
             unknown_value=np.nan,
             encoded_missing_value=np.nan,
-            max_categories=MOST_CATEGORIES,
+            max_categories=MAX_CATEGORIES,
         )
         coded = make_column_transformer((codes, categories), ("passthrough", numbers))
         # early stopping, the default for large tables, fails where a class has one row
@@ -158,7 +158,7 @@ def _model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapp
     if name == NEIGHBOURS:
         neighbours = KNeighborsRegressor if regression else KNeighborsClassifier
         scaled = make_pipeline(SimpleImputer(), StandardScaler())
-        indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=MOST_INDICATORS)
+        indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=MAX_INDICATORS)
         flat = make_column_transformer((scaled, numbers), (indicators, categories), sparse_threshold=0)
         return make_pipeline(flat, neighbours(min(NEIGHBOUR_COUNT, len(rows)), weights="distance"))
     network = ESTIMATORS[name + ("Regressor" if regression else "Classifier")]()
@@ -187,13 +187,15 @@ def _class_scores(
     probability: np.ndarray,
     weight: np.ndarray | None,
     classes: np.ndarray,
-    trained: np.ndarray,
+    trained_classes: np.ndarray,
 ) -> dict[str, float]:
     """Scores of probabilities (N, trained) of the classes of the training rows."""
-    full = np.full((len(target), len(classes)), LEAST_PROBABILITY)
-    full[:, np.searchsorted(classes, trained)] = probability.clip(LEAST_PROBABILITY)
+    full = np.full((len(target), len(classes)), MIN_PROBABILITY)
+    full[:, np.searchsorted(classes, trained_classes)] = probability.clip(MIN_PROBABILITY)
     full /= full.sum(1, keepdims=True)
     return {
-        "accuracy": float(accuracy_score(target, trained[probability.argmax(1)], sample_weight=weight)),
+        "accuracy": float(
+            accuracy_score(target, trained_classes[probability.argmax(1)], sample_weight=weight)
+        ),
         "log_loss": float(log_loss(target, full, labels=classes, sample_weight=weight)),
     }

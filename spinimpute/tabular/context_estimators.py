@@ -28,9 +28,9 @@ from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.context_networks import ContextNetwork
 from spinimpute.tabular.table import LabelledRows, Rows
 
-MOST_QUERIES = 0.3  # of the rows that a step draws
-PREDICTED_AT_A_TIME = 1_024  # queries, times the members
-ENCODED_WHILE_TRAINING = 4_096  # context rows that validations read, at most about twice as many
+MAX_QUERY_FRACTION = 0.3  # of the rows that a step draws
+PREDICTION_BATCH = 1_024  # queries, times the members
+VALIDATION_CONTEXT_ROWS = 4_096  # context rows that validations read, at most about twice as many
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -60,7 +60,7 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
 
     def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
         n_rows = len(data.rows)
-        n_queries = max(1, min(self.batch_size, int(MOST_QUERIES * n_rows)))
+        n_queries = max(1, min(self.batch_size, int(MAX_QUERY_FRACTION * n_rows)))
         n_context = max(1, min(self.context_size, n_rows - n_queries))
 
         def loss(step: int) -> Tensor:
@@ -77,7 +77,7 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
     ) -> Tensor:
         """Loss of queries that read this context."""
 
-    def _losses_of_members(self, outputs_AQO: Tensor, query: LabelledRows) -> Tensor:
+    def _mean_member_loss(self, outputs_AQO: Tensor, query: LabelledRows) -> Tensor:
         """Weighted mean loss over queries and members, each of which has its own loss."""
         members = len(outputs_AQO)
         loss_L = self._losses(outputs_AQO.flatten(0, 1), query.label_N.repeat(members))
@@ -105,8 +105,8 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
         ValueError
             There are unknown columns or classes, or no rows.
         """
-        rows = self._rows(X)
-        self._store_context(rows, self._label_tensor(self._known_labels(y, len(rows))))
+        rows = self._encode_input(X)
+        self._store_context(rows, self._label_tensor(self._encode_context_labels(y, len(rows))))
         return self
 
     @property
@@ -116,7 +116,7 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RowsAsContext(ContextEstimator):  # numpydoc ignore=PR02
+class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
     """NPT and the Set Transformer: each prediction reads context_size of the training rows, or all of them.
 
     Parameters
@@ -146,7 +146,7 @@ class RowsAsContext(ContextEstimator):  # numpydoc ignore=PR02
     if TYPE_CHECKING:  # an attribute, not a parameter
         network_: ContextNetwork
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         schema, classes = self.encoder_.schema_, self._classes
         columns = len(schema.cardinality) + 1  # the label is the last column
         continuous = schema.continuous if classes else (*schema.continuous, columns - 1)
@@ -170,7 +170,7 @@ class RowsAsContext(ContextEstimator):  # numpydoc ignore=PR02
             hidden = drawn < self.attribute_masking
         visible = Rows(query.rows.value_ND, query.rows.missing_ND | hidden)
         outputs = self.network_(context.rows, context.label_N, visible)
-        labels = self._losses_of_members(self.network_.label_outputs(outputs)[None], query)
+        labels = self._mean_member_loss(self.network_.label_outputs(outputs)[None], query)
         if not share:
             return labels
         attributes = self.network_.attribute_loss(outputs, query.rows, hidden)
@@ -188,7 +188,7 @@ class RowsAsContext(ContextEstimator):  # numpydoc ignore=PR02
         context, label_N = self._context(rows.value_ND.device)
         outputs = [
             self.network_.label_outputs(self.network_(context, label_N, rows.take(index)))
-            for index in torch.arange(len(rows), device=label_N.device).split(PREDICTED_AT_A_TIME)
+            for index in torch.arange(len(rows), device=label_N.device).split(PREDICTION_BATCH)
         ]
         return torch.cat(outputs)
 
@@ -242,12 +242,12 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     read_loss: float = 0.5
     context_size: int = 512
 
-    _reads_validation_rows: ClassVar[bool] = True
+    _context_has_validation_rows: ClassVar[bool] = True
 
     if TYPE_CHECKING:  # an attribute, not a parameter
         network_: CarryingNetwork
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return CarryingNetwork(
             self.encoder_.schema_,
             self._classes,
@@ -267,17 +267,17 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
     ) -> Tensor:
         outputs_AQO, read_AQO = self.network_(context.rows, context.label_N, query.rows)
-        corrected = self._losses_of_members(outputs_AQO, query)
-        return corrected + self.read_loss * self._losses_of_members(read_AQO, query)
+        corrected = self._mean_member_loss(outputs_AQO, query)
+        return corrected + self.read_loss * self._mean_member_loss(read_AQO, query)
 
     def _store_context(self, rows: Rows, label_N: Tensor) -> None:
         self._encoded_rows_, self._encoded_label_ = rows, label_N
         if not self._is_training:
             self._encode()
 
-    def _encode(self, most: int | None = None) -> None:
+    def _encode(self, max_rows: int | None = None) -> None:
         self.network_.eval()
-        step = 1 if most is None else max(1, len(self._encoded_rows_) // most)
+        step = 1 if max_rows is None else max(1, len(self._encoded_rows_) // max_rows)
         index = torch.arange(0, len(self._encoded_rows_), step, device=self._encoded_label_.device)
         with torch.no_grad():
             self.inducing_points_ = self.network_.encode(
@@ -303,7 +303,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         float32 (N, H)
             Rows sum to 1; the mean over members of their mixtures of heads.
         """
-        rows = self._rows(X)
+        rows = self._encode_input(X)
         points = self._points(rows.value_ND.device)
         with torch.no_grad():
             attention = [self.network_.attention(rows.take(index), points) for index in self._batches(rows)]
@@ -336,7 +336,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
 
     def _outputs(self, rows: Rows) -> Tensor:
         if self._is_training:
-            self._encode(ENCODED_WHILE_TRAINING)  # with the current weights
+            self._encode(VALIDATION_CONTEXT_ROWS)  # with the current weights
         points = self._points(rows.value_ND.device)
         outputs = [
             self.network_.mean_of_members(self.network_.predict(rows.take(index), points)[0])
@@ -350,12 +350,12 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     def _batches(self, rows: Rows) -> tuple[Tensor, ...]:
         """Indices of rows that are predicted at a time."""
         index_N = torch.arange(len(rows), device=rows.value_ND.device)
-        return index_N.split(max(1, PREDICTED_AT_A_TIME // self.members))
+        return index_N.split(max(1, PREDICTION_BATCH // self.members))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NPTEstimator(RowsAsContext):
-    """Non-parametric transformer; parameters are those of `RowsAsContext` and `ContextEstimator`.
+class NPTEstimator(RowContextEstimator):
+    """Non-parametric transformer; parameters are those of `RowContextEstimator` and `ContextEstimator`.
 
     Time and memory grow with the square of the context.
 
@@ -377,10 +377,10 @@ class NPTEstimator(RowsAsContext):
         float32 (blocks, N, M)
             Rows sum to 1; mean over heads.
         """
-        rows = self._rows(X)
+        rows = self._encode_input(X)
         context, label_N = self._context(rows.value_ND.device)
         layers, attention = self.network_.datapoint_layers(), []
-        for index in torch.arange(len(rows), device=label_N.device).split(PREDICTED_AT_A_TIME):
+        for index in torch.arange(len(rows), device=label_N.device).split(PREDICTION_BATCH):
             with torch.no_grad(), recorded_attention(layers) as maps:
                 self.network_(context, label_N, rows.take(index))
             attention.append(torch.cat(maps).mean(1)[:, len(context) :, : len(context)])
@@ -395,8 +395,8 @@ class NPTEstimator(RowsAsContext):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SetTransformerEstimator(RowsAsContext):  # numpydoc ignore=PR02
-    """Set Transformer; further parameters are those of `RowsAsContext` and `ContextEstimator`.
+class SetTransformerEstimator(RowContextEstimator):  # numpydoc ignore=PR02
+    """Set Transformer; further parameters are those of `RowContextEstimator` and `ContextEstimator`.
 
     Parameters
     ----------

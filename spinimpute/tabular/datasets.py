@@ -109,7 +109,7 @@ class _Format:
     def names(self) -> list[str]:
         return [word.partition("/")[0] for word in self.columns.split()]
 
-    def marked(self, marks: str) -> list[str]:
+    def columns_marked(self, marks: str) -> list[str]:
         words = (word.partition("/") for word in self.columns.split())
         return [name for name, _, mark in words if mark and mark in marks]
 
@@ -166,10 +166,10 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
     if name not in FOLDS:
         raise InputError("argument", f"there is no table {name!r}. Choose one of {', '.join(NAMES)}.")
     if name not in _FORMATS:
-        return _bundled(name)
-    form = _FORMATS[name]
-    features, target = _load(Path(folder), form, verify)
-    n_test = form.test_rows
+        return _load_bundled(name)
+    file_format = _FORMATS[name]
+    features, target = _load(Path(folder), file_format, verify)
+    n_test = file_format.test_rows
     if name in ("adult", "poker"):  # the test set is separate
         more_features, more_target = (
             _load(Path(folder), _FORMATS["adult test"], verify)
@@ -179,7 +179,7 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
         n_test = len(more_target)
         features, target = pd.concat([features, more_features]), np.concatenate([target, more_target])
         # concat gives text for columns with different categories
-        features = features.astype(dict.fromkeys(form.marked("c"), "category"))
+        features = features.astype(dict.fromkeys(file_format.columns_marked("c"), "category"))
     if len(target) <= n_test:
         raise InputError(
             "content",
@@ -187,7 +187,7 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
             "The file is truncated; fetch it again.",
         )
     fixed_test = np.arange(len(target) - n_test, len(target)) if n_test else None
-    task = "regression" if form.marked("y") else "classification"
+    task = "regression" if file_format.columns_marked("y") else "classification"
     return Table(name, features.reset_index(drop=True), target, task, fixed_test)
 
 
@@ -202,10 +202,10 @@ def split(table: Table, fold: int, seed: int = 0) -> Split:
     if table.fixed_test is not None:
         test, n_shared = table.fixed_test, n_rows - len(table.fixed_test)
     else:
-        test, n_shared = np.array_split(_shuffled(n_rows, seed, 0), folds)[fold], n_rows
+        test, n_shared = np.array_split(_shuffle(n_rows, seed, 0), folds)[fold], n_rows
     n_validation = round((0.2 if folds == 10 else 0.1) * n_shared)
     rest = np.setdiff1d(np.arange(n_rows), test)
-    rest = rest[_shuffled(len(rest), seed, 1 + fold)]
+    rest = rest[_shuffle(len(rest), seed, 1 + fold)]
     return Split(np.sort(rest[n_validation:]), np.sort(rest[:n_validation]), np.sort(test))
 
 
@@ -242,7 +242,7 @@ def poker_classes(cards: np.ndarray) -> np.ndarray:
     return classes
 
 
-def _shuffled(n: int, seed: int, stream: int) -> np.ndarray:
+def _shuffle(n: int, seed: int, stream: int) -> np.ndarray:
     # sorted random numbers: unlike permutation(), the same in all versions of NumPy
     order: np.ndarray = np.random.default_rng([seed, stream]).random(n).argsort(kind="stable")
     return order
@@ -251,13 +251,13 @@ def _shuffled(n: int, seed: int, stream: int) -> np.ndarray:
 def _card_frame(cards: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            name: pd.Categorical.from_codes(codes - 1, pd.Index([str(k) for k in range(1, top + 1)]))
-            for name, codes, top in zip(_CARDS, cards.T, (4, 13) * 5, strict=True)
+            name: pd.Categorical.from_codes(codes - 1, pd.Index([str(k) for k in range(1, n_codes + 1)]))
+            for name, codes, n_codes in zip(_CARDS, cards.T, (4, 13) * 5, strict=True)
         }
     )
 
 
-def _bundled(name: str) -> Table:
+def _load_bundled(name: str) -> Table:
     from sklearn import datasets
 
     if name == "breast_cancer":
@@ -268,12 +268,14 @@ def _bundled(name: str) -> Table:
     return Table(name, features.astype(np.float64).assign(sex=sex), target.to_numpy(np.float64), "regression")
 
 
-def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.ndarray]:
+def _load(folder: Path, file_format: _Format, verify: bool) -> tuple[pd.DataFrame, np.ndarray]:
     """Features and target."""
-    path = next((folder / name for name in form.files.split() if (folder / name).is_file()), None)
+    path = next((folder / name for name in file_format.files.split() if (folder / name).is_file()), None)
     if path is None:
-        names = " or ".join(form.files.split())
-        raise InputError("not-found", f"{names} is not in the folder {folder}. Get it from {form.source}.")
+        names = " or ".join(file_format.files.split())
+        raise InputError(
+            "not-found", f"{names} is not in the folder {folder}. Get it from {file_format.source}."
+        )
     if verify and path.name in CHECKSUMS:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -281,48 +283,48 @@ def _load(folder: Path, form: _Format, verify: bool) -> tuple[pd.DataFrame, np.n
             raise InputError(
                 "damaged",
                 f"{path}: its SHA-256 is {digest}, not {CHECKSUMS[path.name]}: it is damaged or another "
-                f"edition. Fetch it again ({form.source}), or read it anyway with "
+                f"edition. Fetch it again ({file_format.source}), or read it anyway with "
                 "verify=False.",
             )
-    frame = _read(path, form)
-    for name in form.marked("d"):
+    frame = _read(path, file_format)
+    for name in file_format.columns_marked("d"):
         dates = pd.to_datetime(frame[name].astype(object), format="%m/%d/%Y", errors="coerce")
         bad = dates.isna() & frame[name].notna()
-        _refuse(path, bad, frame[name], f"is not a month/day/year in column {name}")
+        _check_rows(path, bad, frame[name], f"is not a month/day/year in column {name}")
         frame[name] = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
-    (name,) = form.marked("ykl")
-    features, labels = frame.drop(columns=[name, *form.marked("x")]), frame[name]
+    (name,) = file_format.columns_marked("ykl")
+    features, labels = frame.drop(columns=[name, *file_format.columns_marked("x")]), frame[name]
     if name == "hand":
         for card in _CARDS:
-            top = 4 if card.startswith("S") else 13
-            bad = ~features[card].isin(range(1, top + 1))
-            _refuse(path, bad, features[card], f"is not 1 to {top} in column {card}")
+            n_codes = 4 if card.startswith("S") else 13
+            bad = ~features[card].isin(range(1, n_codes + 1))
+            _check_rows(path, bad, features[card], f"is not 1 to {n_codes} in column {card}")
         features = _card_frame(features.to_numpy(np.int8))
-    if form.marked("l"):
+    if file_format.columns_marked("l"):
         return features, np.array([str(label).removesuffix(".") for label in labels])
-    if form.marked("k"):
-        _refuse(path, labels % 1 != 0, labels, f"is not a class in column {name}")
+    if file_format.columns_marked("k"):
+        _check_rows(path, labels % 1 != 0, labels, f"is not a class in column {name}")
         return features, labels.to_numpy(np.int64)
     return features, labels.to_numpy()
 
 
-def _read(path: Path, form: _Format) -> pd.DataFrame:
+def _read(path: Path, file_format: _Format) -> pd.DataFrame:
     """Numbers as float64, and categories; the index holds line numbers."""
-    names, texts = form.names, form.marked("cdl")
+    names, texts = file_format.names, file_format.columns_marked("cdl")
     separator = r"\s+" if ".txt" in path.suffixes else ","
-    first = 1 if form.first_line == "row" else 2
+    first = 1 if file_format.first_line == "row" else 2
     line, width = first, len(names)  # pandas expects the width of the first row everywhere
     options: dict[str, Any] = {"sep": separator, "header": None, "skipinitialspace": True}
     try:
-        if form.first_line == "names":
+        if file_format.first_line == "names":
             header = pd.read_csv(path, nrows=1, dtype=str, **options).iloc[0].tolist()
             if header != names:
                 raise InputError("content", f"{path}, line 1 must be {','.join(names)}, got {header}")
         # blank lines are read as rows, so that row numbers are line numbers
         options |= {"skiprows": first - 1, "skip_blank_lines": False, "low_memory": False}
-        options |= {"na_values": ["", form.missing], "keep_default_na": False}
-        kinds = {i: str for i, name in enumerate(names) if name in texts}
-        frame = pd.read_csv(path, dtype=kinds, **options)
+        options |= {"na_values": ["", file_format.missing], "keep_default_na": False}
+        dtypes = {i: str for i, name in enumerate(names) if name in texts}
+        frame = pd.read_csv(path, dtype=dtypes, **options)
         width = frame.shape[1]
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
         counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
@@ -340,11 +342,11 @@ def _read(path: Path, form: _Format) -> pd.DataFrame:
     frame = frame.dropna(how="all")  # blank lines
     columns = {}
     # pandas pads short rows with missing values; the last column of these tables never misses one
-    _refuse(path, frame[names[-1]].isna(), None, f"has fewer than {width} columns")
+    _check_rows(path, frame[names[-1]].isna(), None, f"has fewer than {width} columns")
     for name in names:
         columns[name] = frame[name].astype("category") if name in texts else _numbers(path, frame[name])
-        if not form.missing or name in form.marked("ykl"):
-            _refuse(path, columns[name].isna(), None, f"has no value in column {name}")
+        if not file_format.missing or name in file_format.columns_marked("ykl"):
+            _check_rows(path, columns[name].isna(), None, f"has no value in column {name}")
     return pd.DataFrame(columns)
 
 
@@ -355,11 +357,11 @@ def _numbers(path: Path, column: pd.Series) -> pd.Series:
         numbers = pd.to_numeric(column.astype(str).where(column.notna()), errors="coerce")
     numbers = numbers.astype(np.float64)
     bad = (numbers.isna() & column.notna()) | np.isinf(numbers)
-    _refuse(path, bad, column, f"is not a number in column {column.name}")
+    _check_rows(path, bad, column, f"is not a number in column {column.name}")
     return numbers
 
 
-def _refuse(path: Path, bad: pd.Series, column: pd.Series | None, problem: str) -> None:
+def _check_rows(path: Path, bad: pd.Series, column: pd.Series | None, problem: str) -> None:
     """Raise InputError for the first bad row, if there is one."""
     if bad.any():
         row = int(bad.to_numpy().argmax())

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from spinimpute.nn.optimisers import Lookahead
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 
-CLIP = 1.0  # largest norm of the gradient
+MAX_GRADIENT_NORM = 1.0  # largest norm of the gradient
 
 
 class EarlyStopping(TrainingLoop[nn.Module]):
@@ -36,7 +36,7 @@ class EarlyStopping(TrainingLoop[nn.Module]):
         steps: int,
         patience: int,
     ) -> None:
-        super().__init__(network, optimiser, schedule, steps=steps, clip=CLIP, patience=patience)
+        super().__init__(network, optimiser, schedule, steps=steps, clip=MAX_GRADIENT_NORM, patience=patience)
         self._loss_at, self._validation_loss = loss_at, validation_loss
         self.validation_losses: list[float] = []
         self.best_step = steps
@@ -59,7 +59,7 @@ class EarlyStopping(TrainingLoop[nn.Module]):
         """
         best: dict[str, Any] | None = None
 
-        def handle(report: Report) -> None:
+        def record(report: Report) -> None:
             nonlocal best
             if report.validation is not None:
                 self.validation_losses.append(report.validation.loss)
@@ -69,7 +69,7 @@ class EarlyStopping(TrainingLoop[nn.Module]):
                 validation = "" if report.validation is None else f", validation {report.validation.loss:.4f}"
                 _print(f"\rstep {report.step} of {self.steps}: loss {report.loss:.4f}{validation}")
 
-        self.take_steps(every, handle)
+        self.take_steps(every, record)
         if verbose:
             _print("\n")
         if best is not None:

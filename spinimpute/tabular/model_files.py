@@ -28,7 +28,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 from spinimpute.tabular import context_estimators, row_estimators
 from spinimpute.tabular.base import TableEstimator
-from spinimpute.tabular.context_estimators import RowsAsContext, SPINEstimator
+from spinimpute.tabular.context_estimators import RowContextEstimator, SPINEstimator
 from spinimpute.tabular.table import Rows, Schema, TableEncoder
 
 FORMAT = "spinimpute-table-model-3"
@@ -38,8 +38,8 @@ ESTIMATORS: dict[str, type[TableEstimator]] = {
     for kind in KINDS
     for name in (f"{kind}Classifier", f"{kind}Regressor")
 }
-SCALARS = (str, bool, int, float)
-WEIGHTS = "network/"
+SCALAR_TYPES = (str, bool, int, float)
+WEIGHTS_PREFIX = "network/"
 
 
 def save_estimator(
@@ -67,23 +67,25 @@ def save_estimator(
     if ESTIMATORS.get(name) is not type(estimator):
         raise InputError("argument", f"{name} cannot be saved, only {', '.join(ESTIMATORS)}")
     check_is_fitted(estimator, "n_parameters_")
-    tensors = arrays_of({WEIGHTS + key: value for key, value in estimator.network_.state_dict().items()})
+    tensors = arrays_of(
+        {WEIGHTS_PREFIX + key: value for key, value in estimator.network_.state_dict().items()}
+    )
     try:
-        parameters = {key: _plain(value) for key, value in estimator.get_params(deep=False).items()}
+        parameters = {key: _to_json(value) for key, value in estimator.get_params(deep=False).items()}
         check_parameters(estimator, parameters)
         _check_fitted(estimator)
-        check_weights(estimator._make, _weights(tensors))  # set_params may have been called after fit
+        check_weights(estimator._make_network, _weights(tensors))  # set_params may have been called after fit
         description = {
             "estimator": name,
             "parameters": parameters,
             "fitted": {
                 key: _stored_value(value, key, tensors)
-                for key, value in _fitted(estimator).items()
+                for key, value in _fitted_attributes(estimator).items()
                 if key not in ("network_", "encoder_")
             },
             "encoder": {
                 key: _stored_value(value, f"encoder/{key}", tensors)
-                for key, value in _fitted(estimator.encoder_).items()
+                for key, value in _fitted_attributes(estimator.encoder_).items()
             },
             "metadata": dict(metadata or {}),
             "spinimpute": version("spinimpute"),
@@ -126,7 +128,7 @@ def load_with_description(path: str | Path, device: str = "auto") -> tuple[Table
             _checksum(description) == checked["checksum"],
             "its checksum is wrong: the file is damaged. Copy it again",
         )
-        estimator = _rebuilt(description, arrays)
+        estimator = _rebuild_estimator(description, arrays)
         _require(isinstance(description["metadata"], dict), "metadata are not an object")
         _require("spinimpute" in description, "the spinimpute version is missing from its description")
     except (
@@ -167,7 +169,7 @@ def _listed(names: Mapping[str, Any]) -> str:
     return ", ".join(sorted(names))
 
 
-def _fitted(fitted: object) -> dict[str, Any]:
+def _fitted_attributes(fitted: object) -> dict[str, Any]:
     """Attributes that `fit` has set, by scikit-learn's convention."""
     return {key: value for key, value in vars(fitted).items() if _is_fitted_name(key)}
 
@@ -176,13 +178,13 @@ def _is_fitted_name(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """A parameter as JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(part) for part in value]
-    if value is None or isinstance(value, SCALARS):
+        return [_to_json(part) for part in value]
+    if value is None or isinstance(value, SCALAR_TYPES):
         return value
     raise TypeError(
         f"a parameter of type {type(value).__name__} cannot be saved. Change it with set_params first"
@@ -193,7 +195,7 @@ def _checksum(description: Any) -> str:
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> TableEstimator:
+def _rebuild_estimator(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> TableEstimator:
     kind = ESTIMATORS.get(description["estimator"])
     _require(kind is not None, f"there is no estimator {description['estimator']!r}")
     assert kind is not None
@@ -209,14 +211,14 @@ def _rebuilt(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tabl
             )
             setattr(fitted, key, _restored_value(value, arrays))
     estimator.encoder_, estimator._is_training = encoder, False
-    _check_kinds(estimator)
+    _check_types(estimator)
     _check_fitted(estimator)
-    estimator.network_ = network_of(estimator._make, _weights(arrays)).eval()
+    estimator.network_ = network_of(estimator._make_network, _weights(arrays)).eval()
     _check_prediction(estimator)
     return estimator
 
 
-def _check_kinds(estimator: TableEstimator) -> None:
+def _check_types(estimator: TableEstimator) -> None:
     """Check the types of fitted attributes in a file."""
     names = getattr(estimator, "feature_names_in_", np.array([]))
     _require(isinstance(names, np.ndarray), "names of columns must be text")
@@ -228,14 +230,17 @@ def _check_kinds(estimator: TableEstimator) -> None:
     _require(isinstance(estimator.validation_losses_, list), "validation losses must be a list")
     classes = getattr(estimator, "classes_", np.array([]))
     _require(isinstance(classes, np.ndarray) and classes.ndim == 1, "invalid classes")
-    _require(all(isinstance(name, SCALARS) for name in classes.tolist()), "invalid classes")
+    _require(all(isinstance(name, SCALAR_TYPES) for name in classes.tolist()), "invalid classes")
 
 
 def _check_fitted(estimator: TableEstimator) -> None:
     """Check that categories, scales and labels agree."""
     encoder = estimator.encoder_
-    columns, known = len(encoder.categories_), [c for c in encoder.categories_ if c is not None]
-    _require(all(c.dtype.kind == "U" and (c[1:] > c[:-1]).all() for c in known), "categories are not sorted")
+    columns, category_lists = len(encoder.categories_), [c for c in encoder.categories_ if c is not None]
+    _require(
+        all(c.dtype.kind == "U" and (c[1:] > c[:-1]).all() for c in category_lists),
+        "categories are not sorted",
+    )
     cardinality = tuple(0 if c is None else max(1, len(c)) for c in encoder.categories_)
     _require(
         encoder.schema_.cardinality == cardinality,
@@ -245,7 +250,7 @@ def _check_fitted(estimator: TableEstimator) -> None:
         [*map(type, encoder.schema_.may_miss)] == [bool] * columns,
         "may_miss of the schema must have a boolean for each column",
     )
-    numbers = (columns - len(known),)
+    numbers = (columns - len(category_lists),)
     _require(
         [encoder.mean_.dtype, encoder.sd_.dtype] == [np.dtype(np.float64)] * 2,
         "means and standard deviations must be float64",
@@ -272,8 +277,8 @@ def _check_fitted(estimator: TableEstimator) -> None:
         "names of columns must be unique, one for each column",
     )
     _require(names is None or all(isinstance(name, str) for name in names), "names of columns must be text")
-    whole = (estimator.n_steps_, estimator.n_parameters_, estimator.peak_memory_)
-    _require(all(isinstance(number, int) for number in whole), "counts must be whole numbers")
+    counts = (estimator.n_steps_, estimator.n_parameters_, estimator.peak_memory_)
+    _require(all(isinstance(number, int) for number in counts), "counts must be whole numbers")
     _require(
         all(isinstance(loss, float) for loss in estimator.validation_losses_),
         "validation losses must be numbers",
@@ -293,7 +298,11 @@ def _check_fitted(estimator: TableEstimator) -> None:
 
 def _weights(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Weights of the network among all arrays of a file."""
-    return {key.removeprefix(WEIGHTS): part for key, part in arrays.items() if key.startswith(WEIGHTS)}
+    return {
+        key.removeprefix(WEIGHTS_PREFIX): part
+        for key, part in arrays.items()
+        if key.startswith(WEIGHTS_PREFIX)
+    }
 
 
 def _check_prediction(estimator: TableEstimator) -> None:
@@ -303,7 +312,7 @@ def _check_prediction(estimator: TableEstimator) -> None:
     with torch.no_grad():
         if isinstance(estimator, SPINEstimator):
             _check_points(estimator)
-        if isinstance(estimator, RowsAsContext):
+        if isinstance(estimator, RowContextEstimator):
             label_N, classes = estimator.context_label_, estimator._classes
             shape = (len(label_N), columns)
             _require(
@@ -364,11 +373,11 @@ def _stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
         return {"array": name}
     if isinstance(value, np.ndarray) and value.dtype.kind in "UO":
         values = [part.item() if isinstance(part, np.generic) else part for part in value.tolist()]
-        if all(isinstance(part, SCALARS) for part in values):
+        if all(isinstance(part, SCALAR_TYPES) for part in values):
             return {"text" if value.dtype.kind == "U" else "objects": values}
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, SCALARS):
+    if value is None or isinstance(value, SCALAR_TYPES):
         return value
     if isinstance(value, list | tuple):
         return [_stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]
@@ -382,25 +391,25 @@ def _restored_value(stored: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         return [_restored_value(part, arrays) for part in stored]
     if not isinstance(stored, dict):
         return stored
-    ((kind, held),) = stored.items()
+    ((kind, content),) = stored.items()
     if kind == "tensor":
-        return torch.from_numpy(arrays[held].copy())
+        return torch.from_numpy(arrays[content].copy())
     if kind == "array":
-        return arrays[held].copy()
+        return arrays[content].copy()
     if kind in ("text", "objects"):
         _require(
-            all(isinstance(part, str) or kind == "objects" for part in held),
+            all(isinstance(part, str) or kind == "objects" for part in content),
             "a list of texts must contain text only",
         )
-        return np.array(held, dtype=str if kind == "text" else object)
+        return np.array(content, dtype=str if kind == "text" else object)
     if kind == "rows":
-        return Rows(*_restored_value(held, arrays))
+        return Rows(*_restored_value(content, arrays))
     if kind == "points":
-        return CarriedPoints(*_restored_value(held, arrays))
+        return CarriedPoints(*_restored_value(content, arrays))
     if kind == "schema":
-        return Schema(**{key: tuple(values) for key, values in held.items()})
+        return Schema(**{key: tuple(values) for key, values in content.items()})
     _require(kind == "quantiles", f"an unknown kind of value, {kind!r}")
-    quantiles, references = _restored_value(held, arrays)
+    quantiles, references = _restored_value(content, arrays)
     _require(references.shape == quantiles.shape[:1] != (0,), "quantiles without references")
     transformer = QuantileTransformer(n_quantiles=len(references), output_distribution="normal")
     transformer.quantiles_, transformer.references_ = quantiles, references

@@ -21,7 +21,7 @@ from spinimpute.tabular.base import ClassifierOutputs, RegressorOutputs, TableEs
 from spinimpute.tabular.row_networks import MLP, FTTransformer, ResNet
 from spinimpute.tabular.table import LabelledRows, Rows
 
-PREDICTED_AT_A_TIME = 4_096
+PREDICTION_BATCH = 4_096
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -62,7 +62,7 @@ class RowEstimator(TableEstimator):  # numpydoc ignore=PR02
 
     def _outputs(self, rows: Rows) -> Tensor:
         index = torch.arange(len(rows), device=rows.value_ND.device)
-        return torch.cat([self.network_(rows.take(part)) for part in index.split(PREDICTED_AT_A_TIME)])
+        return torch.cat([self.network_(rows.take(part)) for part in index.split(PREDICTION_BATCH)])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -81,7 +81,7 @@ class MLPEstimator(RowEstimator):  # numpydoc ignore=PR02
     width: int = 256
     dropout: float = 0.1
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return MLP(self.encoder_.schema_, self._n_outputs, self.layers, self.width, self.dropout)
 
 
@@ -119,7 +119,7 @@ class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
             )
         return super()._loss_at(data, generator)
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return ResNet(
             self.encoder_.schema_,
             self._n_outputs,
@@ -165,7 +165,7 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
     learning_rate: float = 1e-4
     scaling: str = "quantile"
 
-    def _make(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         return FTTransformer(
             self.encoder_.schema_,
             self._n_outputs,
@@ -198,13 +198,13 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
         ----------
         Gorishniy et al., NeurIPS 2021, section 5.3; `by_norm`: Kobayashi et al., EMNLP 2020, section 3.
         """
-        rows, network = self._rows(X), self.network_
+        rows, network = self._encode_input(X), self.network_
         assert isinstance(network, FTTransformer)
         index = torch.arange(len(rows), device=rows.value_ND.device)
         with torch.no_grad():
             parts = [
                 network.cls_attention(rows.take(part), by_norm).sum(0)
-                for part in index.split(PREDICTED_AT_A_TIME)
+                for part in index.split(PREDICTION_BATCH)
             ]
         attention: np.ndarray = torch.stack(parts).sum(0).double().cpu().numpy()
         return attention / attention.sum()

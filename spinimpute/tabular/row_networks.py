@@ -40,11 +40,11 @@ class MLP(nn.Module):
         super().__init__()
         self.input = FlatInput(schema)
         parts: list[nn.Module] = []
-        before = self.input.width
+        input_width = self.input.width
         for _ in range(layers):
-            parts += [nn.Linear(before, width), nn.ReLU(), nn.Dropout(dropout)]
-            before = width
-        self.layers = nn.Sequential(*parts, nn.Linear(before, outputs))
+            parts += [nn.Linear(input_width, width), nn.ReLU(), nn.Dropout(dropout)]
+            input_width = width
+        self.layers = nn.Sequential(*parts, nn.Linear(input_width, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
         """Outputs (N, O) for the label."""
@@ -131,7 +131,7 @@ class FTBlock(nn.Module):
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1), v
 
-    def carried(self, x_NTE: Tensor) -> Tensor:
+    def cls_contributions(self, x_NTE: Tensor) -> Tensor:
         """Vectors (N, T, E) that the first token reads from each token, before they are summed."""
         weight_NGTT, v_NGTP = self.attention(x_NTE)
         join_EGP = self.join.weight.unflatten(1, (self.heads, -1))
@@ -176,7 +176,7 @@ class FTTransformer(nn.Module):
 
     def forward(self, rows: Rows) -> Tensor:
         """Outputs (N, O) for the label."""
-        x_NTE = self._start(rows)
+        x_NTE = self._embed_tokens(rows)
         for block in self.blocks:
             x_NTE = block(x_NTE)
         return self.head(x_NTE[:, 0])
@@ -187,16 +187,16 @@ class FTTransformer(nn.Module):
         `by_norm` gives the norms of the vectors that [CLS] reads from the columns instead of the attention
         weights.
         """
-        x_NTE, attention = self._start(rows), []
+        x_NTE, attention = self._embed_tokens(rows), []
         for block in self.blocks:
             assert isinstance(block, FTBlock)
             if by_norm:
-                attention.append(block.carried(x_NTE)[:, 1:].norm(dim=-1))
+                attention.append(block.cls_contributions(x_NTE)[:, 1:].norm(dim=-1))
             else:
                 attention.append(block.attention(x_NTE)[0][:, :, 0, 1:].mean(1))
             x_NTE = block(x_NTE)
         return torch.stack(attention).mean(0)
 
-    def _start(self, rows: Rows) -> Tensor:
+    def _embed_tokens(self, rows: Rows) -> Tensor:
         tokens = self.tokens(rows.value_ND[None], rows.missing_ND[None])[0]
         return torch.cat([self.cls.expand(len(tokens), -1, -1), tokens], 1)

@@ -15,7 +15,7 @@ import torch
 from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
 
-CLIP_SD = 1e6  # scaled numbers are clipped to this many standard deviations on both sides
+MAX_SCALED = 1e6  # scaled numbers are clipped to this many standard deviations on both sides
 QUANTILE_NOISE = 1e-3  # standard deviations; breaks ties before quantile scaling (Gorishniy et al. 2021)
 DATES, DURATIONS = ("datetime64", "datetime", "date"), ("timedelta64", "timedelta")  # as pandas names them
 MICROSECONDS_PER_DAY = 86_400e6
@@ -93,12 +93,12 @@ class TableEncoder:
         if self.scaling not in ("standard", "quantile"):
             raise ValueError(f"scaling must be 'standard' or 'quantile', got {self.scaling!r}")
         columns = _columns(table)
-        categorical = self._categorical(table, len(columns))
+        categorical = self._categorical_columns(table, len(columns))
         self.categories_: list[np.ndarray | None] = []
         may_miss = []
         for number, column in enumerate(columns):
             if number in categorical or _is_category(column):
-                name_N, names = _named(column)
+                name_N, names = _factorize(column)
                 may_miss.append(bool((name_N < 0).any()))
                 self.categories_.append(np.unique(names))
             else:
@@ -113,9 +113,9 @@ class TableEncoder:
         self.sd_ = np.ones(numbers.shape[1])
         self.quantiles_: QuantileTransformer | None = None
         if numbers.shape[1]:
-            counted = (~np.isnan(numbers)).sum(0).clip(1)
-            self.mean_ = np.nansum(numbers, 0) / counted
-            sd = np.sqrt(np.nansum((numbers - self.mean_) ** 2, 0) / counted)
+            n_present = (~np.isnan(numbers)).sum(0).clip(1)
+            self.mean_ = np.nansum(numbers, 0) / n_present
+            sd = np.sqrt(np.nansum((numbers - self.mean_) ** 2, 0) / n_present)
             # the deviation of a constant column may be a rounding error
             self.sd_ = np.where(sd > 1e-12 * np.abs(self.mean_).clip(1e-300), sd, 1.0)
             if self.scaling == "quantile":
@@ -137,7 +137,7 @@ class TableEncoder:
         for number, (column, categories) in enumerate(zip(columns, self.categories_, strict=True)):
             if categories is None:
                 continue
-            name_N, names = _named(column)
+            name_N, names = _factorize(column)
             code_of_name = np.searchsorted(categories, names)
             # the last entry encodes missing cells: their name index is -1, which selects it
             code_of_name = np.append(np.where(np.isin(names, categories), code_of_name, -1), -1)
@@ -152,7 +152,7 @@ class TableEncoder:
             else:
                 scaled = (numbers - self.mean_) / self.sd_
             value_ND[:, list(self.schema_.continuous)] = np.nan_to_num(scaled, nan=0.0).clip(
-                -CLIP_SD, CLIP_SD
+                -MAX_SCALED, MAX_SCALED
             )
         return Rows(torch.from_numpy(value_ND), torch.from_numpy(missing_ND))
 
@@ -173,29 +173,29 @@ class TableEncoder:
             raise ValueError("Input X contains infinity: every number must be finite, or NaN where missing")
         return numbers
 
-    def _categorical(self, table: Any, n_columns: int) -> set[int]:
+    def _categorical_columns(self, table: Any, n_columns: int) -> set[int]:
         if self.categorical is None:
             return set()
         if isinstance(self.categorical, str):
             raise ValueError(f"categorical_features must be a list, got {self.categorical!r}")
         features = list(self.categorical)
-        if features and all(isinstance(which, bool | np.bool_) for which in features):
+        if features and all(isinstance(entry, bool | np.bool_) for entry in features):
             if len(features) != n_columns:
                 raise ValueError(f"categorical_features: {len(features)} flags for {n_columns} columns")
-            return {i for i, which in enumerate(features) if which}
+            return {i for i, entry in enumerate(features) if entry}
         names = list(getattr(table, "columns", ()))
         chosen: set[int] = set()
-        for which in features:
-            if isinstance(which, int | np.integer) and -n_columns <= which < n_columns:
-                chosen.add(int(which) % n_columns)
-            elif isinstance(which, str) and which in names:
-                chosen.add(names.index(which))
+        for entry in features:
+            if isinstance(entry, int | np.integer) and -n_columns <= entry < n_columns:
+                chosen.add(int(entry) % n_columns)
+            elif isinstance(entry, str) and entry in names:
+                chosen.add(names.index(entry))
             else:
-                raise ValueError(f"categorical_features: there is no column {which!r}")
+                raise ValueError(f"categorical_features: there is no column {entry!r}")
         return chosen
 
 
-def with_days(table: Any, time_columns: Sequence[int] | None) -> tuple[Any, list[int]]:
+def times_to_days(table: Any, time_columns: Sequence[int] | None) -> tuple[Any, list[int]]:
     """Convert durations, and dates (since 1970, in UTC), to days.
 
     Returns the table and the indices of the converted columns. `time_columns` are the indices that were found
@@ -236,11 +236,11 @@ def _days(column: Any) -> np.ndarray | None:
 
 def _columns(table: Any) -> list[np.ndarray]:
     if hasattr(table, "iloc"):
-        return [_plain(table.iloc[:, i]) for i in range(table.shape[1])]
+        return [_column_cells(table.iloc[:, i]) for i in range(table.shape[1])]
     return [table[:, i] for i in range(table.shape[1])]
 
 
-def _plain(series: Any) -> np.ndarray:
+def _column_cells(series: Any) -> np.ndarray:
     """Return numbers as float64, others as objects. Raises ValueError for complex numbers and lists."""
     kind = getattr(series.dtype, "kind", "O")
     if kind in "iuf" and not hasattr(series, "cat"):
@@ -259,14 +259,14 @@ def _is_category(column: np.ndarray) -> bool:
     return column.dtype.kind not in "iuf"
 
 
-def _named(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _factorize(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return each cell's index into the names of categories, -1 if missing, and the names."""
     name_N, values = pd.factorize(column)
     # the name does not depend on the type: True, 1 and 1.0 are the same category
-    return name_N, np.array([_name(value) for value in values], dtype=object).astype(str)
+    return name_N, np.array([_category_name(value) for value in values], dtype=object).astype(str)
 
 
-def _name(value: object) -> str:
+def _category_name(value: object) -> str:
     if (
         isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
         and float(value).is_integer()

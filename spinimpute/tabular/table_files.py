@@ -25,17 +25,17 @@ from spinimpute.runtime.unpacking import ENCODING, TooLong, check_unpacked, unpa
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET = ".parquet"
-MISSING = frozenset(
+MISSING_TEXTS = frozenset(
     ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "NaT"]
 )
 ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # pandas' name for an index without a name
-MOST_CELLS = 2**28
-MOST_TIMES = 60  # largest ratio of unpacked to packed size
-MOST_KNOWN = 100_000  # distinct cells whose text is shared
-LARGEST = 1e36  # neither squares nor predictions overflow
+MAX_CELLS = 2**28
+MAX_UNPACKED_RATIO = 60  # largest ratio of unpacked to packed size
+MAX_SHARED_TEXTS = 100_000  # distinct cells whose text is shared
+MAX_NUMBER = 1e36  # neither squares nor predictions overflow
 
 
-def suffix_of(path: str | Path) -> str:
+def table_suffix(path: str | Path) -> str:
     """Suffix of a table's name, in lower case, ".gz" included; raises InputError for an unknown one."""
     name = Path(path).name.lower()
     for suffix in (*SEPARATORS, PARQUET):
@@ -52,7 +52,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     Cells of CSV and TSV are text. Columns of Parquet are numbers, or else text.
     """
     path = Path(path)
-    suffix = suffix_of(path)
+    suffix = table_suffix(path)
     if not path.is_file():
         raise InputError("not-found", f"table {path}: {why_no_file(path)}")
     table = _read_parquet(path) if suffix == PARQUET else _read_text(path, SEPARATORS[suffix])
@@ -66,7 +66,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 def output_suffix(path: str | Path) -> str:
     """Suffix of a table to write; raises InputError if it is unknown, or if Parquet cannot be written."""
-    suffix = suffix_of(path)
+    suffix = table_suffix(path)
     if suffix == PARQUET:
         _require_pyarrow()
     return suffix
@@ -90,30 +90,30 @@ def missing_cells(column: pd.Series) -> np.ndarray:
     """Whether each cell is missing, bool (N,)."""
     if column.dtype.kind in "iuf":
         return np.asarray(column.isna())
-    return np.array([cell is None or cell.strip() in MISSING for cell in column], bool)
+    return np.array([cell is None or cell.strip() in MISSING_TEXTS for cell in column], bool)
 
 
 def is_numeric(column: pd.Series) -> bool:
     """Whether every cell is a number or missing."""
-    values, missing = _parsed(column)
+    values, missing = _parse_cells(column)
     return bool((~np.isnan(values) | missing).all())
 
 
-def numbers_of(column: pd.Series, path: str | Path) -> np.ndarray:
+def parse_numbers(column: pd.Series, path: str | Path) -> np.ndarray:
     """Numbers of a column, float64, NaN where missing; raises InputError for text and too large numbers."""
-    values, missing = _parsed(column)
-    wrong = np.flatnonzero(~missing & ~(np.abs(values) <= LARGEST))
-    if len(wrong):
-        problem = "is not a number" if np.isnan(values[wrong[0]]) else f"is not within ±{LARGEST:g}"
-        row, cell = column.index[wrong[0]] + 1, shown(column.iloc[wrong[0]])
+    values, missing = _parse_cells(column)
+    invalid = np.flatnonzero(~missing & ~(np.abs(values) <= MAX_NUMBER))
+    if len(invalid):
+        problem = "is not a number" if np.isnan(values[invalid[0]]) else f"is not within ±{MAX_NUMBER:g}"
+        row, cell = column.index[invalid[0]] + 1, quote_cell(column.iloc[invalid[0]])
         raise InputError("content", f"table {path}: row {row}, column {column.name!r}: {cell} {problem}")
     return values
 
 
-def categories_of(column: pd.Series) -> pd.Series:
+def parse_categories(column: pd.Series) -> pd.Series:
     """Names of categories, None where missing; whole numbers have no decimal point."""
     cells = zip(column.tolist(), missing_cells(column), strict=True)
-    return text_column(None if gone else _name(cell) for cell, gone in cells)
+    return text_column(None if is_missing else _category_name(cell) for cell, is_missing in cells)
 
 
 def text_column(cells: Iterable[str | None]) -> pd.Series:
@@ -121,26 +121,28 @@ def text_column(cells: Iterable[str | None]) -> pd.Series:
     return pd.Series(list(cells), dtype=object)
 
 
-def shown(cell: object) -> str:
+def quote_cell(cell: object) -> str:
     """A cell in a message."""
     text = repr(cell)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _parsed(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+def _parse_cells(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     """Numbers, NaN where there is none, and which cells are missing."""
     missing = missing_cells(column)
     if column.dtype.kind in "iuf":
         return column.to_numpy(np.float64, na_value=np.nan), missing
     cells = zip(column, missing, strict=True)
-    return np.array([math.nan if gone else _number(cell) for cell, gone in cells], np.float64), missing
+    return np.array(
+        [math.nan if is_missing else _parse_number(cell) for cell, is_missing in cells], np.float64
+    ), missing
 
 
-def _name(cell: object) -> str:
+def _category_name(cell: object) -> str:
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         return math.nan if "_" in text else float(text)
     except ValueError:
@@ -151,10 +153,11 @@ def _check_names(path: Path, names: list[str]) -> None:
     for number, name in enumerate(names, 1):
         if any(ord(character) < 32 for character in name):
             raise InputError(
-                "content", f"table {path}: the name of column {number} has control characters: {shown(name)}"
+                "content",
+                f"table {path}: the name of column {number} has control characters: {quote_cell(name)}",
             )
-    if (twice := repeated(names)) is not None:
-        raise InputError("content", f"table {path}: two columns are named {twice!r}; rename one")
+    if (duplicate := repeated(names)) is not None:
+        raise InputError("content", f"table {path}: two columns are named {duplicate!r}; rename one")
 
 
 def _check_text(path: Path, column: pd.Series) -> None:
@@ -168,13 +171,13 @@ def _check_text(path: Path, column: pd.Series) -> None:
 
 
 def _read_text(path: Path, separator: str) -> pd.DataFrame:
-    with _readable(path):
+    with _read_errors_as_input_errors(path):
         if not path.name.lower().endswith(".gz"):
             with path.open(encoding=ENCODING, newline="") as file:
                 return _parse_text(path, file, separator)
         with (
             gzip.open(path) as unpacked,
-            unpacked_text(unpacked, path.stat().st_size, newline="", times=MOST_TIMES) as file,
+            unpacked_text(unpacked, path.stat().st_size, newline="", times=MAX_UNPACKED_RATIO) as file,
         ):
             return _parse_text(path, file, separator)
 
@@ -182,7 +185,7 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
 def _parse_text(path: Path, file: IO[str], separator: str) -> pd.DataFrame:
     lines = csv.reader(file, delimiter=separator, strict=True)
     try:
-        return _table_of(path, lines)
+        return _parse_lines(path, lines)
     except csv.Error as error:
         raise InputError(
             "content",
@@ -191,7 +194,7 @@ def _parse_text(path: Path, file: IO[str], separator: str) -> pd.DataFrame:
         ) from error
 
 
-def _table_of(path: Path, lines: Any) -> pd.DataFrame:
+def _parse_lines(path: Path, lines: Any) -> pd.DataFrame:
     """Parse the lines of a csv.reader."""
     header = next((line for line in lines if line), None)
     if header is None:
@@ -199,16 +202,16 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
     names = [name or f"Unnamed: {number}" for number, name in enumerate(header)]
     _check_names(path, names)
     cells: list[list[str]] = [[] for _ in names]
-    known: dict[str, str] = {}
-    rows, blank = 0, 0
+    shared_texts: dict[str, str] = {}
+    rows, blank_line = 0, 0
     for line in lines:
         if not line:
-            blank = blank or lines.line_num
+            blank_line = blank_line or lines.line_num
             continue
-        if blank and len(names) == 1:
+        if blank_line and len(names) == 1:
             raise InputError(
                 "content",
-                f'table {path}: line {blank} is blank. Write "" where the only column has no value.',
+                f'table {path}: line {blank_line} is blank. Write "" where the only column has no value.',
             )
         rows += 1
         if len(line) != len(names):
@@ -218,24 +221,26 @@ def _table_of(path: Path, lines: Any) -> pd.DataFrame:
                 f"{len(names)}",
             )
         for column, cell in zip(cells, line, strict=True):
-            if len(known) < MOST_KNOWN:
-                known.setdefault(cell, cell)
-            column.append(known.get(cell, cell))
+            if len(shared_texts) < MAX_SHARED_TEXTS:
+                shared_texts.setdefault(cell, cell)
+            column.append(shared_texts.get(cell, cell))
     return pd.DataFrame({name: text_column(column) for name, column in zip(names, cells, strict=True)})
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _read_errors_as_input_errors(path: Path) -> Iterator[None]:
     """Turn all errors of reading into InputError."""
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InputError("content", f"table {path}: it is not UTF-8 text{_what_else(path, error)}") from error
+        raise InputError(
+            "content", f"table {path}: it is not UTF-8 text{_explain_not_utf8(path, error)}"
+        ) from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError("read", f"table {path}: it cannot be read: {error}") from error
 
 
-def _what_else(path: Path, error: UnicodeDecodeError) -> str:
+def _explain_not_utf8(path: Path, error: UnicodeDecodeError) -> str:
     """Explain what a file that is not UTF-8 is, and what to do."""
     with path.open("rb") as file:
         start = file.read(2)
@@ -263,17 +268,17 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         # for instance that a column is the index, are ignored
         _check_parquet(path, parquet.read_metadata(path))
         content = parquet.read_table(path, partitioning=None).replace_schema_metadata()
-        table = content.to_pandas(types_mapper=_integers().get)
+        table = content.to_pandas(types_mapper=_integer_types().get)
     except (OSError, ValueError, TypeError, ArrowException) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError("damaged", f"table {path}: it is not a readable Parquet file: {reason}") from error
-    kept = [not ROW_NUMBERS.fullmatch(str(name)) for name in table.columns]
-    table = table.loc[:, kept]
+    keep = [not ROW_NUMBERS.fullmatch(str(name)) for name in table.columns]
+    table = table.loc[:, keep]
     table.columns = [str(name) for name in table.columns]
     columns = [table.iloc[:, number] for number in range(table.shape[1])]
     _check_names(path, list(table.columns))
     try:
-        return pd.DataFrame({column.name: _plain(column) for column in columns})
+        return pd.DataFrame({column.name: _column_values(column) for column in columns})
     except UnicodeDecodeError as error:
         raise InputError("content", f"table {path}: a cell is not valid UTF-8") from error
 
@@ -284,13 +289,13 @@ def _check_parquet(path: Path, metadata: Any) -> None:
     size = path.stat().st_size
     check_unpacked(sum(group.total_byte_size for group in groups), size)
     # a column of one value takes no bytes in the file
-    if metadata.num_rows * metadata.num_columns > max(MOST_CELLS, size):
+    if metadata.num_rows * metadata.num_columns > max(MAX_CELLS, size):
         raise TooLong(
             f"its {size:,} bytes hold {metadata.num_rows:,} rows of {metadata.num_columns:,} columns"
         )
 
 
-def _integers() -> dict[Any, Any]:
+def _integer_types() -> dict[Any, Any]:
     """pandas' types with missing values for Parquet's integers."""
     import pyarrow
 
@@ -298,11 +303,13 @@ def _integers() -> dict[Any, Any]:
     return {getattr(pyarrow, name.lower())(): pd.api.types.pandas_dtype(name) for name in names}
 
 
-def _plain(column: pd.Series) -> Any:
+def _column_values(column: pd.Series) -> Any:
     """Floating-point numbers and integers without missing values unchanged; everything else as CSV's text."""
     if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
         if column.dtype.kind in "iu" and not column.isna().any():
             return column.to_numpy(column.dtype.type)
     elif column.dtype.kind in "iuf":
         return column.to_numpy()
-    return text_column(None if gone else str(cell) for cell, gone in zip(column, column.isna(), strict=True))
+    return text_column(
+        None if is_missing else str(cell) for cell, is_missing in zip(column, column.isna(), strict=True)
+    )

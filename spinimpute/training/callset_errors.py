@@ -26,22 +26,22 @@ def _count_alleles(alleles_XA, chosen_A, count_X):  # type: ignore[no-untyped-de
 
 @kernel()
 def _list_carriers(alleles_XA, chosen_A, row_R, row_C, column_C):  # type: ignore[no-untyped-def]
-    at = 0
+    entry = 0
     for x in row_R:
         for a in range(len(chosen_A)):
             if alleles_XA[x, a] & chosen_A[a]:
-                row_C[at], column_C[at] = x, a
-                at += 1
+                row_C[entry], column_C[entry] = x, a
+                entry += 1
 
 
 def count_alleles(alleles_XA: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Count allele 1 (alleles are 0 or 1) in some columns, int64 (X,), without a copy of the array."""
     count_X = np.empty(len(alleles_XA), np.int64)
-    _count_alleles(alleles_XA, _chosen(alleles_XA, columns), count_X)
+    _count_alleles(alleles_XA, _column_mask(alleles_XA, columns), count_X)
     return count_X
 
 
-def _chosen(alleles_XA: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _column_mask(alleles_XA: np.ndarray, columns: np.ndarray) -> np.ndarray:
     chosen_A = np.zeros(alleles_XA.shape[1], np.uint8)
     chosen_A[columns] = 1
     return chosen_A
@@ -60,9 +60,9 @@ def switch_phases(
     first = np.flatnonzero(sibling_A > np.arange(len(sibling_A)))
     megabases = (position_X[-1] - position_X[0]) / 1e6
     for i, n in zip(first, rng.poisson(rate * megabases, len(first)), strict=True):
-        for at in rng.integers(0, len(alleles_XA), n):
+        for entry in rng.integers(0, len(alleles_XA), n):
             pair = [i, sibling_A[i]]
-            alleles_XA[at:, pair] = alleles_XA[at:, pair[::-1]]
+            alleles_XA[entry:, pair] = alleles_XA[entry:, pair[::-1]]
 
 
 class CallErrors(NamedTuple):
@@ -74,7 +74,7 @@ class CallErrors(NamedTuple):
     wrong_call: float = 0.0  # probability that an allele is replaced by the other one
     # the same, times 4 f (1 - f) at a site of frequency f: heterozygotes are miscalled most
     wrong_common_call: float = 0.0
-    most_carriers: int = 8  # alleles with more carriers are phased and found well
+    max_carriers: int = 8  # alleles with more carriers are phased and found well
 
 
 def add_call_errors(
@@ -85,19 +85,19 @@ def add_call_errors(
     errors: CallErrors,
 ) -> None:
     """Put errors into the columns panel_N, in place."""
-    rare_phase_error, missed_allele, wrong_call, wrong_common_call, most_carriers = errors
+    rare_phase_error, missed_allele, wrong_call, wrong_common_call, max_carriers = errors
     if rare_phase_error or missed_allele:
         count_X = count_alleles(alleles_XA, panel_N)
-        rare = np.flatnonzero((count_X > 0) & (count_X <= most_carriers))
+        rare = np.flatnonzero((count_X > 0) & (count_X <= max_carriers))
         row, column = np.empty((2, int(count_X[rare].sum())), np.int64)
-        _list_carriers(alleles_XA, _chosen(alleles_XA, panel_N), rare, row, column)
+        _list_carriers(alleles_XA, _column_mask(alleles_XA, panel_N), rare, row, column)
         sibling = sibling_A[column]
         share = 1.0 / count_X[row]
-        moved = (rng.random(len(row)) < rare_phase_error * share) & (alleles_XA[row, sibling] == 0)
-        alleles_XA[row[moved], column[moved]] = 0
-        alleles_XA[row[moved], sibling[moved]] = 1
-        lost = ~moved & (rng.random(len(row)) < missed_allele * share)
-        alleles_XA[row[lost], column[lost]] = 0
+        misphased = (rng.random(len(row)) < rare_phase_error * share) & (alleles_XA[row, sibling] == 0)
+        alleles_XA[row[misphased], column[misphased]] = 0
+        alleles_XA[row[misphased], sibling[misphased]] = 1
+        missed = ~misphased & (rng.random(len(row)) < missed_allele * share)
+        alleles_XA[row[missed], column[missed]] = 0
     if wrong_call:
         n = rng.poisson(wrong_call * len(alleles_XA) * len(panel_N))
         alleles_XA[rng.integers(0, len(alleles_XA), n), panel_N[rng.integers(0, len(panel_N), n)]] ^= 1

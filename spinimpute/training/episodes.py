@@ -28,7 +28,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.training.callset_errors import CallErrors, add_call_errors, count_alleles, switch_phases
 from spinimpute.training.pedigrees import add_relatives
 
-FEWEST_SITES = 20  # polymorphic sites, to draw an array from
+MIN_SITES = 20  # polymorphic sites, to draw an array from
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class Split:
 def usable_sites(alleles_XN: np.ndarray) -> int:
     """Count sites at which each allele is carried by at least a tenth of the haplotypes, and at least 2."""
     carriers = alleles_XN.sum(1)
-    fewest = max(2, alleles_XN.shape[1] // 10)
-    return int(((carriers >= fewest) & (carriers <= alleles_XN.shape[1] - fewest)).sum())
+    minimum = max(2, alleles_XN.shape[1] // 10)
+    return int(((carriers >= minimum) & (carriers <= alleles_XN.shape[1] - minimum)).sum())
 
 
 def _draw_foreign_queries(
@@ -163,7 +163,7 @@ def _draw_foreign_queries(
     return natives[:n_queries], rng.permutation(np.append(others, natives[n_queries : n_queries + kept]))
 
 
-def _pairs(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _diploid_columns(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Columns of the diploid samples, int64 (samples, 2)."""
     _, number = np.unique(sample_A[columns], return_counts=True)
     order = np.argsort(sample_A[columns], kind="stable")
@@ -174,7 +174,7 @@ def _pairs(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
     """Draw samples for context and query, an array, and errors and missing calls of the queries.
 
-    Raises ValueError for a source with fewer than 8 samples or FEWEST_SITES polymorphic sites.
+    Raises ValueError for a source with fewer than 8 samples or MIN_SITES polymorphic sites.
     """
     sample_A = np.asarray(source.haplotype_sample)
     samples = np.unique(sample_A)
@@ -190,18 +190,18 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
     else:
         queries = rng.permutation(source.query_samples)[: settings.queries]
         rest = rng.permutation(np.setdiff1d(samples, source.query_samples))
-    fewest = min(settings.context_samples, len(rest))
+    minimum = min(settings.context_samples, len(rest))
     size = (
         len(rest)
         if rng.random() < settings.whole_share
-        else int(np.exp(rng.uniform(np.log(fewest), np.log(len(rest) + 1))))
+        else int(np.exp(rng.uniform(np.log(minimum), np.log(len(rest) + 1))))
     )
     context_N = np.flatnonzero(np.isin(sample_A, rest[:size]))
     query_Q = np.flatnonzero(np.isin(sample_A, queries))
     alleles_XA = source.alleles(0, source.n_sites)
     if max(settings.relative_share) > 0:
         share = float(rng.choice(settings.relative_share))
-        queries_P2, context_P2 = _pairs(sample_A, query_Q), _pairs(sample_A, context_N)
+        queries_P2, context_P2 = _diploid_columns(sample_A, query_Q), _diploid_columns(sample_A, context_N)
         add_relatives(alleles_XA, source.cM, queries_P2, context_P2, rng, share)
     switch_phases(
         alleles_XA, source.position, sibling_haplotypes(sample_A), rng, rng.choice(settings.switch_rate)
@@ -217,11 +217,11 @@ def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: Epis
     frequency = count_alleles(alleles_XA, context_N) / len(context_N)
     minor = np.minimum(frequency, 1 - frequency)
     usable = np.flatnonzero(minor > rng.choice(settings.array_minimum_frequency))
-    if len(usable) < FEWEST_SITES:
+    if len(usable) < MIN_SITES:
         usable = np.flatnonzero(minor > 0)
-    if len(usable) < FEWEST_SITES:
+    if len(usable) < MIN_SITES:
         raise ValueError(
-            f"an episode needs at least {FEWEST_SITES} polymorphic sites, the segment has {len(usable)}"
+            f"an episode needs at least {MIN_SITES} polymorphic sites, the segment has {len(usable)}"
         )
     megabases = (source.position[-1] - source.position[0]) / 1e6
     density = np.exp(rng.uniform(*np.log(settings.array_density)))
@@ -283,7 +283,7 @@ def draw_episode(
                 source.cM[chosen], np.full(n, gap), typed_cM
             )
         compared.append(_draw_compared(untyped, site_BGU[i][valid_BGU[i] > 0], settings.compared_sites, rng))
-    compared_BNC = _stacked([split.alleles_XA[np.ix_(sites, split.context_N)] for sites in compared])
+    compared_BNC = _pad_and_stack([split.alleles_XA[np.ix_(sites, split.context_N)] for sites in compared])
     compared_BNC = compared_BNC.transpose(0, 2, 1)
     starts = []
     for typed_NS, compared_NC in zip(typed, compared_BNC, strict=True):
@@ -296,8 +296,8 @@ def draw_episode(
         cM_BS=np.stack([p.cM_S for p in places]),
         valid_BS=np.stack([p.valid_S for p in places]),
         compared_BNC=compared_BNC,
-        start_BHX=_stacked(starts),
-        start_mass_BH=_stacked([np.ones(len(start), np.float32) for start in starts]),
+        start_BHX=_pad_and_stack(starts),
+        start_mass_BH=_pad_and_stack([np.ones(len(start), np.float32) for start in starts]),
         context_BGUN=split.alleles_XA[site_BGU][..., split.context_N],
         truth_BGUQ=split.alleles_XA[site_BGU][..., split.query_Q],
         frequency_BGU=frequency[site_BGU].astype(np.float32),
@@ -317,7 +317,7 @@ def _draw_compared(
     return np.sort(np.concatenate([predicted, others]))
 
 
-def _stacked(rows: list[np.ndarray]) -> np.ndarray:
+def _pad_and_stack(rows: list[np.ndarray]) -> np.ndarray:
     """Stack arrays of different lengths, padded with zeros: (B, longest, ...)."""
     out = np.zeros((len(rows), max(map(len, rows)), *rows[0].shape[1:]), dtype=rows[0].dtype)
     for i, row in enumerate(rows):

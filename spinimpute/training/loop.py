@@ -85,7 +85,7 @@ class TrainingLoop(ABC, Generic[Network]):
         """Score the held-out tasks, without gradients; None without such tasks."""
         return None
 
-    def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
+    def comparable_run(self, run: dict[str, Any]) -> dict[str, Any]:
         """The entries of a run's description in which a state must agree with this run."""
         return run
 
@@ -196,12 +196,12 @@ class TrainingLoop(ABC, Generic[Network]):
         Raises InputError for a missing or damaged file, or a state of another run or network.
         """
         state = TrainingState.load(path, self.state_format)
-        here: dict[str, Any] = json.loads(json.dumps(self.run))
-        found = differences(self.same_run(state.run), self.same_run(here))
-        if found:
+        own_run: dict[str, Any] = json.loads(json.dumps(self.run))
+        differing = differences(self.comparable_run(state.run), self.comparable_run(own_run))
+        if differing:
             raise InputError(
                 "mismatch",
-                f"training state {path} belongs to another run ({'; '.join(found[:3])}). Resume with the "
+                f"training state {path} belongs to another run ({'; '.join(differing[:3])}). Resume with the "
                 f"same settings, or start again with {argument('force', True)}.",
             )
         try:

@@ -17,7 +17,7 @@ import numpy as np
 KINDS = ("parent", "child", "sib", "cousin")
 TWIN = "twin"  # or the same person a second time
 # further people from whom a person and a relative of this kind are recombined
-OTHERS = {"parent": 1, "child": 1, "sib": 1, "cousin": 3, TWIN: 1}
+N_OTHER_FOUNDERS = {"parent": 1, "child": 1, "sib": 1, "cousin": 3, TWIN: 1}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def family(
     return child(both[0], next(founders), length_cM, rng), child(both[1], next(founders), length_cM, rng)
 
 
-def alleles_of(people: Sequence[Person], alleles_XF: np.ndarray, cM_X: np.ndarray) -> np.ndarray:
+def gather_alleles(people: Sequence[Person], alleles_XF: np.ndarray, cM_X: np.ndarray) -> np.ndarray:
     """Alleles of people's haplotypes, in pairs, uint8 (X, 2 * people).
 
     Genetic positions are counted from the segment's start.
@@ -112,10 +112,10 @@ def add_relatives(
     length_cM = float(cM_X[-1])
     others = iter(rng.permutation(context))
     for columns in queries[rng.random(len(queries)) < share]:
-        kind = str(rng.choice(list(OTHERS)))
-        taken = list(itertools.islice(others, OTHERS[kind]))
-        if len(taken) < OTHERS[kind]:
+        kind = str(rng.choice(list(N_OTHER_FOUNDERS)))
+        taken = list(itertools.islice(others, N_OTHER_FOUNDERS[kind]))
+        if len(taken) < N_OTHER_FOUNDERS[kind]:
             return
         founders = (founder(*pair.tolist()) for pair in (columns, *taken))
-        both = alleles_of(family(kind, founders, length_cM, rng), alleles_XA, cM_X)
+        both = gather_alleles(family(kind, founders, length_cM, rng), alleles_XA, cM_X)
         alleles_XA[:, columns], alleles_XA[:, taken[0]] = both[:, :2], both[:, 2:]

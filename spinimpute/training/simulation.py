@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 GENERATION_YEARS = 25.0
 CONTINENTS = ("AFR", "EUR", "EAS")
-FEWEST_SAMPLES = 8
-SHORTEST = 10_000
+MIN_SAMPLES = 8
+MIN_LENGTH = 10_000
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class SimulationSettings:
     deme_migration: float = 1e-3  # largest share of a deme that migrates from each other deme in a generation
 
     def __post_init__(self) -> None:
-        if self.samples[0] < FEWEST_SAMPLES or self.length[0] < SHORTEST:
+        if self.samples[0] < MIN_SAMPLES or self.length[0] < MIN_LENGTH:
             raise InputError(
                 "content",
-                f"simulation.samples must be at least {FEWEST_SAMPLES} and simulation.length at least "
-                f"{SHORTEST} bp, got {list(self.samples)} and {list(self.length)}",
+                f"simulation.samples must be at least {MIN_SAMPLES} and simulation.length at least "
+                f"{MIN_LENGTH} bp, got {list(self.samples)} and {list(self.length)}",
             )
         shares = (self.gene_conversion_share, self.poor_share, self.deme_migration, self.hotspot_share[1])
         if not all(0 <= share <= 1 for share in shares):
@@ -217,16 +217,18 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     shares = rng.dirichlet([0.4, 0.4, 0.4])  # often one population, sometimes a mixture
     counts = rng.multinomial(n_samples, shares)
     names: list[str] = []
-    numbers: list[int] = []
+    sample_counts: list[int] = []
     for continent, count in zip(CONTINENTS, counts, strict=True):
-        here = demes[continent]
-        names += here
-        numbers += (
-            [count] if len(here) == 1 else rng.multinomial(count, rng.dirichlet(np.ones(len(here)))).tolist()
+        deme_names = demes[continent]
+        names += deme_names
+        sample_counts += (
+            [count]
+            if len(deme_names) == 1
+            else rng.multinomial(count, rng.dirichlet(np.ones(len(deme_names)))).tolist()
         )
     gene_conversion = rng.random() < settings.gene_conversion_share
     ancestry = msprime.sim_ancestry(
-        samples={name: int(n) for name, n in zip(names, numbers, strict=True) if n},
+        samples={name: int(n) for name, n in zip(names, sample_counts, strict=True) if n},
         demography=demography,
         recombination_rate=rates,
         gene_conversion_rate=mean_rate * 2 if gene_conversion else None,
@@ -254,7 +256,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         cM=rates.get_cumulative_mass(np.minimum(position, length)) * 100.0,
         packed=np.stack(rows),
         n_haplotypes=len(columns),
-        sample_deme=np.repeat(np.arange(len(numbers)), numbers)[order],
+        sample_deme=np.repeat(np.arange(len(sample_counts)), sample_counts)[order],
         description={
             "seed": seed,
             "length": length,

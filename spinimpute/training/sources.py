@@ -9,23 +9,23 @@ import numpy as np
 from spinimpute.genotypes.blocks import HaplotypeSource
 from spinimpute.panels.panel import Panel
 from spinimpute.runtime.errors import InputError
-from spinimpute.training.episodes import FEWEST_SITES, usable_sites
+from spinimpute.training.episodes import MIN_SITES, usable_sites
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 FIRST_VALIDATION_SEED = 1_000_000_000  # held-out segments; training seeds lie below
-SEEDS_APART = 100_000  # between the first segments of two training seeds
+SEED_STRIDE = 100_000  # between the first segments of two training seeds
 CACHED_SEGMENTS = 600
-FEWEST_SAMPLES = 40
-TRIES = 100
+MIN_SAMPLES = 40
+MAX_TRIES = 100
 
 
 class SimulatedSource:
     """Simulated segments by number, made when they are needed; each training seed has its own segments."""
 
     def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
-        if not 1 <= segments <= SEEDS_APART:
-            raise InputError("content", f"simulation.segments must lie in 1..{SEEDS_APART}, got {segments}")
-        self.first, self.segments, self.settings = seed * SEEDS_APART, segments, settings
+        if not 1 <= segments <= SEED_STRIDE:
+            raise InputError("content", f"simulation.segments must lie in 1..{SEED_STRIDE}, got {segments}")
+        self.first, self.segments, self.settings = seed * SEED_STRIDE, segments, settings
         self._cache: OrderedDict[int, Segment] = OrderedDict()
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
@@ -74,10 +74,10 @@ class PanelSource:
     """
 
     def __init__(self, panel: Panel, seed: int, length: int = 300_000) -> None:
-        if panel.n_samples < FEWEST_SAMPLES:
+        if panel.n_samples < MIN_SAMPLES:
             raise InputError(
                 "content",
-                f"{panel.path}: training needs at least {FEWEST_SAMPLES} samples, got {panel.n_samples}. "
+                f"{panel.path}: training needs at least {MIN_SAMPLES} samples, got {panel.n_samples}. "
                 "Use the shipped model.",
             )
         rng = np.random.default_rng([seed, 3])
@@ -101,15 +101,15 @@ class PanelSource:
     ) -> PanelSegment:
         panel = self.panel
         columns = np.flatnonzero(np.isin(panel.haplotype_sample, samples))
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             # start at a site, not at any position: long intervals of a chromosome have no sites
             start = int(rng.integers(panel.n_sites))
             stop = int(np.searchsorted(panel.position, panel.position[start] + self.length))
             start = int(np.searchsorted(panel.position, panel.position[stop - 1] - self.length))
-            if usable_sites(panel.alleles(start, stop)[:, columns]) >= 2 * FEWEST_SITES:
+            if usable_sites(panel.alleles(start, stop)[:, columns]) >= 2 * MIN_SITES:
                 return PanelSegment(panel, start, stop, columns, queries)
         raise InputError(
             "content",
-            f"{panel.path}: the panel is too sparse to train on: {TRIES} segments of {self.length:,} bp had "
-            f"fewer than {2 * FEWEST_SITES} common sites each",
+            f"{panel.path}: the panel is too sparse to train on: {MAX_TRIES} segments of {self.length:,} bp "
+            f"had fewer than {2 * MIN_SITES} common sites each",
         )

@@ -30,7 +30,7 @@ class TrainingState:
         tensors: dict[str, Tensor] = {}
         metadata = {
             "run": self.run,
-            "plain": _flattened(self.content, "", tensors),
+            "plain": _flatten(self.content, "", tensors),
             "step": self.step,
             "best": self.best,
             "stale": self.stale,
@@ -49,7 +49,7 @@ class TrainingState:
                 metadata["best"],
                 metadata["stale"],
                 metadata["launch"],
-                _unflattened(metadata["plain"], tensors_of(arrays)),
+                _unflatten(metadata["plain"], tensors_of(arrays)),
             )
         except KeyError as error:
             raise InputError(
@@ -67,34 +67,34 @@ def differences(there: Any, here: Any, name: str = "") -> list[str]:
             for key in sorted(there.keys() | here.keys())
             for found in differences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
         ]
-    return [] if there == here else [f"{name} is {_shortened(there)} there, {_shortened(here)} here"]
+    return [] if there == here else [f"{name} is {_shorten(there)} there, {_shorten(here)} here"]
 
 
-def _shortened(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = "absent" if value is None else json.dumps(value)
     return text if len(text) < 80 else "something else"
 
 
-def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """Copy nested dicts and lists as JSON; tensors go into a dict under their path."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"__tensor__": name}
     if isinstance(value, dict):
         # optimisers number parameters with integers, which JSON would turn into strings
-        return {"__dict__": [[key, _flattened(v, f"{name}/{key}", tensors)] for key, v in value.items()]}
+        return {"__dict__": [[key, _flatten(v, f"{name}/{key}", tensors)] for key, v in value.items()]}
     if isinstance(value, list | tuple):
-        return [_flattened(v, f"{name}/{i}", tensors) for i, v in enumerate(value)]
+        return [_flatten(v, f"{name}/{i}", tensors) for i, v in enumerate(value)]
     json.dumps(value)
     return value
 
 
-def _unflattened(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Invert `_flattened`."""
+def _unflatten(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Invert `_flatten`."""
     if isinstance(value, dict) and "__tensor__" in value:
         return tensors[value["__tensor__"]]
     if isinstance(value, dict):
-        return {key: _unflattened(v, tensors) for key, v in value["__dict__"]}
+        return {key: _unflatten(v, tensors) for key, v in value["__dict__"]}
     if isinstance(value, list):
-        return [_unflattened(v, tensors) for v in value]
+        return [_unflatten(v, tensors) for v in value]
     return value

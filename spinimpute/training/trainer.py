@@ -19,7 +19,7 @@ from spinimpute.runtime.processes import ALONE, Processes
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 
 STATE_FORMAT = "spinimpute-training-state-2"
-LARGEST_SEED = 9_998  # each seed has its own simulated segments
+MAX_SEED = 9_998  # each seed has its own simulated segments
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class TrainingSettings:
                 "training.learning_rate and clip must be positive and training.flat between 0 and 1, "
                 f"got {self.learning_rate}, {self.clip}, {self.flat}",
             )
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise InputError("content", f"training.seed must lie in 0..{LARGEST_SEED}, got {self.seed}")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InputError("content", f"training.seed must lie in 0..{MAX_SEED}, got {self.seed}")
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Trainer(TrainingLoop[nn.Module]):
         outcome = self.learner.outcome(self.validation_tasks[number], 1.0, rng)
         return replace(outcome, loss=outcome.loss.cpu())  # it may be sent to another process
 
-    def same_run(self, run: dict[str, Any]) -> dict[str, Any]:
+    def comparable_run(self, run: dict[str, Any]) -> dict[str, Any]:
         """All entries but the number of steps: a finished run may be extended."""
         configuration = run["configuration"]
         training = {name: value for name, value in configuration["training"].items() if name != "steps"}
@@ -198,21 +198,21 @@ class Trainer(TrainingLoop[nn.Module]):
         """
         started = time.perf_counter()
 
-        def validated(found: Report) -> None:
-            assert isinstance(found.validation, AlleleValidation)
+        def log_validation(progress_report: Report) -> None:
+            assert isinstance(progress_report.validation, AlleleValidation)
             assert self.schedule is not None
             report(
                 {
-                    "step": found.step,
-                    "train_loss": round(found.loss, 6),
-                    "validation_loss": round(found.validation.loss, 6),
-                    "validation_r2": round(found.validation.r2, 5),
+                    "step": progress_report.step,
+                    "train_loss": round(progress_report.loss, 6),
+                    "validation_loss": round(progress_report.validation.loss, 6),
+                    "validation_r2": round(progress_report.validation.r2, 5),
                     "learning_rate": self.schedule.get_last_lr()[0],
                     "seconds": round(time.perf_counter() - started, 1),
                 }
             )
-            checkpoint(found.improved)
+            checkpoint(progress_report.improved)
 
-        self.take_steps(self.settings.validate_every, validated, stepped=stepped)
+        self.take_steps(self.settings.validate_every, log_validation, stepped=stepped)
         if self.exhausted:
             report({"step": self.step, "stopped": f"no improvement in {self.stale} validations"})

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Names that two modules still share. Add none; remove a name once only one module has it.
 SHARED = {
-    "Chunk", "Reading", "Split", "TrainingSettings", "alleles_of",
+    "Chunk", "Reading", "Split", "TrainingSettings",
     "check_weights", "load", "side_by_side", "spread", "write_table",
 }  # fmt: skip
 # The entry point of the package hands over to the entry point of the command line.

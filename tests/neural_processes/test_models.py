@@ -110,7 +110,7 @@ def test_a_summary_is_enough_and_does_not_grow(kind: str) -> None:
             torch.manual_seed(5)
             later = model.decode(summary, task.x_BQX, 6)
         torch.testing.assert_close(later.mean, predicted(model, task).mean)
-        sizes.add(sum(part.numel() for kept in summary.kept for part in kept))
+        sizes.add(sum(part.numel() for kept in summary.reading_points for part in kept))
     assert len(sizes) == 1
 
 
@@ -122,7 +122,7 @@ def test_a_further_reading_is_of_the_residuals(kind: str) -> None:
         encoder.embed.register_forward_hook(lambda _, given, out: read.append(given[0]))
     summary = model.summarize(task.x_BNX, task.y_BNY)
     first, second, both = model.readings(summary)
-    assert [len(one.kept) for one in (first, second, both)] == [1, 2, 3]
+    assert [len(one.reading_points) for one in (first, second, both)] == [1, 2, 3]
     given_points = [given for given in read if given.ndim == 3]  # inducing points have no task axis
     for reading, given in zip((first, second), given_points, strict=True):
         assert torch.equal(given[..., :1], task.x_BNX)
@@ -155,9 +155,9 @@ def test_every_further_reading_has_its_own_weights(kind: str) -> None:
         key_BQE = model.position(task.x_BQX)
         readers = [model.reader, *model.left_readers]
         assert len(found) == len(readers) == len({id(reader) for reader in readers}) == 4
-        for part, reader, kept in zip(found, readers, summary.kept, strict=True):
+        for part, reader, kept in zip(found, readers, summary.reading_points, strict=True):
             torch.testing.assert_close(part, reader(key_BQE, task.x_BQX, kept))
-        fewer = model.read(summary._replace(kept=summary.kept[:2]), task.x_BQX)
+        fewer = model.read(summary._replace(reading_points=summary.reading_points[:2]), task.x_BQX)
     assert len(fewer) == 2
     for part, other in zip(fewer, found, strict=False):
         torch.testing.assert_close(part, other)
@@ -236,7 +236,7 @@ def test_bounds_are_bounds(kind: str) -> None:
         )
         summary = model.summarize(task.x_BNX, task.y_BNY)
         z = model.latent(summary).sample((5_000,))
-        log_p = model._given(summary, task.x_BQX, z).log_prob(task.y_BQY).sum((-2, -1))
+        log_p = model._decode_given_latent(summary, task.x_BQX, z).log_prob(task.y_BQY).sum((-2, -1))
         exact = (torch.logsumexp(log_p, 0) - torch.log(torch.tensor(5_000.0))) / 2
     assert (elbo <= importance + 1e-3).all()
     assert (importance <= exact + 0.04).all()
@@ -253,7 +253,7 @@ def test_the_kl_term_pulls_the_posterior_to_the_prior() -> None:
     everything = model.summarize(x, y)
     posterior, prior = model.latent(everything), model.latent(summary)
     z = posterior.sample((2_000,))
-    log_p = model._given(summary, task.x_BQX, z).log_prob(task.y_BQY).sum((-2, -1)).mean(0)
+    log_p = model._decode_given_latent(summary, task.x_BQX, z).log_prob(task.y_BQY).sum((-2, -1)).mean(0)
     divergence = (posterior.log_prob(z) - prior.log_prob(z)).sum(-1).mean(0)  # by simulation
     expected = (log_p - divergence) / task.x_BQX.shape[1]
     torch.testing.assert_close(elbo, expected, atol=0.05, rtol=0.05)

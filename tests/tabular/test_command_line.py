@@ -15,7 +15,7 @@ import torch
 
 from spinimpute.tabular import MLPRegressor
 from spinimpute.tabular.model_files import load_estimator, save_estimator
-from spinimpute.tabular.table_files import categories_of, numbers_of, read_table
+from spinimpute.tabular.table_files import parse_categories, parse_numbers, read_table
 
 TINY = [word for one in ("steps=4", "width=8", "blocks=1") for word in ("--set", one)]
 Run = Callable[..., Any]
@@ -66,7 +66,7 @@ def test_fit_and_predict(run: Run, fit: Run, houses: pd.DataFrame, model: str) -
     estimator: Any = load_estimator("m", "cpu")
     rows = read_table("houses.csv")
     features = {
-        name: categories_of(rows[name]) if name in ("town", "sold") else numbers_of(rows[name], "")
+        name: parse_categories(rows[name]) if name in ("town", "sold") else parse_numbers(rows[name], "")
         for name in estimator.feature_names_in_
     }
     np.testing.assert_array_equal(found["prediction"], estimator.predict(pd.DataFrame(features)))

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from spinimpute.tabular import MLPRegressor
-from spinimpute.tabular.comparison import BOOSTING, LEAST_PROBABILITY, NEIGHBOURS, compare, summary
+from spinimpute.tabular.comparison import BOOSTING, MIN_PROBABILITY, NEIGHBOURS, compare, summary
 from spinimpute.tabular.model_files import KINDS
 
 FEW = {"steps": 5, "device": "cpu"}
@@ -109,7 +109,7 @@ def test_a_class_that_training_lacks() -> None:
     assert np.isfinite(scores["log_loss"]).all()
     trivial = scores[scores["model"] == "most frequent class"]
     n = 21  # rows of the fold that holds it; training rows of the others are 10 of "a", 10 of "b"
-    probability = np.array([[0.5, 0.5, LEAST_PROBABILITY]] * n) / (1 + LEAST_PROBABILITY)
+    probability = np.array([[0.5, 0.5, MIN_PROBABILITY]] * n) / (1 + MIN_PROBABILITY)
     held = ["a"] * 10 + ["b"] * 10 + ["single"]
     assert trivial["log_loss"].max() == pytest.approx(log_loss(held, probability), rel=1e-6)
 

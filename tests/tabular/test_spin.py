@@ -45,7 +45,7 @@ def test_uncorrected_predictions_are_means_of_traced_rows(inducing_points, table
     model = SPINRegressor(**TRACED, inducing_points=inducing_points, validation_fraction=0).fit(x, y)
     come_from = model.inducing_attention(x) @ model.training_row_attention()
     with torch.no_grad():
-        _, read_AQ1 = model.network_.predict(model._rows(x), model.inducing_points_)
+        _, read_AQ1 = model.network_.predict(model._encode_input(x), model.inducing_points_)
     read = read_AQ1.mean(0)[:, 0].numpy() * model.label_sd_ + model.label_mean_
     np.testing.assert_allclose(come_from @ y, read, rtol=1e-4, atol=1e-4)
     nearest = come_from.argmax(1)
@@ -158,7 +158,7 @@ def test_a_context_of_one_row(rows: np.ndarray) -> None:
 
 def gradients(model: SPINRegressor, rows: int) -> dict[str, torch.Tensor]:
     network, label_N = model.network_, torch.linspace(-1, 1, rows)
-    context, query = model._rows(LONG[:rows]), model._rows(LONG[rows:])
+    context, query = model._encode_input(LONG[:rows]), model._encode_input(LONG[rows:])
     network.train().zero_grad()
     outputs, read = network(context, label_N, query)
     (outputs.square().sum() + read.square().sum()).backward()
@@ -194,7 +194,7 @@ def test_predictions_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) ->
 def member_outputs(model: Any, x: np.ndarray) -> torch.Tensor:
     """Outputs (3, N, O)."""
     with torch.no_grad():
-        outputs_AQO, _ = model.network_.predict(model._rows(x), model.inducing_points_)
+        outputs_AQO, _ = model.network_.predict(model._encode_input(x), model.inducing_points_)
     assert len(outputs_AQO) == 3
     return outputs_AQO
 

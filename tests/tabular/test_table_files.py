@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from spinimpute.runtime import unpacking
 from spinimpute.runtime.errors import InputError
 from spinimpute.tabular import table_files
-from spinimpute.tabular.table_files import categories_of, is_numeric, numbers_of, read_table, write_table
+from spinimpute.tabular.table_files import (
+    is_numeric,
+    parse_categories,
+    parse_numbers,
+    read_table,
+    write_table,
+)
 
 
 def test_types_of_parquet_columns_do_not_matter(tmp_path: Path) -> None:
@@ -24,7 +30,7 @@ def test_types_of_parquet_columns_do_not_matter(tmp_path: Path) -> None:
             path
         )
         read = read_table(path)
-        assert categories_of(read["y"]).tolist() == ["1", "2"]
+        assert parse_categories(read["y"]).tolist() == ["1", "2"]
         assert read["x"].tolist() == ["True", None]
     pd.DataFrame({"y": ["a", "a\0"]}).to_parquet(path)
     with pytest.raises(InputError, match="row 2, column 'y': the cell holds a NUL byte"):
@@ -67,7 +73,7 @@ def test_numbers_are_read_exactly(values: list[float | None]) -> None:
     column = pd.Series(["" if value is None else repr(value) for value in values], dtype=object, name="x")
     assert is_numeric(column)
     np.testing.assert_array_equal(
-        numbers_of(column, "t.csv"), [np.nan if value is None else value for value in values]
+        parse_numbers(column, "t.csv"), [np.nan if value is None else value for value in values]
     )
 
 
@@ -99,7 +105,7 @@ def test_a_parquet_file_that_unpacks_to_far_more(tmp_path: Path, monkeypatch: py
     path = tmp_path / "t.parquet"
     pd.DataFrame({"a": np.zeros(2**20)}).to_parquet(path)
     assert len(read_table(path)) == 2**20
-    monkeypatch.setattr(table_files, "MOST_CELLS", 2**19)
+    monkeypatch.setattr(table_files, "MAX_CELLS", 2**19)
     with pytest.raises(InputError, match=r"t\.parquet: .*hold 1,048,576 rows of 1 columns"):
         read_table(path)
     pd.DataFrame({"a": ["x" * 2**21]}).to_parquet(path, compression="zstd", use_dictionary=False)

@@ -21,7 +21,7 @@ from spinimpute.tabular import (
     SPINRegressor,
 )
 from spinimpute.tabular.model_files import load_estimator, save_estimator
-from spinimpute.tabular.table import TableEncoder, with_days
+from spinimpute.tabular.table import TableEncoder, times_to_days
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +125,7 @@ def test_days_are_counted_from_1970_in_utc() -> None:
     table.loc[0, "there"] = pd.Timestamp("2024-01-02 09:00+09:00")
     table.loc[0, "lasts"] = pd.Timedelta("6h")
     table.loc[1, "day"] = None
-    found, times = with_days(table, None)
+    found, times = times_to_days(table, None)
     assert times == [0, 1, 2, 3]
     first = 19_723  # days from 1970 to 2024
     days = found.loc[0, ["day", "there", "lasts"]].astype(float)
@@ -133,7 +133,7 @@ def test_days_are_counted_from_1970_in_utc() -> None:
     assert np.isnan(found.loc[1, "day"])
     assert found["date"][2] == found["day"][2]
     with pytest.raises(ValueError, match="column 'day' held neither"):
-        with_days(table, [1, 2, 3])
+        times_to_days(table, [1, 2, 3])
     with pytest.raises(ValueError, match="give dates and durations as numbers"):
         MLPRegressor(steps=1).fit(table[["number"]], table["day"])
 
@@ -224,11 +224,11 @@ def test_attention_of_cls_points_to_the_column_that_matters() -> None:
     with torch.no_grad():
         weight, v = block.attention(tokens)
         read = block.join((weight @ v).transpose(1, 2).flatten(-2))
-        torch.testing.assert_close(block.carried(tokens).sum(1) + block.join.bias, read[:, 0])
-        rows, norms = model._rows(x[:9]), []
-        state = network._start(rows)
+        torch.testing.assert_close(block.cls_contributions(tokens).sum(1) + block.join.bias, read[:, 0])
+        rows, norms = model._encode_input(x[:9]), []
+        state = network._embed_tokens(rows)
         for block in network.blocks:
-            norms.append(block.carried(state)[:, 1:].square().sum(-1).sqrt())
+            norms.append(block.cls_contributions(state)[:, 1:].square().sum(-1).sqrt())
             state = block(state)
         expected = sum(norms).sum(0)
     found = model.column_attention(x[:9], by_norm=True)

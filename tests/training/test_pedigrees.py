@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spinimpute.training.pedigrees import TWIN, Mosaic, add_relatives, alleles_of, family, founder, meiosis
+from spinimpute.training.pedigrees import (
+    TWIN,
+    Mosaic,
+    add_relatives,
+    family,
+    founder,
+    gather_alleles,
+    meiosis,
+)
 
 N_SITES, LENGTH_CM = 2_000, 50.0
 CM = np.linspace(0, LENGTH_CM, N_SITES)
@@ -17,7 +25,7 @@ def unlike_founders(n_haplotypes: int) -> np.ndarray:
 
 
 def founders_of(people: list, n_haplotypes: int) -> np.ndarray:
-    return alleles_of(people, unlike_founders(n_haplotypes), CM)
+    return gather_alleles(people, unlike_founders(n_haplotypes), CM)
 
 
 def shared(one_X2: np.ndarray, other_X2: np.ndarray) -> float:
