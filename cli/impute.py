@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,7 +189,6 @@ def impute(
     or both; --vcf then gives array genotypes of the same samples.
     """
     formats = _formats(params["formats"])
-    gc.disable()  # a collection while modules are imported takes a tenth of a second, and finds nothing
     from spinimpute.pipeline.impute import impute as run
     from spinimpute.pipeline.settings import (
         OutputSettings,
@@ -229,7 +227,6 @@ def impute(
         "output": output,
         "force": params["force"],
     }
-    gc.enable()
     summary: ImputationSummary | SequencedSummary
     with progress_bar("imputing", quiet) as progress:
         if is_sequenced:

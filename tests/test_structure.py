@@ -139,6 +139,20 @@ def test_pysam_is_loaded_where_reads_are_opened_alone() -> None:
     )
 
 
+def test_numba_and_llvmlite_are_used_by_their_public_interfaces() -> None:
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                used = {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                used = {f"{node.module}.{alias.name}" for alias in node.names}
+            else:
+                continue
+            compilers = {one for one in used if one.startswith(("numba.", "llvmlite"))}
+            private = compilers - {"numba.types", "llvmlite.ir"}
+            assert not {one for one in private if not one.startswith("numba.extending.")}, name
+
+
 @pytest.mark.parametrize("command", ["-h", "version -h", "impute -h", "impute", "phase"])
 def test_torch_is_not_loaded(command, example, example_panel, tmp_path) -> None:
     """It takes longer to load than imputing some files does."""
@@ -148,11 +162,9 @@ def test_torch_is_not_loaded(command, example, example_panel, tmp_path) -> None:
         words += ["--vcf", str(target), "--panel", str(example_panel.path), "--out", str(out), "--quiet"]
     script = """
 import sys
-from spinimpute.cli.main import main
-try:
-    main(sys.argv[1:])
-except SystemExit as ended:
-    print([name for name in ("torch", "pandas", "sklearn") if name in sys.modules], ended.code)
+from spinimpute.cli.main import run_command
+status = run_command()
+print([name for name in ("torch", "pandas", "sklearn") if name in sys.modules], status)
 """
     printed = subprocess.check_output([sys.executable, "-c", script, *words], cwd=ROOT, text=True)
     assert printed.endswith("[] 0\n"), printed

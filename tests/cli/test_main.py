@@ -21,9 +21,8 @@ HEAVY = ("torch", "numpy", "cyvcf2", "pandas", "matplotlib", "rich")
 def test_help_imports_nothing_heavy(arguments):
     code = (
         "import sys, json\n"
-        "from spinimpute.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit as exited: code = exited.code\n"
+        "from spinimpute.cli.main import run_command\n"
+        "code = run_command()\n"
         f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
         "print(json.dumps([code, loaded]))"
     )
@@ -191,11 +190,13 @@ def test_a_closed_pipe_is_no_news(start, panel):
 def test_a_command_starts_no_threads_for_every_core():
     """Numpy's BLAS would, when it is imported; what the user has set stays."""
     script = (
-        "import os, sys; sys.argv = ['spinimpute', 'impute']\n"
+        "import os, sys, types\n"
         "from spinimpute.__main__ import main\n"
-        "assert 'numpy' not in sys.modules\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print(os.environ['OPENBLAS_NUM_THREADS'])"
+        "def report():\n"
+        "    assert 'numpy' not in sys.modules\n"
+        "    print(os.environ['OPENBLAS_NUM_THREADS'])\n"
+        "sys.modules['spinimpute.cli.main'] = types.SimpleNamespace(main=report)\n"
+        "main()"
     )
     for given, expected in ((None, "1"), ("3", "3")):
         environment = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}

@@ -43,11 +43,10 @@ MB = 2**20
 # what a program leaves in VmHWM is its own, unlike ru_maxrss, which knows of the program that started it
 MEASURED = """
 import sys
-from spinimpute.cli.main import main
-try:
-    main()
-finally:
-    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+from spinimpute.cli.main import run_command
+status = run_command()
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+sys.exit(status)
 """
 
 

@@ -213,7 +213,7 @@ def test_bad_options(fit: Run, arguments: list[str], said: str) -> None:
 @pytest.mark.parametrize("command", [[], ["fit"], ["predict"], ["info"], ["benchmark"]])
 def test_help_imports_nothing_heavy(command: list[str]) -> None:
     code = (
-        "import sys\nfrom cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+        "import sys\nfrom cli.main import run_command\nrun_command()\n"
         "print([name for name in ('torch', 'numpy', 'pandas', 'sklearn') if name in sys.modules])"
     )
     words = [sys.executable, "-c", code, "tabular", *command, "-h"]

@@ -21,11 +21,10 @@ from tests.pipeline.sequenced.outputs import without_header
 # as a process of its own: what it holds, at most, is its own
 MEASURED = """
 import sys
-from spinimpute.cli.main import main
-try:
-    main()
-finally:
-    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+from spinimpute.cli.main import run_command
+status = run_command()
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+sys.exit(status)
 """
 
 
