@@ -173,7 +173,7 @@ def test_matching_equals_brute_force(panel_keys: list, target_keys: list) -> Non
     [
         (
             make_sites([(10, "A", "C")], "chr21"),
-            r"another chromosome.*panel 20:10-20 \(2 sites\).*chr21:10-10",
+            r"different chromosomes.*panel 20:10-20 \(2 sites\).*chr21:10-10",
         ),
         (make_sites([(100, "A", "C"), (200, "A", "C")]), r"20:10-20.*20:100-200.*another region"),
         (make_sites([(9, "A", "C"), (11, "A", "C")]), r"position not in panel: 2.*genome build"),
