@@ -1,4 +1,8 @@
-"""Tables: semi-parametric and other networks as scikit-learn estimators."""
+"""Neural networks for tables (rows of numbers and categories) as scikit-learn estimators.
+
+SPIN, NPT and the Set Transformer predict a row from labelled training rows; the other networks from the row
+alone.
+"""
 
 from spinimpute.tabular.context_estimators import (
     NPTClassifier,

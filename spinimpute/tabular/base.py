@@ -1,4 +1,8 @@
-"""What all estimators share: checks, encoding of tables and labels, early stopping, outputs.
+"""Base classes of the estimators: checks of parameters and data, encoding, training, predictions.
+
+`TableEstimator` trains a network on a table. A concrete estimator combines three classes: a subclass of
+`TableEstimator` that makes the network and the loss of a step (`context_estimators`, `row_estimators`),
+`ClassifierOutputs` or `RegressorOutputs`, and scikit-learn's `ClassifierMixin` or `RegressorMixin`.
 
 Axes: see `spinimpute.nn`.
 """
@@ -39,60 +43,64 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.tabular.early_stopping import EarlyStopping
 from spinimpute.tabular.table import LabelledRows, Rows, TableEncoder, times_to_days
 
-COUNT_PARAMETERS = {
+COUNT_PARAMETERS = {  # must be whole numbers of at least 1
     "steps", "batch_size", "patience", "evaluate_every", "width", "heads", "blocks",
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
     "context_size", "members", "head_width", "rounds",
 }  # fmt: skip
-CLOSED_FRACTION_PARAMETERS = {"attribute_loss", "attribute_masking", "read_loss"}  # may be 1
-FRACTION_PARAMETERS = CLOSED_FRACTION_PARAMETERS | {"dropout", "validation_fraction"}
-MAX_SCALED_LABEL = 1e18  # standard deviations; the square of a larger one overflows float32
-MIN_VALIDATION_ROWS = 10  # rows; with fewer the loss is too noisy
+CLOSED_FRACTION_PARAMETERS = {"attribute_loss", "attribute_masking", "read_loss"}  # 0 to 1
+FRACTION_PARAMETERS = CLOSED_FRACTION_PARAMETERS | {"dropout", "validation_fraction"}  # below 1 if not closed
+MAX_SCALED_LABEL = 1e18  # standard deviations; squares of larger labels overflow float32
+MIN_VALIDATION_ROWS = 10  # with fewer rows the validation loss is too noisy
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
-    """A network on a table. Parameters are the fields of the dataclasses.
+    """Base class of an estimator that trains a network on a table.
 
     Parameters
     ----------
     steps : int
         Largest number of training steps.
     batch_size : int
-        Rows of a step (queries, for SPIN, NPT and the Set Transformer).
+        Number of rows of a training step. For SPIN, NPT and the Set Transformer: number of queries.
     learning_rate : float
-        Learning rate of AdamW, or of LAMB with Lookahead for SPIN, NPT and the Set Transformer.
+        Learning rate of the optimiser: LAMB with Lookahead for SPIN, NPT and the Set Transformer, AdamW for
+        the other networks.
     validation_fraction : float
-        Fraction of the rows that are held out for early stopping; none if that is fewer than 10 rows.
+        Fraction of the rows that are held out for early stopping. If these are fewer than 10 rows, none are
+        held out and all steps are taken.
     patience : int
-        Number of validations without a better loss after which training stops.
+        Training stops after this number of validations in a row without a lower loss.
     evaluate_every : int
         Steps between validations.
     categorical_features : sequence of str or int, optional
-        Names or indices of columns that are categories, in addition to a DataFrame's categorical, boolean and
-        text columns.
+        Names or indices of columns to treat as categories. A DataFrame's categorical, boolean and text
+        columns always are.
     scaling : {"standard", "quantile"}
-        Scaling of numbers; "quantile" maps them to a normal distribution.
+        Scaling of numeric columns: "standard" subtracts the mean and divides by the standard deviation,
+        "quantile" maps each column to a normal distribution.
     device : {"auto", "cpu", "cuda"}
-        Device to compute on; "auto" is a GPU if there is one.
+        Device to compute on; "auto" uses a GPU if one is available.
     random_state : int or numpy.random.RandomState, optional
-        Seed; the same seed gives the same result on a CPU.
+        Seed of all random choices. On a CPU, equal seeds give equal results.
     verbose : bool
-        Report progress on standard error.
+        Print progress on standard error.
 
     Attributes
     ----------
     network_ : nn.Module
     encoder_ : TableEncoder
     n_steps_ : int
-        Number of steps of the weights that validated best.
+        Number of steps after which the validation loss was lowest; the weights of that step are used.
     validation_losses_ : list of float
     n_parameters_ : int
+        Number of weights of the network.
     peak_memory_ : int
-        Bytes allocated on a GPU, or the growth of the process's largest resident size. Compare models in
-        separate processes.
+        Peak memory of `fit` in bytes: allocated memory of a GPU, or the growth of the process's largest
+        resident set. Compare models in separate processes.
     classes_ : array
-        Classes, of classifiers.
+        Classes (classifiers only).
     n_features_in_ : int
     feature_names_in_ : array
     """
@@ -109,20 +117,20 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     random_state: Any = None
     verbose: bool = False
 
-    _context_has_validation_rows: ClassVar[bool] = False  # whether the context of predictions includes them
+    _context_has_validation_rows: ClassVar[bool] = False  # predictions read them, too
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
-        """Train.
+        """Train the network on labelled rows.
 
         Parameters
         ----------
         X : array (N, D) or DataFrame
-            Numbers, or a DataFrame with categories too. NaN is missing; dates and durations are converted to
-            days.
+            An array of numbers, or a DataFrame of numbers and categories. NaN means missing. Dates and
+            durations are converted to days.
         y : array (N,)
             Labels.
         sample_weight : array (N,), optional
-            Weights of the rows' losses; rows of weight 0 are ignored.
+            Weight of each row in the loss; rows of weight 0 are ignored.
 
         Returns
         -------
@@ -134,7 +142,9 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         ValueError
             A parameter, a column or a label is invalid, or training diverged.
         """
-        self.__dict__.pop("n_parameters_", None)  # marks a fitted estimator
+        self.__dict__.pop(
+            "n_parameters_", None
+        )  # `check_is_fitted` looks for this attribute; a failed fit must not leave it
         self._check_parameters()
         table = self._validate_input(X, y, reset=True)
         label_N = self._encode_labels(y, len(table))
@@ -195,21 +205,21 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
 
     @abstractmethod
     def _make_network(self) -> nn.Module:
-        """A fresh network for the encoder's schema."""
+        """Make an untrained network for the columns in the encoder's schema."""
 
     @abstractmethod
     def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
-        """The loss of a training step."""
+        """Return a function that draws the rows of a training step and computes their loss."""
 
     @abstractmethod
     def _outputs(self, rows: Rows) -> Tensor:
-        """Logits or scaled numbers (N, O) of rows."""
+        """Return predictions (N, O) for rows: logits of the classes, or scaled numbers."""
 
     def _optimiser(self) -> tuple[Optimizer | Lookahead, LRScheduler | None]:
         return AdamW(self.network_.parameters(), lr=self.learning_rate, weight_decay=1e-5), None
 
     def _store_context(self, rows: Rows, label_N: Tensor) -> None:
-        """Store the training rows that predictions read, if any."""
+        """Store the training rows if predictions read them; by default they do not."""
         del rows, label_N
 
     @property
@@ -218,32 +228,32 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
 
     @abstractmethod
     def _encode_labels(self, y: Any, n_rows: int) -> np.ndarray:
-        """Codes or numbers (N,); learns the classes."""
+        """Return the labels (N,) as codes of classes or as numbers, and learn the classes."""
 
     @abstractmethod
     def _encode_context_labels(self, y: Any, n_rows: int) -> np.ndarray:
-        """Codes or numbers (N,) of labels with the classes of the training rows."""
+        """Return the labels (N,) as codes of the known classes or as numbers; ValueError for a new class."""
 
     def _scale_labels(self, label_N: np.ndarray) -> None:
-        """Learn the scale of numeric labels from training rows."""
+        """Learn the mean and standard deviation of numeric labels."""
         del label_N
 
     @abstractmethod
     def _label_tensor(self, label_N: np.ndarray) -> Tensor:
-        """Codes or scaled numbers (N,) on the device."""
+        """Return codes of classes or scaled numbers (N,) as a tensor on the device."""
 
     def _encode_table(self, table: Any) -> Rows:
-        """Encoded rows on the device."""
+        """Encode rows as tensors on the device."""
         return self.encoder_.transform(table).to(self._device())
 
     @abstractmethod
     def _losses(self, outputs_NO: Tensor, label_N: Tensor) -> Tensor:
-        """Loss (N,) of each row."""
+        """Return the loss (N,) of each row."""
 
     def _split(self, label_N: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Training rows and validation rows, stratified by class or by the size of the label.
+        """Draw the indices of training rows and validation rows, stratified by label.
 
-        There are no validation rows where they would be fewer than MIN_VALIDATION_ROWS.
+        There are no validation rows if they would be fewer than MIN_VALIDATION_ROWS.
         """
         n_validation = int(self.validation_fraction * len(label_N))
         if n_validation < MIN_VALIDATION_ROWS:
@@ -251,13 +261,13 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(label_N))
         order = order[np.argsort(label_N[order], kind="stable")]
-        # one row from each of `n_validation` strata of equal size (within one row)
+        # rows are sorted by label; draw one validation row from each of n_validation strata
         edges = np.linspace(0, len(label_N), n_validation + 1).astype(np.int64)
         validation_N = np.sort(order[rng.integers(edges[:-1], edges[1:])])
         return np.setdiff1d(np.arange(len(label_N)), validation_N), validation_N
 
     def _check_parameters(self) -> None:
-        """Raise ValueError for parameters outside their range."""
+        """Raise ValueError if a parameter is outside its range."""
         parameters = self.get_params()
         for name in sorted(COUNT_PARAMETERS & parameters.keys()):
             require_count(name, parameters[name])
@@ -273,20 +283,23 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
                 raise ValueError(f"{name} must be in [0, 1{']' if closed else ')'}, got {value!r}")
 
     def _encode_input(self, X: Any) -> Rows:
-        """Encoded rows for a fitted estimator; moves its network to the device."""
+        """Check and encode rows for a prediction, and move the network to the device."""
         check_is_fitted(self, "n_parameters_")
         table = self._validate_input(X, None, reset=False)
         self.network_.to(self._device()).eval()
         return self._encode_table(table)
 
     def _predict_outputs(self, X: Any) -> Tensor:
-        """Outputs (N, O) on the CPU."""
+        """Return the network's outputs (N, O) for a table, on the CPU."""
         rows = self._encode_input(X)
         with torch.no_grad():
             return self._outputs(rows).float().cpu()
 
     def _validate_input(self, X: Any, y: Any, reset: bool) -> Any:
-        """X itself if it is a DataFrame with categories, otherwise an array of numbers."""
+        """Check X. Return a DataFrame if it has categories, otherwise an array of numbers.
+
+        `reset` is true in `fit`, which stores names and number of the columns; later tables must match them.
+        """
         if reset and y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
@@ -312,7 +325,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         return self.categorical_features is not None or _has_categories(X)
 
     def _device(self) -> torch.device:
-        """The device; raises ValueError if it is unknown or unavailable."""
+        """Return the device. Raise ValueError if it is unknown or unavailable."""
         try:
             return torch.device(choose_device(self.device))
         except InputError as error:  # scikit-learn expects ValueError
@@ -320,7 +333,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
-        """Seed torch's generators, and restore them afterwards."""
+        """Seed torch's generators; restore their previous states afterwards."""
         devices = [0] if self._device().type == "cuda" else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)
@@ -334,7 +347,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
 
 
 class ClassifierOutputs(TableEstimator):
-    """Labels are classes, outputs are logits."""
+    """Classifiers: labels are classes, and the network's outputs are their logits."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probabilities of the classes.
@@ -352,7 +365,7 @@ class ClassifierOutputs(TableEstimator):
         return np.asarray(torch.softmax(self._predict_outputs(X), 1).numpy())
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the most probable classes.
+        """Predict the most probable class of each row.
 
         Parameters
         ----------
@@ -364,7 +377,7 @@ class ClassifierOutputs(TableEstimator):
         array (N,)
             Classes, with the type of `classes_`.
         """
-        code_N = self.predict_proba(X).argmax(1)  # raises NotFittedError before there are `classes_`
+        code_N = self.predict_proba(X).argmax(1)  # raises NotFittedError if there are no `classes_`
         return np.asarray(self.classes_[code_N])
 
     @property
@@ -395,7 +408,7 @@ class ClassifierOutputs(TableEstimator):
 
 
 class RegressorOutputs(TableEstimator):
-    """Labels are numbers, the output is a standardised number."""
+    """Regressors: labels are numbers, and the network's output is the standardised label."""
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict numbers.
@@ -408,7 +421,7 @@ class RegressorOutputs(TableEstimator):
         Returns
         -------
         float64 (N,)
-            Predictions; float32 would be too coarse for large labels that differ little.
+            Predictions. They are float64 because float32 cannot separate large labels that differ little.
         """
         scaled: np.ndarray = self._predict_outputs(X)[:, 0].double().numpy()
         return scaled * self.label_sd_ + self.label_mean_
@@ -470,9 +483,9 @@ def _take_rows(table: Any, index: np.ndarray) -> Any:
 
 @contextmanager
 def _peak_memory(device: torch.device) -> Iterator[Callable[[], int]]:
-    """A function that returns the peak memory so far, in bytes.
+    """Yield a function that returns the peak memory since the start, in bytes.
 
-    It is the memory allocated on a GPU, or the growth of the process's largest resident set.
+    On a GPU this is allocated memory, on a CPU the growth of the process's largest resident set.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

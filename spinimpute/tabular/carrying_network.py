@@ -1,13 +1,15 @@
-"""SPIN on tables: queries read inducing points that carry the label, and a network corrects the prediction.
+"""The network of SPIN on tables: it summarizes labelled rows and predicts queries from the summary.
 
-    z = keys(embed(row))        H = encoder(z, label)        outputs = predictor(embed(query), read(z, H))
+    z = keys(embed(row))           features of a row, by which rows are compared
+    H = encoder(z, label)          inducing points, each with the mean features and mean label of many rows
+    r = reader(z of query, H)      attention-weighted mean labels of the inducing points
+    outputs = predictor(embed(query), r)      r plus a correction by a network
 
-As in the paper's SPIN (`spinimpute.nn.spin`), predictions need only H of a context, and queries never meet.
-Inducing points start from rows, compete for rows and carry their labels, which are never embedded (see
-`spinimpute.nn.carrying`). A context with at most as many rows as inducing points is its own set of inducing
-points.
+Labels are averaged directly, never embedded: inducing points carry labels (see `spinimpute.nn.carrying`).
+As in the paper's SPIN (`spinimpute.nn.spin`), a prediction needs only H of the context, and does not depend
+on other queries. In a context with no more rows than inducing points, each row is an inducing point.
 
-Axes: see `spinimpute.nn`; D columns without the label, X features that rows are compared by.
+Axes: see `spinimpute.nn`; D columns without the label, X features by which rows are compared.
 """
 
 from __future__ import annotations
@@ -33,17 +35,16 @@ from spinimpute.nn.predictors import CorrectingPredictor
 from spinimpute.tabular.table import Rows, Schema
 
 CHUNK = 4_096  # context rows that are embedded at a time
-INITIAL_DISTANCES = (
-    4.0,
-    32.0,
-)  # initial mean squared distance of two rows, by the first head and by the last
-SIMULATED_ROWS = 512  # for measuring distances
+# mean squared distance of two rows before training: in the first head and in the last one
+INITIAL_DISTANCES = (4.0, 32.0)
+SIMULATED_ROWS = 512  # random rows with which the initial distances are measured
 
 
 class CarryingNetwork(nn.Module):
-    """A SPIN over a table whose inducing points carry the label; parameters are those of `SPINEstimator`.
+    """SPIN on a table, with inducing points that carry labels. For the sizes see `SPINEstimator`.
 
-    `schema` describes the columns without the label; `classes` is 0 for a number.
+    `schema` describes the columns without the label. `classes` is the number of classes, 0 for numeric
+    labels.
     """
 
     def __init__(
@@ -88,14 +89,14 @@ class CarryingNetwork(nn.Module):
         self._scale_keys(schema)
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows) -> tuple[Tensor, Tensor]:
-        """Outputs (A, Q, O) of each member for the queries, and the same without the correction.
+        """Return the outputs (A, Q, O) of each member for the queries, with and without the correction.
 
-        Labels are codes of classes, or scaled numbers. Queries read the context and never each other.
+        Labels are codes of classes, or scaled numbers.
         """
         return self.predict(query, self.encode(context, label_N))
 
     def encode(self, context: Rows, label_N: Tensor) -> CarriedPoints:
-        """Inducing points of a context of any size; cells are embedded one chunk at a time."""
+        """Summarize a context of any size as inducing points; rows are embedded in chunks to save memory."""
         chunks = self._chunks(context, label_N)
         start = self._initial_points(chunks)
         if len(context) > self.inducing_points:
@@ -103,31 +104,31 @@ class CarryingNetwork(nn.Module):
         return start._replace(label_BHU=torch.cat([label_1NO for _, label_1NO in chunks], 1))
 
     def shares(self, context: Rows, label_N: Tensor) -> Tensor:
-        """Weight of each row of the context in each inducing point, (H, N)."""
+        """Return the weight of each row of the context in each inducing point, (H, N)."""
         if len(context) <= self.inducing_points:
             return torch.eye(len(context), device=label_N.device)
         chunks = self._chunks(context, label_N)
         return self.encoder.shares(chunks, self._initial_points(chunks), SquaredDistance())[0]
 
     def predict(self, query: Rows, points: CarriedPoints) -> tuple[Tensor, Tensor]:
-        """Outputs as of `forward`, from inducing points."""
+        """Return the outputs of `forward`, from inducing points instead of a context."""
         x_1QDE = self._embed(query)
         outputs_1AQO, read_1AQO = self.predictor(x_1QDE, self.reader(self._query_features(x_1QDE), points))
         return outputs_1AQO[0], read_1AQO[0]
 
     def attention(self, query: Rows, points: CarriedPoints) -> Tensor:
-        """Attention of each query to each inducing point, (Q, H): the mean over members."""
+        """Return the attention of each query to each inducing point, (Q, H), averaged over members."""
         read = self.reader(self._query_features(self._embed(query)), points)
         weight_G = self.predictor.mixture().mean(0).to(read.attention_BGQH.dtype)
         return torch.einsum("g,gqh->qh", weight_G, read.attention_BGQH[0]).to(self.keys.weight.dtype)
 
     @property
     def members(self) -> int:
-        """Number of members A."""
+        """Number A of ensemble members."""
         return self.predictor.members
 
     def mean_of_members(self, outputs_AQO: Tensor) -> Tensor:
-        """Logits (Q, classes) of the mean probability over members, or mean numbers (Q, 1)."""
+        """Average members: return the logits (Q, classes) of mean probabilities, or mean numbers (Q, 1)."""
         if self.members == 1:
             return outputs_AQO[0]
         # in double precision: in float32 the rounding of sums depends on the order of queries
@@ -138,7 +139,7 @@ class CarryingNetwork(nn.Module):
         return (summed_QO - math.log(self.members)).to(outputs_AQO.dtype)
 
     def _chunks(self, context: Rows, label_N: Tensor) -> list[LabelledChunk]:
-        """Features of the rows, and the labels that they carry: one-hot classes, or the number."""
+        """Return chunks of the context: features of rows, and labels as one-hot classes or numbers."""
         label_1NO = label_N[None, :, None].to(self.keys.weight.dtype)
         if self.classes:
             codes_O = torch.arange(self.classes, device=label_N.device)
@@ -158,18 +159,17 @@ class CarryingNetwork(nn.Module):
         return self._project(self._embed(Rows(value_ND, missing_ND)))
 
     def _embed(self, rows: Rows) -> Tensor:
-        """Embedded cells (1, N, D, E)."""
+        """Embed the cells of rows, (1, N, D, E)."""
         return self.embedding(rows.value_ND[None], rows.missing_ND[None])
 
     def _project(self, x_1NDE: Tensor) -> Tensor:
-        """Features (1, N, X) that rows are compared by."""
+        """Project embedded cells to features (1, N, X), by which rows are compared."""
         return self.keys(x_1NDE.flatten(-2))
 
     def _query_features(self, x_1QDE: Tensor) -> Tensor:
-        """Features (1, Q, X) of queries.
+        """Return the features (1, Q, X) of queries, in double precision except during training.
 
-        In prediction they have double precision: steep scores amplify rounding, which depends on a query's
-        batch.
+        Rounding depends on the batch of a query, and steep attention scores would amplify it.
         """
         if self.training:
             return self._project(x_1QDE)
@@ -178,7 +178,7 @@ class CarryingNetwork(nn.Module):
 
     @torch.no_grad()
     def _scale_keys(self, schema: Schema) -> None:
-        """Scale the keys of each head so that most rows start far apart, measured with simulated rows."""
+        """Scale the keys so that simulated rows have INITIAL_DISTANCES in the features of the heads."""
         value_ND = torch.randn(SIMULATED_ROWS, len(schema.cardinality))
         for column, n in enumerate(schema.cardinality):
             if n:

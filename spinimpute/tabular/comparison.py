@@ -1,6 +1,7 @@
-"""Compare networks on a table with scikit-learn's boosted trees, nearest neighbours and a baseline.
+"""Cross-validation of networks and of scikit-learn models on a table (`spinimpute tabular benchmark`).
 
-All models are fitted and scored on the same folds of a cross-validation, with their default parameters.
+Gradient-boosted trees, k nearest neighbours and a trivial baseline are always included. All models have their
+default parameters and are fitted and scored on the same folds.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ from sklearn.utils.validation import has_fit_parameter
 
 from spinimpute.tabular.model_files import ESTIMATORS, KINDS
 
-METRICS = {"regression": ("rmse", "r2"), "classification": ("accuracy", "log_loss")}  # the first one ranks
+METRICS = {
+    "regression": ("rmse", "r2"),
+    "classification": ("accuracy", "log_loss"),
+}  # the first one sorts the summary
 BASELINE = {"regression": "mean", "classification": "most frequent class"}
 BOOSTING, NEIGHBOURS = "HistGradientBoosting", "k-NN"
-MAX_CATEGORIES = 255  # limit of boosted trees; the rarest categories are merged
-MAX_INDICATORS = 100  # of a column, for nearest neighbours; the rarest categories share one
+MAX_CATEGORIES = 255  # of a column, for boosted trees (their limit); the rarest categories are merged
+MAX_INDICATORS = 100  # one-hot columns of a category column, for k-NN; the rarest categories share one
 NEIGHBOUR_COUNT = 10
-MIN_PROBABILITY = 1e-7  # of a class in the log loss, about the resolution of float32
+MIN_PROBABILITY = 1e-7  # lower bound of probabilities in the log loss; about the resolution of float32
 
 Report = Callable[[Mapping[str, Any]], None]
 
@@ -47,16 +51,16 @@ def compare(
     parameters: Mapping[str, Any] | None = None,
     report: Report = lambda score: None,
 ) -> pd.DataFrame:
-    """Scores of k-fold cross-validation.
+    """Score models by k-fold cross-validation.
 
-    Columns of `features` are numbers or categories; NaN and None are missing. `models` are names of
-    `model_files.KINDS`; `parameters`, such as {"steps": 100}, are those of all networks. Weights of rows
-    count in training (not of nearest neighbours) and in scores. `report` is called with each row of the
-    result as soon as it is computed.
+    Columns of `features` are numbers or categories; NaN and None are missing. `task` is "regression" or
+    "classification". `models` are names from `model_files.KINDS`. `parameters`, such as {"steps": 100}, are
+    set in all networks. `weight` holds row weights, used in scores and in training (k-NN ignores them).
+    `report` is called with each row of the result as soon as it is computed.
 
-    The result has a row per model and fold. Columns: model; fold, from 1; rmse and r2, or accuracy and
-    log_loss; fit_seconds and predict_seconds (wall-clock time); weights of a network, missing for other
-    models.
+    The result has one row for each model and fold, with the columns model, fold (from 1), rmse and r2 or
+    accuracy and log_loss, fit_seconds and predict_seconds (wall-clock time), and weights (the number of
+    weights of a network, missing for other models).
 
     Raises ValueError if the rows cannot be split, and RuntimeError if a model fails.
     """
@@ -95,10 +99,10 @@ def compare(
 
 
 def summary(scores: pd.DataFrame) -> pd.DataFrame:
-    """Summarise the result of `compare` over folds, a row per model, the best first.
+    """Summarise the result of `compare`: one row for each model, the best model first.
 
-    Scores have their mean, and their standard deviation as NAME_sd; seconds (the first fold loads libraries)
-    and weights have their median.
+    Scores are means over folds, with standard deviations in the columns NAME_sd. Seconds and weights are
+    medians, because the first fold includes the time to load libraries.
     """
     task = "regression" if "rmse" in scores else "classification"
     by_model = scores.drop(columns="fold").groupby("model", sort=False)
@@ -111,7 +115,7 @@ def summary(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _simplify_columns(features: pd.DataFrame) -> pd.DataFrame:
-    """Columns of float64, or of text with None, whatever their types were."""
+    """Convert numeric columns to float64, and all others to text with None for missing cells."""
     return pd.DataFrame(
         {
             name: column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -124,19 +128,19 @@ def _simplify_columns(features: pd.DataFrame) -> pd.DataFrame:
 
 
 def _splits(target: np.ndarray, task: str, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows of each fold to train on and to test on."""
+    """Return the training rows and test rows of each fold."""
     if len(target) < 2 * folds:
         raise ValueError(f"each of {folds} folds must have 2 rows, got {len(target)} rows with a weight")
     if task == "regression":
         return KFold(folds, shuffle=True, random_state=seed).split(target)
     count = np.sort(np.unique(target, return_counts=True)[1])
-    if len(count) < 2 or count[-2] < 2:  # a training part would have one class alone
+    if len(count) < 2 or count[-2] < 2:  # the training rows of some fold would have only one class
         raise ValueError("two classes must have at least 2 rows with weights above 0")
     return StratifiedKFold(folds, shuffle=True, random_state=seed).split(target, target)
 
 
 def _make_model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters: Mapping[str, Any]) -> Any:
-    """An unfitted estimator for these training rows."""
+    """Make an unfitted model for the columns of these training rows."""
     regression = task == "regression"
     if name == BASELINE[task]:
         return DummyRegressor() if regression else DummyClassifier(strategy="prior")
@@ -152,7 +156,7 @@ def _make_model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters:
             max_categories=MAX_CATEGORIES,
         )
         coded = make_column_transformer((codes, categories), ("passthrough", numbers))
-        # early stopping, the default for large tables, fails where a class has one row
+        # early stopping, the default for large tables, fails if a class has only one row
         trees = boosting(categorical_features=range(len(categories)), early_stopping=False, random_state=seed)
         return make_pipeline(coded, trees)
     if name == NEIGHBOURS:
@@ -189,7 +193,7 @@ def _class_scores(
     classes: np.ndarray,
     trained_classes: np.ndarray,
 ) -> dict[str, float]:
-    """Scores of probabilities (N, trained) of the classes of the training rows."""
+    """Score predicted probabilities, whose columns are the classes of the training rows."""
     full = np.full((len(target), len(classes)), MIN_PROBABILITY)
     full[:, np.searchsorted(classes, trained_classes)] = probability.clip(MIN_PROBABILITY)
     full /= full.sum(1, keepdims=True)

@@ -1,4 +1,9 @@
-"""Estimators whose networks read the training rows as context: SPIN, NPT and the Set Transformer.
+"""Estimators that predict a row from other, labelled rows (the context): SPIN, NPT, Set Transformer.
+
+They are trained by episodes. In each step some training rows are the context, and the labels of others, the
+queries, are predicted. In predictions the context consists of training rows (or of the rows given to
+`set_context`). NPT and the Set Transformer read context rows directly; SPIN reads inducing points, which
+summarize them.
 
 Axes: see `spinimpute.nn`.
 """
@@ -28,23 +33,23 @@ from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.context_networks import ContextNetwork
 from spinimpute.tabular.table import LabelledRows, Rows
 
-MAX_QUERY_FRACTION = 0.3  # of the rows that a step draws
-PREDICTION_BATCH = 1_024  # queries, times the members
-VALIDATION_CONTEXT_ROWS = 4_096  # context rows that validations read, at most about twice as many
+MAX_QUERY_FRACTION = 0.3  # largest number of queries in a step, as a fraction of the training rows
+PREDICTION_BATCH = 1_024  # queries predicted together, times ensemble members
+VALIDATION_CONTEXT_ROWS = 4_096  # SPIN validates with about this many context rows (fewer than twice)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
-    """Training by episodes of a context with visible labels and queries without; LAMB with Lookahead.
+    """Base class of SPIN, NPT and the Set Transformer: training by episodes, with LAMB and Lookahead.
 
-    A row is never a query with itself in its context.
+    In an episode no query is also a row of the context (unless there is only one training row).
 
     Parameters
     ----------
     context_size : int
-        Largest number of rows in a step's context.
+        Largest number of rows in the context of a training step.
     pieces : int
-        Pieces of the encoding of numbers (see `ColumnEmbedding`), 0 for none.
+        Number of pieces of the piecewise encoding of numbers (see `ColumnEmbedding`); 0 for none.
     """
 
     context_size: int = 256
@@ -75,18 +80,18 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
     def _episode_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
     ) -> Tensor:
-        """Loss of queries that read this context."""
+        """Return the loss of queries that are predicted from this context."""
 
     def _mean_member_loss(self, outputs_AQO: Tensor, query: LabelledRows) -> Tensor:
-        """Weighted mean loss over queries and members, each of which has its own loss."""
+        """Return the weighted mean loss over queries and ensemble members; each member has its own loss."""
         members = len(outputs_AQO)
         loss_L = self._losses(outputs_AQO.flatten(0, 1), query.label_N.repeat(members))
         return (loss_L * query.weight_N.repeat(members)).mean()
 
     def set_context(self, X: Any, y: Any) -> ContextEstimator:
-        """Predict from these labelled rows instead of the training rows; the weights stay as they are.
+        """Predict from these labelled rows instead of the training rows. The network is not trained again.
 
-        NPT and the Set Transformer draw context_size of them at random where there are more.
+        NPT and the Set Transformer use at most context_size rows, chosen at random.
 
         Parameters
         ----------
@@ -111,29 +116,30 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
 
     @property
     def _classes(self) -> int:
-        """Number of classes of the label; 0 for a number."""
+        """Number of classes, 0 for numeric labels."""
         return len(self.classes_) if hasattr(self, "classes_") else 0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
-    """NPT and the Set Transformer: each prediction reads context_size of the training rows, or all of them.
+    """Base class of NPT and the Set Transformer: predictions read at most context_size training rows.
 
     Parameters
     ----------
     width : int
-        Width of a cell.
+        Width of the embedding of a cell.
     blocks : int
-        Number of blocks: each an ABD and an ABA (NPT), or an ISAB over rows and one over columns (Set
-        Transformer).
+        Number of blocks. Each consists of attention between rows and attention between columns (NPT: ABD and
+        ABA; Set Transformer: two ISABs).
     heads : int
-        Attention heads; must divide the width.
+        Number of attention heads; must divide the width.
     dropout : float
-        Probability of dropping attention weights and feed-forward outputs in training.
+        Dropout of attention weights and feed-forward outputs.
     attribute_loss : float
-        Initial weight λ of the reconstruction of hidden attributes of queries; it falls by cosine to 0.
+        Initial weight λ of the loss of an additional task: to reconstruct hidden attributes of queries. λ
+        falls to 0 by a cosine schedule.
     attribute_masking : float
-        Fraction of the attributes that are hidden.
+        Fraction of the queries' attributes that are hidden while λ is above 0.
     """
 
     width: int = 16
@@ -143,7 +149,7 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
     attribute_loss: float = 0.0
     attribute_masking: float = 0.15
 
-    if TYPE_CHECKING:  # an attribute, not a parameter
+    if TYPE_CHECKING:  # at run time the annotation would make it a parameter
         network_: ContextNetwork
 
     def _make_network(self) -> nn.Module:
@@ -158,7 +164,7 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
     def _row_model(
         self, vocabulary: int, columns: int, options: MABOptions, continuous: Sequence[int]
     ) -> RowModel:
-        """An untrained network for a table with its label."""
+        """Make an untrained network for a table whose last column is the label."""
 
     def _episode_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
@@ -200,34 +206,36 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
 class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     """SPIN with inducing points that carry labels; further parameters are those of `ContextEstimator`.
 
-    `fit` encodes all training rows, including those of early stopping, as `inducing_points_`. Predictions
-    read these points alone, so their cost does not depend on the number of training rows.
+    `fit` summarizes all training rows, including the validation rows, as `inducing_points_`. Predictions read
+    only these points, so the time of a prediction does not depend on the number of training rows.
 
     Parameters
     ----------
     width : int
-        Width of a cell.
+        Width of the embedding of a cell.
     heads, head_width : int
-        Number of heads with which queries read inducing points, and number of features that a head compares.
+        Number of attention heads with which queries read inducing points, and number of features that each
+        head compares.
     inducing_points : int
-        Largest number of inducing points; the rows of a smaller context are inducing points themselves.
+        Largest number of inducing points. In a context with no more rows than this, each row is one.
     rounds : int
-        Number of rounds in which inducing points compete for the rows of a larger context.
+        Number of rounds that assign the rows of a larger context softly to inducing points.
     predictor_layers, row_width, members : int
-        Sizes of the correction, see `CorrectingPredictor`.
+        Sizes of the network that corrects predictions, see `CorrectingPredictor`.
     dropout : float
-        Probability of dropping a number of the correction in training.
+        Dropout of the correcting network.
     read_loss : float
-        Weight of the loss of the uncorrected labels.
+        Weight of the loss of the predictions before correction.
 
     Attributes
     ----------
     inducing_points_ : CarriedPoints
-        All that predictions read: features (1, H, heads * head_width), labels (1, H, O), masses (1, H).
+        All that predictions need of the training rows: features (1, H, heads * head_width), labels (1, H, O),
+        masses (1, H).
 
     References
     ----------
-    Rastogi et al., ICLR 2023; differences: `spinimpute.nn.carrying`.
+    Rastogi et al., ICLR 2023; for the differences see `spinimpute.nn.carrying`.
     """
 
     width: int = 16
@@ -244,7 +252,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
 
     _context_has_validation_rows: ClassVar[bool] = True
 
-    if TYPE_CHECKING:  # an attribute, not a parameter
+    if TYPE_CHECKING:  # at run time the annotation would make it a parameter
         network_: CarryingNetwork
 
     def _make_network(self) -> nn.Module:
@@ -285,13 +293,13 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
             )
 
     def forget_training_data(self) -> SPINEstimator:
-        """Drop the context's rows; predictions need `inducing_points_` alone."""
+        """Delete the stored rows of the context. Predictions need only `inducing_points_`."""
         self.__dict__.pop("_encoded_rows_", None)
         self.__dict__.pop("_encoded_label_", None)
         return self
 
     def inducing_attention(self, X: Any) -> np.ndarray:
-        """Attention of each row's prediction to each inducing point.
+        """Return the attention of each row to each inducing point in its prediction.
 
         Parameters
         ----------
@@ -301,7 +309,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         Returns
         -------
         float32 (N, H)
-            Rows sum to 1; the mean over members of their mixtures of heads.
+            Attention, averaged over heads (with learned weights) and ensemble members. Each row sums to 1.
         """
         rows = self._encode_input(X)
         points = self._points(rows.value_ND.device)
@@ -310,16 +318,17 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         return torch.cat(attention).cpu().numpy()
 
     def training_row_attention(self) -> np.ndarray:
-        """Weight of each row of the context in each inducing point.
+        """Return the weight of each row of the context in each inducing point.
 
-        The context is all rows with a weight that were given to `fit`, in their order, or the rows of
-        `set_context`. `inducing_attention(X) @` this matrix shows which rows a prediction comes from: with
-        these weights, the mean of their labels (as numbers, or one-hot) is the uncorrected prediction.
+        The columns are the rows given to `fit` with a weight above 0, in their order, or the rows of
+        `set_context`. The product `inducing_attention(X) @ training_row_attention()` is the weight of each
+        context row in each prediction: the mean of their labels (numbers, or one-hot classes) with these
+        weights is the prediction before its correction.
 
         Returns
         -------
         float32 (H, N)
-            Rows sum to 1.
+            Weights. Each row sums to 1.
 
         Raises
         ------
@@ -336,7 +345,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
 
     def _outputs(self, rows: Rows) -> Tensor:
         if self._is_training:
-            self._encode(VALIDATION_CONTEXT_ROWS)  # with the current weights
+            self._encode(VALIDATION_CONTEXT_ROWS)  # the weights have changed since the last validation
         points = self._points(rows.value_ND.device)
         outputs = [
             self.network_.mean_of_members(self.network_.predict(rows.take(index), points)[0])
@@ -348,16 +357,16 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         return CarriedPoints(*(part.to(device) for part in self.inducing_points_))
 
     def _batches(self, rows: Rows) -> tuple[Tensor, ...]:
-        """Indices of rows that are predicted at a time."""
+        """Return the indices of the rows of each batch of predictions."""
         index_N = torch.arange(len(rows), device=rows.value_ND.device)
         return index_N.split(max(1, PREDICTION_BATCH // self.members))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NPTEstimator(RowContextEstimator):
-    """Non-parametric transformer; parameters are those of `RowContextEstimator` and `ContextEstimator`.
+    """Non-parametric transformer; for its parameters see `RowContextEstimator` and `ContextEstimator`.
 
-    Time and memory grow with the square of the context.
+    Time and memory grow with the square of the number of context rows.
 
     References
     ----------
@@ -365,7 +374,7 @@ class NPTEstimator(RowContextEstimator):
     """
 
     def row_attention(self, X: Any) -> np.ndarray:
-        """Attention of each row to each of the training rows that are its context.
+        """Return the attention of each row to each context row, for each block of the network.
 
         Parameters
         ----------
@@ -375,7 +384,7 @@ class NPTEstimator(RowContextEstimator):
         Returns
         -------
         float32 (blocks, N, M)
-            Rows sum to 1; mean over heads.
+            Attention to the M context rows, averaged over heads. Each row sums to 1.
         """
         rows = self._encode_input(X)
         context, label_N = self._context(rows.value_ND.device)
@@ -401,9 +410,9 @@ class SetTransformerEstimator(RowContextEstimator):  # numpydoc ignore=PR02
     Parameters
     ----------
     inducing_points : int
-        Inducing points of the attention between rows.
+        Number of inducing points of the attention between rows.
     latent_attributes : int
-        Inducing points of the attention between columns.
+        Number of inducing points of the attention between columns.
 
     References
     ----------
@@ -430,24 +439,24 @@ class SetTransformerEstimator(RowContextEstimator):  # numpydoc ignore=PR02
 
 
 class SPINClassifier(ClassifierMixin, ClassifierOutputs, SPINEstimator):
-    """SPIN (Rastogi et al. 2023); parameters: `SPINEstimator`."""
+    """SPIN (Rastogi et al. 2023). Parameters are those of `SPINEstimator`."""
 
 
 class SPINRegressor(RegressorMixin, RegressorOutputs, SPINEstimator):
-    """SPIN (Rastogi et al. 2023); parameters: `SPINEstimator`."""
+    """SPIN (Rastogi et al. 2023). Parameters are those of `SPINEstimator`."""
 
 
 class NPTClassifier(ClassifierMixin, ClassifierOutputs, NPTEstimator):
-    """Non-parametric transformer (Kossen et al. 2021); parameters: `NPTEstimator`."""
+    """Non-parametric transformer (Kossen et al. 2021). Parameters are those of `NPTEstimator`."""
 
 
 class NPTRegressor(RegressorMixin, RegressorOutputs, NPTEstimator):
-    """Non-parametric transformer (Kossen et al. 2021); parameters: `NPTEstimator`."""
+    """Non-parametric transformer (Kossen et al. 2021). Parameters are those of `NPTEstimator`."""
 
 
 class SetTransformerClassifier(ClassifierMixin, ClassifierOutputs, SetTransformerEstimator):
-    """Set Transformer (Lee et al. 2019); parameters: `SetTransformerEstimator`."""
+    """Set Transformer (Lee et al. 2019). Parameters are those of `SetTransformerEstimator`."""
 
 
 class SetTransformerRegressor(RegressorMixin, RegressorOutputs, SetTransformerEstimator):
-    """Set Transformer (Lee et al. 2019); parameters: `SetTransformerEstimator`."""
+    """Set Transformer (Lee et al. 2019). Parameters are those of `SetTransformerEstimator`."""

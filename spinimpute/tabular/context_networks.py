@@ -1,7 +1,7 @@
-"""Networks that attend to the labelled context rows directly, without inducing points.
+"""NPT and the Set Transformer on tables: networks that take context rows and queries as one table.
 
-These are the NPT and the Set Transformer on tables. The label is the table's last column: a category, or a
-scaled number. The network sees the labels of the context, and never those of queries.
+The label is the last column of this table: a category or a scaled number. It is missing in queries.
+`context_estimators` trains these networks.
 
 Axes: see `spinimpute.nn`; D columns without the label.
 """
@@ -16,11 +16,11 @@ from spinimpute.nn.attention import ABD, MultiHeadAttention
 from spinimpute.nn.row_models import RowModel
 from spinimpute.tabular.table import Rows, Schema
 
-LABEL = -1  # the label's column
+LABEL = -1  # column of the label
 
 
 class ContextNetwork(nn.Module):
-    """A `RowModel` over a table with its label. `classes` is 0 if the label is numeric."""
+    """A `RowModel` (NPT or Set Transformer) on a table with its label; `classes` is 0 for numeric labels."""
 
     def __init__(self, network: RowModel, schema: Schema, classes: int) -> None:
         super().__init__()
@@ -29,9 +29,9 @@ class ContextNetwork(nn.Module):
         self.classes = classes
 
     def forward(self, context: Rows, label_N: Tensor, query: Rows) -> Tensor:
-        """Return outputs (Q, D + 1, K) for every column of the queries, the label last.
+        """Return the outputs (Q, D + 1, K) for all columns of the queries; the label is the last column.
 
-        Labels are codes of classes, or scaled numbers. Queries attend to the context, never to each other.
+        Labels are codes of classes, or scaled numbers. Queries attend to context rows, never to each other.
         """
         context_table, query_table = _with_label(context, label_N), _without_label(query)
         value, missing = (torch.cat(both, 1) for both in zip(context_table, query_table, strict=True))
@@ -39,7 +39,7 @@ class ContextNetwork(nn.Module):
         return self.network.rows(value, missing, None, visible)[0, len(context) :]
 
     def datapoint_layers(self) -> list[MultiHeadAttention]:
-        """Return the layers of an NPT that attend between rows."""
+        """Return the layers of an NPT in which rows attend to each other."""
         return [layer.mab.attention for layer in self.modules() if isinstance(layer, ABD)]
 
     def label_outputs(self, outputs_QDK: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class ContextNetwork(nn.Module):
         return outputs_QDK[:, LABEL, : self.classes or 1]
 
     def attribute_loss(self, outputs_QDK: Tensor, query: Rows, hidden_QD: Tensor) -> Tensor:
-        """Return the mean loss (cross-entropy or squared error) of the hidden cells that have a value."""
+        """Return the mean loss of hidden cells with a value: cross-entropy (categories), squared error."""
         losses = []
         target_QD = hidden_QD & ~query.missing_ND
         for column, n in enumerate(self.schema.cardinality):

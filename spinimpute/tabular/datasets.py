@@ -1,7 +1,7 @@
-"""The tables of the papers on NPT (Kossen et al. 2021) and SPIN (Rastogi et al. 2023), from a local folder.
+"""Readers of the public tables of the papers on NPT (Kossen et al. 2021) and SPIN (Rastogi et al. 2023).
 
-Nothing is downloaded. Breast cancer and diabetes come with scikit-learn; the folder contains the files of the
-others:
+The files are read from a local folder; nothing is downloaded. Only breast_cancer and diabetes need no file:
+they come with scikit-learn.
 
 | table | files | rows | numbers + categories | target | split |
 | --- | --- | --- | --- | --- | --- |
@@ -19,20 +19,20 @@ others:
 | poker | poker.train.csv.gz | 1,025,010 | 0 + 10 | 0 to 9 | 1,000,000 drawn hands after the file's 25,010 |
 | higgs | HIGGS.csv or HIGGS.csv.gz | 11,000,000 | 28 + 0 | 0, 1 (signal) | the last 500,000 |
 
-Shares are of training, validation and test rows. The test rows of a table's folds partition its rows;
-validation rows, .2 or .1 of all rows, are drawn from the others. A table with its own test rows has one fold,
-with .1 of the other rows for validation. A split depends on the number of rows, the fold and the seed alone.
+The fractions .7/.2/.1 and .7/.1/.2 are those of training, validation and test rows. With several folds, each
+row is a test row in exactly one fold. A table with its own test rows has one fold, and .1 of its other rows
+are validation rows. A split depends only on the number of rows, the fold and the seed.
 
-Categories are text, including codes. Columns are counted as in the papers:
+All categories are text, including numeric codes. Which columns are categories follows the papers:
 
-    income  codes of industry, occupation, own business, veterans' benefits and the year are categories, the
-            number of persons worked for is a number; "?" is missing, "Not in universe" is a category; the
-            instance weight, column `unknown`, is not used
-    adult   labels of the test file lose their final dot, as those of income do
-    kick    RefId is not used and PurchDate is a number, days since 1970
-    poker   a million test hands are drawn from the rules, as UCI's were
+    income  The codes of industry, occupation, own business and veterans' benefits, and the year, are
+            categories; num_emp is a number. "?" means missing; "Not in universe" is a category. The instance
+            weight (column `unknown`) is not used.
+    adult   The final dot of labels in the test file is removed, as in all labels of income.
+    kick    RefId is not used. PurchDate is a number, days since 1970.
+    poker   The 1,000,000 test hands are drawn from the rules of the game, as UCI's test hands were.
 
-The public files of kick, forest and higgs are read without a check of their checksums.
+The checksums of the files of kick, forest and higgs are not checked.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ POKER_TEST_HANDS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table with its target."""
+    """A table: features of the rows, and the target to predict."""
 
     name: str
-    features: pd.DataFrame  # float64, and categories whose names are text; NaN where missing
-    target: np.ndarray  # float64, or classes as int64 or str
+    features: pd.DataFrame  # numbers (float64) and categories (names are text); NaN if missing
+    target: np.ndarray  # float64 numbers; or classes, int64 or str
     task: str  # "regression" or "classification"
-    fixed_test: np.ndarray | None = None  # rows of a test set that comes with the table
+    fixed_test: np.ndarray | None = None  # row indices of a test set that comes with the table
 
 
 class Split(NamedTuple):
-    """Indices of rows for training, validation and testing, int64, increasing."""
+    """Row indices for training, validation and testing, int64, in increasing order."""
 
     train: np.ndarray
     validation: np.ndarray
@@ -94,16 +94,16 @@ class Split(NamedTuple):
 class _Format:
     """Format of a file.
 
-    `columns` has names with marks: c category, x not used, d date; of the target: y number, k class that is a
-    whole number, l class that is text.
+    `columns` lists the names of the columns, each followed by / and a mark unless it is a numeric feature:
+    c category, d date, x not used; target: y number, k class as a whole number, l class as text.
     """
 
-    files: str  # possible names
-    source: str
+    files: str  # possible names of the file
+    source: str  # where users get the file
     columns: str
-    first_line: str = "row"  # or "names" of the columns, or "comment"
-    missing: str = ""  # mark of missing values; empty: no value is missing
-    test_rows: int = 0  # at the end
+    first_line: str = "row"  # what the first line is: a "row", the "names" of the columns or a "comment"
+    missing: str = ""  # text of missing values; empty if no value may be missing
+    test_rows: int = 0  # number of test rows at the end of the file
 
     @property
     def names(self) -> list[str]:
@@ -158,10 +158,10 @@ _FORMATS = {
 
 
 def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
-    """Read one of the tables `NAMES` from a folder; the rows of a separate test set are the last ones.
+    """Read one of the tables `NAMES` from a folder. Rows of a separate test file follow the other rows.
 
-    `verify` refuses a file with another SHA-256 than the published one. Raises InputError if there is no such
-    table, or a file is missing or damaged.
+    `verify` compares the SHA-256 of files with CHECKSUMS. Raises InputError if the name is unknown, or if a
+    file is missing, damaged or differs from its checksum.
     """
     if name not in FOLDS:
         raise InputError("argument", f"there is no table {name!r}. Choose one of {', '.join(NAMES)}.")
@@ -170,7 +170,7 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
     file_format = _FORMATS[name]
     features, target = _load(Path(folder), file_format, verify)
     n_test = file_format.test_rows
-    if name in ("adult", "poker"):  # the test set is separate
+    if name in ("adult", "poker"):  # their test rows are not in the first file
         more_features, more_target = (
             _load(Path(folder), _FORMATS["adult test"], verify)
             if name == "adult"
@@ -178,7 +178,7 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
         )
         n_test = len(more_target)
         features, target = pd.concat([features, more_features]), np.concatenate([target, more_target])
-        # concat gives text for columns with different categories
+        # concat turns a column into text if its categories differ
         features = features.astype(dict.fromkeys(file_format.columns_marked("c"), "category"))
     if len(target) <= n_test:
         raise InputError(
@@ -192,9 +192,9 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
 
 
 def split(table: Table, fold: int, seed: int = 0) -> Split:
-    """Split the rows of a table for one of its `FOLDS` (from 0); `seed` determines the random order of rows.
+    """Split the rows of a table at random into training, validation and test rows of a fold (from 0).
 
-    Raises InputError if there is no such fold.
+    Raises InputError if the table (see `FOLDS`) has no such fold.
     """
     folds, n_rows = FOLDS[table.name], len(table.target)
     if not 0 <= fold < folds:
@@ -210,9 +210,9 @@ def split(table: Table, fold: int, seed: int = 0) -> Split:
 
 
 def poker_hands(count: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """Draw poker hands of five cards from a full pack: features (count, 10) and classes (count,)."""
+    """Draw poker hands of five cards from a full pack; return features (count, 10) and classes (count,)."""
     rng = np.random.default_rng(seed)
-    # index of the k-th card among those left in the pack; then its index in the full pack
+    # draw the index of card k among the remaining cards; then convert it to its index in the full pack
     card_N5 = (rng.random((count, 5)) * (52 - np.arange(5))).astype(np.int8)
     for k in range(1, 5):
         for earlier_N in np.sort(card_N5[:, :k], axis=1).T:
@@ -222,19 +222,20 @@ def poker_hands(count: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def poker_classes(cards: np.ndarray) -> np.ndarray:
-    """Classes (N,) of poker hands: five times suit (1 to 4) and rank (ace 1 to king 13), (N, 10).
+    """Return the classes (N,) of poker hands.
 
-    0 nothing, 1 a pair, 2 two pairs, 3 three of a kind, 4 straight, 5 flush, 6 full house, 7 four of a kind,
-    8 straight flush, 9 royal flush.
+    `cards` (N, 10) holds suit (1 to 4) and rank (ace 1 to king 13) of five cards. Classes: 0 nothing, 1 a
+    pair, 2 two pairs, 3 three of a kind, 4 straight, 5 flush, 6 full house, 7 four of a kind, 8 straight
+    flush, 9 royal flush.
     """
     suit_N5, rank_N5 = cards[:, 0::2], np.sort(cards[:, 1::2], axis=1)
-    n_equal = np.zeros(len(cards), np.int8)  # pairs of equal rank, among the ten pairs of cards
+    n_equal = np.zeros(len(cards), np.int8)  # number of pairs of cards with equal rank, among all ten pairs
     for one, other in combinations(range(5), 2):
         n_equal += rank_N5[:, one] == rank_N5[:, other]
     flush = (suit_N5 == suit_N5[:, :1]).all(1)
     to_ace = (rank_N5 == (1, 10, 11, 12, 13)).all(1)
     straight = to_ace | ((n_equal == 0) & (rank_N5[:, 4] - rank_N5[:, 0] == 4))
-    classes: np.ndarray = np.array([0, 1, 2, 3, 6, -1, 7])[n_equal]  # five equal pairs are impossible
+    classes: np.ndarray = np.array([0, 1, 2, 3, 6, -1, 7])[n_equal]  # five such pairs are impossible
     classes[straight] = 4
     classes[flush] = 5
     classes[flush & straight] = 8
@@ -243,7 +244,7 @@ def poker_classes(cards: np.ndarray) -> np.ndarray:
 
 
 def _shuffle(n: int, seed: int, stream: int) -> np.ndarray:
-    # sorted random numbers: unlike permutation(), the same in all versions of NumPy
+    # permutation() may differ between versions of NumPy; the order of random numbers does not
     order: np.ndarray = np.random.default_rng([seed, stream]).random(n).argsort(kind="stable")
     return order
 
@@ -269,7 +270,7 @@ def _load_bundled(name: str) -> Table:
 
 
 def _load(folder: Path, file_format: _Format, verify: bool) -> tuple[pd.DataFrame, np.ndarray]:
-    """Features and target."""
+    """Read a file and check its values; return features and target."""
     path = next((folder / name for name in file_format.files.split() if (folder / name).is_file()), None)
     if path is None:
         names = " or ".join(file_format.files.split())
@@ -309,18 +310,18 @@ def _load(folder: Path, file_format: _Format, verify: bool) -> tuple[pd.DataFram
 
 
 def _read(path: Path, file_format: _Format) -> pd.DataFrame:
-    """Numbers as float64, and categories; the index holds line numbers."""
+    """Parse a file: numbers become float64, texts become categories; the index holds line numbers."""
     names, texts = file_format.names, file_format.columns_marked("cdl")
     separator = r"\s+" if ".txt" in path.suffixes else ","
     first = 1 if file_format.first_line == "row" else 2
-    line, width = first, len(names)  # pandas expects the width of the first row everywhere
+    line, width = first, len(names)  # pandas expects every row to have as many columns as the first
     options: dict[str, Any] = {"sep": separator, "header": None, "skipinitialspace": True}
     try:
         if file_format.first_line == "names":
             header = pd.read_csv(path, nrows=1, dtype=str, **options).iloc[0].tolist()
             if header != names:
                 raise InputError("content", f"{path}, line 1 must be {','.join(names)}, got {header}")
-        # blank lines are read as rows, so that row numbers are line numbers
+        # keep blank lines for now: then row numbers are line numbers
         options |= {"skiprows": first - 1, "skip_blank_lines": False, "low_memory": False}
         options |= {"na_values": ["", file_format.missing], "keep_default_na": False}
         dtypes = {i: str for i, name in enumerate(names) if name in texts}
@@ -341,7 +342,7 @@ def _read(path: Path, file_format: _Format) -> pd.DataFrame:
     frame = frame.set_axis(names, axis=1).set_axis(frame.index + first, axis=0)
     frame = frame.dropna(how="all")  # blank lines
     columns = {}
-    # pandas pads short rows with missing values; the last column of these tables never misses one
+    # pandas pads short rows with missing values, but the last column never has a missing value
     _check_rows(path, frame[names[-1]].isna(), None, f"has fewer than {width} columns")
     for name in names:
         columns[name] = frame[name].astype("category") if name in texts else _numbers(path, frame[name])
@@ -351,7 +352,7 @@ def _read(path: Path, file_format: _Format) -> pd.DataFrame:
 
 
 def _numbers(path: Path, column: pd.Series) -> pd.Series:
-    """A column as float64, NaN where missing."""
+    """Convert a column to float64, NaN if missing. Raise InputError for other text and for infinity."""
     numbers = column
     if column.dtype.kind not in "iuf":
         numbers = pd.to_numeric(column.astype(str).where(column.notna()), errors="coerce")

@@ -1,4 +1,4 @@
-"""Training with early stopping on validation rows."""
+"""Training with early stopping: keep the weights with the lowest loss on held-out validation rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from torch.optim.lr_scheduler import LRScheduler
 from spinimpute.nn.optimisers import Lookahead
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 
-MAX_GRADIENT_NORM = 1.0  # largest norm of the gradient
+MAX_GRADIENT_NORM = 1.0  # larger gradients are scaled down to this norm
 
 
 class EarlyStopping(TrainingLoop[nn.Module]):
-    """Train a network and leave it with the weights that validated best, or else with the last ones.
+    """Training loop that ends with the weights of the lowest validation loss.
 
-    `validation_loss` is None without validation rows. Training stops after `patience` validations without a
-    better loss.
+    Training stops after `patience` validations without a lower loss. Without validation rows,
+    `validation_loss` is None; all steps are taken, and the last weights stay. `loss_at` returns the loss of a
+    step.
     """
 
     def __init__(
@@ -42,20 +43,20 @@ class EarlyStopping(TrainingLoop[nn.Module]):
         self.best_step = steps
 
     def loss(self, number: int) -> Tensor:
-        """Loss of the step; its rows depend on the draws of the steps before."""
+        """Return the loss of the current step. `loss_at` draws its rows from a running generator."""
         return self._loss_at(self.step)
 
     def validate(self) -> Validation | None:
-        """Loss of the validation rows."""
+        """Return the loss of the validation rows, None if there are no such rows."""
         if self._validation_loss is None:
             return None
         self.model.eval()
         return Validation(self._validation_loss())
 
     def train(self, every: int, verbose: bool) -> None:
-        """Train with a validation every `every` steps; `verbose` reports progress on standard error.
+        """Train, and validate after every `every` steps; `verbose` prints progress on standard error.
 
-        Raises InputError if the loss of a step, or of a validation, is not finite.
+        Raises InputError if a training loss or validation loss is not finite.
         """
         best: dict[str, Any] | None = None
 

@@ -1,8 +1,12 @@
-"""Fitted estimators as safetensors files: weights, scales, categories, and the context of predictions.
+"""Reader and writer of fitted estimators as safetensors files.
 
-A file names one of the twelve estimators and contains no code. For NPT and the Set Transformer it contains
-the training rows that are their context. For SPIN it contains inducing points: means of embedded training
-rows and of their labels, and no single row.
+A file holds the name of one of the twelve estimators, its parameters and weights, the scales and categories
+of its columns, and the context of its predictions, but no code. The context of NPT and the Set Transformer
+consists of training rows. The context of SPIN consists of inducing points, which are means of embedded rows
+and of their labels; single rows are not stored (unless there are no more rows than inducing points).
+
+The JSON of a file stores the attributes that `fit` sets, whose names end in an underscore. Arrays are stored
+as tensors, to which the JSON refers by name. `load_estimator` checks all of it, as others may send files.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ ESTIMATORS: dict[str, type[TableEstimator]] = {
     for name in (f"{kind}Classifier", f"{kind}Regressor")
 }
 SCALAR_TYPES = (str, bool, int, float)
-WEIGHTS_PREFIX = "network/"
+WEIGHTS_PREFIX = "network/"  # of the names of the network's weights among the tensors
 
 
 def save_estimator(
@@ -54,7 +58,7 @@ def save_estimator(
     path : str or Path
         The file to write.
     metadata : mapping, optional
-        Further description to store, as JSON.
+        Further information to store, which must be convertible to JSON.
 
     Raises
     ------
@@ -74,7 +78,9 @@ def save_estimator(
         parameters = {key: _to_json(value) for key, value in estimator.get_params(deep=False).items()}
         check_parameters(estimator, parameters)
         _check_fitted(estimator)
-        check_weights(estimator._make_network, _weights(tensors))  # set_params may have been called after fit
+        check_weights(
+            estimator._make_network, _weights(tensors)
+        )  # sizes may have been changed with set_params after fit
         description = {
             "estimator": name,
             "parameters": parameters,
@@ -97,7 +103,7 @@ def save_estimator(
 
 
 def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
-    """Read an estimator that `save_estimator` wrote. It predicts the same as before saving.
+    """Read an estimator that `save_estimator` wrote. Its predictions are those of the saved estimator.
 
     Parameters
     ----------
@@ -114,13 +120,13 @@ def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
     Raises
     ------
     InputError
-        The file is missing, damaged, of another format, or contradicts itself.
+        The file is missing, damaged, of another format, or its parts do not fit together.
     """
     return load_with_description(path, device)[0]
 
 
 def load_with_description(path: str | Path, device: str = "auto") -> tuple[TableEstimator, dict[str, Any]]:
-    """Read an estimator as `load_estimator` does, and its description in the file."""
+    """Read an estimator (see `load_estimator`) and the JSON that describes it in the file."""
     try:
         arrays, checked = load_tensors(path, FORMAT, "tabular model")
         description = checked["description"]
@@ -142,7 +148,7 @@ def load_with_description(path: str | Path, device: str = "auto") -> tuple[Table
 
 
 def check_parameters(estimator: TableEstimator, parameters: Mapping[str, Any]) -> None:
-    """Raise ValueError unless an estimator has these parameters, and they have valid types and ranges."""
+    """Raise ValueError if a parameter is unknown to the estimator, or has an invalid type or value."""
     defaults = type(estimator)().get_params(deep=False)
     for name, value in parameters.items():
         if name not in defaults:
@@ -170,7 +176,7 @@ def _listed(names: Mapping[str, Any]) -> str:
 
 
 def _fitted_attributes(fitted: object) -> dict[str, Any]:
-    """Attributes that `fit` has set, by scikit-learn's convention."""
+    """Return the attributes that `fit` has set: by scikit-learn's convention their names end with _."""
     return {key: value for key, value in vars(fitted).items() if _is_fitted_name(key)}
 
 
@@ -179,7 +185,7 @@ def _is_fitted_name(name: str) -> bool:
 
 
 def _to_json(value: Any) -> Any:
-    """A parameter as JSON."""
+    """Convert the value of a parameter to JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple | set | frozenset):
@@ -219,7 +225,7 @@ def _rebuild_estimator(description: dict[str, Any], arrays: dict[str, np.ndarray
 
 
 def _check_types(estimator: TableEstimator) -> None:
-    """Check the types of fitted attributes in a file."""
+    """Check the types of the attributes that were read from a file."""
     names = getattr(estimator, "feature_names_in_", np.array([]))
     _require(isinstance(names, np.ndarray), "names of columns must be text")
     times, columns = estimator.time_columns_, len(estimator.encoder_.categories_)
@@ -234,7 +240,7 @@ def _check_types(estimator: TableEstimator) -> None:
 
 
 def _check_fitted(estimator: TableEstimator) -> None:
-    """Check that categories, scales and labels agree."""
+    """Check that the attributes of a fitted estimator agree: categories, scales, names and labels."""
     encoder = estimator.encoder_
     columns, category_lists = len(encoder.categories_), [c for c in encoder.categories_ if c is not None]
     _require(
@@ -297,7 +303,7 @@ def _check_fitted(estimator: TableEstimator) -> None:
 
 
 def _weights(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Weights of the network among all arrays of a file."""
+    """Select the weights of the network among the arrays of a file."""
     return {
         key.removeprefix(WEIGHTS_PREFIX): part
         for key, part in arrays.items()
@@ -306,7 +312,7 @@ def _weights(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _check_prediction(estimator: TableEstimator) -> None:
-    """Check that a row of zeros can be predicted."""
+    """Check the context, and that the network predicts a row of zeros with outputs of the right shape."""
     columns = len(estimator.encoder_.categories_)
     row = estimator.encoder_.transform(np.zeros((1, columns)))
     with torch.no_grad():
@@ -344,15 +350,15 @@ def _check_points(estimator: SPINEstimator) -> None:
 
 
 def _require(condition: bool, problem: str) -> None:
-    """Raise ValueError with this problem of the file unless the condition holds."""
+    """Raise ValueError with this message unless the condition is true."""
     if not condition:
         raise ValueError(problem)
 
 
 def _stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
-    """Return a fitted attribute as JSON, and add its arrays to `tensors`.
+    """Convert the value of an attribute to JSON, and add its arrays to `tensors`.
 
-    Names of the arrays start with that of the attribute. Raises TypeError for a type that cannot be saved.
+    The names of the arrays start with `name`. Raises TypeError for a type that cannot be saved.
     """
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().numpy()
@@ -386,7 +392,7 @@ def _stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
 
 
 def _restored_value(stored: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The inverse of `_stored_value`, from JSON and the arrays of the file."""
+    """Convert JSON and the arrays of the file back to a value: the inverse of `_stored_value`."""
     if isinstance(stored, list):
         return [_restored_value(part, arrays) for part in stored]
     if not isinstance(stored, dict):

@@ -1,4 +1,6 @@
-"""Estimators whose networks see one row at a time: MLP, ResNet and FT-Transformer.
+"""Estimators that predict a row from this row alone: MLP, ResNet and FT-Transformer.
+
+The networks are in `row_networks`.
 
 Axes: see `spinimpute.nn`.
 """
@@ -21,17 +23,17 @@ from spinimpute.tabular.base import ClassifierOutputs, RegressorOutputs, TableEs
 from spinimpute.tabular.row_networks import MLP, FTTransformer, ResNet
 from spinimpute.tabular.table import LabelledRows, Rows
 
-PREDICTION_BATCH = 4_096
+PREDICTION_BATCH = 4_096  # rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowEstimator(TableEstimator):  # numpydoc ignore=PR02
-    """Training on batches of rows with AdamW.
+    """Base class of MLP, ResNet and FT-Transformer: training on batches of rows with AdamW.
 
     Parameters
     ----------
     weight_decay : float
-        Weight decay of AdamW, except for tokens, norms and biases.
+        Weight decay of AdamW. Embeddings of columns, norms and biases have none.
     """
 
     weight_decay: float = 1e-5
@@ -72,9 +74,9 @@ class MLPEstimator(RowEstimator):  # numpydoc ignore=PR02
     Parameters
     ----------
     layers, width : int
-        Hidden layers and their width.
+        Number of hidden layers, and their width.
     dropout : float
-        Probability of dropping a number in training.
+        Dropout after each hidden layer.
     """
 
     layers: int = 3
@@ -92,11 +94,11 @@ class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
     Parameters
     ----------
     blocks, width : int
-        Number of blocks, and their width.
+        Number of blocks, and width of their inputs and outputs.
     hidden : int
         Width of the hidden layer of a block.
     dropout, residual_dropout : float
-        Probabilities of dropping a number in training, inside a block and in its output.
+        Dropout after the hidden layer of a block, and of the output of a block.
 
     References
     ----------
@@ -142,12 +144,12 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
     width : int
         Width of a token.
     heads : int
-        Attention heads; must divide the width.
+        Number of attention heads; must divide the width.
     attention_dropout, dropout, residual_dropout : float
-        Probabilities of dropping, in training, attention weights, numbers inside the feed-forward network,
-        and the outputs of both.
+        Dropout of attention weights, inside the feed-forward network, and of the outputs of both.
     pieces : int
-        Pieces of the encoding of numbers, see `ColumnEmbedding`; 0 as published.
+        Number of pieces of the piecewise encoding of numbers (see `ColumnEmbedding`); 0 (as published) for
+        none.
 
     References
     ----------
@@ -179,24 +181,24 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
         )
 
     def column_attention(self, X: Any, by_norm: bool = False) -> np.ndarray:
-        """Attention of [CLS] to each column, a measure of importance.
+        """Return the attention of the token [CLS] to each column, a measure of the column's importance.
 
         Parameters
         ----------
         X : array (N, D) or DataFrame
             Rows with the columns of the training rows.
         by_norm : bool
-            Multiply attention by the vectors that [CLS] reads from each column, and give their norms. [CLS]
-            may attend to a column whose vectors are small.
+            Return norms of the vectors that [CLS] reads (attention times value) instead of the attention.
+            They also show when [CLS] attends to a column but reads only a small vector from it.
 
         Returns
         -------
         float64 (D,)
-            Sums to 1; mean over rows, blocks and heads.
+            Mean over rows, blocks and heads, scaled to sum to 1.
 
         References
         ----------
-        Gorishniy et al., NeurIPS 2021, section 5.3; `by_norm`: Kobayashi et al., EMNLP 2020, section 3.
+        Gorishniy et al., NeurIPS 2021, section 5.3. For `by_norm`: Kobayashi et al., EMNLP 2020, section 3.
         """
         rows, network = self._encode_input(X), self.network_
         assert isinstance(network, FTTransformer)
@@ -211,24 +213,24 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
 
 
 class FTTransformerClassifier(ClassifierMixin, ClassifierOutputs, FTTransformerEstimator):
-    """FT-Transformer (Gorishniy et al. 2021); parameters: `FTTransformerEstimator`."""
+    """FT-Transformer (Gorishniy et al. 2021). Parameters are those of `FTTransformerEstimator`."""
 
 
 class FTTransformerRegressor(RegressorMixin, RegressorOutputs, FTTransformerEstimator):
-    """FT-Transformer (Gorishniy et al. 2021); parameters: `FTTransformerEstimator`."""
+    """FT-Transformer (Gorishniy et al. 2021). Parameters are those of `FTTransformerEstimator`."""
 
 
 class ResNetClassifier(ClassifierMixin, ClassifierOutputs, ResNetEstimator):
-    """ResNet for tables (Gorishniy et al. 2021); parameters: `ResNetEstimator`."""
+    """ResNet for tables (Gorishniy et al. 2021). Parameters are those of `ResNetEstimator`."""
 
 
 class ResNetRegressor(RegressorMixin, RegressorOutputs, ResNetEstimator):
-    """ResNet for tables (Gorishniy et al. 2021); parameters: `ResNetEstimator`."""
+    """ResNet for tables (Gorishniy et al. 2021). Parameters are those of `ResNetEstimator`."""
 
 
 class MLPClassifier(ClassifierMixin, ClassifierOutputs, MLPEstimator):
-    """Multi-layer perceptron; parameters: `MLPEstimator`."""
+    """Multi-layer perceptron. Parameters are those of `MLPEstimator`."""
 
 
 class MLPRegressor(RegressorMixin, RegressorOutputs, MLPEstimator):
-    """Multi-layer perceptron; parameters: `MLPEstimator`."""
+    """Multi-layer perceptron. Parameters are those of `MLPEstimator`."""

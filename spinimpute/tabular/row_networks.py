@@ -1,4 +1,4 @@
-"""Networks that see one row at a time: MLP, ResNet and FT-Transformer (Gorishniy et al., NeurIPS 2021).
+"""The networks MLP, ResNet and FT-Transformer (Gorishniy et al., NeurIPS 2021); trained by `row_estimators`.
 
 Axes: see `spinimpute.nn`.
 """
@@ -14,7 +14,10 @@ from spinimpute.tabular.table import Rows, Schema
 
 
 class FlatInput(nn.Module):
-    """A row as one vector: numbers, one-hot categories, and mask bits of columns that may be missing."""
+    """Encoding of a row as one vector: numbers, one-hot categories, and a bit for each missing value.
+
+    Columns without missing values in the training rows have no such bit.
+    """
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()
@@ -23,7 +26,7 @@ class FlatInput(nn.Module):
         self.width = len(schema.continuous) + len(self.may_miss) + sum(schema.cardinality)
 
     def forward(self, rows: Rows) -> Tensor:
-        """Encode rows: (N, width)."""
+        """Encode rows as vectors (N, width)."""
         value_ND, missing_ND = rows
         parts = [value_ND[:, list(self.schema.continuous)], missing_ND[:, self.may_miss].to(value_ND.dtype)]
         for column, n in enumerate(self.schema.cardinality):
@@ -34,7 +37,7 @@ class FlatInput(nn.Module):
 
 
 class MLP(nn.Module):
-    """Layers of one width with ReLU and dropout."""
+    """Multi-layer perceptron: hidden layers of equal width with ReLU and dropout."""
 
     def __init__(self, schema: Schema, outputs: int, layers: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -47,12 +50,12 @@ class MLP(nn.Module):
         self.layers = nn.Sequential(*parts, nn.Linear(input_width, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """Outputs (N, O) for the label."""
+        """Return outputs (N, O) for the label: logits of the classes, or a number."""
         return self.layers(self.input(rows))
 
 
 class ResNetBlock(nn.Module):
-    """x + Dropout(Linear(Dropout(ReLU(Linear(BatchNorm(x))))))."""
+    """Block of a ResNet: x + Dropout(Linear(Dropout(ReLU(Linear(BatchNorm(x))))))."""
 
     def __init__(self, width: int, hidden: int, dropout: float, residual_dropout: float) -> None:
         super().__init__()
@@ -71,7 +74,7 @@ class ResNetBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A linear layer, blocks, and a head behind BatchNorm and ReLU."""
+    """ResNet for tables: a linear layer, blocks, then BatchNorm, ReLU and a linear output layer."""
 
     def __init__(
         self,
@@ -93,14 +96,14 @@ class ResNet(nn.Module):
         self.head = nn.Sequential(nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """Outputs (N, O) for the label."""
+        """Return outputs (N, O) for the label: logits of the classes, or a number."""
         return self.head(self.blocks(self.first(self.input(rows))))
 
 
 class FTBlock(nn.Module):
-    """Self-attention among the tokens of a row, then a gated feed-forward network (ReGLU).
+    """Block of an FT-Transformer: self-attention among the tokens of a row, then a gated network (ReGLU).
 
-    Both are preceded by a norm, except for the attention of the first block.
+    A LayerNorm precedes both parts; in the first block the attention has none.
     """
 
     def __init__(
@@ -126,19 +129,19 @@ class FTBlock(nn.Module):
         self.residual_dropout = nn.Dropout(residual_dropout)
 
     def attention(self, x_NTE: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights (N, G, T, T) and values (N, G, T, P)."""
+        """Return attention weights (N, G, T, T) and values (N, G, T, P)."""
         parts = self.query_key_value(self.attention_norm(x_NTE)).chunk(3, -1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1), v
 
     def cls_contributions(self, x_NTE: Tensor) -> Tensor:
-        """Vectors (N, T, E) that the first token reads from each token, before they are summed."""
+        """Return the vectors (N, T, E) that [CLS], the first token, reads from each token."""
         weight_NGTT, v_NGTP = self.attention(x_NTE)
         join_EGP = self.join.weight.unflatten(1, (self.heads, -1))
         return torch.einsum("ngt,ngtp,egp->nte", weight_NGTT[:, :, 0], v_NGTP, join_EGP)
 
     def forward(self, x_NTE: Tensor) -> Tensor:
-        """Mix the tokens of each row: (N, T, E) -> (N, T, E)."""
+        """Transform the tokens of rows: (N, T, E) -> (N, T, E)."""
         weight, v = self.attention(x_NTE)
         read = self.join((self.attention_dropout(weight) @ v).transpose(1, 2).flatten(-2))
         x_NTE = x_NTE + self.residual_dropout(read)
@@ -147,7 +150,7 @@ class FTBlock(nn.Module):
 
 
 class FTTransformer(nn.Module):
-    """Columns become tokens; the output is computed from [CLS] after the last block."""
+    """FT-Transformer: each column is a token; the output is computed from a further token, [CLS]."""
 
     def __init__(
         self,
@@ -175,17 +178,16 @@ class FTTransformer(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, outputs))
 
     def forward(self, rows: Rows) -> Tensor:
-        """Outputs (N, O) for the label."""
+        """Return outputs (N, O) for the label: logits of the classes, or a number."""
         x_NTE = self._embed_tokens(rows)
         for block in self.blocks:
             x_NTE = block(x_NTE)
         return self.head(x_NTE[:, 0])
 
     def cls_attention(self, rows: Rows, by_norm: bool) -> Tensor:
-        """Attention (N, D) of [CLS] to the columns, the mean over blocks and heads.
+        """Return the attention (N, D) of [CLS] to the columns, averaged over blocks and heads.
 
-        `by_norm` gives the norms of the vectors that [CLS] reads from the columns instead of the attention
-        weights.
+        With `by_norm`, return the norms of the vectors that [CLS] reads from the columns instead.
         """
         x_NTE, attention = self._embed_tokens(rows), []
         for block in self.blocks:

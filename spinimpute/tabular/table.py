@@ -1,4 +1,6 @@
-"""Encodes tables of numbers and categories as tensors, with scales and categories of the training rows.
+"""Encoding of tables as tensors: numbers are scaled, categories become codes, missing cells are marked.
+
+`TableEncoder` learns the scales and the list of categories from training rows.
 
 Axes: see `spinimpute.nn`.
 """
@@ -15,24 +17,24 @@ import torch
 from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
 
-MAX_SCALED = 1e6  # scaled numbers are clipped to this many standard deviations on both sides
-QUANTILE_NOISE = 1e-3  # standard deviations; breaks ties before quantile scaling (Gorishniy et al. 2021)
-DATES, DURATIONS = ("datetime64", "datetime", "date"), ("timedelta64", "timedelta")  # as pandas names them
+MAX_SCALED = 1e6  # standard deviations; larger scaled numbers are clipped
+QUANTILE_NOISE = 1e-3  # standard deviations; noise that breaks ties (Gorishniy et al. 2021)
+DATES, DURATIONS = ("datetime64", "datetime", "date"), ("timedelta64", "timedelta")  # pandas' names of types
 MICROSECONDS_PER_DAY = 86_400e6
 
 
 class Rows(NamedTuple):
-    """Rows as tensors."""
+    """Rows of a table, encoded as tensors."""
 
-    value_ND: Tensor  # float32: codes of categories or scaled numbers, 0 where missing
-    missing_ND: Tensor
+    value_ND: Tensor  # float32, codes of categories or scaled numbers; 0 if missing
+    missing_ND: Tensor  # bool
 
     def take(self, index: Tensor) -> Rows:
         """Return the rows at these indices."""
         return Rows(self.value_ND[index], self.missing_ND[index])
 
     def to(self, device: torch.device) -> Rows:
-        """Return a copy on a device."""
+        """Return the rows on another device."""
         return Rows(self.value_ND.to(device), self.missing_ND.to(device))
 
     def __len__(self) -> int:
@@ -53,32 +55,33 @@ class LabelledRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """Kinds of the columns."""
+    """The kinds of the columns: numbers or categories."""
 
-    cardinality: tuple[int, ...]  # categories of each column, 0 for numbers
-    may_miss: tuple[bool, ...]  # whether the training rows have missing values in this column
+    cardinality: tuple[int, ...]  # number of categories of each column; 0 for numeric columns
+    may_miss: tuple[bool, ...]  # whether a column has missing values in the training rows
 
     @property
     def continuous(self) -> tuple[int, ...]:
-        """Columns of numbers."""
+        """Indices of the numeric columns."""
         return tuple(i for i, n in enumerate(self.cardinality) if not n)
 
     @property
     def categorical(self) -> tuple[int, ...]:
-        """Columns of categories."""
+        """Indices of the categorical columns."""
         return tuple(i for i, n in enumerate(self.cardinality) if n)
 
     @property
     def vocabulary(self) -> int:
-        """Largest number of categories of a column, at least 1."""
+        """Largest number of categories in a column, at least 1."""
         return max(1, *self.cardinality) if self.cardinality else 1
 
 
 class TableEncoder:
-    """Encodes tables as tensors, with scales and categories of the training rows only.
+    """Encoder of tables, with scales and categories learned from training rows.
 
-    Categorical columns are those in `categorical`, and the categorical, boolean and text columns of a
-    DataFrame. All others are numeric. Categories that were not seen in training are encoded as missing.
+    Columns named in `categorical` and the categorical, boolean and text columns of a DataFrame are
+    categorical. All other columns are numeric. Categories absent from the training rows are encoded as
+    missing.
     """
 
     def __init__(self, scaling: str = "standard", categorical: Sequence[int | str] | None = None) -> None:
@@ -86,9 +89,9 @@ class TableEncoder:
         self.categorical = categorical
 
     def fit(self, table: Any, seed: int) -> TableEncoder:
-        """Learn scales and categories from training rows. NaN and None count as missing.
+        """Learn scales and categories from training rows. NaN and None mean missing.
 
-        `seed` is for the noise that breaks ties before quantile scaling.
+        `seed` determines the noise that breaks ties before quantile scaling.
         """
         if self.scaling not in ("standard", "quantile"):
             raise ValueError(f"scaling must be 'standard' or 'quantile', got {self.scaling!r}")
@@ -116,7 +119,7 @@ class TableEncoder:
             n_present = (~np.isnan(numbers)).sum(0).clip(1)
             self.mean_ = np.nansum(numbers, 0) / n_present
             sd = np.sqrt(np.nansum((numbers - self.mean_) ** 2, 0) / n_present)
-            # the deviation of a constant column may be a rounding error
+            # in a constant column sd may be a rounding error instead of 0
             self.sd_ = np.where(sd > 1e-12 * np.abs(self.mean_).clip(1e-300), sd, 1.0)
             if self.scaling == "quantile":
                 rng = np.random.default_rng(seed)
@@ -130,7 +133,7 @@ class TableEncoder:
         return self
 
     def transform(self, table: Any) -> Rows:
-        """Encode rows with the same columns."""
+        """Encode rows that have the columns of the training rows."""
         columns = _columns(table)
         value_ND = np.zeros((len(table), len(columns)), np.float32)
         missing_ND = np.zeros(value_ND.shape, bool)
@@ -139,7 +142,7 @@ class TableEncoder:
                 continue
             name_N, names = _factorize(column)
             code_of_name = np.searchsorted(categories, names)
-            # the last entry encodes missing cells: their name index is -1, which selects it
+            # missing cells have index -1 in name_N, so a last entry of -1 stays -1
             code_of_name = np.append(np.where(np.isin(names, categories), code_of_name, -1), -1)
             code_N = code_of_name[name_N]
             missing_ND[:, number] = code_N < 0
@@ -157,7 +160,7 @@ class TableEncoder:
         return Rows(torch.from_numpy(value_ND), torch.from_numpy(missing_ND))
 
     def _numbers(self, columns: list[np.ndarray]) -> np.ndarray:
-        """Return the numeric columns, float64. Raises ValueError for text or infinite numbers."""
+        """Return the numeric columns, float64 (N, numbers). Raise ValueError for text or infinity."""
         numeric = [
             column for column, categories in zip(columns, self.categories_, strict=True) if categories is None
         ]
@@ -196,10 +199,10 @@ class TableEncoder:
 
 
 def times_to_days(table: Any, time_columns: Sequence[int] | None) -> tuple[Any, list[int]]:
-    """Convert durations, and dates (since 1970, in UTC), to days.
+    """Convert durations to days, and dates to days since 1970 in UTC.
 
-    Returns the table and the indices of the converted columns. `time_columns` are the indices that were found
-    when the model was fitted, None during fitting. Raises ValueError if the time columns now differ.
+    Return the table and the indices of the converted columns. `time_columns` is None while a model is fitted,
+    later the indices that were returned then. Raise ValueError if other columns hold times now.
     """
     days_of_column: dict[int, np.ndarray] = {}
     for number in range(table.shape[1]):
@@ -223,7 +226,7 @@ def times_to_days(table: Any, time_columns: Sequence[int] | None) -> tuple[Any, 
 
 
 def _days(column: Any) -> np.ndarray | None:
-    """Return the times of a column in days, float64 (N,), or None if it holds no times."""
+    """Return the dates or durations of a column in days, float64 (N,); None for other columns."""
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind in DATES:
         times = pd.to_datetime(column, utc=True).to_numpy("datetime64[us]")
@@ -241,7 +244,7 @@ def _columns(table: Any) -> list[np.ndarray]:
 
 
 def _column_cells(series: Any) -> np.ndarray:
-    """Return numbers as float64, others as objects. Raises ValueError for complex numbers and lists."""
+    """Return a column as float64 or as objects. Raise ValueError for complex numbers and lists."""
     kind = getattr(series.dtype, "kind", "O")
     if kind in "iuf" and not hasattr(series, "cat"):
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
@@ -260,9 +263,9 @@ def _is_category(column: np.ndarray) -> bool:
 
 
 def _factorize(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each cell's index into the names of categories, -1 if missing, and the names."""
+    """Return the index of each cell in the list of names (-1 if missing), and this list."""
     name_N, values = pd.factorize(column)
-    # the name does not depend on the type: True, 1 and 1.0 are the same category
+    # True, 1 and 1.0 get one name: they are the same category
     return name_N, np.array([_category_name(value) for value in values], dtype=object).astype(str)
 
 

@@ -1,7 +1,7 @@
-"""Tables as files: CSV and TSV, gzipped too, and Parquet.
+"""Reader and writer of tables as files: CSV, TSV (both may be gzipped) and Parquet.
 
-Cells of CSV and TSV remain text until their column is used as numbers or as categories: the categories "007"
-and "7" differ. Rows are counted from 1, without the header.
+Cells of CSV and TSV stay text until `parse_numbers` or `parse_categories` converts their column, so that the
+categories "007" and "7" differ. Messages count rows from 1, without the header.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ PARQUET = ".parquet"
 MISSING_TEXTS = frozenset(
     ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "NaT"]
 )
-ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # pandas' name for an index without a name
-MAX_CELLS = 2**28
-MAX_UNPACKED_RATIO = 60  # largest ratio of unpacked to packed size
-MAX_SHARED_TEXTS = 100_000  # distinct cells whose text is shared
-MAX_NUMBER = 1e36  # neither squares nor predictions overflow
+ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # how pandas names an unnamed index in Parquet
+MAX_CELLS = 2**28  # of a Parquet file, unless its size in bytes is larger
+MAX_UNPACKED_RATIO = 60  # unpacked size of a gzipped file, divided by its size
+MAX_SHARED_TEXTS = 100_000  # distinct texts of which equal cells share one copy, to save memory
+MAX_NUMBER = 1e36  # squares and predictions of larger numbers might overflow
 
 
 def table_suffix(path: str | Path) -> str:
-    """Suffix of a table's name, in lower case, ".gz" included; raises InputError for an unknown one."""
+    """Return the suffix of a file name in lower case, such as ".csv.gz". Raise InputError for others."""
     name = Path(path).name.lower()
     for suffix in (*SEPARATORS, PARQUET):
         if name.endswith(suffix):
@@ -47,9 +47,9 @@ def table_suffix(path: str | Path) -> str:
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a table of named columns; raises InputError if it is missing or damaged.
+    """Read a table with named columns. Raise InputError if the file is missing or damaged.
 
-    Cells of CSV and TSV are text. Columns of Parquet are numbers, or else text.
+    All cells of CSV and TSV are text. Columns of Parquet are numbers or text.
     """
     path = Path(path)
     suffix = table_suffix(path)
@@ -65,7 +65,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def output_suffix(path: str | Path) -> str:
-    """Suffix of a table to write; raises InputError if it is unknown, or if Parquet cannot be written."""
+    """Return the suffix of an output. Raise InputError if it is unknown, or for Parquet without pyarrow."""
     suffix = table_suffix(path)
     if suffix == PARQUET:
         _require_pyarrow()
@@ -73,34 +73,37 @@ def output_suffix(path: str | Path) -> str:
 
 
 def write_table(table: pd.DataFrame, path: Path | IO[str], suffix: str) -> None:
-    """Write a table without its index, in the format of this suffix, which may differ from the path's."""
+    """Write a table without its index; `suffix` determines the format, whatever the path ends with."""
     if suffix == PARQUET:
         assert isinstance(path, Path)
         table.to_parquet(path, index=False)
         return
     options: dict[str, Any] = {"index": False, "lineterminator": "\n", "sep": SEPARATORS[suffix]}
     if any("\r" in cell for name in table for cell in table[name] if isinstance(cell, str)):
-        options["quoting"] = csv.QUOTE_NONNUMERIC  # the csv module leaves \r unquoted, which ends a line
+        options["quoting"] = csv.QUOTE_NONNUMERIC  # csv does not quote \r, which would end the line
     if suffix.endswith(".gz"):
-        options["compression"] = {"method": "gzip", "mtime": 0}  # same predictions, same bytes
+        options["compression"] = {
+            "method": "gzip",
+            "mtime": 0,
+        }  # without a timestamp, equal tables give equal files
     table.to_csv(path, **options)
 
 
 def missing_cells(column: pd.Series) -> np.ndarray:
-    """Whether each cell is missing, bool (N,)."""
+    """Return whether each cell is missing, bool (N,)."""
     if column.dtype.kind in "iuf":
         return np.asarray(column.isna())
     return np.array([cell is None or cell.strip() in MISSING_TEXTS for cell in column], bool)
 
 
 def is_numeric(column: pd.Series) -> bool:
-    """Whether every cell is a number or missing."""
+    """Return whether every cell is a number or missing."""
     values, missing = _parse_cells(column)
     return bool((~np.isnan(values) | missing).all())
 
 
 def parse_numbers(column: pd.Series, path: str | Path) -> np.ndarray:
-    """Numbers of a column, float64, NaN where missing; raises InputError for text and too large numbers."""
+    """Convert a column to float64, NaN if missing. Raise InputError for other text or |x| > MAX_NUMBER."""
     values, missing = _parse_cells(column)
     invalid = np.flatnonzero(~missing & ~(np.abs(values) <= MAX_NUMBER))
     if len(invalid):
@@ -111,24 +114,24 @@ def parse_numbers(column: pd.Series, path: str | Path) -> np.ndarray:
 
 
 def parse_categories(column: pd.Series) -> pd.Series:
-    """Names of categories, None where missing; whole numbers have no decimal point."""
+    """Convert a column to names of categories, None if missing; the name of 1.0 is "1"."""
     cells = zip(column.tolist(), missing_cells(column), strict=True)
     return text_column(None if is_missing else _category_name(cell) for cell, is_missing in cells)
 
 
 def text_column(cells: Iterable[str | None]) -> pd.Series:
-    """A column of objects: pandas' own type of text has no None."""
+    """Make a column of Python objects, because pandas' own type of text cannot hold None."""
     return pd.Series(list(cells), dtype=object)
 
 
 def quote_cell(cell: object) -> str:
-    """A cell in a message."""
+    """Quote a cell for a message, cut to 40 characters."""
     text = repr(cell)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _parse_cells(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers, NaN where there is none, and which cells are missing."""
+    """Return the cells as numbers (NaN if text or missing), and whether each cell is missing."""
     missing = missing_cells(column)
     if column.dtype.kind in "iuf":
         return column.to_numpy(np.float64, na_value=np.nan), missing
@@ -161,7 +164,7 @@ def _check_names(path: Path, names: list[str]) -> None:
 
 
 def _check_text(path: Path, column: pd.Series) -> None:
-    """Refuse NUL bytes: NumPy ends text there, and would confuse two names."""
+    """Raise InputError for NUL bytes: NumPy drops them at the end of text, so two names could become one."""
     if column.dtype.kind != "O" or "\0" not in "".join(cell for cell in column if cell is not None):
         return
     row = next(number for number, cell in enumerate(column, 1) if cell is not None and "\0" in cell)
@@ -195,7 +198,7 @@ def _parse_text(path: Path, file: IO[str], separator: str) -> pd.DataFrame:
 
 
 def _parse_lines(path: Path, lines: Any) -> pd.DataFrame:
-    """Parse the lines of a csv.reader."""
+    """Make a table from the lines of a csv.reader."""
     header = next((line for line in lines if line), None)
     if header is None:
         raise InputError("content", f"table {path}: it is empty. Its first line must name the columns.")
@@ -229,7 +232,7 @@ def _parse_lines(path: Path, lines: Any) -> pd.DataFrame:
 
 @contextmanager
 def _read_errors_as_input_errors(path: Path) -> Iterator[None]:
-    """Turn all errors of reading into InputError."""
+    """Turn errors while a file is read into InputError."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -241,7 +244,7 @@ def _read_errors_as_input_errors(path: Path) -> Iterator[None]:
 
 
 def _explain_not_utf8(path: Path, error: UnicodeDecodeError) -> str:
-    """Explain what a file that is not UTF-8 is, and what to do."""
+    """Describe a file that is not UTF-8, and say what to do."""
     with path.open("rb") as file:
         start = file.read(2)
     if start == b"\x1f\x8b" and not path.name.lower().endswith(".gz"):
@@ -264,8 +267,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     from pyarrow import ArrowException, parquet
 
     try:
-        # names of folders are not columns; integers stay integers where some are missing; pandas' metadata,
-        # for instance that a column is the index, are ignored
+        # partitioning=None: names of folders do not become columns. Without pandas' metadata, no column
+        # becomes the index. Nullable types keep integers as integers if some are missing.
         _check_parquet(path, parquet.read_metadata(path))
         content = parquet.read_table(path, partitioning=None).replace_schema_metadata()
         table = content.to_pandas(types_mapper=_integer_types().get)
@@ -284,11 +287,11 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _check_parquet(path: Path, metadata: Any) -> None:
-    """Raise TooLong if the lengths in a file's metadata are far larger than the file."""
+    """Raise TooLong if a file's metadata declare far more data than the file can hold."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     size = path.stat().st_size
     check_unpacked(sum(group.total_byte_size for group in groups), size)
-    # a column of one value takes no bytes in the file
+    # a column that repeats one value takes almost no bytes in the file, so cells are limited, too
     if metadata.num_rows * metadata.num_columns > max(MAX_CELLS, size):
         raise TooLong(
             f"its {size:,} bytes hold {metadata.num_rows:,} rows of {metadata.num_columns:,} columns"
@@ -296,7 +299,7 @@ def _check_parquet(path: Path, metadata: Any) -> None:
 
 
 def _integer_types() -> dict[Any, Any]:
-    """pandas' types with missing values for Parquet's integers."""
+    """Return the nullable pandas type for each integer type of Parquet."""
     import pyarrow
 
     names = [f"{prefix}nt{bits}" for prefix in ("I", "UI") for bits in (8, 16, 32, 64)]
@@ -304,7 +307,7 @@ def _integer_types() -> dict[Any, Any]:
 
 
 def _column_values(column: pd.Series) -> Any:
-    """Floating-point numbers and integers without missing values unchanged; everything else as CSV's text."""
+    """Return floats, and integers without missing values, unchanged; convert all other columns to text."""
     if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
         if column.dtype.kind in "iu" and not column.isna().any():
             return column.to_numpy(column.dtype.type)
