@@ -90,7 +90,7 @@ def command_reference() -> str:
 
 
 def describe(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the heading, usage, text and options of a command, then those of its subcommands."""
+    """Yield the heading, usage, text and options of a command, then do the same for its subcommands."""
     yield f"## {context.command_path}"
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield f"```text\n{usage}\n```"
