@@ -1,4 +1,7 @@
-"""Layers of neural processes that `nn` lacks: self-attention of a context, a reader of it, a decoder.
+"""Layers from which `models` builds neural processes: encoder, reader and decoder.
+
+The encoder embeds the context points, the reader lets targets attend to them, and the decoder computes the
+predicted distribution. The encoder and reader of the inducing point models are in `spinimpute.nn.points`.
 
 Axes: see `spinimpute.nn`.
 """
@@ -15,12 +18,12 @@ from spinimpute.nn.points import ContextPoints, TargetReading, mlp
 
 
 def append_zero_outputs(x_BLX: Tensor, y_size: int) -> Tensor:
-    """Append outputs of 0 to positions, which gives points: (B, L, X) -> (B, L, X + Y)."""
+    """Append outputs of 0 to positions, to embed them like points: (B, L, X) -> (B, L, X + Y)."""
     return functional.pad(x_BLX, (0, y_size))
 
 
 class SelfAttendedPoints(nn.Module):
-    """Self-attention of a context, MAB(D, D); time is quadratic in its number of points."""
+    """Encoder of a context by self-attention; its time grows with the square of the number of points."""
 
     def __init__(self, input_width: int, width: int, layers: int, options: MABOptions) -> None:
         super().__init__()
@@ -34,9 +37,9 @@ class SelfAttendedPoints(nn.Module):
 
 
 class Reader(nn.Module):
-    """Targets read a context by multi-head cross-attention of positions.
+    """Multi-head attention from targets to context points, which compares positions.
 
-    It has the interface of `nn.points.PointReader` and carries no labels.
+    It has the interface of `nn.points.PointReader`, but does not average the outputs of context points.
     """
 
     def __init__(self, width: int, options: MABOptions) -> None:
@@ -47,18 +50,19 @@ class Reader(nn.Module):
         )
 
     def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: ContextPoints) -> TargetReading:
-        """Read the points, with carried outputs of 0."""
+        """Return what targets read from the points; the carried outputs are 0."""
         query_BGQP = self.attention.queries(key_BQE)
         r_BQE, _ = self.attention.look_up(query_BGQP, points.key_BLE, points.value_BLE)
         return TargetReading(r_BQE, torch.zeros_like(x_BQX[..., :1]))
 
 
 class Decoder(nn.Module):
-    """Map a target's position and its reading of the context to a Normal.
+    """Decoder from a target's position and the vector it read to a normal distribution.
 
-    The mean is a correction of the carried outputs, the standard deviation floor + (1 - floor) softplus(.).
-    With an `extra_width` above 0, a second representation of that width (the bootstrapped one of BANP, or
-    further readings) is added after a layer of its own.
+    With carried outputs (attention-weighted means of context outputs), the network only corrects them: its
+    result is added to them. The standard deviation is floor + (1 - floor) softplus(network output). If
+    `extra_width` is above 0, a second vector of this width enters by a linear layer of its own: that of the
+    bootstrapped context in BANP, or those of repeated readings.
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class Decoder(nn.Module):
     def forward(
         self, r_BQI: Tensor, extra_BQI: Tensor | None = None, carried_BQY: Tensor | float = 0.0
     ) -> Normal:
-        """Decode: (..., Q, I) -> Normal of shape (..., Q, Y)."""
+        """Decode vectors (..., Q, I) to a Normal of shape (..., Q, Y)."""
         hidden = self.first(r_BQI)
         if extra_BQI is not None:
             assert self.extra is not None
@@ -83,13 +87,13 @@ class Decoder(nn.Module):
 
 
 def pooled(points_BLE: Tensor) -> Tensor:
-    """Mean over points, (B, L, E) -> (B, E); zero of no points."""
+    """Average over points, (B, L, E) -> (B, E); the mean of no points is 0."""
     return points_BLE.mean(1) if points_BLE.shape[1] else points_BLE.new_zeros(points_BLE.shape[::2])
 
 
 def mixture(normals_SBQY: Normal) -> Distribution:
-    """Mixture of S equally likely Normals."""
+    """Return the mixture of S equally likely normal distributions."""
     mean, sd = (x.movedim(0, -1) for x in (normals_SBQY.mean, normals_SBQY.stddev))
-    validate = None if mean.numel() else False  # torch's checks fail without targets
+    validate = None if mean.numel() else False  # torch's checks fail if there are no targets
     weights = Categorical(logits=torch.zeros_like(mean), validate_args=validate)
     return MixtureSameFamily(weights, Normal(mean, sd), validate_args=validate)

@@ -1,4 +1,6 @@
-"""Accuracy of a neural process: log-likelihood beside the oracle's, and calibration.
+"""Accuracy of a neural process on tasks of Gaussian processes: log-likelihood and calibration.
+
+The oracle is the best possible predictor: it knows the Gaussian process from which a task was drawn.
 
 Axes: see `spinimpute.nn`.
 """
@@ -16,22 +18,22 @@ from torch.distributions import Distribution, MixtureSameFamily, Normal
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, apply_floor, draw_tasks, oracle
 from spinimpute.neural_processes.models import NeuralProcess
 
-HELD_OUT_SEED = 987_654_321  # no training with a smaller seed sees these tasks
-LEVELS = tuple(i / 10 for i in range(11))  # of central intervals
+HELD_OUT_SEED = 987_654_321  # of held-out tasks; training with a smaller seed never draws them
+LEVELS = tuple(i / 10 for i in range(11))  # probabilities of the central intervals
 
 
 @dataclass(frozen=True)
 class Score:
-    """Means over held-out tasks, per target."""
+    """Accuracy per target, averaged over held-out tasks."""
 
     log_likelihood: float
-    se: float  # standard error of the model's mean over batches
-    oracle: float  # log-likelihood of the oracle, which knows the process
-    floored: float  # log-likelihood of the oracle with the model's floor on the standard deviation
+    se: float  # standard error of log_likelihood, over batches
+    oracle: float  # log-likelihood under the oracle
+    floored: float  # as `oracle`, with the model's lower bound of the standard deviation
 
     @property
     def gap(self) -> float:
-        """Difference of the floored oracle's log-likelihood and the model's."""
+        """Log-likelihood that the model loses against the floored oracle."""
         return self.floored - self.log_likelihood
 
 
@@ -44,9 +46,9 @@ def score(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Score:
-    """Log-likelihood of targets of held-out tasks, beside the oracle's on the same tasks.
+    """Compute the mean log-likelihood of the targets of held-out tasks, under the model and the oracle.
 
-    `samples` is the number of samples of models that draw.
+    `samples` is the number of samples drawn by latent and bootstrapping models.
     """
     model.eval()
     rows = []
@@ -67,7 +69,7 @@ def score(
 
 
 def cdf(distribution: Distribution, y: Tensor) -> Tensor:
-    """P(y' <= y) under a Normal or a mixture of Normals, with the shape of y."""
+    """Return P(y' <= y) for y' from a Normal or a mixture of Normals, in the shape of y."""
     if isinstance(distribution, MixtureSameFamily):
         return distribution.component_distribution.cdf(y[..., None]).mean(-1)
     assert isinstance(distribution, Normal)
@@ -76,14 +78,14 @@ def cdf(distribution: Distribution, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Coverage of central intervals."""
+    """How often targets lie inside the central intervals of their predictions."""
 
-    inside: tuple[float, ...]  # share of targets in the central interval of each of LEVELS
-    targets: int
+    inside: tuple[float, ...]  # fraction of targets inside the interval, for each of LEVELS
+    targets: int  # number of targets
 
     @property
     def error(self) -> float:
-        """Mean squared distance from the 45 degree line, equation 1 of the SPIN paper's appendix A.6."""
+        """Mean squared difference of fraction and level (SPIN paper, appendix A.6, equation 1)."""
         return float(np.mean([(p - level) ** 2 for p, level in zip(self.inside, LEVELS, strict=True)]))
 
 
@@ -97,7 +99,7 @@ def calibration(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Calibration:
-    """Coverage of all targets, for this number of context points; other parameters as in `score`."""
+    """Measure the calibration with this number of context points. Other parameters are those of `score`."""
     model.eval()
     settings = replace(tasks, context=(context, context))
     inside, total = np.zeros(len(LEVELS)), 0

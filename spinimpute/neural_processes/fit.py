@@ -1,4 +1,4 @@
-"""Fit a neural process to your own tables: many small data sets of the same kind, each an (x, y) pair.
+"""Training of a neural process on a user's own tables: many small data sets (x, y) of the same kind.
 
 Axes: see `spinimpute.nn`.
 """
@@ -19,31 +19,33 @@ from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingS
 from spinimpute.nn.checks import require_count
 from spinimpute.runtime.errors import InputError, argument
 
-MIN_POINTS = 3
-Table = tuple[np.ndarray, np.ndarray]
+MIN_POINTS = 3  # rows of a table
+Table = tuple[np.ndarray, np.ndarray]  # x, y
 
 
 @dataclass(frozen=True)
 class Scaler:
-    """Mean and standard deviation of every column, over all tables."""
+    """Mean and standard deviation of each column, over all tables."""
 
-    mean: np.ndarray  # float64: offsets may be large
+    mean: np.ndarray  # float64, because float32 is too coarse for columns with large offsets
     sd: np.ndarray
 
     @classmethod
     def from_tables(cls, columns: Sequence[np.ndarray]) -> Scaler:
-        """Learn the scale of columns from tables, (rows, columns) each."""
+        """Compute the scales from arrays (rows, columns)."""
         rows = np.concatenate(columns)
-        constant = rows.max(axis=0) == rows.min(axis=0)  # its standard deviation may be a rounding error
+        constant = rows.max(axis=0) == rows.min(
+            axis=0
+        )  # the computed sd may be a rounding error instead of 0
         return cls(rows.mean(axis=0), np.where(constant, 1.0, rows.std(axis=0)))
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
-        """Standardise values, (..., columns)."""
+        """Standardise values (..., columns)."""
         return (values - self.mean) / self.sd
 
 
 class FittedProcess:
-    """Result of `fit`: predicts, in the units of the tables, from any number of points of a new table."""
+    """Result of `fit`: a predictor for new tables, given any number of their points, in their own units."""
 
     def __init__(self, model: NeuralProcess, x: Scaler, y: Scaler) -> None:
         self.model, self.x, self.y = model.eval(), x, y
@@ -63,14 +65,14 @@ class FittedProcess:
         x_target : array (Q, X) or (Q,)
             Inputs to predict at.
         samples : int
-            Number of samples of models that draw.
+            Number of samples drawn by latent and bootstrapping models.
 
         Returns
         -------
         float64 (Q, Y), or (Q,) if y_context has one dimension
-            Mean.
+            Predicted means.
         float64 of the same shape
-            Standard deviation.
+            Predicted standard deviations.
         """
         flat = np.ndim(y_context) == 1
         arrays = (
@@ -103,39 +105,40 @@ def fit(
     Parameters
     ----------
     tables : sequence of (x, y)
-        x (L, X) or (L,) and y (L, Y) or (L,); L may differ between tables, and is at least 3.
+        x (L, X) or (L,) and y (L, Y) or (L,). The number of points L is at least 3 and may differ between
+        tables.
     kind : str
         One of `models.KINDS`.
     steps : int
-        Number of updates.
+        Number of training steps.
     learning_rate : float
-        Learning rate at the start; it falls by cosine to 0.
+        Initial learning rate; it falls to 0 by a cosine schedule.
     context : tuple of int, optional
-        Smallest and largest number of context points of a task; default: 1, and all but two points of the
-        smallest table.
+        Minimum and maximum number of context points of a task. By default the minimum is 1, and the maximum
+        is two less than the number of points of the smallest table.
     tasks : int
-        Tables of a step.
+        Number of tables in a training step.
     seed : int
-        Seed of weights and draws.
+        Random seed of weights and training tasks.
     floor : float
-        Smallest predicted standard deviation, in units of y's own.
+        Lower bound of predicted standard deviations, as a fraction of the standard deviation of y.
     device : torch.device or str
         Device to train on.
     report : callable, optional
-        Called every 500 steps with the step and the mean loss.
+        Called every 500 steps with the number of the step and the mean loss of these steps.
     **model
         Further fields of `ModelSettings`.
 
     Returns
     -------
     FittedProcess
-        The trained model with the scales of the tables.
+        The trained model, with the scales of the tables.
 
     Raises
     ------
     InputError
-        There are no tables, or tables are too small, have different numbers of columns, or are not all
-        numbers.
+        There are no tables, or a table is too small, has another number of columns than the first, or holds
+        values that are not finite numbers; or seed or context is invalid.
     ValueError
         Another parameter is out of its range.
     """

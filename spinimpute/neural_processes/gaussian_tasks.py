@@ -1,4 +1,7 @@
-"""Tasks drawn from Gaussian processes, and the oracle, which knows the process of each task.
+"""Training tasks: functions drawn from Gaussian processes, each split into context points and targets.
+
+The oracle predicts the targets with the very Gaussian process from which a task was drawn. No model can have
+a higher expected log-likelihood.
 
 Axes: see `spinimpute.nn`.
 """
@@ -18,38 +21,38 @@ from torch.distributions import Normal
 from spinimpute.nn.checks import require_count, require_positive
 
 KERNELS = ("rbf", "matern52", "periodic")
-MAX_COUNT = 10**9
-MAX_VALUE = 1e9  # of real numbers
-JITTER = 1e-6  # added to the variance of each point, in units of the function's own
+MAX_COUNT = 10**9  # of points, tasks and dimensions in settings
+MAX_VALUE = 1e9  # of real numbers in settings
+JITTER = 1e-6  # fraction of the function's variance added at each point, for numerical stability
 
 
 class Task(NamedTuple):
-    """A batch of tasks, float32, with the same numbers of context points N and targets Q."""
+    """A batch of tasks, float32; all have N context points and Q targets."""
 
-    x_BNX: Tensor
+    x_BNX: Tensor  # context
     y_BNY: Tensor
-    x_BQX: Tensor
+    x_BQX: Tensor  # targets
     y_BQY: Tensor
 
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """Distribution of tasks. The defaults follow the SPIN paper and its code.
+    """Distribution of tasks. The defaults are those of the SPIN paper (section 4.2) and its code.
 
-    Rastogi et al., ICLR 2023, section 4.2. Ranges are pairs (from, to), both included.
+    Ranges are pairs (minimum, maximum), both included; numbers are drawn uniformly from them.
     """
 
-    kernel: str = "rbf"
-    context: tuple[int, int] = (64, 128)  # points; one number is drawn for a batch
-    target: tuple[int, int] = (4, 64)
-    tasks: int = 16  # B
-    x_size: int = 1
-    y_size: int = 1
-    inputs: tuple[float, float] = (-2.0, 2.0)  # inputs are uniform on this range
-    length_scale: tuple[float, float] = (0.1, 0.6)  # drawn uniformly for every task, as the next two
-    scale: tuple[float, float] = (0.1, 1.0)
-    period: tuple[float, float] = (0.5, 1.5)  # of the periodic kernel
-    noise: float = 0.02  # standard deviation
+    kernel: str = "rbf"  # one of KERNELS
+    context: tuple[int, int] = (64, 128)  # number of context points, drawn once for a batch
+    target: tuple[int, int] = (4, 64)  # number of targets, drawn once for a batch
+    tasks: int = 16  # tasks of a batch, B
+    x_size: int = 1  # input dimensions
+    y_size: int = 1  # output dimensions
+    inputs: tuple[float, float] = (-2.0, 2.0)  # range of the inputs
+    length_scale: tuple[float, float] = (0.1, 0.6)  # of the kernel, drawn for each task
+    scale: tuple[float, float] = (0.1, 1.0)  # standard deviation of the function, drawn for each task
+    period: tuple[float, float] = (0.5, 1.5)  # of the periodic kernel, drawn for each task
+    noise: float = 0.02  # standard deviation of the noise of observations
 
     def __post_init__(self) -> None:
         if self.kernel not in KERNELS:
@@ -70,18 +73,18 @@ class ProcessSettings:
         require_positive("noise", self.noise)
         if self.noise > MAX_VALUE:
             raise ValueError(f"noise must be at most {MAX_VALUE:g}, got {self.noise}")
-        for name, value in list(vars(self).items()):  # files cannot hold NumPy's numbers
+        for name, value in list(vars(self).items()):  # JSON cannot store NumPy's types
             if name != "kernel":
                 object.__setattr__(self, name, _plain(value))
 
     @property
     def numbers(self) -> int:
-        """Number of covariances of the largest batch."""
+        """Number of covariances in the largest possible batch."""
         return self.tasks * (self.context[1] + self.target[1]) ** 2
 
 
 def _check_range(name: str, value: Any, kind: type) -> tuple[Any, Any]:
-    """Both ends of a range, which must be numbers of this kind."""
+    """Return both ends of a range. Raise ValueError unless they are numbers of this kind."""
     if not (isinstance(value, tuple | list) and len(value) == 2):
         raise ValueError(f"{name} must be a range of two numbers, got {value!r}")
     if not all(isinstance(number, kind) and not isinstance(number, bool) for number in value):
@@ -90,14 +93,14 @@ def _check_range(name: str, value: Any, kind: type) -> tuple[Any, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, and ranges of them, as JSON has them."""
+    """Convert numbers, and ranges of numbers, to Python's own types."""
     if isinstance(value, tuple | list):
         return tuple(map(_plain, value))
     return int(value) if isinstance(value, Integral) else float(value)
 
 
 def parse_settings(description: dict[str, Any]) -> ProcessSettings:
-    """Settings from JSON of `dataclasses.asdict` (lists stand for tuples); ValueError if invalid."""
+    """Make settings from JSON, where lists stand for tuples. Raise ValueError if they are invalid."""
     names = {field.name for field in fields(ProcessSettings)}
     if not isinstance(description, dict) or not names >= set(description):
         raise ValueError(f"settings of tasks must be {', '.join(sorted(names))}, got {description!r}")
@@ -107,19 +110,19 @@ def parse_settings(description: dict[str, Any]) -> ProcessSettings:
 
 @dataclass(frozen=True)
 class Process:
-    """The processes of a batch."""
+    """The Gaussian processes from which the tasks of a batch were drawn; see `ProcessSettings`."""
 
     kernel: str
     length_B: Tensor
     scale_B: Tensor
     period_B: Tensor
-    noise: float  # standard deviation
+    noise: float
 
     def covariance(self, a_BLX: Tensor, b_BLX: Tensor) -> Tensor:
-        """Covariance of the function without noise: (B, L, X) and (B, L', X) -> (B, L, L')."""
+        """Return covariances of the noise-free function: (B, L, X) and (B, L', X) -> (B, L, L')."""
         length, scale, period = (x[:, None, None] for x in (self.length_B, self.scale_B, self.period_B))
         if self.kernel == "periodic":
-            # the product over dimensions of MacKay's kernel
+            # product over input dimensions of MacKay's periodic kernel
             difference_BLLX = a_BLX[:, :, None] - b_BLX[:, None]
             angle = math.pi * difference_BLLX / period[..., None]
             return scale**2 * torch.exp(-2 * (torch.sin(angle) / length[..., None]).square().sum(-1))
@@ -130,7 +133,7 @@ class Process:
         return scale**2 * (1 + scaled + scaled.square() / 3) * torch.exp(-scaled)
 
     def noisy_covariance(self, x_BLX: Tensor) -> Tensor:
-        """Covariance of observations: (B, L, X) -> (B, L, L)."""
+        """Return covariances of observations with noise: (B, L, X) -> (B, L, L)."""
         added_B = self.noise**2 + JITTER * self.scale_B.square()
         eye = torch.eye(x_BLX.shape[1], dtype=x_BLX.dtype, device=x_BLX.device)
         return self.covariance(x_BLX, x_BLX) + added_B[:, None, None] * eye
@@ -139,9 +142,9 @@ class Process:
 def draw_tasks(
     settings: ProcessSettings, seed: int, number: int, device: torch.device | str = "cpu"
 ) -> tuple[Task, Process]:
-    """Draw batch `number` of the tasks with this seed, and the processes that they were drawn from."""
+    """Draw the batch `number` of tasks; return it and the processes from which it was drawn."""
     device = torch.device(device)
-    # one stream for each batch: a resumed run draws the same tasks
+    # a generator for each batch, so that a resumed run draws the tasks of an uninterrupted run
     generator = torch.Generator(device).manual_seed((seed * 1_000_003 + number) % 2**63)
 
     def uniform(size: tuple[int, ...], low: float, high: float) -> Tensor:
@@ -171,7 +174,7 @@ def draw_tasks(
 
 
 def oracle(task: Task, process: Process) -> Normal:
-    """Predict each target given the context and the process: Normal of batch shape (B, Q, Y), float64."""
+    """Predict targets from the context and the known processes; return a Normal (B, Q, Y), float64."""
     x_BNX, y_BNY, x_BQX = task.x_BNX.double(), task.y_BNY.double(), task.x_BQX.double()
     prior_B = process.scale_B.square() * (1 + JITTER) + process.noise**2
     if not x_BNX.shape[1]:
@@ -186,5 +189,5 @@ def oracle(task: Task, process: Process) -> Normal:
 
 
 def apply_floor(distribution: Normal, floor: float) -> Normal:
-    """Raise the standard deviation to at least `floor`: the best prediction under this floor."""
+    """Raise standard deviations below `floor` to `floor`: the best prediction with this lower bound."""
     return Normal(distribution.mean, distribution.stddev.clamp(min=floor))

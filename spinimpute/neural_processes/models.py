@@ -1,20 +1,19 @@
-"""Neural processes with one interface: `model(x_context, y_context, x_target)` is a distribution.
+"""The neural processes: `model(x_context, y_context, x_target)` returns a distribution for each target.
 
 CANP     conditional attentive neural process (Kim et al. 2018, without the latent path)
 ANP      attentive neural process with a latent variable (Kim et al. 2018)
 BANP     bootstrapping attentive neural process (Lee et al. 2020)
 CIPNP    conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16);
-         attention compares positions by their distance and carries y (see `nn.points.PointEncoder`)
+         attention depends on the distance of positions and also averages y (see `nn.points.PointEncoder`)
 IPNP     CIPNP with a latent variable (Table 17)
-LBANP    latent bottlenecked attentive neural process (Feng et al. 2023), started like the inducing models
+LBANP    latent bottlenecked attentive neural process (Feng et al. 2023), initialized like CIPNP
 RCANP, RCIPNP, RIPNP
-         CANP, CIPNP and IPNP that read their context repeatedly (ours). A further reading is of the
-         residuals: the outputs minus the mean prediction of the readings before (with the mean of z)
+         CANP, CIPNP and IPNP that read their context repeatedly (ours). The first reading is of the outputs.
+         Each further one is of residuals: outputs minus the mean prediction of the readings so far
 
-BANP reads its context a second time, too, with outputs drawn from its first predictions.
-
-Predictions need only a `Summary` of the context. The inducing models' summary has the same size for any
-context.
+A prediction consists of two steps. `summarize` encodes the context as a `Summary`, and `decode` predicts
+targets from the summary. In the models with inducing points (CIPNP, IPNP, LBANP, RCIPNP, RIPNP), the size of
+the summary does not depend on the number of context points.
 
 Axes: see `spinimpute.nn`.
 """
@@ -53,8 +52,8 @@ from spinimpute.nn.points import (
 )
 
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
-LATENT_FLOOR = 0.1  # smallest standard deviation of the latent variable
-VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3
+LATENT_FLOOR = 0.1  # lower bound of the standard deviation of the latent variable
+VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3  # of the MLPs
 
 
 @dataclass(frozen=True)
@@ -62,15 +61,15 @@ class ModelSettings:
     """Kind and sizes of a model."""
 
     kind: str  # one of KINDS
-    x_size: int = 1
-    y_size: int = 1
-    width: int = 128
-    heads: int = 8  # must divide the width
-    inducing_points: int = 32  # of ...IPNP and LBANP (the paper uses half the smallest context)
-    floor: float = 0.1  # of the predicted standard deviation; 0.1, as in the paper's code, caps log p at 1.38
-    samples: int = 4  # S of the latent and bootstrapping models in training
+    x_size: int = 1  # input dimensions
+    y_size: int = 1  # output dimensions
+    width: int = 128  # of embeddings
+    heads: int = 8  # attention heads; must divide the width
+    inducing_points: int = 32  # the paper uses half the smallest number of context points
+    floor: float = 0.1  # lower bound of predicted sd, from the paper's code; limits log-likelihoods to 1.38
+    samples: int = 4  # number S of samples in training, for latent and bootstrapping models
     blocks: int = 3  # of LBANP
-    readings: int = 3  # of the context, for R...
+    readings: int = 3  # of the context, for RCANP, RCIPNP and RIPNP
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -78,7 +77,7 @@ class ModelSettings:
         for name, value in list(vars(self).items()):
             if name not in ("kind", "floor"):
                 require_count(name, value)
-                object.__setattr__(self, name, int(value))  # files cannot hold NumPy's
+                object.__setattr__(self, name, int(value))  # JSON cannot store NumPy's types
         if self.width % self.heads:
             raise ValueError(f"heads must divide the width, got {self.heads} and {self.width}")
         if not 0 < self.floor < 1:
@@ -91,14 +90,16 @@ class ModelSettings:
 
 
 class Summary(NamedTuple):
-    """Summary of a context: all that predictions need of it."""
+    """Summary of a context: everything that predictions need."""
 
-    reading_points: tuple[ContextPoints, ...]  # of each reading; for LBANP, the latents of all blocks
-    pooled_BE: Tensor
+    reading_points: tuple[
+        ContextPoints, ...
+    ]  # one entry for each reading; for LBANP one entry, the latents of all blocks
+    pooled_BE: Tensor  # mean over points
 
 
 class NeuralProcess(nn.Module, ABC):
-    """Interface of all models."""
+    """Base class of all models, with their interface."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -107,7 +108,7 @@ class NeuralProcess(nn.Module, ABC):
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
     ) -> Distribution:
-        """Predict the y of every target independently.
+        """Predict the output y of each target independently.
 
         Parameters
         ----------
@@ -118,36 +119,36 @@ class NeuralProcess(nn.Module, ABC):
         x_target : Tensor (B, Q, X)
             Inputs of the targets.
         samples : int, optional
-            Number of samples S, for models that draw; default: as in training.
+            Number of samples S for latent and bootstrapping models. Default: the number used in training.
 
         Returns
         -------
         Distribution
-            Batch shape (B, Q, Y): Normal, or a mixture of S Normals for models that draw.
+            Normal of batch shape (B, Q, Y). Latent and bootstrapping models return a mixture of S Normals.
 
         Raises
         ------
         ValueError
-            Shapes do not fit, or samples are not a count.
+            The shapes do not fit together, or `samples` is not a positive whole number.
         """
         self._check(x_context, y_context, x_target, samples)
         return self.decode(self.summarize(x_context, y_context), x_target, samples)
 
     @abstractmethod
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
-        """Summarize a context; N may be 0."""
+        """Summarize a context, which may be empty."""
 
     @abstractmethod
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
         """Predict targets from a summary."""
 
     def loss(self, task: Task) -> Tensor:
-        """Training loss; for the conditional models the mean negative log-likelihood."""
+        """Return the training loss; by default the mean negative log-likelihood of targets."""
         predicted = self(task.x_BNX, task.y_BNY, task.x_BQX)
         return -predicted.log_prob(task.y_BQY).sum(-1).mean()
 
     def log_likelihood(self, task: Task, samples: int = 50) -> Tensor:
-        """Log-likelihood (B, Q) of each target given the context; log-mean-exp over samples."""
+        """Return the log-likelihood (B, Q) of each target; likelihoods are averaged over samples."""
         return self(task.x_BNX, task.y_BNY, task.x_BQX, samples).log_prob(task.y_BQY).sum(-1)
 
     def _check(
@@ -162,7 +163,11 @@ class NeuralProcess(nn.Module, ABC):
 
 
 class _AttentiveProcess(NeuralProcess):
-    """An encoder and a reader for each reading of the context; for inducing models, from `nn.points`."""
+    """Base class of all models but LBANP: an encoder and a reader for each reading of the context.
+
+    `left_encoders` and `left_readers` are those of the further readings, which read what is left: residuals.
+    Models with inducing points use the encoder and reader of `nn.points`.
+    """
 
     def __init__(self, settings: ModelSettings, pooled_width: int) -> None:
         super().__init__(settings)
@@ -173,7 +178,9 @@ class _AttentiveProcess(NeuralProcess):
         self.value_encoder = self._encoder()
         self.pooled_encoder = self._encoder() if self.points is None else None
         self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
-        self.position = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)  # shared by all points
+        self.position = mlp(
+            s.x_size, s.width, s.width, QUERY_LAYERS
+        )  # embeds positions of context, targets and inducing points
         self.reader = self._reader()
         self.left_encoders = nn.ModuleList(self._encoder() for _ in range(n_more))
         self.left_readers = nn.ModuleList(self._reader() for _ in range(n_more))
@@ -198,7 +205,7 @@ class _AttentiveProcess(NeuralProcess):
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         summary = self.first_reading(x_BNX, y_BNY)
         for encoder in self.left_encoders:
-            with torch.no_grad():  # earlier readings learn to predict, not to leave residuals
+            with torch.no_grad():  # no gradient: earlier readings must not learn to produce useful residuals
                 residual_BNY = y_BNY - self.mean(summary, x_BNX).to(y_BNY.dtype)
             summary = summary._replace(
                 reading_points=(*summary.reading_points, self._encode_points(encoder, x_BNX, residual_BNY))
@@ -206,7 +213,7 @@ class _AttentiveProcess(NeuralProcess):
         return summary
 
     def first_reading(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
-        """Summary of the first reading alone, which `decode` accepts too."""
+        """Return the summary of only the first reading; `decode` accepts it."""
         kept = self._encode_points(self.value_encoder, x_BNX, y_BNY)
         all_points_BLE = kept.value_BLE
         if self.pooled_encoder is not None:
@@ -221,18 +228,18 @@ class _AttentiveProcess(NeuralProcess):
 
     @abstractmethod
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
-        """Mean prediction at targets, (B, Q, Y)."""
+        """Return the mean prediction (B, Q, Y) at targets."""
 
     @staticmethod
     def readings(summary: Summary) -> list[Summary]:
-        """Summaries of the first reading, the first two, ... and all; training teaches each to predict."""
+        """Return the summaries after one reading, two readings, and so on; all of them enter the loss."""
         return [
             summary._replace(reading_points=summary.reading_points[: n + 1])
             for n in range(len(summary.reading_points))
         ]
 
     def read(self, summary: Summary, x_BQX: Tensor) -> list[TargetReading]:
-        """Results of every reading, for these targets."""
+        """Return what these targets read in each reading."""
         key_BQE = self.position(x_BQX)
         readers = [self.reader, *self.left_readers][: len(summary.reading_points)]
         return [
@@ -240,7 +247,7 @@ class _AttentiveProcess(NeuralProcess):
         ]
 
     def _decoded(self, input_BQI: Tensor, read: list[TargetReading]) -> Normal:
-        """Correction of the outputs carried by all readings; readings that the summary lacks are zero."""
+        """Decode: correct the sum of carried outputs of all readings. Readings after the summary's are 0."""
         carried_BQY = torch.stack([reading.carried_BQY for reading in read]).sum(0)
         if len(read) == 1:
             return self.decoder(input_BQI, None, carried_BQY)
@@ -250,7 +257,7 @@ class _AttentiveProcess(NeuralProcess):
 
 
 class ConditionalProcess(_AttentiveProcess):
-    """CANP, CIPNP, RCANP and RCIPNP: the decoder gets the pooled context."""
+    """CANP, CIPNP, RCANP and RCIPNP: models without a latent variable."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings, settings.width)
@@ -261,17 +268,17 @@ class ConditionalProcess(_AttentiveProcess):
         return self._decoded(self.decoder_input(summary, x_BQX, read), read)
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
-        """Mean prediction at targets, (B, Q, Y)."""
+        """Return the mean prediction (B, Q, Y) at targets."""
         return self.decode(summary, x_BQX).mean
 
     @staticmethod
     def decoder_input(summary: Summary, x_BQX: Tensor, read: list[TargetReading]) -> Tensor:
-        """Input of the decoder (B, Q, I): the position, the first reading, and the pooled context."""
+        """Return the decoder's input (B, Q, I): position, result of the first reading, pooled context."""
         pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
         return torch.cat([x_BQX, read[0].r_BQI, pooled_BQE], -1)
 
     def loss(self, task: Task) -> Tensor:
-        """Negative log-likelihood, averaged over the readings."""
+        """Return the negative log-likelihood, averaged over the summaries of `readings`."""
         summary = self.summarize(task.x_BNX, task.y_BNY)
         log_p = [
             self.decode(reading, task.x_BQX).log_prob(task.y_BQY).sum(-1).mean()
@@ -281,23 +288,23 @@ class ConditionalProcess(_AttentiveProcess):
 
 
 class LatentProcess(_AttentiveProcess):
-    """ANP, IPNP and RIPNP: the pooled context gives the distribution of a latent variable z."""
+    """ANP, IPNP and RIPNP: models with a latent variable z; its distribution depends on the context."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings, 2 * settings.width)
 
     def latent(self, summary: Summary) -> Normal:
-        """p(z | context), batch shape (B, E)."""
+        """Return p(z | context), batch shape (B, E)."""
         mean, raw = summary.pooled_BE.float().chunk(2, -1)
         return Normal(mean, LATENT_FLOOR + (1 - LATENT_FLOOR) * torch.sigmoid(raw))
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
-        """Predict targets: a mixture over samples of z."""
+        """Predict targets by a mixture over samples of z."""
         z_SBE = self.latent(summary).rsample((samples or self.settings.samples,))
         return mixture(self._decode_given_latent(summary, x_BQX, z_SBE))
 
     def _decode_given_latent(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal:
-        """p(y | z, x, context), batch shape (S, B, Q, Y)."""
+        """Return p(y | z, x, context), batch shape (S, B, Q, Y)."""
         read = self.read(summary, x_BQX)
         input_BQI = torch.cat([x_BQX, read[0].r_BQI], -1)
         shape = (len(z_SBE), *input_BQI.shape[:2], -1)
@@ -306,21 +313,21 @@ class LatentProcess(_AttentiveProcess):
         return self._decoded(input_SBQI, read)
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
-        """Mean prediction at targets with the mean of z, (B, Q, Y)."""
+        """Return the mean prediction (B, Q, Y) at targets if z is its mean."""
         return self._decode_given_latent(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
 
     def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
-        """Two lower bounds (B,) of log p(y | x, context) / Q, with S = `samples` (default: as in training).
+        """Return two lower bounds (B,) of log p(y | x, context), divided by the number of targets.
 
         The first is the evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z |
-        context)). The second is the importance-weighted bound, which is tighter: the logarithm of the mean
-        over samples of p(y | z) p(z) / q(z). Burda et al., Importance weighted autoencoders, ICLR 2016.
+        context)). The second is the tighter importance-weighted bound: the logarithm of the mean over samples
+        of p(y | z) p(z) / q(z) (Burda et al., Importance weighted autoencoders, ICLR 2016).
         """
         summary = self.summarize(task.x_BNX, task.y_BNY)
         return self._bounds(summary, self._posterior(task), task, samples)
 
     def _posterior(self, task: Task) -> Normal:
-        """q(z | context, targets)."""
+        """Return q(z | context, targets)."""
         x_BLX, y_BLY = torch.cat([task.x_BNX, task.x_BQX], 1), torch.cat([task.y_BNY, task.y_BQY], 1)
         return self.latent(self.first_reading(x_BLX, y_BLY))
 
@@ -337,24 +344,28 @@ class LatentProcess(_AttentiveProcess):
         return elbo / n_targets, importance / n_targets
 
     def loss(self, task: Task) -> Tensor:
-        """Negative importance-weighted bound, averaged over the readings."""
+        """Return the negative importance-weighted bound, averaged over the summaries of `readings`."""
         summary, posterior = self.summarize(task.x_BNX, task.y_BNY), self._posterior(task)
         bounds = [self._bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
         return -torch.stack(bounds).mean()
 
 
 class BootstrappedProcess(ConditionalProcess):
-    """BANP: contexts with resampled residuals beside the context itself."""
+    """BANP: a CANP that reads, besides the context, bootstrapped contexts with resampled residuals.
+
+    To draw one, predict the context's outputs from context points sampled with replacement, and add residuals
+    sampled with replacement to these predictions.
+    """
 
     def forward(
         self, x_context: Tensor, y_context: Tensor, x_target: Tensor, samples: int | None = None
     ) -> Distribution:
-        """Predict the y of every target independently, by a mixture over bootstrapped contexts."""
+        """Predict the output y of each target by a mixture over bootstrapped contexts."""
         self._check(x_context, y_context, x_target, samples)
         return mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
 
     def _bootstrapped(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor, samples: int) -> Normal:
-        """Batch shape (S, B, Q, Y)."""
+        """Return the prediction with each of S bootstrapped contexts, batch shape (S, B, Q, Y)."""
         input_BQI = self._decoder_input_of(x_BNX, y_BNY, x_BQX)
         n_tasks, n_context = x_BNX.shape[:2]
         x_SBNX = x_BNX.expand(samples, *x_BNX.shape).flatten(0, 1)
@@ -379,7 +390,7 @@ class BootstrappedProcess(ConditionalProcess):
         return self.decoder_input(summary, x_BQX, self.read(summary, x_BQX))
 
     def loss(self, task: Task) -> Tensor:
-        """Sum of the losses of the plain prediction and of the bootstrapped predictions, halved."""
+        """Return the mean of the losses with and without bootstrapped contexts."""
         plain = super().decode(self.summarize(task.x_BNX, task.y_BNY), task.x_BQX)
         bootstrapped = self(task.x_BNX, task.y_BNY, task.x_BQX)
         log_p = [predicted.log_prob(task.y_BQY).sum(-1).mean() for predicted in (plain, bootstrapped)]
@@ -387,10 +398,11 @@ class BootstrappedProcess(ConditionalProcess):
 
 
 class BottleneckProcess(NeuralProcess):
-    """LBANP: blocks in which latents read the context and each other; targets read every block's latents.
+    """LBANP: in each block, latent vectors attend to the context and to each other; targets attend to them.
 
-    Unlike in the published model, latents and targets are points without an output that pass through the
-    context's network, and queries start equal to keys, as in the inducing models. It learns much faster so.
+    Two differences from the published model make it learn much faster. Latents and targets are embedded by
+    the network of the context, as points whose output is 0. The projections of queries are initialized equal
+    to those of keys, as in the models with inducing points.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -407,7 +419,7 @@ class BottleneckProcess(NeuralProcess):
         self.decoder = Decoder(s.width, s.width, s.y_size, DECODER_LAYERS, s.floor)
 
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
-        """Summarize a context: keys and values are the latents of all blocks, concatenated."""
+        """Summarize a context as the latents of all blocks, concatenated; they are both keys and values."""
         d_BNE = self.embed(torch.cat([x_BNX, y_BNY], -1))
         l_BHE = self.embed(self.points).expand(len(d_BNE), -1, -1)
         kept = []
@@ -442,5 +454,5 @@ _CLASSES: dict[str, Callable[[ModelSettings], NeuralProcess]] = {
 
 
 def make_model(settings: ModelSettings) -> NeuralProcess:
-    """Make a model with fresh weights, drawn from torch's generator."""
+    """Make an untrained model; its weights are drawn from torch's generator."""
     return _CLASSES[settings.kind](settings)

@@ -1,4 +1,4 @@
-"""PNG figures of predictions beside the oracle's, and of calibration."""
+"""PNG figures: predictions of models and of the oracle (see `evaluation`), and calibration curves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spinimpute.neural_processes.evaluation import LEVELS, Calibration
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks, oracle
 from spinimpute.neural_processes.models import NeuralProcess
 
-POSITIONS = 200  # of a plotted prediction
+POSITIONS = 200  # number of inputs at which a plotted prediction is computed
 CONTEXTS = (4, 8, 16)  # numbers of context points
 
 
@@ -19,10 +19,10 @@ CONTEXTS = (4, 8, 16)  # numbers of context points
 def plot_predictions(
     models: Mapping[str, NeuralProcess], tasks: ProcessSettings, path: str | Path, number: int = 0
 ) -> None:
-    """Plot mean and two standard deviations of predictions with 4, 8 and 16 context points of one task.
+    """Plot predictions (mean and two standard deviations) for one task, with 4, 8 and 16 context points.
 
-    There is a row for each number of context points and a column for each model, the last one for the oracle
-    (as in Figure 6 of the SPIN paper).
+    Rows of the figure are numbers of context points, columns are models; the last column is the oracle (see
+    Figure 6 of the SPIN paper).
     """
     from matplotlib.figure import Figure
 
@@ -54,9 +54,9 @@ def plot_predictions(
 
 
 def plot_calibration(curves: Mapping[str, Sequence[Calibration]], path: str | Path) -> None:
-    """Plot the share of targets inside central intervals (as in Figure 7 of the SPIN paper).
+    """Plot the fraction of targets inside central intervals (see Figure 7 of the SPIN paper).
 
-    Each model has a calibration for each of CONTEXTS.
+    `curves` holds for each model the calibrations with each number of context points in CONTEXTS.
     """
     from matplotlib.figure import Figure
 

@@ -1,4 +1,7 @@
-"""Training on tasks with Adam and a cosine schedule: resumable and reproducible by seed (on a CPU)."""
+"""Training of neural processes with Adam and a cosine schedule, and files of trained models.
+
+Training can be interrupted and resumed. On a CPU, equal seeds give equal models.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +24,33 @@ from spinimpute.training.loop import Report, TrainingLoop
 
 MODEL_FORMAT = "spinimpute-neural-process-2"
 STATE_FORMAT = "spinimpute-neural-process-state-2"
-DrawTask = Callable[[int], Task]  # the batch of tasks of a step
+DrawTask = Callable[[int], Task]  # returns the batch of tasks for the number of a step
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a model is trained."""
+    """Settings of training."""
 
-    steps: int = 100_000  # as in the paper
-    learning_rate: float = 5e-4  # at the start; falls by cosine to 0
-    clip: float = 10.0  # largest norm of the gradient
+    steps: int = 100_000  # as in the SPIN paper
+    learning_rate: float = 5e-4  # initial value; falls to 0 by a cosine schedule
+    clip: float = 10.0  # larger gradients are scaled down to this norm
     seed: int = 1  # of weights, tasks and samples
-    bfloat16: bool = False  # under autocast
+    bfloat16: bool = False  # compute in bfloat16 where autocast allows it
 
     def __post_init__(self) -> None:
         require_count("steps", self.steps)
-        object.__setattr__(self, "steps", int(self.steps))  # files cannot hold NumPy's
+        object.__setattr__(self, "steps", int(self.steps))  # JSON cannot store NumPy's types
         for name in ("learning_rate", "clip"):
             require_positive(name, getattr(self, name))
             object.__setattr__(self, name, float(getattr(self, name)))
 
 
 class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
-    """Trains one model.
+    """Trainer of one model.
 
-    `draw` gives the tasks of a step, the same ones in a resumed run; `tasks` describes them for files, as
-    JSON. Training may start from the weights of `start`, a model of the same kind and sizes (floor and
-    samples may differ); otherwise InputError is raised.
+    `draw` returns the tasks of a step, which must depend only on the step's number. `tasks` (JSON) describes
+    them in the files of the model. Training starts from the weights of `start`, if given. `start` must be a
+    model of the same kind and sizes (floor and samples may differ), otherwise InputError is raised.
     """
 
     def __init__(
@@ -83,10 +86,10 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         )
 
     def loss(self, number: int) -> Tensor:
-        """Loss of the step's batch of tasks."""
+        """Return the loss of the current step's batch of tasks."""
         task = self.draw(self.step)
         torch.manual_seed((self.settings.seed * 1_000_003 + self.step) % 2**63)
-        # without the cache: older torch reuses weights cast without a gradient where a gradient is needed
+        # no cache: older torch would reuse weights cast under no_grad where gradients are needed
         bfloat16 = torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.settings.bfloat16, cache_enabled=False
         )
@@ -100,10 +103,10 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         checkpoint: Callable[[], None] | None = None,
         every: int = 500,
     ) -> float:
-        """Train to the end, or to step `until`, and return the seconds taken.
+        """Train to the last step, or to step `until`, and return the time taken in seconds.
 
-        `report` is called every `every` steps with the step and the mean loss since the last report, then
-        `checkpoint`. Raises InputError if the loss of a step is not finite.
+        After every `every` steps, `report` is called with the step and the mean loss since the last report,
+        and then `checkpoint`. Raises InputError if a loss is not finite.
         """
         started = time.perf_counter()
 
@@ -117,7 +120,7 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         return time.perf_counter() - started
 
     def save(self, path: str | Path) -> None:
-        """Write the model with its description; raises InputError if the file cannot be written."""
+        """Write the model and its description. Raise InputError if the file cannot be written."""
         metadata = self.run | {"step": self.step}
         save_tensors(path, arrays_of(self.model.state_dict()), metadata, MODEL_FORMAT)
 
@@ -129,7 +132,7 @@ def gaussian_trainer(
     device: torch.device | str = "cpu",
     start: NeuralProcess | None = None,
 ) -> NeuralProcessTrainer:
-    """Trainer on tasks of Gaussian processes; see `NeuralProcessTrainer`."""
+    """Make a `NeuralProcessTrainer` whose tasks are drawn from Gaussian processes."""
     check_sizes(model, tasks)
     return NeuralProcessTrainer(
         model,
@@ -142,7 +145,7 @@ def gaussian_trainer(
 
 
 def check_sizes(model: ModelSettings, tasks: ProcessSettings) -> None:
-    """Raise InputError unless a model has the input and output dimensions of the tasks."""
+    """Raise InputError if the model and the tasks differ in input or output dimensions."""
     sizes, expected = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
     if sizes != expected:
         raise InputError(
@@ -164,7 +167,7 @@ def _require_same_model(model: ModelSettings, start: ModelSettings) -> None:
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[NeuralProcess, dict[str, Any]]:
-    """Read a model, and its description: model, training, tasks, start and step.
+    """Read a model and its description: a dict with model, training, tasks, start and step.
 
     Raises InputError if the file is missing, damaged or of another format.
     """

@@ -1,1 +1,1 @@
-"""Meta-training: simulated segments, episodes, the loop."""
+"""Meta-training of imputation networks: simulated segments, training tasks (episodes), the training loop."""

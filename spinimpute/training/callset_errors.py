@@ -1,9 +1,11 @@
-"""Errors of real call sets for simulated ones: switched phase, missed rare alleles, wrong calls.
+"""Simulated errors of real call sets: phase switches, misphased or missed rare alleles, wrong calls.
 
-Rare alleles are hard to phase: the rarest are placed on either haplotype of their carrier almost at random.
-Low coverage misses some of them completely. A model that never saw such panels trusts carriers too much.
+In real panels, phasing places the rarest alleles on either haplotype of a sample almost at random, and
+low-coverage sequencing misses some of them. A model that is trained only on error-free panels trusts rare
+alleles too much. `episodes` adds these errors to training tasks.
 
-Axes: X sites, A haplotypes, N panel haplotypes. sibling_A: int64, the other haplotype of the same sample.
+Axes: X sites, A haplotypes, N panel haplotypes, R sites with rare alleles, C their carrier haplotypes.
+sibling_A: int64, the index of the other haplotype of the same sample.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def _list_carriers(alleles_XA, chosen_A, row_R, row_C, column_C):  # type: ignor
 
 
 def count_alleles(alleles_XA: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Count allele 1 (alleles are 0 or 1) in some columns, int64 (X,), without a copy of the array."""
+    """Count the alleles 1 at each site in some columns, int64 (X,), without copying the array."""
     count_X = np.empty(len(alleles_XA), np.int64)
     _count_alleles(alleles_XA, _column_mask(alleles_XA, columns), count_X)
     return count_X
@@ -54,7 +56,7 @@ def switch_phases(
     rng: np.random.Generator,
     rate: float,
 ) -> None:
-    """Exchange the haplotypes of samples from random sites on, in place; rate: switches per Mb and sample."""
+    """Switch the phase of samples at random sites, in place; rate: switches per Mb and sample."""
     if rate == 0:
         return
     first = np.flatnonzero(sibling_A > np.arange(len(sibling_A)))
@@ -66,15 +68,15 @@ def switch_phases(
 
 
 class CallErrors(NamedTuple):
-    """Rates of errors in the calls of a panel."""
+    """Error rates of the calls in a panel."""
 
-    # probability that a singleton is placed on the wrong haplotype, or missed; 1 / n of it with n carriers
-    rare_phase_error: float = 0.0
-    missed_allele: float = 0.0
+    # for an allele with one carrier; divided by n for an allele with n carriers
+    rare_phase_error: float = 0.0  # probability that the allele is on the wrong haplotype
+    missed_allele: float = 0.0  # probability that the allele is missed
     wrong_call: float = 0.0  # probability that an allele is replaced by the other one
-    # the same, times 4 f (1 - f) at a site of frequency f: heterozygotes are miscalled most
+    # like wrong_call, times 4 f (1 - f) at a site of frequency f: most miscalls are of heterozygotes
     wrong_common_call: float = 0.0
-    max_carriers: int = 8  # alleles with more carriers are phased and found well
+    max_carriers: int = 8  # the first two errors are limited to alleles with at most this many carriers
 
 
 def add_call_errors(
@@ -84,7 +86,7 @@ def add_call_errors(
     rng: np.random.Generator,
     errors: CallErrors,
 ) -> None:
-    """Put errors into the columns panel_N, in place."""
+    """Add errors to the panel's haplotypes (the columns panel_N), in place."""
     rare_phase_error, missed_allele, wrong_call, wrong_common_call, max_carriers = errors
     if rare_phase_error or missed_allele:
         count_X = count_alleles(alleles_XA, panel_N)

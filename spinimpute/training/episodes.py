@@ -1,10 +1,13 @@
-"""Meta-learning episodes: a segment, an array, a disjoint split of samples into context and query.
+"""Episodes: training tasks that simulate an imputation.
 
-All untyped alleles of a query are hidden (chunk masking), while the context shows all its alleles. Both
-haplotypes of a sample are always on the same side of the split.
+An episode splits the samples of a segment into context (which serves as the reference panel) and queries
+(which are imputed), and chooses the typed sites of an array. The network sees all alleles of the context, but
+only the typed alleles of queries; it must predict their alleles at untyped sites. Blocks, gaps and places are
+defined in `genotypes.blocks`.
 
-Axes: B blocks, N context haplotypes, Q query haplotypes, S typed places, G gaps, U sites of a gap, C untyped
-sites of a block by which haplotypes are compared, X = S + C.
+Axes: A all haplotypes of a segment, N context haplotypes, Q query haplotypes, T typed sites, B blocks,
+S typed sites of a block (places), G gaps of a block, U sites of a gap, C untyped sites of a block by which
+haplotypes are compared, H inducing points, X any sites (in `Episode`: X = S + C).
 """
 
 from __future__ import annotations
@@ -28,36 +31,37 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.training.callset_errors import CallErrors, add_call_errors, count_alleles, switch_phases
 from spinimpute.training.pedigrees import add_relatives
 
-MIN_SITES = 20  # polymorphic sites, to draw an array from
+MIN_SITES = 20  # polymorphic sites that a segment needs, to draw an array from them
 
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """The table [episodes] of a configuration: ranges from which an episode is drawn.
+    """The table [episodes] of a configuration file: the distribution from which episodes are drawn.
 
-    Of a tuple of rates or shares, one value is drawn. Raises InputError for a rate out of its range.
+    A tuple of rates or shares lists equally likely values, of which each episode draws one; array_density is
+    a range. Raises InputError for a value out of its range.
     """
 
-    blocks: int = 4  # B
-    queries: int = 24  # samples that are imputed
-    sites_per_gap: int = 6  # U
-    compared_sites: int = 256  # of a block, at most, unless more sites are to be predicted
-    context_samples: int = 30  # least number of samples in the context
-    array_density: tuple[float, float] = (40.0, 1_000.0)  # typed sites per Mb, log-uniform
-    array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)  # of minor alleles at typed sites
-    genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)  # of the queries' typed alleles
-    missing_rate: tuple[float, ...] = (0.0, 0.0, 0.01)
-    # share of episodes whose queries come from one population of which the context has few samples or none
+    blocks: int = 4  # number of blocks, B
+    queries: int = 24  # number of samples to impute
+    sites_per_gap: int = 6  # number of sites to predict in each gap, U
+    compared_sites: int = 256  # maximum C; the sites to predict are always compared
+    context_samples: int = 30  # minimum number of samples in the context
+    array_density: tuple[float, float] = (40.0, 1_000.0)  # typed sites per Mb, drawn log-uniformly
+    array_minimum_frequency: tuple[float, ...] = (0.001, 0.01, 0.05)  # of the minor allele at typed sites
+    genotype_error: tuple[float, ...] = (0.0, 0.0005, 0.002, 0.005)  # error rate of queries' typed alleles
+    missing_rate: tuple[float, ...] = (0.0, 0.0, 0.01)  # of queries' typed alleles
+    # share of episodes whose queries come from a population with few or no samples in the context
     foreign_share: float = 0.0
-    whole_share: float = 0.3  # share of episodes whose context is all other samples
-    most_entries: int = 0  # sites x haplotypes of an episode (0: no limit); a longer segment is cut
-    # recombination scale of the copying probabilities (0: estimated from the context, as in imputation)
+    whole_share: float = 0.3  # share of episodes whose context consists of all samples that are not queries
+    most_entries: int = 0  # maximum sites x haplotypes of an episode; longer segments are cut. 0: no limit
+    # recombination scale of the copying probabilities; 0: estimated from the context, as in imputation
     jumps_per_cM: float = JUMPS_PER_CM
     mismatch: float = TRAINING_MISMATCH  # mismatch rate of the copying probabilities
-    relative_share: tuple[float, ...] = (0.0,)  # of queries with a relative in the context, `add_relatives`
-    # errors of the panel's call set, see `CallErrors`
-    flawed_carriers: int = 8
-    switch_rate: tuple[float, ...] = (0.0,)
+    relative_share: tuple[float, ...] = (0.0,)  # share of queries with a relative in the context
+    # errors of the panel, see `CallErrors`
+    flawed_carriers: int = 8  # CallErrors.max_carriers
+    switch_rate: tuple[float, ...] = (0.0,)  # phase switches per Mb and sample
     rare_phase_error: tuple[float, ...] = (0.0,)
     missed_allele: tuple[float, ...] = (0.0,)
     wrong_call: tuple[float, ...] = (0.0,)
@@ -86,26 +90,26 @@ class EpisodeSettings:
 
 @dataclass(frozen=True)
 class Episode:
-    """One batch of blocks that share a segment, an array and a split of samples."""
+    """A batch of blocks with the same segment, array, context and queries."""
 
-    typed_BNS: np.ndarray  # uint8, alleles of the context at typed places
-    query_BQS: np.ndarray  # uint8, alleles of the queries
-    known_BQS: np.ndarray  # uint8, 0 where a query's call is missing
-    cM_BS: np.ndarray  # genetic positions of the typed places
-    valid_BS: np.ndarray  # whether a place has a site
+    typed_BNS: np.ndarray  # uint8, alleles of the context at typed sites
+    query_BQS: np.ndarray  # uint8, alleles of the queries at typed sites
+    known_BQS: np.ndarray  # uint8, 0 if a query's call is missing
+    cM_BS: np.ndarray  # genetic positions of the typed sites, relative to the block's middle
+    valid_BS: np.ndarray  # 1 for a typed site, 0 for padding
     compared_BNC: np.ndarray  # uint8, alleles of the context at the compared untyped sites; 0 for padding
-    start_BHX: np.ndarray  # float32, mean alleles of the groups from which inducing points start
-    start_mass_BH: np.ndarray  # float32, 1, or 0 for padding
-    context_BGUN: np.ndarray  # uint8, alleles at the sites to predict
-    truth_BGUQ: np.ndarray
-    frequency_BGU: np.ndarray  # float32, of ALT in the context
-    fraction_BGU: np.ndarray  # float32, see `gap_geometry`
-    distance_BGU: np.ndarray
-    valid_BGU: np.ndarray  # float32, 1, or 0 for padding
+    start_BHX: np.ndarray  # float32, mean alleles of the groups with which inducing points are initialized
+    start_mass_BH: np.ndarray  # float32, 1 for an inducing point, 0 for padding
+    context_BGUN: np.ndarray  # uint8, alleles of the context at the sites to predict
+    truth_BGUQ: np.ndarray  # uint8, true alleles of the queries at these sites
+    frequency_BGU: np.ndarray  # float32, frequency of ALT in the context
+    fraction_BGU: np.ndarray  # float32, relative position in the gap, see `gap_geometry`
+    distance_BGU: np.ndarray  # float32, cM to the nearer typed site
+    valid_BGU: np.ndarray  # float32, 1 for a site, 0 for padding
 
 
 class SourceInterval:
-    """An interval of sites of another source."""
+    """An interval of the sites of another source, itself a source of haplotypes."""
 
     def __init__(self, source: HaplotypeSource, start: int, stop: int) -> None:
         self._source, self._start = source, start
@@ -115,14 +119,14 @@ class SourceInterval:
         self.query_samples, self.sample_deme = source.query_samples, source.sample_deme
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop), uint8 (X, A)."""
+        """Return the alleles of the sites [start, stop), uint8 (X, A)."""
         return self._source.alleles(self._start + start, self._start + stop)
 
 
 def draw_interval(source: HaplotypeSource, rng: np.random.Generator, most_entries: int) -> HaplotypeSource:
-    """Draw the interval of a segment that an episode uses, at most most_entries sites x haplotypes.
+    """Draw the interval of a segment that an episode uses, with at most most_entries sites x haplotypes.
 
-    A segment that is small enough is returned as it is, and any segment if most_entries is 0.
+    Returns the whole segment if it is small enough or if most_entries is 0.
     """
     most = most_entries // source.n_haplotypes
     if most_entries == 0 or source.n_sites <= most:
@@ -133,18 +137,18 @@ def draw_interval(source: HaplotypeSource, rng: np.random.Generator, most_entrie
 
 @dataclass(frozen=True)
 class Split:
-    """A drawn task before it is cut into blocks."""
+    """A task before it is cut into blocks: context, queries and an array."""
 
-    alleles_XA: np.ndarray  # uint8, all sites and haplotypes of the segment
-    context_N: np.ndarray  # int64, columns of haplotypes
-    query_Q: np.ndarray  # int64
-    typed_T: np.ndarray  # int64, typed sites
-    typed_query_TQ: np.ndarray  # uint8, alleles of the queries
-    known_TQ: np.ndarray  # uint8, 0 where a call is missing
+    alleles_XA: np.ndarray  # uint8, alleles of all haplotypes at all sites of the segment
+    context_N: np.ndarray  # int64, columns of the context in alleles_XA
+    query_Q: np.ndarray  # int64, columns of the queries
+    typed_T: np.ndarray  # int64, rows of the typed sites
+    typed_query_TQ: np.ndarray  # uint8, typed alleles of the queries, with genotyping errors
+    known_TQ: np.ndarray  # uint8, 0 if a call is missing
 
 
 def usable_sites(alleles_XN: np.ndarray) -> int:
-    """Count sites at which each allele is carried by at least a tenth of the haplotypes, and at least 2."""
+    """Count the sites whose minor allele is on at least a tenth of the haplotypes (at least two)."""
     carriers = alleles_XN.sum(1)
     minimum = max(2, alleles_XN.shape[1] // 10)
     return int(((carriers >= minimum) & (carriers <= alleles_XN.shape[1] - minimum)).sum())
@@ -153,7 +157,10 @@ def usable_sites(alleles_XN: np.ndarray) -> int:
 def _draw_foreign_queries(
     samples: np.ndarray, deme: np.ndarray, rng: np.random.Generator, settings: EpisodeSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw queries of one population; the context has few samples of it or none, and all other samples."""
+    """Draw queries from one population; return them, and context samples of which few or none are from it.
+
+    If the other populations have too few samples, queries and context come from all populations.
+    """
     own = deme[samples] == deme[samples[0]]
     natives, others = samples[own], samples[~own]
     n_queries = min(settings.queries, len(natives), len(samples) // 4)
@@ -164,7 +171,7 @@ def _draw_foreign_queries(
 
 
 def _diploid_columns(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Columns of the diploid samples, int64 (samples, 2)."""
+    """Return both columns of each diploid sample, int64 (samples, 2)."""
     _, number = np.unique(sample_A[columns], return_counts=True)
     order = np.argsort(sample_A[columns], kind="stable")
     starts = np.cumsum(number) - number
@@ -172,9 +179,10 @@ def _diploid_columns(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:
-    """Draw samples for context and query, an array, and errors and missing calls of the queries.
+    """Draw context samples, queries, an array, errors of the panel, and errors and missing calls of queries.
 
-    Raises ValueError for a source with fewer than 8 samples or MIN_SITES polymorphic sites.
+    Both haplotypes of a sample are in the context, or both are queries. Raises ValueError for a source with
+    fewer than 8 samples or MIN_SITES polymorphic sites.
     """
     sample_A = np.asarray(source.haplotype_sample)
     samples = np.unique(sample_A)
@@ -242,9 +250,10 @@ def draw_episode(
     shape: BlockShape,
     inducing_points: int,
 ) -> Episode:
-    """Draw an episode; the same source and generator state give the same one.
+    """Draw an episode, with at most `inducing_points` inducing points in a block.
 
-    A block has at most this many inducing points. Raises ValueError as `draw_split` does.
+    The source and the state of the generator determine it. Raises ValueError for small sources, see
+    `draw_split`.
     """
     split = draw_split(source, rng, settings)
     typed_cM = source.cM[split.typed_T]
@@ -310,7 +319,7 @@ def draw_episode(
 def _draw_compared(
     candidates: list[np.ndarray], predicted: np.ndarray, most: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw the sites by which haplotypes of a block are compared: those to predict, and others."""
+    """Draw the sites by which haplotypes are compared: the predicted sites, and others up to `most`."""
     others = np.setdiff1d(np.concatenate([*candidates, predicted]), predicted)
     if len(others) > max(most - len(predicted), 0):
         others = rng.choice(others, max(most - len(predicted), 0), replace=False)
@@ -318,7 +327,7 @@ def _draw_compared(
 
 
 def _pad_and_stack(rows: list[np.ndarray]) -> np.ndarray:
-    """Stack arrays of different lengths, padded with zeros: (B, longest, ...)."""
+    """Stack arrays of different lengths, padded with zeros to the longest one: (B, length, ...)."""
     out = np.zeros((len(rows), max(map(len, rows)), *rows[0].shape[1:]), dtype=rows[0].dtype)
     for i, row in enumerate(rows):
         out[i, : len(row)] = row

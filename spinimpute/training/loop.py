@@ -1,4 +1,7 @@
-"""The training loop: steps of any torch module, validation, and states of interrupted runs."""
+"""Training loop for any torch module: steps, validation, early stopping, saving and resuming.
+
+Tables, neural processes and imputation networks are trained by subclasses of `TrainingLoop`.
+"""
 
 from __future__ import annotations
 
@@ -25,30 +28,31 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Validation:
-    """Result of a validation; the loss is the mean over the held-out tasks."""
+    """Result of a validation."""
 
-    loss: float
+    loss: float  # mean over the held-out tasks
 
 
 @dataclass(frozen=True)
 class Report:
-    """Progress since the last report."""
+    """Progress report of a run."""
 
-    step: int  # steps so far
-    loss: float  # mean loss of the steps since the last report
-    validation: Validation | None  # None without held-out tasks
-    improved: bool  # whether this validation is the best so far
+    step: int  # number of steps so far
+    loss: float  # mean training loss since the last report
+    validation: Validation | None  # None if there are no held-out tasks
+    improved: bool  # whether the validation loss is the lowest so far
 
 
 class TrainingLoop(ABC, Generic[Network]):
-    """Trains a module by steps; subclasses define the loss of a task and the validation.
+    """Trainer of a module; subclasses define the loss of a task and the validation.
 
-    Without a schedule the learning rate is constant; a schedule is made for the same number of steps. `clip`
-    is the largest norm of a step's gradient. The loss of a step is the mean over its tasks, which the
-    processes share: all processes have the same weights at every step, and the same as a single process,
-    except for the rounding of sums (two processes: exactly the same). The run ends after `patience`
-    validations without improvement; 0 for never. `run` (JSON) describes what is trained; a state of another
-    run is refused.
+    A step minimises the mean loss of `tasks` tasks. Several processes can share them: each computes the
+    gradients of some tasks, then the gradients are added up. The weights therefore stay equal in all
+    processes, and equal to those of a single process except for rounding (with two processes: exactly).
+
+    `schedule` changes the learning rate over `steps` steps; None keeps it constant. Gradients with a norm
+    above `clip` are scaled down. The run ends after `patience` validations without improvement (0: never).
+    `run` (JSON) describes what is trained; only a state with an equal description can be resumed.
     """
 
     def __init__(
@@ -75,27 +79,27 @@ class TrainingLoop(ABC, Generic[Network]):
 
     @abstractmethod
     def loss(self, number: int) -> Tensor:
-        """Loss of the task with this number, from 0, of the step `self.step`.
+        """Return the loss of a task of the current step; tasks are numbered from 0.
 
-        In a run that can be resumed, only step and number may determine the task and the seed of torch's
-        generator, not the process or earlier draws.
+        For runs that can be resumed, the task and the seed of torch's generator must depend only on
+        `self.step` and `number`, not on the process or on earlier random draws.
         """
 
     def validate(self) -> Validation | None:
-        """Score the held-out tasks, without gradients; None without such tasks."""
+        """Compute the loss of the held-out tasks; None if there are no such tasks."""
         return None
 
     def comparable_run(self, run: dict[str, Any]) -> dict[str, Any]:
-        """The entries of a run's description in which a state must agree with this run."""
+        """Select the entries of a description that must be equal to resume a state."""
         return run
 
     @property
     def exhausted(self) -> bool:
-        """Whether too many validations have brought no improvement."""
+        """Whether `patience` validations in a row have brought no improvement."""
         return 0 < self.patience <= self.stale
 
     def train_step(self) -> float:
-        """Make one update; return the mean loss of its tasks. Raises InputError if it is not finite."""
+        """Take one step and return the mean loss of its tasks. Raise InputError if it is not finite."""
         self.model.train()
         if self.tasks == 1:
             loss = self._backward(0)
@@ -118,16 +122,17 @@ class TrainingLoop(ABC, Generic[Network]):
         return loss
 
     def _backward(self, number: int) -> float:
-        """Compute this task's share of the step's loss, and its gradient in the parameters."""
+        """Return a task's part of the step's loss, and set its gradient in the parameters."""
         loss = self.loss(number) / self.tasks
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         return float(loss.detach())
 
     def _gradient(self, numbers: Sequence[int]) -> tuple[float, list[Tensor]]:
-        """Compute these tasks' share of the step's loss, and its gradient.
+        """Return these tasks' part of the step's loss, and its gradient.
 
-        Halves are added up, so that two processes with a half each get exactly the same sum.
+        The two halves of the tasks are summed separately and then added, so that two processes with one half
+        each get exactly this sum.
         """
         if len(numbers) > 1:
             half = len(numbers) // 2
@@ -135,7 +140,7 @@ class TrainingLoop(ABC, Generic[Network]):
             right, more = self._gradient(numbers[half:])
             return left + right, [a.add_(b) for a, b in zip(gradient, more, strict=True)]
         loss = self._backward(numbers[0])
-        # other tasks of the step may have gradients where this one has none
+        # a parameter may have a gradient only in other tasks of the step
         return loss, [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
 
     def take_steps(
@@ -145,10 +150,10 @@ class TrainingLoop(ABC, Generic[Network]):
         until: int | None = None,
         stepped: Callable[[int], None] | None = None,
     ) -> None:
-        """Train to the end, to step `until`, or until patience is exhausted.
+        """Train to the last step, to step `until`, or until patience is exhausted.
 
-        There is a validation and a report after this many steps, and after the last step. `stepped` is called
-        with the number of each step. Raises InputError for a loss that is not finite.
+        After `every` steps and after the last step, validate and call `report`. After each step, call
+        `stepped` with its number. Raises InputError if a loss is not finite.
         """
         stop = self.steps if until is None else min(self.steps, until)
         losses: list[float] = []
@@ -178,7 +183,7 @@ class TrainingLoop(ABC, Generic[Network]):
         return Report(self.step, loss, validation, improved)
 
     def save_state(self, path: str | Path) -> None:
-        """Write what `restore_state` needs to continue, on the CPU bit for bit."""
+        """Write the state of the run, from which `restore_state` continues; on a CPU, exactly."""
         schedule = self.schedule
         content = {
             "weights": self.model.state_dict(),
@@ -191,9 +196,9 @@ class TrainingLoop(ABC, Generic[Network]):
         state.save(path, self.state_format)
 
     def restore_state(self, path: str | Path) -> None:
-        """Continue from a file of `save_state`.
+        """Continue from a file that `save_state` wrote.
 
-        Raises InputError for a missing or damaged file, or a state of another run or network.
+        Raises InputError if the file is missing or damaged, or is the state of another run or network.
         """
         state = TrainingState.load(path, self.state_format)
         own_run: dict[str, Any] = json.loads(json.dumps(self.run))

@@ -1,9 +1,9 @@
-"""Relatives: samples whose haplotypes are recombined from those of founders.
+"""Simulated relatives: people whose haplotypes are mosaics of the haplotypes of founders.
 
-A haplotype is described by where it changes from one founder's haplotype to another. So pedigrees can be
-drawn for any haplotypes, simulated or real, before their alleles are known.
+A mosaic stores only from which founder haplotype each interval comes, not the alleles. So pedigrees can be
+drawn first and then filled with the alleles of any founders, simulated or real (`gather_alleles`).
 
-Axes: I intervals of a haplotype, F haplotypes of founders, X sites.
+Axes: I intervals of a mosaic, F haplotypes of founders, X sites.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from dataclasses import dataclass
 import numpy as np
 
 KINDS = ("parent", "child", "sib", "cousin")
-TWIN = "twin"  # or the same person a second time
-# further people from whom a person and a relative of this kind are recombined
+TWIN = "twin"  # identical twin, or a second sample of the same person
+# number of people of the context that are used for a relative; the first one becomes the relative
 N_OTHER_FOUNDERS = {"parent": 1, "child": 1, "sib": 1, "cousin": 3, TWIN: 1}
 
 
 @dataclass(frozen=True)
 class Mosaic:
-    """A haplotype as intervals of founders' haplotypes."""
+    """A haplotype that consists of intervals of founders' haplotypes."""
 
-    start_I: np.ndarray  # float64, cM from the segment's start; the first is 0
-    founder_I: np.ndarray  # int64, haplotype of a founder
+    start_I: np.ndarray  # float64, start of each interval in cM from the segment's start; the first is 0
+    founder_I: np.ndarray  # int64, index of the founder haplotype that is copied in each interval
 
     def founders_at(self, cM_X: np.ndarray) -> np.ndarray:
-        """Founders' haplotypes at genetic positions, int64 (X,)."""
+        """Return the indices of the founder haplotypes at genetic positions, int64 (X,)."""
         return self.founder_I[np.searchsorted(self.start_I, cM_X, side="right").clip(min=1) - 1]
 
 
-Person = tuple[Mosaic, Mosaic]
+Person = tuple[Mosaic, Mosaic]  # two haplotypes
 
 
 def founder(first: int, second: int) -> Person:
-    """A person with two haplotypes of founders."""
+    """Make a founder from the indices of two haplotypes."""
     return tuple(Mosaic(np.zeros(1), np.array([column])) for column in (first, second))  # type: ignore[return-value]
 
 
 def meiosis(parent: Person, length_cM: float, rng: np.random.Generator) -> Mosaic:
-    """Draw the haplotype that a parent passes on in a segment of this length; crossovers do not interfere."""
+    """Draw the haplotype that a parent passes on. Crossovers are independent, one per 100 cM on average."""
     crossover_cM = np.sort(rng.uniform(0, length_cM, rng.poisson(length_cM / 100)))
     edges = np.concatenate([[0.0], crossover_cM, [np.inf]])
     side = int(rng.integers(2))
@@ -63,10 +63,10 @@ def child(mother: Person, father: Person, length_cM: float, rng: np.random.Gener
 def family(
     kind: str, founders: Iterator[Person], length_cM: float, rng: np.random.Generator
 ) -> tuple[Person, Person]:
-    """Draw a person, and a relative of one of KINDS or a TWIN.
+    """Draw a person, and a relative of this kind: one of KINDS or TWIN.
 
-    Takes one founder for a twin, two for a parent, child or sib, four for a cousin. Raises ValueError for
-    another kind.
+    `founders` must yield one founder for a twin, two for a parent, child or sib, four for a cousin. Raises
+    ValueError for an unknown kind.
     """
     if kind == TWIN:
         one = next(founders)
@@ -85,9 +85,9 @@ def family(
 
 
 def gather_alleles(people: Sequence[Person], alleles_XF: np.ndarray, cM_X: np.ndarray) -> np.ndarray:
-    """Alleles of people's haplotypes, in pairs, uint8 (X, 2 * people).
+    """Return the alleles of people, uint8 (X, 2 * people), with two adjacent columns for each person.
 
-    Genetic positions are counted from the segment's start.
+    cM_X: genetic positions of the sites, from the segment's start.
     """
     sites = np.arange(len(cM_X))
     columns = [alleles_XF[sites, one.founders_at(cM_X)] for person in people for one in person]
@@ -102,11 +102,11 @@ def add_relatives(
     rng: np.random.Generator,
     share: float,
 ) -> None:
-    """Give this share of the queries a relative in the context, in place.
+    """Give a fraction `share` of the queries a relative in the context, in place.
 
-    A query is recombined from itself and people of the context. One of these becomes the relative: a parent,
-    child, sib, cousin or twin, with equal probability. queries and context have the columns of each person,
-    int64 (people, 2).
+    The query and one to three people of the context are the founders of a pair of relatives (parent, child,
+    sib, cousin or twin, with equal probability), which replaces the query and the first of these people.
+    Twins copy the query. queries and context: the two columns of each person, int64 (people, 2).
     """
     cM_X = cM_X - cM_X[0]
     length_cM = float(cM_X[-1])

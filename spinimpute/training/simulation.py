@@ -1,4 +1,8 @@
-"""Simulated genomic segments to meta-train on: mixed ancestry, hotspots, any panel size (msprime)."""
+"""Simulation of genomic segments for training, with msprime.
+
+Each segment has its own demography (populations and their sizes), recombination map and number of samples,
+drawn from the ranges in `SimulationSettings`.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +16,41 @@ from spinimpute.runtime.errors import InputError
 if TYPE_CHECKING:
     import msprime
 
-GENERATION_YEARS = 25.0
+GENERATION_YEARS = 25.0  # years of a generation
 CONTINENTS = ("AFR", "EUR", "EAS")
-MIN_SAMPLES = 8
-MIN_LENGTH = 10_000
+MIN_SAMPLES = 8  # of a segment
+MIN_LENGTH = 10_000  # bp
 
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """The table [simulation] of a configuration: ranges from which each segment is drawn.
+    """The table [simulation] of a configuration file: the distribution from which segments are drawn.
 
-    Every draw is uniform or log-uniform. The ranges are wide on purpose: a model must serve panels of
-    hundreds or thousands of haplotypes, of one population or many, in regions with little or much
-    recombination. Raises InputError for a value out of its range.
+    Pairs are ranges (minimum, maximum). They are wide, because one model must serve panels of hundreds or
+    thousands of haplotypes, of one population or many, in regions with little or much recombination. Raises
+    InputError for a value out of its range.
     """
 
     length: tuple[int, int] = (300_000, 1_000_000)  # bp
-    samples: tuple[int, int] = (150, 1_500)
-    recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean of a segment, per bp and generation
-    mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)
-    stretch: tuple[float, float] = (1.0, 1.0)  # factor of the length; the mutation rate is divided by it
-    size_factor: tuple[float, float] = (0.5, 2.0)  # multiplies every population size
-    recent_growth: tuple[float, float] = (1.0, 12.0)  # final over pre-growth size in the last 200 generations
+    samples: tuple[int, int] = (150, 1_500)  # number of samples
+    recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean rate per bp and generation
+    mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)  # per bp and generation
+    stretch: tuple[float, float] = (1.0, 1.0)  # the length is multiplied by it, the mutation rate divided
+    size_factor: tuple[float, float] = (0.5, 2.0)  # all population sizes are multiplied by it
+    recent_growth: tuple[float, float] = (
+        1.0,
+        12.0,
+    )  # factor by which populations grow in the last 200 generations
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
-    hotspot_share: tuple[float, float] = (0.3, 0.9)  # share of all recombination
-    gene_conversion_share: float = 0.4  # share of the segments with gene conversion
-    poor_share: float = 0.0  # share of the segments with the low recombination rate poor_rate
+    hotspot_share: tuple[float, float] = (0.3, 0.9)  # share of recombination that is in hotspots
+    gene_conversion_share: float = 0.4  # share of segments with gene conversion
+    poor_share: float = 0.0  # share of segments with a low recombination rate, drawn from poor_rate
     poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)
-    demes: int = 1  # of a continent, at most; 1 to this many are drawn
+    demes: int = 1  # maximum number of demes (subpopulations) of a continent; 1 to this many are drawn
     deme_age: tuple[float, float] = (15.0, 400.0)  # generations since demes of a continent split
-    deme_migration: float = 1e-3  # largest share of a deme that migrates from each other deme in a generation
+    deme_migration: float = (
+        1e-3  # maximum share of a deme that immigrates from each other deme, per generation
+    )
 
     def __post_init__(self) -> None:
         if self.samples[0] < MIN_SAMPLES or self.length[0] < MIN_LENGTH:
@@ -61,17 +70,14 @@ class SimulationSettings:
 
 @dataclass(frozen=True)
 class Segment:
-    """One simulated segment in memory, with the data of a panel file.
-
-    Haplotypes 2i and 2i + 1 belong to sample i.
-    """
+    """A simulated segment, a source of haplotypes; haplotypes 2i and 2i + 1 belong to sample i."""
 
     position: np.ndarray  # int64 (n_sites,), bp, increasing
     cM: np.ndarray  # float64 (n_sites,)
     packed: np.ndarray  # uint8 (n_sites, ceil(n_haplotypes / 8)), bit-packed alleles
     n_haplotypes: int
-    sample_deme: np.ndarray  # int64 (n_samples,), the deme of each sample
-    description: dict[str, float | int | str]  # what was drawn
+    sample_deme: np.ndarray  # int64 (n_samples,), index of the deme of each sample
+    description: dict[str, float | int | str]  # values that were drawn for this segment
 
     @property
     def n_sites(self) -> int:
@@ -80,25 +86,25 @@ class Segment:
 
     @property
     def query_samples(self) -> None:
-        """None: tasks draw their queries."""
+        """None, because each task draws its own queries."""
         return None
 
     @property
     def haplotype_sample(self) -> np.ndarray:
-        """Sample of each haplotype, int64 (n_haplotypes,)."""
+        """Index of the sample of each haplotype, int64 (n_haplotypes,)."""
         return np.arange(self.n_haplotypes) // 2
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop), uint8 (X, A), 0 or 1."""
+        """Return the alleles (0 or 1) of the sites [start, stop), uint8 (X, A)."""
         return np.unpackbits(self.packed[start:stop], axis=1, count=self.n_haplotypes)
 
 
 def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-untyped-def]
-    """An out-of-Africa history with three continents and recent growth, a `msprime.Demography`.
+    """Return a `msprime.Demography` of three continents, with an out-of-Africa event and recent growth.
 
-    Sizes, times and migration rates: Gutenkunst et al. 2009, PLoS Genet. 5:e1000695, table 1. size_factor
-    multiplies every population size. In the last 200 generations (5,000 years) populations grow by the factor
-    recent_growth, because sequenced panels have many more rare variants than the published model gives.
+    Sizes, times and migration rates are from Gutenkunst et al. 2009 (PLoS Genet. 5:e1000695, table 1). All
+    population sizes are multiplied by size_factor. In the last 200 generations (5,000 years) populations grow
+    by the factor recent_growth: real panels have many more rare variants than the published model predicts.
     """
     import msprime
 
@@ -129,10 +135,10 @@ def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-
 def split_into_demes(
     demography: msprime.Demography, rng: np.random.Generator, settings: SimulationSettings
 ) -> dict[str, list[str]]:
-    """Split continents into demes of unequal sizes, in place; return the demes of each continent.
+    """Split continents into demes of unequal sizes, in place; return the names of the demes by continent.
 
-    Panels often lack the very populations that targets come from, and rare alleles are rarely shared even
-    across recent splits. A continent with a single deme stays as it is.
+    Demes simulate a common situation: the panel lacks the population of the target. Even populations that
+    split recently share few rare alleles. A continent with a single deme is not changed.
     """
     demes: dict[str, list[str]] = {}
     age = dict.fromkeys(CONTINENTS, 0.0)
@@ -151,7 +157,7 @@ def split_into_demes(
             demography.set_symmetric_migration_rate(demes[continent], rate)
         age[continent] = _log_uniform(rng, settings.deme_age)
         demography.add_population_split(time=age[continent], derived=demes[continent], ancestral=continent)
-    # continents exchange migrants only while they are not split
+    # migration between two continents stops when (forward in time) one of them splits into demes
     for i, one in enumerate(CONTINENTS):
         for other in CONTINENTS[i + 1 :]:
             start = max(age[one], age[other])
@@ -167,7 +173,7 @@ def split_into_demes(
 
 
 def recombination_map(rng: np.random.Generator, length: int, settings: SimulationSettings, mean_rate: float):  # type: ignore[no-untyped-def]
-    """Draw a `msprime.RateMap` with hotspots of 1 to 3 kb and this mean rate per bp and generation."""
+    """Draw a `msprime.RateMap` with hotspots of 1 to 3 kb; mean_rate is per bp and generation."""
     import msprime
 
     n_hotspots = rng.poisson(rng.uniform(*settings.hotspots_per_mb) * length / 1e6)
@@ -192,9 +198,9 @@ def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float
 
 
 def simulate_segment(seed: int, settings: SimulationSettings = SimulationSettings()) -> Segment:
-    """Simulate one segment; the same seed and settings give the same segment with the same msprime.
+    """Simulate a segment; seed, settings and the version of msprime determine it.
 
-    Only sites with two alleles are kept. Raises ImportError without msprime.
+    Only polymorphic sites are kept. Raises ImportError if msprime is not installed.
     """
     try:
         import msprime
@@ -214,7 +220,9 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     demes = {name: [name] for name in CONTINENTS}
     if settings.demes > 1:
         demes = split_into_demes(demography, rng, settings)
-    shares = rng.dirichlet([0.4, 0.4, 0.4])  # often one population, sometimes a mixture
+    shares = rng.dirichlet(
+        [0.4, 0.4, 0.4]
+    )  # small parameters: often almost all samples are from one continent
     counts = rng.multinomial(n_samples, shares)
     names: list[str] = []
     sample_counts: list[int] = []
@@ -241,7 +249,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
         model=msprime.BinaryMutationModel(),
         random_seed=int(rng.integers(1, 2**31)),
     )
-    # samples are in order of populations; a split by sample must not depend on this order
+    # msprime sorts samples by population; shuffle them
     order = rng.permutation(n_samples)
     columns = np.stack([2 * order, 2 * order + 1], axis=1).ravel()
     positions, rows = [], []

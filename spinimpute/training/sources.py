@@ -1,4 +1,4 @@
-"""Sources of training tasks: simulated segments, or segments of a user's panel."""
+"""Sources from which training tasks draw their segments: a simulation, or a user's panel."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.training.episodes import MIN_SITES, usable_sites
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
-FIRST_VALIDATION_SEED = 1_000_000_000  # held-out segments; training seeds lie below
-SEED_STRIDE = 100_000  # between the first segments of two training seeds
-CACHED_SEGMENTS = 600
-MIN_SAMPLES = 40
-MAX_TRIES = 100
+FIRST_VALIDATION_SEED = 1_000_000_000  # of held-out segments; seeds of training segments are smaller
+SEED_STRIDE = 100_000  # training seed s has segments with the simulation seeds s * SEED_STRIDE, ...
+CACHED_SEGMENTS = 600  # maximum number of simulated segments kept in memory
+MIN_SAMPLES = 40  # of a panel
+MAX_TRIES = 100  # draws of an interval of a panel
 
 
 class SimulatedSource:
-    """Simulated segments by number, made when they are needed; each training seed has its own segments."""
+    """Source of simulated segments, which are made when first drawn; training seeds share no segment."""
 
     def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
         if not 1 <= segments <= SEED_STRIDE:
@@ -29,7 +29,7 @@ class SimulatedSource:
         self._cache: OrderedDict[int, Segment] = OrderedDict()
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
-        """Draw a segment of this seed."""
+        """Draw one of the segments of this training seed."""
         number = int(rng.integers(self.segments))
         if number not in self._cache:
             self._cache[number] = simulate_segment(self.first + number, self.settings)
@@ -39,14 +39,14 @@ class SimulatedSource:
         return self._cache[number]
 
     def validation(self, count: int) -> list[HaplotypeSource]:
-        """Simulate segments that are the same for every training seed and that none of them trains on."""
+        """Simulate the held-out segments, which are equal for all training seeds."""
         return [simulate_segment(FIRST_VALIDATION_SEED + i, self.settings) for i in range(count)]
 
 
 class PanelSegment:
-    """Sites and samples of a panel, as a source of tasks.
+    """An interval of sites and some samples of a panel, as a source of haplotypes.
 
-    Query samples are queries and never context; by default tasks draw their queries.
+    Tasks use `query_samples` only as queries, never as context; if it is None, they draw their queries.
     """
 
     sample_deme = None
@@ -62,15 +62,15 @@ class PanelSegment:
         self.n_sites, self.n_haplotypes = stop - start, len(columns)
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop), uint8 (X, A)."""
+        """Return the alleles of the sites [start, stop), uint8 (X, A)."""
         return self._panel.alleles(self._start + start, self._start + stop)[:, self._columns]
 
 
 class PanelSource:
-    """Random segments of a panel, with a length in bp.
+    """Source of random segments of a panel; `length` is in bp.
 
-    A tenth of the samples are held out: they are the queries of validation and never take part in training.
-    Raises InputError for a panel with too few samples.
+    A tenth of the samples is held out: they are the queries of validation, and training never uses them.
+    Raises InputError for a panel with fewer than MIN_SAMPLES samples.
     """
 
     def __init__(self, panel: Panel, seed: int, length: int = 300_000) -> None:
@@ -102,7 +102,7 @@ class PanelSource:
         panel = self.panel
         columns = np.flatnonzero(np.isin(panel.haplotype_sample, samples))
         for _ in range(MAX_TRIES):
-            # start at a site, not at any position: long intervals of a chromosome have no sites
+            # start at a site, as a random position may be in a long interval without sites
             start = int(rng.integers(panel.n_sites))
             stop = int(np.searchsorted(panel.position, panel.position[start] + self.length))
             start = int(np.searchsorted(panel.position, panel.position[stop - 1] - self.length))

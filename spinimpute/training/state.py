@@ -1,4 +1,4 @@
-"""Training states as files, from which interrupted runs continue."""
+"""Files of training states, from which interrupted runs continue."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
 @dataclass(frozen=True)
 class TrainingState:
-    """A run between two steps."""
+    """The state of a run between two steps."""
 
-    run: dict[str, Any]  # JSON: what is trained
-    step: int  # steps so far
+    run: dict[str, Any]  # JSON, describes what is trained
+    step: int  # number of steps so far
     best: float  # lowest validation loss so far
-    stale: int  # validations since then
-    launch: str  # the torchrun that started the process, see `processes.launch`
-    content: dict[str, Any]  # nested tensors and JSON values: weights, optimiser, schedule
+    stale: int  # number of validations since the lowest loss
+    launch: str  # identifies the torchrun that started the process, see `processes.launch`
+    content: dict[str, Any]  # weights, optimiser and schedule: nested dicts of tensors and JSON values
 
     def save(self, path: str | Path, kind: str) -> None:
-        """Write a file of the format `kind`; raises InputError if it cannot be written."""
+        """Write a file of the format `kind`. Raise InputError if it cannot be written."""
         tensors: dict[str, Tensor] = {}
         metadata = {
             "run": self.run,
@@ -40,7 +40,7 @@ class TrainingState:
 
     @classmethod
     def load(cls, path: str | Path, kind: str) -> TrainingState:
-        """Read a state. Raises InputError as `load_tensors` does, or for a missing entry."""
+        """Read a state. Raise InputError if the file is missing or damaged, or lacks an entry."""
         arrays, metadata = load_tensors(path, kind, "training state")
         try:
             return cls(
@@ -60,7 +60,7 @@ class TrainingState:
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[str]:
-    """Describe where two JSON values differ: the name and both values."""
+    """Describe each difference of two JSON values: its name and both values."""
     if isinstance(there, dict) and isinstance(here, dict):
         return [
             found
@@ -76,12 +76,12 @@ def _shorten(value: Any) -> str:
 
 
 def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Copy nested dicts and lists as JSON; tensors go into a dict under their path."""
+    """Convert nested values to JSON; move tensors to a dict, whose keys are their paths."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"__tensor__": name}
     if isinstance(value, dict):
-        # optimisers number parameters with integers, which JSON would turn into strings
+        # a list of pairs, because optimisers have integer keys, which JSON would turn into strings
         return {"__dict__": [[key, _flatten(v, f"{name}/{key}", tensors)] for key, v in value.items()]}
     if isinstance(value, list | tuple):
         return [_flatten(v, f"{name}/{i}", tensors) for i, v in enumerate(value)]

@@ -1,4 +1,4 @@
-"""Meta-training across genomic segments: settings, validation and log of any model that imputes alleles."""
+"""Meta-training of imputation networks: settings, tasks from many genomic segments, validation and log."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from spinimpute.runtime.processes import ALONE, Processes
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 
 STATE_FORMAT = "spinimpute-training-state-2"
-MAX_SEED = 9_998  # each seed has its own simulated segments
+MAX_SEED = 9_998  # keeps the seeds of training segments below those of held-out segments, see `sources`
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """The table [training] of a configuration. Raises InputError for a value out of its range."""
+    """The table [training] of a configuration file. Raises InputError for a value out of its range."""
 
-    steps: int = 3_000  # updates
-    tasks: int = 1  # of an update; processes share them
-    optimiser: str = "adam"  # or "lamb", with Lookahead
-    learning_rate: float = 3e-3  # constant for the share `flat` of the steps, then by cosine to 0
-    flat: float = 0.3
-    clip: float = 1.0  # largest norm of the gradient
+    steps: int = 3_000
+    tasks: int = 1  # number of tasks in a step; processes share them
+    optimiser: str = "adam"  # or "lamb", which is combined with Lookahead
+    learning_rate: float = 3e-3  # initial value
+    flat: float = 0.3  # share of the steps with this learning rate; then it falls to 0 by a cosine schedule
+    clip: float = 1.0  # larger gradients are scaled down to this norm
     validate_every: int = 200  # steps
-    validation_tasks: int = 24  # held-out tasks
-    patience: int = 0  # validations without improvement after which training stops; 0 for never
+    validation_tasks: int = 24  # number of held-out tasks
+    patience: int = 0  # training stops after this many validations without improvement; 0: never
     seed: int = 1  # of weights and tasks
 
     def __post_init__(self) -> None:
@@ -57,46 +57,46 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Loss and predictions of a model on a task; one entry for each hidden allele."""
+    """Loss and predictions of a model on a task, with n hidden alleles of queries."""
 
     loss: Tensor  # a scalar, to be minimised
     predicted: (
         np.ndarray
     )  # float32 (n,), probability of the allele that `truth` counts: ALT or the minor allele
     truth: np.ndarray  # float32 (n,), 0 or 1
-    frequency: np.ndarray  # float32 (n,), of that allele in the context
+    frequency: np.ndarray  # float32 (n,), frequency of this allele in the context
 
 
 class Learner(Protocol):
-    """A model with its tasks: what training needs of a predictor."""
+    """A network with the way to draw its tasks and to compute its loss."""
 
     @property
     def model(self) -> nn.Module:
         """The network that is trained."""
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> object:
-        """Draw a task from a segment; the same generator state gives the same task."""
+        """Draw a task from a segment; segment and generator state determine it."""
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """Compute the loss and the predictions of a task; progress is the fraction of training that is done.
+        """Compute the loss and the predictions of a task; random masks are drawn with `rng`.
 
-        Random masks are drawn with the generator.
+        progress: the fraction of the training steps that are done.
         """
 
 
 Sampler = Callable[[np.random.Generator], HaplotypeSource]
-"""Draws a segment for a task."""
+"""Function that draws a segment for a task."""
 
 
 @dataclass(frozen=True)
 class AlleleValidation(Validation):
-    """Scores of held-out tasks; r2 is pooled over their hidden alleles, as minor-allele dosages."""
+    """Accuracy on held-out tasks."""
 
-    r2: float
+    r2: float  # squared correlation of predicted and true minor alleles, over all hidden alleles
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, spinimpute, torch and numpy, on which results may depend."""
+    """Return the versions of Python, spinimpute, torch and numpy: results may depend on them."""
     from importlib.metadata import version
 
     names = ("spinimpute", "torch", "numpy")
@@ -104,10 +104,10 @@ def versions() -> dict[str, str]:
 
 
 class Trainer(TrainingLoop[nn.Module]):
-    """Trains a learner's model on tasks from segments.
+    """Trainer of a learner's model on tasks that are drawn from segments.
 
-    Validation tasks are drawn once, from segments or samples that are never trained on. Raises InputError if
-    the processes cannot share the tasks of an update equally.
+    The validation tasks are drawn once, from segments or samples that training never uses. Raises InputError
+    if the tasks of a step cannot be shared equally among the processes.
     """
 
     def __init__(
@@ -152,10 +152,10 @@ class Trainer(TrainingLoop[nn.Module]):
         )
 
     def loss(self, number: int) -> Tensor:
-        """Draw a task and compute its loss.
+        """Draw a task and return its loss.
 
-        In float32 on a GPU, too: log-likelihoods span hundreds, and bfloat16 has three digits, which would
-        round a probability of .999 to 1.
+        On a GPU it is computed in float32, too: log-likelihoods reach hundreds, and bfloat16 (three digits)
+        would round a probability of .999 to 1.
         """
         rng = np.random.default_rng([self.settings.seed, 0, self.step, number])
         torch.manual_seed(int(rng.integers(2**62)))
@@ -163,7 +163,7 @@ class Trainer(TrainingLoop[nn.Module]):
         return self.learner.outcome(task, self.step / self.steps, rng).loss
 
     def validate(self) -> AlleleValidation:
-        """Score the held-out tasks."""
+        """Compute loss and r2 of the held-out tasks."""
         outcomes = self.processes.joined(
             [self._outcome(number) for number in self.processes.mine(range(len(self.validation_tasks)))]
         )
@@ -177,10 +177,10 @@ class Trainer(TrainingLoop[nn.Module]):
     def _outcome(self, number: int) -> Outcome:
         rng = np.random.default_rng([self.settings.seed, 2, number])
         outcome = self.learner.outcome(self.validation_tasks[number], 1.0, rng)
-        return replace(outcome, loss=outcome.loss.cpu())  # it may be sent to another process
+        return replace(outcome, loss=outcome.loss.cpu())  # CPU tensors can be sent to other processes
 
     def comparable_run(self, run: dict[str, Any]) -> dict[str, Any]:
-        """All entries but the number of steps: a finished run may be extended."""
+        """Select all entries except the number of steps, so that a finished run can be extended."""
         configuration = run["configuration"]
         training = {name: value for name, value in configuration["training"].items() if name != "steps"}
         return run | {"configuration": configuration | {"training": training}}
@@ -191,10 +191,10 @@ class Trainer(TrainingLoop[nn.Module]):
         checkpoint: Callable[[bool], None],
         stepped: Callable[[int], None] | None = None,
     ) -> None:
-        """Train to the end or until patience is exhausted.
+        """Train to the last step or until patience is exhausted.
 
-        `report` is called with a log entry at each validation, then `checkpoint` with whether the model is
-        the best so far. `stepped` is called with the number of each step.
+        At each validation, call `report` with a log entry, and then `checkpoint` with whether the model is
+        the best so far. After each step, call `stepped` with its number.
         """
         started = time.perf_counter()
 
