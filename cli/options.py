@@ -118,8 +118,8 @@ def predictor_options(function: Function) -> Function:
     types: dict[str, tuple[Any, str]] = {"number": (float, "X"), "size": (str, "SIZE")}
     added = []
     for one in options_by_name().values():
-        kind, metavar = types.get(one.form) or (Count(int(one.minimum)), "N")
-        group = "Performance" if one.form == "size" else "Advanced"
+        kind, metavar = types.get(one.value_type) or (Count(int(one.minimum)), "N")
+        group = "Performance" if one.value_type == "size" else "Advanced"
         text = option_help(one.name)
         added.append(option(one.flag, one.name, type=kind, metavar=metavar, help=text, group=group))
     return together(*added)(function)

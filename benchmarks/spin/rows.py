@@ -24,7 +24,7 @@ from benchmarks.spin.variants import (
 from spinimpute.predictors.loading import load_predictor
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN
-from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, SPINPredictor
+from spinimpute.predictors.spin.predictor import DEFAULT_INDUCING_POINTS, SPINPredictor
 
 FEWER_SEGMENTS = (1, 10)
 HIDDEN_SHARES = (0.5, 0.15)  # of token masking; the second is BERT's and NPT's
@@ -71,7 +71,7 @@ def shipped(budget: Budget) -> VariantLearner:
     """With the flanks and inducing points that it has at work."""
     loaded = load_predictor(name="spin", device="cpu")
     assert isinstance(loaded, SPINPredictor)
-    settings = replace(loaded.model.settings, inducing_points=MOST_INDUCING_POINTS)
+    settings = replace(loaded.model.settings, inducing_points=DEFAULT_INDUCING_POINTS)
     assert settings.core == budget.spin.core, "other blocks would ask for other sites"
     learner = VariantLearner(GenotypeSPIN, settings, budget.episodes)
     learner.model.load_state_dict(loaded.model.state_dict())

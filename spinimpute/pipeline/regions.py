@@ -20,7 +20,7 @@ from spinimpute.pipeline.matched_target import MatchedTarget, TargetRead
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.pipeline.verdicts import check_typed_ratio, untyped_warning
 from spinimpute.predictors.interface import Predictor
-from spinimpute.predictors.typed_tiles import starts_in_header
+from spinimpute.predictors.typed_tiles import read_starts_line
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.index_reader import has_fresh_index
@@ -163,7 +163,7 @@ def part_to_read(
     if len(regions) < len(wanted):
         return None
     header, n_records = _header_of(vcf)
-    starts = starts_in_header(header, panel)
+    starts = read_starts_line(header, panel)
     if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines() or starts is None:
         return None
     haplotypes = panel.haplotypes
@@ -173,7 +173,7 @@ def part_to_read(
     needed = [(region.start, region.end) for region in regions]
     for sites, _ in wanted:
         near = _with_buffer(panel.cM, sites, buffer_cM)
-        needed.append(predictor.positions_needed(panel, starts, sites, near))
+        needed.append(predictor.needed_positions(panel, starts, sites, near))
     if selection.min_typed_ratio is not None:
         for low, high in cut_equal_lengths(panel.cM):
             if any(low < sites.stop and high > sites.start for sites, _ in wanted):
@@ -284,7 +284,7 @@ def within(matched: MatchedTarget, predictor: Predictor, sites: Interval, buffer
     panel, match = matched.panel, matched.match
     index_T = match.panel_index
     near = Interval(*np.searchsorted(index_T, _with_buffer(panel.cM, sites, buffer_cM)).tolist())
-    some = predictor.typed_needed(panel, index_T, sites, near).slice
+    some = predictor.needed_typed_sites(panel, index_T, sites, near).slice
     nearby = replace(match, panel_index=index_T[some], target_index=match.target_index[some])
     return replace(matched, match=nearby)
 

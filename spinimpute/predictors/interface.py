@@ -20,7 +20,7 @@ import numpy as np
 from spinimpute.genotypes.intervals import DEFAULT_LENGTH_CM, Interval, cut_windows
 from spinimpute.genotypes.sites import ExclusiveAlleles
 from spinimpute.panels.trust.site_trust import NEAR
-from spinimpute.predictors.typed_tiles import TILE_GAPS, TileStarts, flank_reach, typed_of_tiles
+from spinimpute.predictors.typed_tiles import TILE_GAPS, TileStarts, flank_reach, typed_sites_of_tiles
 from spinimpute.runtime.errors import InputError, argument
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WINDOW_ENTRIES = 50_000_000  # sites x haplotypes that are computed before they are written
 WINDOW_SITES = 20_000
-MOST_WINDOWS = 100_000
+MAX_WINDOWS = 100_000
 
 
 class Checkpoint(NamedTuple):
@@ -41,20 +41,20 @@ class Checkpoint(NamedTuple):
     options: Mapping[str, Any]  # of the predictor, by name
 
 
-class UnfitWeights(Exception):
+class WeightsMismatch(Exception):
     """The weights of a checkpoint do not fit the network that the checkpoint describes."""
 
 
 @contextmanager
-def fitting_weights() -> Iterator[None]:
-    """Turn the errors of building a network from a checkpoint into UnfitWeights.
+def convert_weight_errors() -> Iterator[None]:
+    """Turn the errors of building a network from a checkpoint into WeightsMismatch.
 
     A checkpoint may hold any settings and weights. Nothing else belongs into the block.
     """
     try:
         yield
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise UnfitWeights(str(error).partition("\n")[0][:200]) from error
+        raise WeightsMismatch(str(error).partition("\n")[0][:200]) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +77,11 @@ class Engine(ExitStack):
     def __init__(self, job: ImputationJob) -> None:
         super().__init__()
         length_cM, cM = job.options.get("window_cM", DEFAULT_LENGTH_CM), job.panel.cM
-        if len(cM) and cM[-1] - cM[0] > MOST_WINDOWS * length_cM:
+        if len(cM) and cM[-1] - cM[0] > MAX_WINDOWS * length_cM:
             raise InputError(
                 "argument",
                 f"{argument('window_cM', length_cM)}: windows of {length_cM:g} cM would be more than "
-                f"{MOST_WINDOWS:,}, as the panel has {cM[-1] - cM[0]:.4g} cM. Choose longer windows.",
+                f"{MAX_WINDOWS:,}, as the panel has {cM[-1] - cM[0]:.4g} cM. Choose longer windows.",
             )
         self.job, self.typed_index = job, job.typed_index
         self.pool = ThreadPoolExecutor(job.threads, "impute")
@@ -94,8 +94,8 @@ class Engine(ExitStack):
         """
         panel = self.job.panel
         length_cM = self.job.options.get("window_cM", DEFAULT_LENGTH_CM)
-        most = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // max(1, self.job.n_queries)))
-        windows = cut_windows(panel.cM[sites.slice], panel.position[sites.slice], length_cM, most)
+        max_sites = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // max(1, self.job.n_queries)))
+        windows = cut_windows(panel.cM[sites.slice], panel.position[sites.slice], length_cM, max_sites)
         return [Interval(window.start + sites.start, window.stop + sites.start) for window in windows]
 
     def impute_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
@@ -116,9 +116,9 @@ class Engine(ExitStack):
                 for u in np.flatnonzero(trust_U < 1):  # one by one: a window is as large as memory allows
                     position = self.job.panel.position[window.start + u]
                     near = slice(*np.searchsorted(typed_position_T, (position - NEAR, position + NEAR + 1)))
-                    unknown_Q = (typed_TQ[near] < 0).all(axis=0)
-                    drawn_Q = trust_U[u] * p_UQ[u] + (1 - trust_U[u]) * frequency_U[u]
-                    p_UQ[u] = np.where(unknown_Q, drawn_Q, p_UQ[u])
+                    untyped_nearby_Q = (typed_TQ[near] < 0).all(axis=0)
+                    shrunk_Q = trust_U[u] * p_UQ[u] + (1 - trust_U[u]) * frequency_U[u]
+                    p_UQ[u] = np.where(untyped_nearby_Q, shrunk_Q, p_UQ[u])
                 exclusive.exclude(window.start, p_UQ, typed_TQ)
                 yield p_UQ
 
@@ -151,7 +151,7 @@ class Predictor(ABC):
     def engine(self, job: ImputationJob) -> Engine:
         """Return the engine of a job. Raises InputError for a job that does not fit the memory budget."""
 
-    def check_panel(self, panel: ReferencePanel, given: Mapping[str, Any]) -> None:  # noqa: B027
+    def check_panel(self, panel: ReferencePanel, user_options: Mapping[str, Any]) -> None:  # noqa: B027
         """Raise InputError for a panel that cannot be read, or not with the given options.
 
         The registry has already checked whether the panel holds haplotypes or inducing points.
@@ -160,7 +160,7 @@ class Predictor(ABC):
     def check_memory(self, job: ImputationJob) -> None:  # noqa: B027
         """Raise InputError for a job that surely exceeds its memory budget."""
 
-    def typed_needed(
+    def needed_typed_sites(
         self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval
     ) -> Interval:
         """Typed sites with which some panel sites get the results of a run with the whole target.
@@ -168,13 +168,13 @@ class Predictor(ABC):
         There is at least one typed site; `near` are typed sites that are used in any case. The default are
         whole tiles.
         """
-        typed = typed_of_tiles(panel.cM, typed_index, sites, flank_reach(panel.n_haplotypes))
+        typed = typed_sites_of_tiles(panel.cM, typed_index, sites, flank_reach(panel.n_haplotypes))
         return Interval(min(near.start, typed.start) // TILE_GAPS * TILE_GAPS, max(near.stop, typed.stop))
 
-    def positions_needed(
+    def needed_positions(
         self, panel: ReferencePanel, starts: TileStarts, sites: Interval, near: Interval
     ) -> tuple[int, int]:
-        """First and last position of the sites of `typed_needed`, in a file with tile starts in its header.
+        """First and last position of the sites of `needed_typed_sites`, in a file with tile starts.
 
         `near` are panel sites whose typed ones are used in any case.
         """

@@ -11,14 +11,14 @@ from typing import Any
 
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors import registry
-from spinimpute.predictors.interface import Checkpoint, Predictor, UnfitWeights
+from spinimpute.predictors.interface import Checkpoint, Predictor, WeightsMismatch
 from spinimpute.predictors.registry import (
     PREDICTORS,
     PredictorRow,
     default_row,
-    imported,
-    row_named,
-    row_of_kind,
+    import_attribute,
+    row_by_kind,
+    row_by_name,
 )
 from spinimpute.runtime.devices import choose_device, choose_threads
 from spinimpute.runtime.errors import InputError, argument
@@ -43,7 +43,7 @@ def load_predictor(
     device : str
         Where to compute: "auto", "cpu" or "cuda".
     name : str, optional
-        Name of the predictor. It chooses a shipped checkpoint; a given checkpoint must be of this predictor.
+        Name of the predictor. It selects a shipped checkpoint; `path` must fit it.
     options : mapping, optional
         Options of the loaded predictor, such as `inducing_points`.
 
@@ -58,10 +58,10 @@ def load_predictor(
         The file is not a checkpoint, of an unknown kind, or damaged; or the predictor does not take the
         options.
     """
-    given = {option: value for option, value in (options or {}).items() if value is not None}
-    predictor, row, _ = _load(path, name, None, given, device)
+    user_options = {option: value for option, value in (options or {}).items() if value is not None}
+    predictor, row, _ = _load(path, name, None, user_options, device)
     for option in row.options:
-        if option.name in given and not option.loading:
+        if option.name in user_options and not option.at_loading:
             raise InputError("arguments", f"{option.name} is an option of imputing, not of loading")
     return predictor
 
@@ -80,59 +80,63 @@ def predictor_for(
     the default of an option. Raises InputError as `load_predictor` does, and if the predictor does not read
     the panel.
     """
-    given = {option: value for option, value in (options or {}).items() if value is not None}
+    user_options = {option: value for option, value in (options or {}).items() if value is not None}
     if model is None or isinstance(model, str | Path):
-        found, _, chosen = _load(model, name, panel, given, device)
+        predictor, _, option_values = _load(model, name, panel, user_options, device)
     else:
-        row, found = row_of_kind(model.kind), model
+        row, predictor = row_by_kind(model.kind), model
         if row is None:
             raise InputError(
                 "argument", f"the predictor is of the kind {model.kind!r}, which has no row in the registry"
             )
         _check_fit(row, name, "the loaded predictor", panel)
-        chosen = row.choose_options(given)
+        option_values = row.choose_options(user_options)
         for option in row.options:
-            if option.name in given and option.loading:
+            if option.name in user_options and option.at_loading:
                 raise InputError(
                     "arguments",
                     f"{option.name} is an option of loading. Give it to spinimpute.load_predictor(...).",
                 )
-    found.check_panel(panel, given)
-    return found, chosen
+    predictor.check_panel(panel, user_options)
+    return predictor, option_values
 
 
 def _load(
     path: str | Path | None,
     name: str | None,
     panel: ReferencePanel | None,
-    given: Mapping[str, Any],
+    user_options: Mapping[str, Any],
     device: str,
 ) -> tuple[Predictor, PredictorRow, dict[str, Any]]:
     """Load the predictor of a checkpoint, by default a shipped one; return its row and options, too."""
     weights: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     if path is None:
-        row = default_row(None if panel is None else panel.holds, given) if name is None else row_named(name)
+        row = (
+            default_row(None if panel is None else panel.holds, user_options)
+            if name is None
+            else row_by_name(name)
+        )
         _check_fit(row, None, "", panel)
         if row.has_weights:
             weights, metadata = load_tensors(row.shipped_checkpoint, FORMAT, "model")
     else:
-        if name is not None and not row_named(name).has_weights:
+        if name is not None and not row_by_name(name).has_weights:
             raise InputError(
                 "arguments", f"the predictor {name!r} has no weights. Leave out the model {path}."
             )
         weights, metadata = load_tensors(path, FORMAT, "model")
-        found = row_of_kind(metadata.get("kind"))
-        if found is None:
+        known_row = row_by_kind(metadata.get("kind"))
+        if known_row is None:
             raise InputError(
                 "content",
                 f"{path}: models of the kind {metadata.get('kind')!r} are unknown to this version. "
                 "Update spinimpute, or train the model again.",
             )
-        row = found
+        row = known_row
         _check_fit(row, name, f"model {path}", panel, path)
     try:
-        chosen = row.choose_options(given)
+        option_values = row.choose_options(user_options)
     except InputError as error:
         if path is None:
             raise
@@ -143,11 +147,11 @@ def _load(
             f"the predictor {row.name!r} only computes on the processor. Leave out {argument('device')}.",
         )
     where = choose_device((row.auto_device or "cpu") if device == "auto" else device)
-    checkpoint = Checkpoint(weights, metadata.get("model"), fingerprint(weights), where, chosen)
-    load: Callable[[Checkpoint], Predictor] = imported(row.load)
+    checkpoint = Checkpoint(weights, metadata.get("model"), fingerprint(weights), where, option_values)
+    load: Callable[[Checkpoint], Predictor] = import_attribute(row.load)
     try:
-        return load(checkpoint), row, chosen
-    except UnfitWeights as error:
+        return load(checkpoint), row, option_values
+    except WeightsMismatch as error:
         raise InputError(
             "damaged",
             f"{path or row.shipped}: the weights do not fit the settings of the model ({error}). "
@@ -158,14 +162,14 @@ def _load(
 def _check_fit(
     row: PredictorRow,
     name: str | None,
-    what: str,
+    description: str,
     panel: ReferencePanel | None,
     model: str | Path | None = None,
 ) -> None:
     """Raise InputError unless a predictor is the named one, if any, and reads the panel, if any."""
-    if name is not None and row_named(name) != row:
+    if name is not None and row_by_name(name) != row:
         raise InputError(
-            "mismatch", f"{what} is of the kind {row.kind!r} and does not fit the predictor {name!r}"
+            "mismatch", f"{description} is of the kind {row.kind!r} and does not fit the predictor {name!r}"
         )
     if panel is not None and panel.holds not in row.reads:
         of = "" if model is None else f" of the model {model}"
@@ -185,19 +189,19 @@ def environment() -> dict[str, str]:
     """
     import torch  # slow to load
 
-    found = {"spinimpute": version("spinimpute")}
+    versions = {"spinimpute": version("spinimpute")}
     for row in sorted(registry.PREDICTORS, key=lambda row: row.name):
         if row.shipped is not None:
             weights, _ = load_tensors(row.shipped_checkpoint, FORMAT, "model")
-            found[f"model {row.name}"] = fingerprint(weights)
-    found["python"] = platform.python_version()
+            versions[f"model {row.name}"] = fingerprint(weights)
+    versions["python"] = platform.python_version()
     required = [line for line in requires("spinimpute") or [] if "extra ==" not in line]
     for name in sorted(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "missing"
-    found["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
-    found["processors"] = str(choose_threads(None))
-    found["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can use"
-    return found
+            versions[name] = "missing"
+    versions["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
+    versions["processors"] = str(choose_threads(None))
+    versions["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can use"
+    return versions

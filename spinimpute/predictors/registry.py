@@ -27,15 +27,15 @@ class Option:
     """An option of a predictor."""
 
     name: str  # in Python; on the command line with hyphens
-    form: str  # "count", "number" or "size" (of memory, in bytes)
+    value_type: str  # "count", "number" or "size" (of memory, in bytes)
     help: str  # one sentence
     default: Any = None  # None leaves the choice to the predictor
     default_text: str = ""  # the default in words; "" for no text
-    minimum: float = 0  # values must be at least this, or more than this if `above`
-    above: bool = False
+    minimum: float = 0  # values must be at least this, or more than this if `exclusive`
+    exclusive: bool = False
     rule: str = ""  # allowed values, for the error message
-    loading: bool = False  # the option belongs to the loaded predictor, not to each run
-    chooses: bool = False  # without a predictor, the option chooses the predictor that takes it
+    at_loading: bool = False  # the option belongs to the loaded predictor, not to each run
+    selects_predictor: bool = False  # without a predictor, the option chooses the predictor that takes it
 
     @property
     def flag(self) -> str:
@@ -44,11 +44,11 @@ class Option:
 
     def check(self, value: Any) -> None:
         """Raise InputError for a value that cannot be used."""
-        whole = self.form != "number"
+        whole = self.value_type != "number"
         if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
             raise InputError("argument", f"{self.name} must be a {'whole ' * whole}number, got {value!r}")
         number = float(value)
-        if not (number > self.minimum if self.above else number >= self.minimum):
+        if not (number > self.minimum if self.exclusive else number >= self.minimum):
             raise InputError("argument", f"{self.rule}, got {value}")
 
 
@@ -56,14 +56,14 @@ WINDOW = Option(
     "window_cM",
     "number",
     "Maximum length of a window in cM.",
-    above=True,
+    exclusive=True,
     rule="a window must have a positive length in cM",
 )
 MAX_MEMORY = Option(
     "max_memory",
     "size",
     "Memory budget, such as 2G. Results do not depend on it.",
-    above=True,
+    exclusive=True,
     rule="a budget of memory must be positive",
 )
 POINTS = Option(
@@ -73,8 +73,8 @@ POINTS = Option(
     default_text="1024",
     minimum=2,
     rule="the number of inducing points must be at least 2",
-    loading=True,
-    chooses=True,
+    at_loading=True,
+    selects_predictor=True,
 )
 
 
@@ -111,22 +111,22 @@ class PredictorRow:
             )
         return WEIGHTS / self.shipped
 
-    def takes(self, name: str) -> bool:
+    def has_option(self, name: str) -> bool:
         """Whether the predictor has an option of this name."""
         return any(option.name == name for option in self.options)
 
-    def choose_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def choose_options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
         """Values of all options, with defaults for those that are not given.
 
         Raises InputError for an option that the predictor does not take, or a value that is not allowed.
         """
-        for name in given:
-            if not self.takes(name):
-                raise InputError("arguments", _not_taken(name, self))
+        for name in user_options:
+            if not self.has_option(name):
+                raise InputError("arguments", _refusal_of_option(name, self))
         for option in self.options:
-            if option.name in given:
-                option.check(given[option.name])
-        return {option.name: given.get(option.name, option.default) for option in self.options}
+            if option.name in user_options:
+                option.check(user_options[option.name])
+        return {option.name: user_options.get(option.name, option.default) for option in self.options}
 
 
 PREDICTORS: tuple[PredictorRow, ...] = (
@@ -161,13 +161,13 @@ PREDICTORS: tuple[PredictorRow, ...] = (
 )
 
 
-def imported(reference: str) -> Any:
+def import_attribute(reference: str) -> Any:
     """The object that "module:attribute" names."""
     module, _, attribute = reference.partition(":")
     return getattr(import_module(module), attribute)
 
 
-def row_named(name: str) -> PredictorRow:
+def row_by_name(name: str) -> PredictorRow:
     """The row of a predictor's name; raises InputError for an unknown name."""
     for row in PREDICTORS:
         if name == row.name:
@@ -176,12 +176,12 @@ def row_named(name: str) -> PredictorRow:
     raise InputError("argument", f"predictor must be {names}, got {name!r}")
 
 
-def row_of_kind(kind: object) -> PredictorRow | None:
+def row_by_kind(kind: object) -> PredictorRow | None:
     """The row of a checkpoint's kind, or None."""
     return next((row for row in PREDICTORS if row.kind == kind), None)
 
 
-def default_row(holds: str | None, given: Mapping[str, Any]) -> PredictorRow:
+def default_row(holds: str | None, user_options: Mapping[str, Any]) -> PredictorRow:
     """The predictor if none is named: the first row that reads such a panel, None for any panel.
 
     Some of the given options choose a predictor. Raises InputError if no predictor reads such a panel.
@@ -189,8 +189,10 @@ def default_row(holds: str | None, given: Mapping[str, Any]) -> PredictorRow:
     fitting = [row for row in PREDICTORS if holds is None or holds in row.reads]
     if not fitting:
         raise InputError("mismatch", f"no predictor reads a panel that holds {holds}")
-    choosing = {option.name for option in options_by_name().values() if option.chooses} & given.keys()
-    return next((row for row in fitting if any(map(row.takes, choosing))), fitting[0])
+    selecting = {
+        option.name for option in options_by_name().values() if option.selects_predictor
+    } & user_options.keys()
+    return next((row for row in fitting if any(map(row.has_option, selecting))), fitting[0])
 
 
 def options_by_name() -> dict[str, Option]:
@@ -204,7 +206,7 @@ def options_by_name() -> dict[str, Option]:
 
 def option_help(name: str) -> str:
     """Help text of an option: its effect, its default, and its predictors."""
-    rows = [row for row in PREDICTORS if row.takes(name)]
+    rows = [row for row in PREDICTORS if row.has_option(name)]
     defaults: dict[str, list[str]] = {}
     for row in rows:
         (option,) = (option for option in row.options if option.name == name)
@@ -216,8 +218,8 @@ def option_help(name: str) -> str:
     return f"{options_by_name()[name].help} Only for {of['']}."
 
 
-def _not_taken(name: str, row: PredictorRow) -> str:
-    takers = [other.name for other in PREDICTORS if other.takes(name)]
+def _refusal_of_option(name: str, row: PredictorRow) -> str:
+    takers = [other.name for other in PREDICTORS if other.has_option(name)]
     if not takers:
         names = ", ".join(option.name for option in row.options) or "none"
         return f"the predictor {row.name!r} has no option {name!r}; its options: {names}"

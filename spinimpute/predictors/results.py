@@ -59,11 +59,11 @@ class FileResults(MemoryResults):
         if start or len(p_XQ) != self._n_sites:
             raise ValueError(f"results must cover all {self._n_sites} sites, got {len(p_XQ)} from {start}")
         content = np.ascontiguousarray(p_XQ).reshape(-1).view(np.uint8).data
-        at = self._n_sites * queries.start * BYTES
+        offset = self._n_sites * queries.start * BYTES
         try:
             while content:
-                done = os.pwrite(self._file.fileno(), content, at)
-                content, at = content[done:], at + done
+                n_written = os.pwrite(self._file.fileno(), content, offset)
+                content, offset = content[n_written:], offset + n_written
         except OSError as error:
             raise self._error(error) from error
         with self._lock:
@@ -74,23 +74,23 @@ class FileResults(MemoryResults):
         p_XQ = np.empty((stop - start, self._n_queries), np.float32)
         for queries in self._stored:
             width = queries.stop - queries.start
-            at = (self._n_sites * queries.start + start * width) * BYTES
-            p_XQ[:, queries] = self._read((stop - start) * width, at).reshape(-1, width)
+            offset = (self._n_sites * queries.start + start * width) * BYTES
+            p_XQ[:, queries] = self._read((stop - start) * width, offset).reshape(-1, width)
         return p_XQ
 
     def close(self) -> None:
         """Remove the file."""
         self._file.close()
 
-    def _read(self, count: int, at: int) -> np.ndarray:
+    def _read(self, count: int, offset: int) -> np.ndarray:
         """Read this many float32 numbers."""
         content = bytearray()
         try:
             while len(content) < count * BYTES:
-                found = os.pread(self._file.fileno(), count * BYTES - len(content), at + len(content))
-                if not found:
+                part = os.pread(self._file.fileno(), count * BYTES - len(content), offset + len(content))
+                if not part:
                     raise OSError(errno.EIO, "the file is truncated")
-                content += found
+                content += part
         except OSError as error:
             raise InputError(
                 "read",

@@ -19,7 +19,7 @@ from spinimpute.nn.model_weights import arrays_of, load_weights
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import registry
 from spinimpute.predictors.loading import FORMAT
-from spinimpute.predictors.registry import PredictorRow, imported, row_of_kind
+from spinimpute.predictors.registry import PredictorRow, import_attribute, row_by_kind
 from spinimpute.runtime.devices import choose_device
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import CannotWrite, check_output
@@ -59,12 +59,12 @@ class Configuration:
     simulation: SimulationSettings
     segments: int  # number of simulated segments that training sees
     training: TrainingSettings
-    chosen: dict[str, Any]  # the values that the file's table [model] names
+    explicit_model: dict[str, Any]  # the values that the file's table [model] names
 
     def as_dict(self) -> dict[str, Any]:
         """The configuration as JSON."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        del plain["chosen"]  # contained in "model"
+        del plain["explicit_model"]  # contained in "model"
         return plain
 
 
@@ -96,7 +96,7 @@ def read_configuration(path: str | Path) -> Configuration:
     simulation = dict(content.get("simulation", {}))
     segments = simulation.pop("segments", DEFAULT_SEGMENTS)
     segments = _checked_value(f"{where}: simulation.segments", DEFAULT_SEGMENTS, segments)
-    settings: Any = _settings(where, "model", imported(trained[kind]), model)
+    settings: Any = _settings(where, "model", import_attribute(trained[kind]), model)
     return Configuration(
         kind,
         settings,
@@ -217,9 +217,11 @@ def train(
     out = Path(out)
     state = out.with_name(out.name + ".state")
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
-    for own in (out, state):
-        if log.resolve() == own.resolve():
-            raise InputError("arguments", f"{log}: the log would overwrite {own.name}. Give it another name.")
+    for output in (out, state):
+        if log.resolve() == output.resolve():
+            raise InputError(
+                "arguments", f"{log}: the log would overwrite {output.name}. Give it another name."
+            )
     if restarted() and state.exists():  # by torchrun: continue if it has also written the state
         resume = resume or TrainingState.load(state, STATE_FORMAT).launch == launch()
     if is_first():
@@ -234,18 +236,18 @@ def train(
     if threads is not None:
         torch.set_num_threads(threads)
     configuration = read_configuration(config)
-    given = {name: value for name, value in (("seed", seed), ("steps", steps)) if value is not None}
-    training = TrainingSettings(**asdict(configuration.training) | given)
-    model, row, start = configuration.model, row_of_kind(configuration.kind), None
+    overrides = {name: value for name, value in (("seed", seed), ("steps", steps)) if value is not None}
+    training = TrainingSettings(**asdict(configuration.training) | overrides)
+    model, row, start = configuration.model, row_by_kind(configuration.kind), None
     assert row is not None, "`read_configuration` has checked it"
     assert row.training is not None, "`read_configuration` has checked it"
     if init is not None:
-        weights, metadata = _read_start(init, row)
+        weights, metadata = _read_initial_weights(init, row)
         start = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
-        model = replace(model, **metadata["model"] | configuration.chosen)
+        model = replace(model, **metadata["model"] | configuration.explicit_model)
     torch.manual_seed(training.seed)
     try:
-        learner: Learner = imported(row.training.learner)(model, configuration.episodes, where)
+        learner: Learner = import_attribute(row.training.learner)(model, configuration.episodes, where)
     except ValueError as error:
         raise InputError("content", f"configuration {config}: model: {error}") from error
     if init is not None:
@@ -281,7 +283,9 @@ def train(
         return _run(trainer, learner, outputs, resume, progress, stepped)
 
 
-def _read_start(init: str | Path, row: PredictorRow) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _read_initial_weights(
+    init: str | Path, row: PredictorRow
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read the checkpoint to start from: its weights and metadata."""
     weights, metadata = load_tensors(row.shipped_checkpoint if init == "shipped" else init, FORMAT, "model")
     if metadata.get("kind") != row.kind:
@@ -333,8 +337,8 @@ def _run(
             if not first:
                 return
             if improved:
-                reached = {"step": trainer.step, "validation": best["entry"]}
-                metadata = outputs.description | {"provenance": provenance | reached}
+                best_step = {"step": trainer.step, "validation": best["entry"]}
+                metadata = outputs.description | {"provenance": provenance | best_step}
                 save_tensors(outputs.checkpoint, arrays_of(learner.model.state_dict()), metadata, FORMAT)
             trainer.save_state(outputs.state)
 

@@ -11,7 +11,7 @@ import pytest
 from spinimpute.cli.main import COMMANDS, _show_warning
 
 from spinimpute.predictors.loading import FORMAT
-from spinimpute.predictors.registry import row_named
+from spinimpute.predictors.registry import row_by_name
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
 HEAVY = ("torch", "numpy", "cyvcf2", "pandas", "matplotlib", "rich")
@@ -52,7 +52,7 @@ def test_version_names_models_and_libraries(run):
     told = json.loads(run("version", "--json").out)
     assert told["spinimpute"] == run("--version").out.split()[1]
     for sort in ("haplotype", "spin"):
-        weights, _ = load_tensors(row_named(sort).shipped_checkpoint, FORMAT, "model")
+        weights, _ = load_tensors(row_by_name(sort).shipped_checkpoint, FORMAT, "model")
         assert told[f"model {sort}"] == fingerprint(weights)
     for library in ("numpy", "torch", "cyvcf2", "numba", "safetensors", "scikit-learn"):
         assert told[library] == version(library)

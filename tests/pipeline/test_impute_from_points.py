@@ -12,7 +12,7 @@ import pytest
 
 import spinimpute
 from spinimpute.pipeline.settings import OutputSettings
-from spinimpute.predictors.registry import row_named
+from spinimpute.predictors.registry import row_by_name
 from spinimpute.runtime.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -216,7 +216,7 @@ def test_choices_that_do_not_fit(made, random_network, target, example, tmp_path
     for given, said in (
         ({"name": "haplotype"}, "leave out the predictor"),
         (
-            {"model": row_named("haplotype").shipped_checkpoint},
+            {"model": row_by_name("haplotype").shipped_checkpoint},
             r"of the model .*haplotype.safetensors cannot.* leave out the model",
         ),
     ):

@@ -99,7 +99,7 @@ class Imputer:
 
     def __call__(self, target: Variants, options: dict[str, Any] | None = None, **settings: Any) -> Variants:
         quick = QUICK if self.case.holds == HAPLOTYPES else {}
-        own = {name: value for name, value in quick.items() if self.case.row.takes(name)}
+        own = {name: value for name, value in quick.items() if self.case.row.has_option(name)}
         predictor = spinimpute.PredictorSettings(self.case.row.name, options=own | (options or {}))
         out = self.folder / "out.vcf.gz"
         settings = {"output": OUTPUT, "resources": spinimpute.Resources(threads=1), **settings}
@@ -141,9 +141,9 @@ def impute(case: Case, panels: Callable[..., Path], tmp_path: Path) -> Imputer:
 def test_results_depend_on_no_setting_of_the_computation(impute: Imputer, target: Variants) -> None:
     whole = impute(target).rows
     assert impute(target, resources=spinimpute.Resources(threads=2)).rows == whole
-    if impute.case.row.takes("window_cM"):
+    if impute.case.row.has_option("window_cM"):
         assert impute(target, {"window_cM": 0.03}).rows == whole
-    if impute.case.row.takes("max_memory"):
+    if impute.case.row.has_option("max_memory"):
         resources = spinimpute.Resources(threads=1, max_memory=2**40)
         assert impute(target, resources=resources).rows == whole
 

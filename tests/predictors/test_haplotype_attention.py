@@ -48,7 +48,7 @@ from spinimpute.predictors.haplotype_attention.tile import (
     windows_of_tiles,
 )
 from spinimpute.predictors.train import train
-from spinimpute.predictors.typed_tiles import FLANK, MOST_FLANK, flank_reach, tiles_between, with_flanks
+from spinimpute.predictors.typed_tiles import FLANK, MAX_FLANK, add_flanks, flank_reach, tiles_between
 from tests.predictors.test_train import configuration
 
 pytestmark = pytest.mark.slow
@@ -238,12 +238,12 @@ def test_windows_are_whole_tiles(data: st.DataObject) -> None:
 def test_flanks_reach_further_where_typed_sites_are_dense() -> None:
     n = 4_000
     sparse, dense = np.arange(n) * 0.01, np.arange(n) * 0.0005
-    assert with_flanks(sparse, Interval(1_000, 1_010), 0.3) == (1_000 - FLANK, 1_010 + FLANK)
-    low, high = with_flanks(dense, Interval(1_000, 1_010), 0.3)
+    assert add_flanks(sparse, Interval(1_000, 1_010), 0.3) == (1_000 - FLANK, 1_010 + FLANK)
+    low, high = add_flanks(dense, Interval(1_000, 1_010), 0.3)
     assert dense[1_000] - dense[low] == pytest.approx(0.3, abs=0.001)
     assert dense[high - 1] - dense[1_009] == pytest.approx(0.3, abs=0.001)
-    assert with_flanks(dense / 100, Interval(2_000, 2_010), 0.3) == (2_000 - MOST_FLANK, 2_010 + MOST_FLANK)
-    assert with_flanks(dense[:5], Interval(-1, 6), 0.3) == (0, 5)
+    assert add_flanks(dense / 100, Interval(2_000, 2_010), 0.3) == (2_000 - MAX_FLANK, 2_010 + MAX_FLANK)
+    assert add_flanks(dense[:5], Interval(-1, 6), 0.3) == (0, 5)
     assert [flank_reach(n) for n in (600, 7_500, 200_000)] == [0.3, 0.5, 1.0]
 
 

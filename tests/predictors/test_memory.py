@@ -29,7 +29,7 @@ from spinimpute.predictors.haplotype_attention.memory import DEFAULT, LEAST_QUER
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE, SHARED
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
 from spinimpute.predictors.results import FileResults, MemoryResults
-from spinimpute.predictors.typed_tiles import TILE_GAPS, flank_reach, with_flanks
+from spinimpute.predictors.typed_tiles import TILE_GAPS, add_flanks, flank_reach
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import parse_size, resident_bytes, within_budget
 from spinimpute.vcf.header import OutputLayout
@@ -314,5 +314,5 @@ def test_sizes_of_tiles(n_sites: int, seed: int, share: float, haplotypes: int) 
     blocks = range(0, len(edges) - 1, BLOCK_GAPS)
     assert sizes.block_sites == max(edges[min(i + BLOCK_GAPS, len(edges) - 1)] - edges[i] for i in blocks)
     reach_cM = flank_reach(haplotypes)
-    places = [with_flanks(cM[typed], Interval(i - 1, i + TILE_GAPS), reach_cM) for i in starts]
+    places = [add_flanks(cM[typed], Interval(i - 1, i + TILE_GAPS), reach_cM) for i in starts]
     assert sizes.places == max(high - low for low, high in places)

@@ -24,11 +24,11 @@ from spinimpute.predictors.registry import (
     Option,
     PredictorRow,
     Training,
-    imported,
+    import_attribute,
     option_help,
     options_by_name,
-    row_named,
-    row_of_kind,
+    row_by_kind,
+    row_by_name,
 )
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.predictors.train import read_configuration
@@ -82,21 +82,21 @@ def test_names_and_kinds_are_unique() -> None:
         found = [getattr(row, field) for row in PREDICTORS]
         assert len(set(found)) == len(found)
     for row in PREDICTORS:
-        assert row_named(row.name) is row_of_kind(row.kind) is row
-    assert row_of_kind("unknown") is None
+        assert row_by_name(row.name) is row_by_kind(row.kind) is row
+    assert row_by_kind("unknown") is None
     with pytest.raises(InputError, match=r"predictor must be haplotype or spin, got 'x'"):
-        row_named("x")
+        row_by_name("x")
 
 
 @pytest.mark.parametrize("row", PREDICTORS, ids=lambda row: row.name)
 def test_objects_named_in_rows_exist(row: PredictorRow) -> None:
-    assert callable(imported(row.load))
+    assert callable(import_attribute(row.load))
     if row.training is None:
         return
-    settings = imported(row.training.settings)
+    settings = import_attribute(row.training.settings)
     assert dataclasses.is_dataclass(settings)
     assert settings()
-    assert all(hasattr(imported(row.training.learner), name) for name in ("draw", "outcome"))
+    assert all(hasattr(import_attribute(row.training.learner), name) for name in ("draw", "outcome"))
 
 
 @pytest.mark.parametrize("row", SHIPPED, ids=lambda row: row.name)
@@ -120,7 +120,7 @@ def test_the_rows_need_neither_torch_nor_numpy() -> None:
 @pytest.mark.parametrize("row", PREDICTORS, ids=lambda row: row.name)
 def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
     for option in options_by_name().values():
-        if row.takes(option.name):
+        if row.has_option(option.name):
             assert row.choose_options({option.name: 7})[option.name] == 7
             assert row.choose_options({}).keys() == {option.name for option in row.options}
             with pytest.raises(InputError, match=f"{option.rule}, got -1"):
@@ -189,7 +189,7 @@ def test_a_row_is_all_that_a_new_predictor_needs(
     toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     """Its options are those of the command, too."""
-    sys.modules.pop("spinimpute.cli.impute", None)  # reads the registry when it is imported
+    sys.modules.pop("spinimpute.cli.impute", None)  # reads the registry when it is import_attribute
     try:
         command = import_module("spinimpute.cli.impute").impute
     finally:
@@ -254,7 +254,7 @@ def test_a_new_predictor_has_regions_arrays_and_inducing_panels(
 def test_a_new_predictor_is_trained_and_has_a_version(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    shipped = row_named("haplotype")
+    shipped = row_by_name("haplotype")
     training = Training(
         "spinimpute.predictors.haplotype_attention.settings:HaplotypeSettings", "toy_predictor:none"
     )

@@ -156,7 +156,7 @@ def test_batches_change_nothing(
 ) -> None:
     whole = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
     monkeypatch.setattr(allele_predictor, "BATCH_ENTRIES", 40 * size)
-    for name in ("MOST_LABELS", "QUERIES_AT_ONCE", "SITES_AT_ONCE"):
+    for name in ("LABELS_PER_BATCH", "QUERIES_PER_BATCH", "SITES_PER_BATCH"):
         monkeypatch.setattr(allele_predictor, name, size)
     parts = impute(random_predictor, panel, typed, query_QT, np.ones_like(query_QT))
     np.testing.assert_allclose(parts, whole, atol=5e-4)

@@ -19,16 +19,16 @@ from spinimpute.pipeline.regions import PanelInterval, PartToRead, RegionSelecti
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.typed_tiles import (
-    MOST_FLANK,
-    MOST_STARTS,
+    MAX_FLANK,
+    MAX_STARTS,
     STARTS_LINE,
     TILE_GAPS,
+    add_flanks,
     flank_reach,
-    starts_in_header,
+    read_starts_line,
     starts_line,
     tiles_between,
-    typed_of_tiles,
-    with_flanks,
+    typed_sites_of_tiles,
 )
 
 
@@ -57,12 +57,12 @@ def seen_by(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
         gap = number * TILE_GAPS
         n_gaps = min(TILE_GAPS, len(typed) + 1 - gap)
         reach_cM = flank_reach(panel.n_haplotypes)
-        seen |= set(range(*with_flanks(panel.cM[typed], Interval(gap - 1, gap + n_gaps), reach_cM)))
+        seen |= set(range(*add_flanks(panel.cM[typed], Interval(gap - 1, gap + n_gaps), reach_cM)))
     return seen
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.data(), st.sampled_from([2, 5, MOST_STARTS]))
+@given(st.data(), st.sampled_from([2, 5, MAX_STARTS]))
 def test_all_that_a_region_needs_and_whole_tiles_on_the_left(data: st.DataObject, most: int) -> None:
     """most: number of listed starts."""
     panel, typed = drawn(data)
@@ -71,16 +71,16 @@ def test_all_that_a_region_needs_and_whole_tiles_on_the_left(data: st.DataObject
     first = data.draw(st.integers(0, panel.n_sites - 1), "first")
     last = data.draw(st.integers(first + 1, panel.n_sites), "last")
     needed = seen_by(panel, typed, first, last)
-    low, high = typed_of_tiles(panel.cM, typed, Interval(first, last), flank_reach(panel.n_haplotypes))
+    low, high = typed_sites_of_tiles(panel.cM, typed, Interval(first, last), flank_reach(panel.n_haplotypes))
     assert low % TILE_GAPS == 0
     assert low <= min(needed) < low + TILE_GAPS
     assert high == max(needed) + 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typed_tiles, "MOST_STARTS", most)
+        patch.setattr(typed_tiles, "MAX_STARTS", most)
         line = starts_line(panel.position[typed])
     assert line.count(":") <= most
-    stated = starts_in_header(f"##x\n{line}\n", panel)
+    stated = read_starts_line(f"##x\n{line}\n", panel)
     assert stated is not None
     assert stated.n_typed == len(typed)
     start, end = stated.around(int(panel.position[first]), int(panel.position[last - 1]))
@@ -89,9 +89,9 @@ def test_all_that_a_region_needs_and_whole_tiles_on_the_left(data: st.DataObject
     assert read[0] % TILE_GAPS == 0
     assert set(read) >= needed
     # no more than some tiles of what is not needed
-    if most == MOST_STARTS and len(np.unique(position)) == len(position):
-        assert low - read[0] <= 2 * TILE_GAPS + MOST_FLANK
-        assert read[-1] - high <= 3 * TILE_GAPS + MOST_FLANK
+    if most == MAX_STARTS and len(np.unique(position)) == len(position):
+        assert low - read[0] <= 2 * TILE_GAPS + MAX_FLANK
+        assert read[-1] - high <= 3 * TILE_GAPS + MAX_FLANK
     # a read that begins there, too, begins with a tile
     before = stated.start_before(int(panel.position[first]))
     assert np.searchsorted(position, before) % TILE_GAPS == 0
@@ -100,7 +100,7 @@ def test_all_that_a_region_needs_and_whole_tiles_on_the_left(data: st.DataObject
 
 def test_the_line_stays_short() -> None:
     line = starts_line(np.arange(1, 10_000_000))
-    assert 0.9 * MOST_STARTS < line.count(":") <= MOST_STARTS
+    assert 0.9 * MAX_STARTS < line.count(":") <= MAX_STARTS
     assert len(line) < 20_000
     before = f"{STARTS_LINE}{TILE_GAPS} {TILE_GAPS + 1} "
     assert starts_line(np.arange(1, TILE_GAPS + 2)) == f"{before}0:1,1:{TILE_GAPS + 1}"
@@ -131,8 +131,8 @@ WRONG = (
 def test_a_line_that_is_not_right_does_not_count(stated: str, example_panel: spinimpute.Panel) -> None:
     first, second = (int(p) for p in example_panel.position[[0, 9]])
     line = STARTS_LINE + stated.format(first, second, tile=TILE_GAPS)
-    assert starts_in_header(line, example_panel) is None
-    good = starts_in_header(f"{STARTS_LINE}{TILE_GAPS} 246 0:{first},1:{second}", example_panel)
+    assert read_starts_line(line, example_panel) is None
+    good = read_starts_line(f"{STARTS_LINE}{TILE_GAPS} 246 0:{first},1:{second}", example_panel)
     assert good is not None
     assert (good.n_typed, good.position_C.tolist()) == (246, [first, second])
 

@@ -47,7 +47,7 @@ from spinimpute.predictors.haplotype_attention.tile import (
     TileBlock,
     TilePatterns,
 )
-from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, fitting_weights
+from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, convert_weight_errors
 from spinimpute.predictors.registry import HAPLOTYPE_KIND
 
 # Imputing needs fewer classes and candidates than training; more do not improve accuracy
@@ -66,7 +66,7 @@ class HaplotypePredictor(Predictor):
     """Imputes tiles of a panel with a trained model.
 
     `classes` is the maximum number of IBS classes where typed sites are dense. Large panels use at most
-    CLASSES_OF_LARGE there. Raises UnfitWeights for the weights of another model.
+    CLASSES_OF_LARGE there. Raises WeightsMismatch for the weights of another model.
     """
 
     kind = HAPLOTYPE_KIND
@@ -82,7 +82,7 @@ class HaplotypePredictor(Predictor):
     ) -> None:
         self.weights, self.settings = weights, settings
         self.device_name, self.candidates, self.classes = device, candidates, classes
-        with fitting_weights():
+        with convert_weight_errors():
             check_weights(weights, settings)
         self._decoder = DecoderWeights.of(weights)
         on_cpu = device == "cpu"
@@ -223,7 +223,7 @@ class _TileQueries(NamedTuple):
 
 def load(checkpoint: Checkpoint) -> HaplotypePredictor:
     """Load the predictor, as `PredictorRow.load` describes."""
-    with fitting_weights():
+    with convert_weight_errors():
         sizes = HaplotypeSettings(**checkpoint.settings)
     return HaplotypePredictor(checkpoint.weights, sizes, checkpoint.fingerprint, checkpoint.device)
 
@@ -238,7 +238,7 @@ class DevicePairNetwork:
         from spinimpute.nn.model_weights import load_weights
         from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention
 
-        with fitting_weights():
+        with convert_weight_errors():
             self.model = HaplotypeAttention(settings)
             load_weights(self.model, weights)
         self.model.to(device).eval()

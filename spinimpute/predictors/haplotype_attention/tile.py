@@ -105,7 +105,7 @@ class TileSizes:
         n_tiles = len(typed_index) // typed_tiles.TILE_GAPS + 1
         ends, tile = np.append(typed_index + 1, n_sites), typed_tiles.TILE_GAPS
         gaps = (Interval(n * tile - 1, (n + 1) * tile) for n in range(n_tiles))
-        places = max(typed_tiles.with_flanks(typed_cM_T, one, reach_cM).n_sites for one in gaps)
+        places = max(typed_tiles.add_flanks(typed_cM_T, one, reach_cM).n_sites for one in gaps)
         tile_sites, block_sites = (
             int(np.diff(ends[n - 1 :: n], prepend=0, append=n_sites).max()) for n in (tile, BLOCK_GAPS)
         )
@@ -146,7 +146,7 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
     n_typed = len(typed_index)
     first_gap = number * typed_tiles.TILE_GAPS
     n_gaps = min(typed_tiles.TILE_GAPS, n_typed + 1 - first_gap)
-    typed = typed_tiles.with_flanks(
+    typed = typed_tiles.add_flanks(
         panel.cM[typed_index],
         Interval(first_gap - 1, first_gap + n_gaps),
         typed_tiles.flank_reach(panel.n_haplotypes),

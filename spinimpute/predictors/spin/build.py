@@ -22,15 +22,15 @@ from spinimpute.panels.soft_alleles import pack_points
 from spinimpute.predictors.interface import ImputationJob, Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.spin.engine import BlockEngine
-from spinimpute.predictors.spin.predictor import MOST_INDUCING_POINTS, SPINPredictor
+from spinimpute.predictors.spin.predictor import DEFAULT_INDUCING_POINTS, SPINPredictor
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.targets.array_sites import read_array
 
 MASS_LIMITS = (2, 5, 10)  # panel haplotypes; the header counts points with a smaller mass
-BLOCKS_AT_ONCE = 4  # of each thread: bounds the memory
-CHANGES = (MOVED, MAP_ESTIMATED)  # entries of the provenance for changes that building a panel made
+BLOCKS_PER_THREAD = 4  # of each thread: bounds the memory
+RECORDED_CHANGES = (MOVED, MAP_ESTIMATED)  # entries of the provenance for changes that building a panel made
 
 
 def build_inducing_panel(
@@ -88,7 +88,7 @@ def build_inducing_panel(
     require_open_panel(panel)
     out = check_output(out, force, [panel.path, model, array])
     if model is None and inducing_points is None:
-        inducing_points = MOST_INDUCING_POINTS  # the option chooses the predictor that takes it
+        inducing_points = DEFAULT_INDUCING_POINTS  # the option chooses the predictor that takes it
     predictor, _ = predictor_for(panel, model, options={"inducing_points": inducing_points}, device=device)
     if not isinstance(predictor, SPINPredictor):
         raise InputError(
@@ -96,13 +96,13 @@ def build_inducing_panel(
             f"a model of the kind {predictor.kind!r} makes no inducing points. Give a model of SPIN.",
         )
     skipped: dict[str, int] = {}
-    described: dict[str, str | int]
+    array_record: dict[str, str | int]
     if isinstance(array, np.ndarray):
-        typed_index, described = _checked_indices(array, panel.n_sites), {"sites": len(array)}
+        typed_index, array_record = _checked_indices(array, panel.n_sites), {"sites": len(array)}
     else:
         matched = read_array(array, panel.sites, panel.frequency)
         typed_index, skipped = matched.panel_index, matched.skipped
-        described = {"file": Path(array).name, "sites": matched.n_sites}
+        array_record = {"file": Path(array).name, "sites": matched.n_sites}
     threads = choose_threads(threads)
     with (
         written_whole(out) as partial,
@@ -136,8 +136,8 @@ def build_inducing_panel(
                     "spinimpute": version("spinimpute"),
                     "panel": panel.provenance.get("source", panel.path.name),
                     "map": panel.provenance.get("map", "unknown"),
-                    **{key: panel.provenance[key] for key in CHANGES if key in panel.provenance},
-                    "array": described,
+                    **{key: panel.provenance[key] for key in RECORDED_CHANGES if key in panel.provenance},
+                    "array": array_record,
                     "array sites not used": skipped,
                     "command": command,
                 }
@@ -162,7 +162,7 @@ def _write_blocks(
         return compress(pack_points(block))
 
     with ThreadPoolExecutor(threads, "pack") as pool:
-        for window in _windows(engine.panel, predictor, engine.typed_index, BLOCKS_AT_ONCE * threads):
+        for window in _windows(engine.panel, predictor, engine.typed_index, BLOCKS_PER_THREAD * threads):
             blocks = engine.encode_window(window)
             for packed in pool.map(pack, blocks):
                 writer.add_block(packed)

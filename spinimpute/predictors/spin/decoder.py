@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_labels, start_at_zero
 
 FREQUENCY_SHARE = 0.001  # share of the panel's frequency in what a head pools
-LEAST_PROBABILITY = 1e-6  # in float32, 1 - 1e-8 equals 1
-SITE_FEATURES, MORE_FEATURES = 5, 2
+MIN_PROBABILITY = 1e-6  # in float32, 1 - 1e-8 equals 1
+GATE_FEATURES, CORRECTION_FEATURES = 5, 2
 GATE_QUERY_WIDTH, GATE_SITE_WIDTH = 32, 16
 
 
@@ -50,11 +50,11 @@ def features_first(network: Iterable[nn.Module], x_BFL: Tensor) -> Tensor:
     return x_BFL
 
 
-class Reading(NamedTuple):
+class HeadAttention(NamedTuple):
     """The attention of queries, and the entropy and the largest weight of each head."""
 
     attention_BGQH: Tensor
-    about_BQC: Tensor
+    summary_BQC: Tensor
 
 
 class LabelDecoder(nn.Module):
@@ -62,16 +62,16 @@ class LabelDecoder(nn.Module):
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
-        about = 2 * heads
+        n_summaries = 2 * heads
         self.gate_query = nn.Sequential(
-            nn.Linear(about, GATE_QUERY_WIDTH), nn.GELU(), nn.Linear(GATE_QUERY_WIDTH, heads)
+            nn.Linear(n_summaries, GATE_QUERY_WIDTH), nn.GELU(), nn.Linear(GATE_QUERY_WIDTH, heads)
         )
         self.gate_site = nn.Sequential(
-            nn.Linear(SITE_FEATURES, GATE_SITE_WIDTH), nn.GELU(), nn.Linear(GATE_SITE_WIDTH, heads)
+            nn.Linear(GATE_FEATURES, GATE_SITE_WIDTH), nn.GELU(), nn.Linear(GATE_SITE_WIDTH, heads)
         )
         self.from_heads = nn.Linear(heads + 1, width)
-        self.from_query = nn.Linear(about, width, bias=False)
-        self.from_site = nn.Linear(SITE_FEATURES + MORE_FEATURES, width, bias=False)
+        self.from_query = nn.Linear(n_summaries, width, bias=False)
+        self.from_site = nn.Linear(GATE_FEATURES + CORRECTION_FEATURES, width, bias=False)
         self.middle = nn.Linear(width, width)
         self.last = nn.Linear(width, 1)
         start_at_zero(self.last)
@@ -85,42 +85,44 @@ class LabelDecoder(nn.Module):
         """
         return self.decode(self.read(logit_BGQH, points), points.label_BHU, sites)
 
-    def read(self, logit_BGQH: Tensor, points: CarriedPoints) -> Reading:
+    def read(self, logit_BGQH: Tensor, points: CarriedPoints) -> HeadAttention:
         """Compute the attention of the heads, which serves all sites."""
         attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
         entropy_BGQ = -(attention_BGQH * (attention_BGQH + 1e-9).log()).sum(-1) / 3
-        about_BQC = torch.cat([entropy_BGQ, attention_BGQH.amax(-1)], dim=1).transpose(1, 2)
-        return Reading(attention_BGQH, about_BQC)
+        summary_BQC = torch.cat([entropy_BGQ, attention_BGQH.amax(-1)], dim=1).transpose(1, 2)
+        return HeadAttention(attention_BGQH, summary_BQC)
 
-    def decode(self, reading: Reading, label_BHU: Tensor, sites: SiteInformation) -> tuple[Tensor, Tensor]:
+    def decode(
+        self, attention: HeadAttention, label_BHU: Tensor, sites: SiteInformation
+    ) -> tuple[Tensor, Tensor]:
         """Logits of P(ALT), mixed and corrected, at some sites, with the labels of inducing points there."""
-        about_BQC = reading.about_BQC
-        pooled_BGQU = pooled_labels(reading.attention_BGQH, label_BHU)
+        summary_BQC = attention.summary_BQC
+        pooled_BGQU = pooled_labels(attention.attention_BGQH, label_BHU)
         f_BU = sites.frequency_BU.clamp(1e-5, 1 - 1e-5)
         p_BGQU = torch.lerp(pooled_BGQU, f_BU[:, None, None], FREQUENCY_SHARE)
-        p_BGQU = p_BGQU.clamp(LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+        p_BGQU = p_BGQU.clamp(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         site_BUF = self._site_features(sites, f_BU)
-        mixed_BQU = torch.logit(self._mixed(p_BGQU, about_BQC, site_BUF[..., :SITE_FEATURES]))
+        mixed_BQU = torch.logit(self._mix_heads(p_BGQU, summary_BQC, site_BUF[..., :GATE_FEATURES]))
         logit_BGQU = torch.cat([torch.logit(p_BGQU), mixed_BQU.unsqueeze(1)], dim=1) / 4
         hidden_BWL = features_first([self.from_heads], logit_BGQU.flatten(2))
-        of_query_BWQ1 = self.from_query(about_BQC).transpose(1, 2).unsqueeze(-1)
-        of_site_BW1U = self.from_site(site_BUF).transpose(1, 2).unsqueeze(2)
-        hidden_BWQU = hidden_BWL.unflatten(-1, mixed_BQU.shape[1:]) + of_query_BWQ1 + of_site_BW1U
+        query_BWQ1 = self.from_query(summary_BQC).transpose(1, 2).unsqueeze(-1)
+        site_BW1U = self.from_site(site_BUF).transpose(1, 2).unsqueeze(2)
+        hidden_BWQU = hidden_BWL.unflatten(-1, mixed_BQU.shape[1:]) + query_BWQ1 + site_BW1U
         hidden_BWL = features_first([self.middle], F.relu(hidden_BWQU).flatten(2))
         correction_B1L = features_first([self.last], F.relu(hidden_BWL))
         return mixed_BQU, mixed_BQU + correction_B1L.view_as(mixed_BQU)
 
-    def _mixed(self, p_BGQU: Tensor, about_BQC: Tensor, site_BUF: Tensor) -> Tensor:
+    def _mix_heads(self, p_BGQU: Tensor, summary_BQC: Tensor, site_BUF: Tensor) -> Tensor:
         """Mean of the heads, weighted by softmax(gate of the query + gate of the site)."""
         # exp(a + b) = exp(a) exp(b), so the softmax over heads needs no array of all queries and sites
-        query_BQG = torch.softmax(self.gate_query(about_BQC), dim=-1)
+        query_BQG = torch.softmax(self.gate_query(summary_BQC), dim=-1)
         site_BUG = torch.softmax(self.gate_site(site_BUF), dim=-1)
         total_BQU = query_BQG @ site_BUG.transpose(1, 2)
         weighted_BGQU = (
             p_BGQU * query_BQG.transpose(1, 2).unsqueeze(-1) * site_BUG.transpose(1, 2).unsqueeze(2)
         )
         mixed_BQU = weighted_BGQU.sum(1) / total_BQU.clamp(min=1e-20)
-        return mixed_BQU.clamp(LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+        return mixed_BQU.clamp(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
     def _site_features(self, sites: SiteInformation, f_BU: Tensor) -> Tensor:
         t_BU = sites.fraction_BU

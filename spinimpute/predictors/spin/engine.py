@@ -45,11 +45,11 @@ class TorchEngine(Engine):
     def map(self, work: Callable[[int], Result], numbers: range) -> list[Result]:
         """Compute work(number) for every number, in order of the numbers."""
 
-        def alone(number: int) -> Result:
+        def single_threaded(number: int) -> Result:
             torch.set_num_threads(1)
             return work(number)
 
-        return list(self.pool.map(alone, numbers))
+        return list(self.pool.map(single_threaded, numbers))
 
 
 class BlockEngine(TorchEngine):
@@ -131,9 +131,9 @@ class InducingEngine(TorchEngine):
             row_V = self._row_V[places.first : places.last]
             if (row_V < 0).all():
                 return
-            seen = slice(places.offset, places.offset + len(row_V))
+            columns = slice(places.offset, places.offset + len(row_V))
             alleles_QS = np.full((typed_TQ.shape[1], len(places.cM_S)), -1, dtype=np.int8)
-            alleles_QS[:, seen] = np.where(row_V[:, None] >= 0, typed_TQ[row_V], -1).T
+            alleles_QS[:, columns] = np.where(row_V[:, None] >= 0, typed_TQ[row_V], -1).T
             p_UQ[block.sites.panel_index_U - window.start] = _predict(self.predictor, block, alleles_QS)
 
         self.map(impute, self.panel.blocks(window.start, window.stop))

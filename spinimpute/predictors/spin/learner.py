@@ -28,8 +28,8 @@ class SPINLearner:
         source = draw_interval(source, rng, self.episodes.most_entries)
         s = self.settings
         # any number that a user may choose: the weights of columns depend on it
-        fewest = min(s.fewest_points, s.inducing_points)
-        n_points = int(np.exp(rng.uniform(np.log(fewest), np.log(s.inducing_points + 1))))
+        min_points = min(s.fewest_points, s.inducing_points)
+        n_points = int(np.exp(rng.uniform(np.log(min_points), np.log(s.inducing_points + 1))))
         return draw_episode(source, rng, self.episodes, s.shape, n_points)
 
     def logits(self, episode: Episode) -> tuple[Tensor, Tensor]:

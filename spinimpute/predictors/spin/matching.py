@@ -19,7 +19,7 @@ from torch import Tensor
 
 from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, split_columns
 from spinimpute.nn.checks import require_shape
-from spinimpute.predictors.spin.matching_kernel import NEAREST, fill_match
+from spinimpute.predictors.spin.matching_kernel import DISTANCE_OFFSET, fill_match
 from spinimpute.predictors.spin.similarity import Columns
 
 
@@ -45,16 +45,16 @@ Matcher = Callable[[Tensor, Tensor, AttentionKeys, int, Tensor, int], Match]
 
 
 def match(
-    allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, least: Tensor, tolerances: int
+    allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, min_tolerance: Tensor, tolerances: int
 ) -> Match:
     """Match queries and inducing points.
 
-    known_BQS is 0 where a call is missing; `least` is the smallest tolerance.
+    known_BQS is 0 where a call is missing; `min_tolerance` is the smallest tolerance.
     """
     # places without a site are 0 in all haplotypes, so they match
     valid_B1S = keys.columns.valid_BS.unsqueeze(1)
-    shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * valid_B1S
-    token_BDQV = kmer_distribution(shown_BQS, k).transpose(1, 2)
+    observed_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * valid_B1S
+    token_BDQV = kmer_distribution(observed_BQS, k).transpose(1, 2)
     # tokens are means over the K-mers that a query may have; a likelihood is their sum
     missing_BQD = split_columns((known_BQS <= 0) * valid_B1S, k).sum(-1)
     log_count_BDQ = math.log(2) * missing_BQD.transpose(1, 2)
@@ -65,41 +65,41 @@ def match(
     step_BD, valid_BD, n_columns = _steps(keys.columns), keys.columns.valid_BD, match_BDQH.shape[1]
     runs = []
     for side in (range(n_columns // 2, -1, -1), range(n_columns // 2, n_columns)):
-        reach_BQH = torch.zeros_like(match_BDQH[:, 0])
-        length_T, gained_T = [reach_BQH] * tolerances, [reach_BQH] * tolerances
+        cumulative_BQH = torch.zeros_like(match_BDQH[:, 0])
+        length_T, information_T = [cumulative_BQH] * tolerances, [cumulative_BQH] * tolerances
         for d in side:
-            reach_BQH = torch.addcmul(reach_BQH, match_BDQH[:, d], valid_BD[:, d, None, None])
+            cumulative_BQH = torch.addcmul(cumulative_BQH, match_BDQH[:, d], valid_BD[:, d, None, None])
             step_B11 = step_BD[:, d, None, None]
             information_BQ1 = (information_BDQ[:, d] * valid_BD[:, d, None]).unsqueeze(-1)
-            open_BQH = torch.exp(least * reach_BQH)
+            run_weight_BQH = torch.exp(min_tolerance * cumulative_BQH)
             for t in range(tolerances):
-                length_T[t] = length_T[t] + step_B11 * open_BQH
-                gained_T[t] = gained_T[t] + information_BQ1 * open_BQH
-                open_BQH = open_BQH * open_BQH
-        runs += [torch.log(length + NEAREST) / 4 + 1 for length in length_T]
-        runs += [torch.log1p(gained.clamp(min=0)) / 2 for gained in gained_T]
+                length_T[t] = length_T[t] + step_B11 * run_weight_BQH
+                information_T[t] = information_T[t] + information_BQ1 * run_weight_BQH
+                run_weight_BQH = run_weight_BQH * run_weight_BQH
+        runs += [torch.log(length + DISTANCE_OFFSET) / 4 + 1 for length in length_T]
+        runs += [torch.log1p(information.clamp(min=0)) / 2 for information in information_T]
     return Match(score_BGQH, torch.stack(runs, dim=1))
 
 
 def compiled_match(
-    allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, least: Tensor, tolerances: int
+    allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, min_tolerance: Tensor, tolerances: int
 ) -> Match:
     """Compute `match` for one block (B = 1) on a processor; fastest with few missing calls."""
     require_shape("alleles", allele_BQS, 1, None, None)
     missing_BQS = (known_BQS <= 0) * keys.columns.valid_BS.unsqueeze(1)
-    shown_BQS = torch.where(known_BQS > 0, allele_BQS, 0) * keys.columns.valid_BS.unsqueeze(1)
+    observed_BQS = torch.where(known_BQS > 0, allele_BQS, 0) * keys.columns.valid_BS.unsqueeze(1)
     n_queries, n_points = allele_BQS.shape[1], keys.log_mass_BH.shape[1]
     score_GQH = np.empty((keys.weight_BGD.shape[1], n_queries, n_points), dtype=np.float32)
     runs_FQH = np.empty((4 * tolerances, n_queries, n_points), dtype=np.float32)
     fill_match(
-        kmer_numbers(shown_BQS, k)[0].numpy(),
+        kmer_numbers(observed_BQS, k)[0].numpy(),
         kmer_numbers(missing_BQS, k)[0].numpy(),
         keys.likelihood_BDVH[0].numpy(),
         keys.information_BDV[0].numpy(),
         keys.weight_BGD[0].contiguous().numpy(),
         _steps(keys.columns)[0].numpy(),
         keys.columns.valid_BD[0].contiguous().numpy(),
-        np.float32(least),
+        np.float32(min_tolerance),
         score_GQH,
         runs_FQH,
     )
@@ -112,4 +112,4 @@ def _steps(columns: Columns) -> Tensor:
     between_BD = columns.cM_BD.diff(dim=1).abs()
     zero_B1 = torch.zeros_like(columns.cM_BD[:, :1])
     step_BD = torch.cat([between_BD[:, :middle], zero_B1, between_BD[:, middle:]], dim=1)
-    return (step_BD + NEAREST) * (columns.valid_BD > 0)
+    return (step_BD + DISTANCE_OFFSET) * (columns.valid_BD > 0)

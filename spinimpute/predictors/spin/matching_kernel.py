@@ -14,13 +14,13 @@ from spinimpute.hmm.parameters import LANES
 from spinimpute.runtime.fast_math import fast_exp, fast_log
 from spinimpute.runtime.kernels import kernel
 
-NEAREST = 1e-4  # cM, added to distances before taking logs
-NEGLIGIBLE = 1e-18  # smaller weights are set to 0: squares that underflow would be slow
+DISTANCE_OFFSET = 1e-4  # cM, added to distances before taking logs
+MIN_WEIGHT = 1e-18  # smaller weights are set to 0: squares that underflow would be slow
 
 
 @kernel(fast=True)
 def fill_match(  # type: ignore[no-untyped-def]
-    kmer_QD, missing_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, least,
+    kmer_QD, missing_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, min_tolerance,
     score_GQH, runs_FQH,
 ):  # fmt: skip
     """Fill score_GQH and runs_FQH, see `matching.Match`; missing_QD has the bits of missing calls."""
@@ -29,38 +29,40 @@ def fill_match(  # type: ignore[no-untyped-def]
     tolerances, middle = len(runs_FQH) // 4, n_columns // 2
     n_padded = -(-n_points // LANES) * LANES
     match_DH = np.zeros((n_columns, n_padded), np.float32)
-    open_DH = np.zeros((n_columns, n_padded), np.float32)
-    reach_H = np.empty(n_points, np.float32)
+    run_weight_DH = np.zeros((n_columns, n_padded), np.float32)
+    cumulative_H = np.empty(n_points, np.float32)
     sum_H, other_H = np.empty(n_padded, np.float32), np.empty(n_padded, np.float32)
-    gain_D = np.empty(n_columns, np.float32)
+    query_information_D = np.empty(n_columns, np.float32)
     one, zero = np.float32(1), np.float32(0)
     for q in range(n_queries):
         for d in range(n_columns):
-            gain_D[d] = valid_D[d] * _fill_column(
+            query_information_D[d] = valid_D[d] * _fill_column(
                 kmer_QD[q, d], missing_QD[q, d], d, n_points, likelihood_DVH, information_DV, match_DH
             )
         for g in range(n_heads):
-            _add_columns(match_DH, weight_GD, g, sum_H)
+            _sum_rows(match_DH, weight_GD, g, sum_H)
             score_GQH[g, q] = sum_H[:n_points]
         for side in range(2):
             first, stop = (middle, n_columns) if side else (0, middle + 1)
-            reach_H[:] = zero
+            cumulative_H[:] = zero
             for i in range(stop - first):
                 d = middle + (i if side else -i)
-                scaled = least * valid_D[d]
+                scaled = min_tolerance * valid_D[d]
                 for h in range(n_points):
-                    reach_H[h] += scaled * match_DH[d, h]
-                    open_DH[d, h] = fast_exp(reach_H[h])
+                    cumulative_H[h] += scaled * match_DH[d, h]
+                    run_weight_DH[d, h] = fast_exp(cumulative_H[h])
             for t in range(tolerances):
-                _add_open(open_DH, first, stop, step_D, gain_D, sum_H, other_H)
-                length, gained = 2 * side * tolerances + t, (2 * side + 1) * tolerances + t
+                _sum_runs(run_weight_DH, first, stop, step_D, query_information_D, sum_H, other_H)
+                length, information = 2 * side * tolerances + t, (2 * side + 1) * tolerances + t
                 for h in range(n_points):
-                    runs_FQH[length, q, h] = fast_log(sum_H[h] + np.float32(NEAREST)) * np.float32(0.25) + one
-                    runs_FQH[gained, q, h] = fast_log(one + max(other_H[h], zero)) * np.float32(0.5)
+                    runs_FQH[length, q, h] = (
+                        fast_log(sum_H[h] + np.float32(DISTANCE_OFFSET)) * np.float32(0.25) + one
+                    )
+                    runs_FQH[information, q, h] = fast_log(one + max(other_H[h], zero)) * np.float32(0.5)
 
 
 @kernel(fast=True)
-def _add_columns(x_DH, weight_GD, g, sum_H):  # type: ignore[no-untyped-def]
+def _sum_rows(x_DH, weight_GD, g, sum_H):  # type: ignore[no-untyped-def]
     """Sum all rows of x with the weights of head g; H is a multiple of LANES."""
     row = len(sum_H) // LANES  # `load` counts in rows of LANES numbers
     for column in range(row):
@@ -71,19 +73,19 @@ def _add_columns(x_DH, weight_GD, g, sum_H):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _add_open(open_DH, first, stop, step_D, gain_D, length_H, gained_H):  # type: ignore[no-untyped-def]
+def _sum_runs(run_weight_DH, first, stop, step_D, query_information_D, length_H, information_H):  # type: ignore[no-untyped-def]
     """Compute two weighted sums of the rows [first, stop), then square the rows; H is a multiple of LANES."""
     row = len(length_H) // LANES
     for column in range(row):
-        length, gained = all_lanes(np.float32(0)), all_lanes(np.float32(0))
+        length, information = all_lanes(np.float32(0)), all_lanes(np.float32(0))
         for d in range(first, stop):
-            still = load(open_DH, d * row + column)
-            still = where_positive(still + np.float32(-NEGLIGIBLE), still)
-            length += still * step_D[d]
-            gained += still * gain_D[d]
-            store(open_DH, d * row + column, still * still)
+            weight = load(run_weight_DH, d * row + column)
+            weight = where_positive(weight + np.float32(-MIN_WEIGHT), weight)
+            length += weight * step_D[d]
+            information += weight * query_information_D[d]
+            store(run_weight_DH, d * row + column, weight * weight)
         store(length_H, column * LANES, length)
-        store(gained_H, column * LANES, gained)
+        store(information_H, column * LANES, information)
 
 
 @kernel(fast=True)

@@ -30,7 +30,7 @@ from spinimpute.genotypes.kmers import MAX_SNPS, split_columns
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunks
 from spinimpute.nn.checks import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
-from spinimpute.predictors.spin.matching import NEAREST, AttentionKeys, Matcher, match
+from spinimpute.predictors.spin.matching import DISTANCE_OFFSET, AttentionKeys, Matcher, match
 from spinimpute.predictors.spin.similarity import (
     Columns,
     Confusion,
@@ -39,13 +39,13 @@ from spinimpute.predictors.spin.similarity import (
     untyped_weights,
 )
 
-MOST_ROUNDS = 20
+MAX_ROUNDS = 20
 COLUMN_FEATURES = 8
-SHORTEST_SCALE, LONGEST_SCALE = 0.004, 2.5  # cM, scales of the heads before training
-FALL = 0.12  # decrease of the encoder's log weights from column to column
-RAREST = 1e-3  # added to the frequency of a K-mer
-LEAST_LOG_MASS = -3.0
-LEAST_SCORE = -40.0  # of an inducing point, below the best one
+MIN_SCALE, MAX_SCALE = 0.004, 2.5  # cM, scales of the heads before training
+ENCODER_DECAY = 0.12  # decrease of the encoder's log weights from column to column
+FREQUENCY_OFFSET = 1e-3  # added to the frequency of a K-mer
+MIN_LOG_MASS = -3.0
+MIN_SCORE = -40.0  # of an inducing point, below the best one
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class SPINSettings:
         for name in vars(self):
             if name not in ("core", "flank"):
                 require_count(name, getattr(self, name))
-        if self.rounds > MOST_ROUNDS:
-            raise ValueError(f"rounds must be at most {MOST_ROUNDS}, got {self.rounds}")
+        if self.rounds > MAX_ROUNDS:
+            raise ValueError(f"rounds must be at most {MAX_ROUNDS}, got {self.rounds}")
         if self.k > MAX_SNPS:
             raise ValueError(f"k must be at most {MAX_SNPS}, got {self.k}")
 
@@ -92,7 +92,7 @@ class GenotypeSPIN(nn.Module):
         self.column = nn.Sequential(
             nn.Linear(COLUMN_FEATURES, s.hidden), nn.GELU(), nn.Linear(s.hidden, 1 + s.heads)
         )
-        scales = torch.linspace(math.log(SHORTEST_SCALE), math.log(LONGEST_SCALE), s.heads)
+        scales = torch.linspace(math.log(MIN_SCALE), math.log(MAX_SCALE), s.heads)
         self.log_scale = nn.Parameter(scales)
         lean_G = torch.zeros(s.heads)  # half of the heads prefer one side
         lean_G[0::4], lean_G[1::4] = -2.0, 2.0
@@ -151,7 +151,7 @@ class GenotypeSPIN(nn.Module):
         frequency_BDV = (share_BH.unsqueeze(1) @ token_BHDV.flatten(2)).unflatten(-1, token_BHDV.shape[2:])
         return AttentionKeys(
             self.confusion(token_BHDV).permute(0, 2, 3, 1).contiguous(),
-            -(frequency_BDV.squeeze(1) + RAREST).log(),
+            -(frequency_BDV.squeeze(1) + FREQUENCY_OFFSET).log(),
             points.log_mass_BH,
             self._weights(columns, points.mass_BH)[1],
             points_feature(points.mass_BH),
@@ -171,13 +171,13 @@ class GenotypeSPIN(nn.Module):
         )
         score_BGQH = matched.score_BGQH
         b, _, q, h = score_BGQH.shape
-        log_mass_B1QH = keys.log_mass_BH.clamp(min=LEAST_LOG_MASS)[:, None, None].expand(b, 1, q, h)
+        log_mass_B1QH = keys.log_mass_BH.clamp(min=MIN_LOG_MASS)[:, None, None].expand(b, 1, q, h)
         absent_B11H = (keys.log_mass_BH <= NO_POINT / 2)[:, None, None]
         best_BGQ1 = score_BGQH.masked_fill(absent_B11H, NO_POINT).amax(-1, keepdim=True)
         features_BFQH = torch.cat(
             [
                 matched.runs_BFQH,
-                (score_BGQH - best_BGQ1).clamp(min=LEAST_SCORE) / 8,
+                (score_BGQH - best_BGQ1).clamp(min=MIN_SCORE) / 8,
                 log_mass_B1QH / 3,
                 torch.full_like(log_mass_B1QH, size_feature(keys.columns.n_haplotypes)),
                 keys.points_B[:, None, None, None].expand_as(log_mass_B1QH),
@@ -204,7 +204,7 @@ class GenotypeSPIN(nn.Module):
         offset_D = offset_D.to(cM_BD.dtype)
         features_BDF = torch.stack(
             [
-                torch.log(far_BD + NEAREST) / 3 + 1,
+                torch.log(far_BD + DISTANCE_OFFSET) / 3 + 1,
                 far_BD.clamp(max=2.0),
                 (offset_D.abs() / 12).expand_as(far_BD),
                 offset_D.sign().expand_as(far_BD),
@@ -216,7 +216,7 @@ class GenotypeSPIN(nn.Module):
             dim=-1,
         )
         weight_BDW = F.softplus(self.column(features_BDF) + 0.5)
-        encoder_BD = weight_BDW[..., 0] * torch.exp(-FALL * offset_D.abs()) * valid_BD
+        encoder_BD = weight_BDW[..., 0] * torch.exp(-ENCODER_DECAY * offset_D.abs()) * valid_BD
         decay_BGD = torch.exp(-far_BD.unsqueeze(1) * torch.exp(-self.log_scale)[:, None])
         lean_GD = 2 * torch.sigmoid(self.lean[:, None] * offset_D.sign())
         return encoder_BD, weight_BDW[..., 1:].transpose(1, 2) * decay_BGD * lean_GD * valid_BD.unsqueeze(1)

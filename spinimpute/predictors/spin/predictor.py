@@ -19,7 +19,7 @@ from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, fitting_weights
+from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, convert_weight_errors
 from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine, TorchEngine
@@ -30,14 +30,16 @@ from spinimpute.predictors.typed_tiles import TileStarts
 from spinimpute.runtime.errors import InputError, argument
 
 BATCH_ENTRIES = 2**22  # haplotypes x (compared alleles and inducing points) at once: bounds the memory
-MOST_LABELS = 2_048  # sites of a block that are encoded at once; few blocks have more
-QUERIES_AT_ONCE = 64  # small enough for a processor's cache
-GPU_QUERIES_AT_ONCE = 512  # large enough that its kernels run longer than they take to start
-SITES_AT_ONCE = 256
-MOST_INDUCING_POINTS = 1_024
+LABELS_PER_BATCH = 2_048  # sites of a block that are encoded at once; few blocks have more
+QUERIES_PER_BATCH = 64  # small enough for a processor's cache
+GPU_QUERIES_PER_BATCH = 512  # large enough that its kernels run longer than they take to start
+SITES_PER_BATCH = 256
+DEFAULT_INDUCING_POINTS = 1_024
 # Version; raise it if the same weights make other inducing points: files of other versions are refused.
 ENCODER = 3
-FEW_POINTS = 96  # with at most this many points narrow blocks are more accurate on simulated panels
+MAX_POINTS_FOR_NARROW_BLOCKS = (
+    96  # with at most this many points narrow blocks are more accurate on simulated panels
+)
 
 
 class _HaplotypeBatches:
@@ -55,14 +57,14 @@ class _HaplotypeBatches:
         as_tensor: Callable[[np.ndarray], Tensor],
     ) -> None:
         self._x_NX, self._label_UN, self._order_N, self._as_tensor = x_NX, label_UN, order_N, as_tensor
-        self._step = max(1, BATCH_ENTRIES // (x_NX.shape[1] + points))
+        self._batch_size = max(1, BATCH_ENTRIES // (x_NX.shape[1] + points))
 
     def __len__(self) -> int:
-        return -(-len(self._x_NX) // self._step)
+        return -(-len(self._x_NX) // self._batch_size)
 
     def __iter__(self) -> Iterator[LabelledChunk]:
-        for first in range(0, len(self._x_NX), self._step):
-            batch_N = self._order_N[first : first + self._step]
+        for first in range(0, len(self._x_NX), self._batch_size):
+            batch_N = self._order_N[first : first + self._batch_size]
             label_BNU = self._as_tensor(self._label_UN[:, batch_N]).T[None]
             yield self._as_tensor(self._x_NX[batch_N])[None], label_BNU
 
@@ -90,45 +92,46 @@ class SPINPredictor(Predictor):
             f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds} encoder={ENCODER}"
         )
         self.device, self.device_name = device, device.type
-        self.inducing_points = inducing_points or MOST_INDUCING_POINTS
+        self.inducing_points = inducing_points or DEFAULT_INDUCING_POINTS
         self.shape = shape or model.settings.shape
 
     def engine(self, job: ImputationJob) -> TorchEngine:
         """Return the engine for haplotypes or for inducing points."""
         if job.panel.haplotypes is not None:
             return BlockEngine(self, job)
-        return InducingEngine(self, _inducing(job.panel), job)
+        return InducingEngine(self, _as_inducing_panel(job.panel), job)
 
-    def check_panel(self, panel: ReferencePanel, given: Mapping[str, Any]) -> None:
+    def check_panel(self, panel: ReferencePanel, user_options: Mapping[str, Any]) -> None:
         """Raise InputError for inducing points of another model, or a number of points for such a file."""
         if panel.haplotypes is not None:
             return
-        made = _inducing(panel)
-        if "inducing_points" in given:
+        inducing_panel = _as_inducing_panel(panel)
+        if "inducing_points" in user_options:
             raise InputError(
                 "arguments",
-                f"{made.path}: the file has at most {made.inducing_points} inducing points a block. Their "
-                f"number is chosen when the file is made: leave out {argument('inducing_points')}.",
+                f"{inducing_panel.path}: the file has at most {inducing_panel.inducing_points} inducing points "
+                f"a block. Their number is chosen when the file is made: leave out "
+                f"{argument('inducing_points')}.",
             )
-        made.check_model(self.kind, self.fingerprint)
+        inducing_panel.check_model(self.kind, self.fingerprint)
 
-    def typed_needed(
+    def needed_typed_sites(
         self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval
     ) -> Interval:
         """Typed sites that are needed, see `Predictor`; with inducing points those that their blocks see."""
         if panel.haplotypes is not None:
-            return super().typed_needed(panel, typed_index, sites, near)
-        seen = _inducing(panel).seen_by(*sites)
+            return super().needed_typed_sites(panel, typed_index, sites, near)
+        seen = _as_inducing_panel(panel).seen_by(*sites)
         low, high = np.searchsorted(typed_index, [seen[0], seen[-1] + 1]).tolist()
         return Interval(min(near.start, low), max(near.stop, high))
 
-    def positions_needed(
+    def needed_positions(
         self, panel: ReferencePanel, starts: TileStarts, sites: Interval, near: Interval
     ) -> tuple[int, int]:
-        """First and last position of the sites of `typed_needed`."""
+        """First and last position of the sites of `needed_typed_sites`."""
         if panel.haplotypes is not None:
-            return super().positions_needed(panel, starts, sites, near)
-        seen, position = _inducing(panel).seen_by(*sites), panel.position
+            return super().needed_positions(panel, starts, sites, near)
+        seen, position = _as_inducing_panel(panel).seen_by(*sites), panel.position
         return int(position[min(near.start, seen[0])]), int(position[max(near.stop - 1, seen[-1])])
 
     @torch.inference_mode()
@@ -141,14 +144,19 @@ class SPINPredictor(Predictor):
         columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
         frequency_BC = self._float(block.compared_frequency_C)[None]
         encoded = []
-        for first in range(0, len(block.alleles_UN), MOST_LABELS):
-            label_UN = block.alleles_UN[first : first + MOST_LABELS]
+        for first in range(0, len(block.alleles_UN), LABELS_PER_BATCH):
+            label_UN = block.alleles_UN[first : first + LABELS_PER_BATCH]
             batches = _HaplotypeBatches(x_NX, label_UN, order_N, start_BHX.shape[1], self._float)
             encoded.append(self.model.encode(columns, batches, start_BHX, present_BH, frequency_BC))
         points = encoded[0]._replace(label_BHU=torch.cat([some.label_BHU for some in encoded], -1))
-        kept = {name: value[0].cpu() for name, value in points._asdict().items()}
+        fields_of_points = {name: value[0].cpu() for name, value in points._asdict().items()}
         return EncodedBlock(
-            block.places, block.frequency_S, block.sites, block.n_haplotypes, self.model.settings.k, kept
+            block.places,
+            block.frequency_S,
+            block.sites,
+            block.n_haplotypes,
+            self.model.settings.k,
+            fields_of_points,
         )
 
     @torch.inference_mode()
@@ -168,21 +176,21 @@ class SPINPredictor(Predictor):
         constant_U = (block.sites.frequency_U == 0) | (block.sites.frequency_U == 1)
         out_UQ[constant_U] = block.sites.frequency_U[constant_U, None]
         wanted_U = np.flatnonzero(~constant_U)
-        at_once = QUERIES_AT_ONCE if self.device.type == "cpu" else GPU_QUERIES_AT_ONCE
-        for i in range(0, len(query_QS), at_once):
-            queries = slice(i, i + at_once)
+        batch_size = QUERIES_PER_BATCH if self.device.type == "cpu" else GPU_QUERIES_PER_BATCH
+        for i in range(0, len(query_QS), batch_size):
+            queries = slice(i, i + batch_size)
             logit_BGQH = self.model.attend(
                 self._float(query_QS[queries])[None],
                 self._float(known_QS[queries])[None],
                 keys,
                 self._matcher,
             )
-            reading = self.model.decoder.read(logit_BGQH, points)
-            for j in range(0, len(wanted_U), SITES_AT_ONCE):
-                some_U = wanted_U[j : j + SITES_AT_ONCE]
+            attention = self.model.decoder.read(logit_BGQH, points)
+            for j in range(0, len(wanted_U), SITES_PER_BATCH):
+                some_U = wanted_U[j : j + SITES_PER_BATCH]
                 sites = self._sites(block.sites, some_U, block.n_haplotypes)
                 label_BHU = points.label_BHU[..., torch.from_numpy(some_U).to(self.device)]
-                _, logit_BQU = self.model.decoder.decode(reading, label_BHU, sites)
+                _, logit_BQU = self.model.decoder.decode(attention, label_BHU, sites)
                 out_UQ[some_U, queries] = torch.sigmoid(logit_BQU[0]).T.cpu().numpy()
         return out_UQ
 
@@ -209,14 +217,14 @@ class SPINPredictor(Predictor):
 
 def load(checkpoint: Checkpoint) -> SPINPredictor:
     """Load the predictor, as `PredictorRow.load` describes."""
-    with fitting_weights():
+    with convert_weight_errors():
         model = network_of(lambda: GenotypeSPIN(SPINSettings(**checkpoint.settings)), checkpoint.weights)
     points, shape = checkpoint.options["inducing_points"], model.settings.shape
-    if points is not None and points <= FEW_POINTS:
+    if points is not None and points <= MAX_POINTS_FOR_NARROW_BLOCKS:
         shape = BlockShape(max(1, shape.core // 2), shape.flank // 2)
     return SPINPredictor(model, checkpoint.fingerprint, torch.device(checkpoint.device), points, shape)
 
 
-def _inducing(panel: ReferencePanel) -> InducingPanel:
+def _as_inducing_panel(panel: ReferencePanel) -> InducingPanel:
     """A panel without haplotypes holds inducing points: the registry allows nothing else."""
     return cast(InducingPanel, panel)

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sums
 
-START_ERROR = 0.01  # of a SNP's allele, before training
-LEAST_PROBABILITY = 1e-9  # of a K-mer
+INITIAL_ERROR = 0.01  # of a SNP's allele, before training
+MIN_PROBABILITY = 1e-9  # of a K-mer
 ALLELE_ERROR = 0.01  # of an untyped site's allele
-UNTYPED_WEIGHT, RARITY = 1.0, 0.4  # of untyped sites in the competition, see `untyped_weights`
+UNTYPED_WEIGHT, RARITY_EXPONENT = 1.0, 0.4  # of untyped sites in the competition, see `untyped_weights`
 
 
 class Columns(NamedTuple):
@@ -40,14 +40,14 @@ class Columns(NamedTuple):
     n_haplotypes: int  # of the panel
 
 
-def start_confusion(k: int) -> Tensor:
+def initial_confusion(k: int) -> Tensor:
     """P(K-mer | K-mer) (V, V) with independent errors of its SNPs."""
     kmer_V = torch.arange(2**k)
     differing_VV = torch.zeros(2**k, 2**k)
     for bit in range(k):
         allele_V = (kmer_V >> bit) & 1
         differing_VV += allele_V[:, None] != allele_V[None]
-    return (1 - START_ERROR) ** (k - differing_VV) * START_ERROR**differing_VV
+    return (1 - INITIAL_ERROR) ** (k - differing_VV) * INITIAL_ERROR**differing_VV
 
 
 class Confusion(nn.Module):
@@ -55,11 +55,11 @@ class Confusion(nn.Module):
 
     def __init__(self, k: int) -> None:
         super().__init__()
-        self.log_confusion = nn.Parameter(start_confusion(k).log())
+        self.log_confusion = nn.Parameter(initial_confusion(k).log())
 
     def forward(self, token_BHDV: Tensor) -> Tensor:
         """Log-likelihood of each K-mer, given the token: (B, H, D, V)."""
-        return (token_BHDV @ torch.softmax(self.log_confusion, dim=-1) + LEAST_PROBABILITY).log()
+        return (token_BHDV @ torch.softmax(self.log_confusion, dim=-1) + MIN_PROBABILITY).log()
 
 
 def untyped_weights(frequency_BC: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def untyped_weights(frequency_BC: Tensor) -> Tensor:
     same.
     """
     variance_BC = frequency_BC * (1 - frequency_BC)
-    return torch.where(variance_BC > 0, UNTYPED_WEIGHT * (variance_BC + 1e-3) ** -RARITY, 0.0)
+    return torch.where(variance_BC > 0, UNTYPED_WEIGHT * (variance_BC + 1e-3) ** -RARITY_EXPONENT, 0.0)
 
 
 class Keys(NamedTuple):
