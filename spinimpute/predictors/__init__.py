@@ -1,1 +1,1 @@
-"""Predictors of untyped alleles: what they are, how they are loaded and trained."""
+"""Predictors of untyped alleles: their interface, the registry, loading from checkpoints, and training."""

@@ -1,8 +1,11 @@
-"""The interface of predictors: what a new one implements, and the pipeline uses.
+"""The interface between the pipeline and the predictors.
 
-A `Predictor` is a loaded model. For each `ImputationJob` it makes an `Engine`, which imputes windows. Engines
-spread the work over threads, and one thread computes each task. The arithmetic of a task does not depend on
-the number of threads, so results do not either.
+A `Predictor` is a loaded model. An `ImputationJob` is a panel with the typed sites of a target. For each job
+the predictor makes an `Engine`, which imputes the job window by window. A window is an interval of panel
+sites that is computed in one step and kept in memory. An engine spreads the tasks of a window over threads;
+each task is computed by a single thread, so results do not depend on the number of threads.
+
+Axes: T typed sites, U sites of a window, Q query haplotypes (two per sample), X sites of the panel.
 """
 
 from __future__ import annotations
@@ -26,19 +29,19 @@ from spinimpute.runtime.errors import InputError, argument
 if TYPE_CHECKING:
     from spinimpute.panels.reference import ReferencePanel
 
-WINDOW_ENTRIES = 50_000_000  # sites x haplotypes that are computed before they are written
-WINDOW_SITES = 20_000
+WINDOW_ENTRIES = 50_000_000  # maximum sites x query haplotypes of a window: bounds the memory
+WINDOW_SITES = 20_000  # maximum sites of a window
 MAX_WINDOWS = 100_000
 
 
 class Checkpoint(NamedTuple):
-    """What a predictor is loaded from, see `PredictorRow.load`."""
+    """The contents of a checkpoint file, and the device and options: the argument of `PredictorRow.load`."""
 
     weights: dict[str, np.ndarray]  # {} for a predictor without weights
-    settings: Any  # of the model: JSON, which may be wrong
-    fingerprint: str  # of the weights
-    device: str  # of torch
-    options: Mapping[str, Any]  # of the predictor, by name
+    settings: Any  # settings of the model, as read from JSON; not yet validated
+    fingerprint: str  # fingerprint of the weights
+    device: str  # name of a torch device
+    options: Mapping[str, Any]  # values of the predictor's options, by name
 
 
 class WeightsMismatch(Exception):
@@ -47,9 +50,10 @@ class WeightsMismatch(Exception):
 
 @contextmanager
 def convert_weight_errors() -> Iterator[None]:
-    """Turn the errors of building a network from a checkpoint into WeightsMismatch.
+    """Convert errors that invalid settings or weights of a checkpoint cause into WeightsMismatch.
 
-    A checkpoint may hold any settings and weights. Nothing else belongs into the block.
+    The `with` block should contain only the code that builds the network. Otherwise a programming error in
+    other code would be reported as a damaged file.
     """
     try:
         yield
@@ -59,20 +63,20 @@ def convert_weight_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class ImputationJob:
-    """Typed sites of an open panel, and how its other sites are imputed."""
+    """An open panel, the typed sites of a target, and the options with which to impute the other sites."""
 
     panel: ReferencePanel
-    typed_index: np.ndarray  # int64 (T,), panel sites, increasing
+    typed_index: np.ndarray  # int64 (T,), indices of the typed sites in the panel, increasing
     threads: int
-    n_queries: int = 0  # haplotypes of the target
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the predictor, by name
-    scratch: Path | None = None  # folder for temporary results; None for the system's
-    jumps_per_cM: float | None = None  # recombination scale; None estimates it from the typed sites
-    sibling_Q: np.ndarray | None = None  # int64, the other haplotype of a query's sample; None if unknown
+    n_queries: int = 0  # number of query haplotypes
+    options: Mapping[str, Any] = field(default_factory=dict)  # values of the predictor's options, by name
+    scratch: Path | None = None  # folder for temporary files; None for the system's
+    jumps_per_cM: float | None = None  # recombination scale; None: estimate it from the typed sites
+    sibling_Q: np.ndarray | None = None  # int64, index of the same sample's other haplotype; None if unknown
 
 
 class Engine(ExitStack):
-    """Threads that impute the windows of a job; a context manager."""
+    """Imputation of a job's windows by a pool of threads; a context manager."""
 
     def __init__(self, job: ImputationJob) -> None:
         super().__init__()
@@ -90,7 +94,7 @@ class Engine(ExitStack):
     def windows(self, sites: Interval) -> list[Interval]:
         """Cut panel sites into windows, which are imputed and written one after the other.
 
-        By default their length is the option `window_cM`, if the predictor has it.
+        Their maximum length is the predictor's option `window_cM`. Some predictors override this method.
         """
         panel = self.job.panel
         length_cM = self.job.options.get("window_cM", DEFAULT_LENGTH_CM)
@@ -101,11 +105,14 @@ class Engine(ExitStack):
     def impute_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Yield P(ALT) of each window, float32 (U, Q), in order; later windows may be computed in advance.
 
-        typed_TQ: int8, the queries' alleles at the typed sites, -1 where missing. Where predictions of a site
-        are too certain (`ReferencePanel.prediction_trust`), they are drawn towards the allele's frequency,
-        except for queries with a typed allele nearby: that site may have the same artefact, and predict well.
-        A haplotype with a typed ALT allele gets no other ALT allele of the same multi-allelic site. Without
-        typed sites the result is the panel's frequency.
+        typed_TQ holds the queries' alleles at the typed sites, int8, -1 where missing. Without typed sites
+        the result is the panel's ALT frequency. The predictions of `predict_windows` are corrected twice:
+
+        - A site with `ReferencePanel.prediction_trust` below 1 tends to be predicted with too much certainty.
+          Its predictions are shrunk towards the ALT frequency. A query with a typed allele within `NEAR`
+          bases keeps its prediction, because neighbouring records of one artefact predict each other well.
+        - A haplotype that carries a typed ALT allele cannot carry another ALT allele of the same
+          multi-allelic site.
         """
         typed_position_T = self.job.panel.position[self.typed_index]
         exclusive = ExclusiveAlleles.of(self.job.panel.sites, self.job.typed_index)
@@ -123,50 +130,53 @@ class Engine(ExitStack):
                 yield p_UQ
 
     def impute_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
-        """Impute one window as `impute_windows` does."""
+        """Return P(ALT) of a single window, float32 (U, Q), see `impute_windows`."""
         (p_UQ,) = self.impute_windows([window], typed_TQ)
         return p_UQ
 
     @abstractmethod
     def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """Yield the predictor's own P(ALT) of each window; the caller may change the arrays."""
+        """Yield P(ALT) of each window before the corrections of `impute_windows`.
+
+        Every array must be new: the caller may modify it.
+        """
 
 
 def panel_frequencies(frequency_X: np.ndarray, window: Interval, n_queries: int) -> np.ndarray:
-    """P(ALT) of queries without any typed site, float32 (U, Q): the panel's frequencies."""
+    """Return the panel's ALT frequencies as P(ALT) of each query, float32 (U, Q)."""
     return np.repeat(frequency_X[window.slice, None].astype(np.float32), n_queries, axis=1)
 
 
 class Predictor(ABC):
-    """A model that imputes the sites of a panel.
+    """A model that imputes the sites of a panel."""
 
-    The fingerprint identifies the weights and everything else that results depend on.
-    """
-
-    kind: str  # as in the registry
-    fingerprint: str
+    kind: str  # `PredictorRow.kind`
+    fingerprint: str  # identifies the weights and all settings on which results depend
     device_name: str = "cpu"
 
     @abstractmethod
     def engine(self, job: ImputationJob) -> Engine:
-        """Return the engine of a job. Raises InputError for a job that does not fit the memory budget."""
+        """Return an engine for the job. Raise InputError if the job exceeds the memory budget."""
 
     def check_panel(self, panel: ReferencePanel, user_options: Mapping[str, Any]) -> None:  # noqa: B027
-        """Raise InputError for a panel that cannot be read, or not with the given options.
+        """Raise InputError if this predictor cannot use the panel, or cannot use it with these options.
 
-        The registry has already checked whether the panel holds haplotypes or inducing points.
+        `user_options` are the options that the user has set. The kind of panel (haplotypes or inducing
+        points) has been checked before.
         """
 
     def check_memory(self, job: ImputationJob) -> None:  # noqa: B027
-        """Raise InputError for a job that surely exceeds its memory budget."""
+        """Raise InputError if the job is certain to exceed its memory budget."""
 
     def needed_typed_sites(
         self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval
     ) -> Interval:
-        """Typed sites with which some panel sites get the results of a run with the whole target.
+        """Return the typed sites that are needed to impute a region exactly as in a run with all typed sites.
 
-        There is at least one typed site; `near` are typed sites that are used in any case. The default are
-        whole tiles.
+        Both the argument `near` and the result are intervals of typed sites (indices into `typed_index`,
+        which is not empty). `near` contains the typed sites of the region and its buffer; the result contains
+        `near`. `sites` are the panel sites of the region. This default returns whole tiles with their flanks
+        (`typed_tiles`).
         """
         typed = typed_sites_of_tiles(panel.cM, typed_index, sites, flank_reach(panel.n_haplotypes))
         return Interval(min(near.start, typed.start) // TILE_GAPS * TILE_GAPS, max(near.stop, typed.stop))
@@ -174,9 +184,10 @@ class Predictor(ABC):
     def needed_positions(
         self, panel: ReferencePanel, starts: TileStarts, sites: Interval, near: Interval
     ) -> tuple[int, int]:
-        """First and last position of the sites of `needed_typed_sites`, in a file with tile starts.
+        """Return the first and last position of `needed_typed_sites` before the target file is read.
 
-        `near` are panel sites whose typed ones are used in any case.
+        The file's header lists the starts of its tiles. `sites` are the panel sites of the region, `near`
+        those of the region and its buffer.
         """
         position = panel.position
         start, end = starts.around(*sites.positions(position))

@@ -1,4 +1,8 @@
-"""Loads predictors from checkpoints, by the rows of the registry, and lists versions."""
+"""Functions that load a predictor from a checkpoint, and list the versions on which results depend.
+
+A checkpoint is a safetensors file with the weights, settings and provenance of a trained model. Its entry
+`kind` selects the predictor's row in `registry`, and the row names the function that builds the predictor.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from spinimpute.runtime.devices import choose_device, choose_threads
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
-FORMAT = "spinimpute-checkpoint-1"  # safetensors files with the weights, settings and provenance of a model
+FORMAT = "spinimpute-checkpoint-1"  # format of checkpoint files
 
 
 def load_predictor(
@@ -43,19 +47,20 @@ def load_predictor(
     device : str
         Where to compute: "auto", "cpu" or "cuda".
     name : str, optional
-        Name of the predictor. It selects a shipped checkpoint; `path` must fit it.
+        Name of the predictor. Without `path` it selects a shipped checkpoint. With `path` the checkpoint must
+        be for this predictor.
     options : mapping, optional
-        Options of the loaded predictor, such as `inducing_points`.
+        Options of loading, such as `inducing_points`.
 
     Returns
     -------
     Predictor
-        Ready to impute.
+        The predictor, ready to impute.
 
     Raises
     ------
     InputError
-        The file is not a checkpoint, of an unknown kind, or damaged; or the predictor does not take the
+        The file is not a checkpoint, is damaged or has an unknown kind; or the predictor does not have the
         options.
     """
     user_options = {option: value for option, value in (options or {}).items() if value is not None}
@@ -73,12 +78,14 @@ def predictor_for(
     options: Mapping[str, Any] | None = None,
     device: str = "auto",
 ) -> tuple[Predictor, dict[str, Any]]:
-    """Find the predictor for a panel, and the values of all its options.
+    """Return the predictor for a panel, and the values of all its options, defaults included.
 
-    The model is a checkpoint or a loaded predictor, which keeps its device; by default the shipped checkpoint
-    of the named predictor, or of the first predictor in the registry that reads the panel. None stands for
-    the default of an option. Raises InputError as `load_predictor` does, and if the predictor does not read
-    the panel.
+    `model` is a checkpoint or a loaded predictor; `device` has no effect on a loaded predictor. Without
+    `model`, the shipped checkpoint of the named predictor is used. Without a name either, it is the
+    checkpoint of the first predictor in the registry that can read the panel. A value of None in `options`
+    means the default.
+
+    Raise InputError if the predictor cannot be loaded (see `load_predictor`) or cannot read the panel.
     """
     user_options = {option: value for option, value in (options or {}).items() if value is not None}
     if model is None or isinstance(model, str | Path):
@@ -108,7 +115,7 @@ def _load(
     user_options: Mapping[str, Any],
     device: str,
 ) -> tuple[Predictor, PredictorRow, dict[str, Any]]:
-    """Load the predictor of a checkpoint, by default a shipped one; return its row and options, too."""
+    """Load a predictor, by default from a shipped checkpoint. Return it with its row and option values."""
     weights: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     if path is None:
@@ -166,7 +173,10 @@ def _check_fit(
     panel: ReferencePanel | None,
     model: str | Path | None = None,
 ) -> None:
-    """Raise InputError unless a predictor is the named one, if any, and reads the panel, if any."""
+    """Raise InputError if the row has another name than `name`, or if its predictor cannot read the panel.
+
+    A name or panel of None is not checked. `description` and `model` are for the error messages.
+    """
     if name is not None and row_by_name(name) != row:
         raise InputError(
             "mismatch", f"{description} is of the kind {row.kind!r} and does not fit the predictor {name!r}"
@@ -183,9 +193,10 @@ def _check_fit(
 
 
 def environment() -> dict[str, str]:
-    """Versions of everything that results depend on, by name.
+    """Return the versions on which results depend, by name.
 
-    These are spinimpute, its shipped models, Python, each required library, the system and the GPU.
+    These are the versions of spinimpute, its shipped models, Python, each required library, the operating
+    system, the number of processors, and the GPU.
     """
     import torch  # slow to load
 

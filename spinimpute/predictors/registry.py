@@ -1,8 +1,9 @@
-"""The registry of predictors: a row for each, with everything that the rest of the program knows of it.
+"""The registry of predictors: one row for each, with its name, options, checkpoint and training.
 
-A new predictor is a folder beside this module with a `Predictor` (`predictors.interface`), and a row here.
-Objects named "module:attribute" are imported only when they are used. So torch is loaded only for predictors
-that need it, and the command line lists the options without it.
+The command line, the loader and the training read these rows, so they contain no code for a particular
+predictor. To add a predictor, write a subclass of `Predictor` (`predictors.interface`) in a new folder next
+to this module, and add a row to PREDICTORS. Rows name functions and classes as "module:attribute"; they are
+imported only when they are used. The command line can therefore list all options without loading torch.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from spinimpute.panels.file_kind import HAPLOTYPES, INDUCING_POINTS
 from spinimpute.runtime.errors import InputError, argument
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
-HAPLOTYPE_KIND, SPIN_KIND = "haplotype", "spin"  # in checkpoints
+HAPLOTYPE_KIND, SPIN_KIND = "haplotype", "spin"  # the entry `kind` of checkpoints
 
 
 @dataclass(frozen=True)
 class Option:
     """An option of a predictor."""
 
-    name: str  # in Python; on the command line with hyphens
+    name: str  # name in Python; the flag on the command line has hyphens
     value_type: str  # "count", "number" or "size" (of memory, in bytes)
     help: str  # one sentence
-    default: Any = None  # None leaves the choice to the predictor
-    default_text: str = ""  # the default in words; "" for no text
-    minimum: float = 0  # values must be at least this, or more than this if `exclusive`
-    exclusive: bool = False
-    rule: str = ""  # allowed values, for the error message
-    at_loading: bool = False  # the option belongs to the loaded predictor, not to each run
-    selects_predictor: bool = False  # without a predictor, the option chooses the predictor that takes it
+    default: Any = None  # None: the predictor chooses the value
+    default_text: str = ""  # the default in words, for the help; "" omits it
+    minimum: float = 0  # smallest allowed value
+    exclusive: bool = False  # values must be larger than `minimum`; equal is not allowed
+    rule: str = ""  # the allowed values in words, for the error message
+    at_loading: bool = False  # the value is set when the predictor is loaded, not in each run
+    selects_predictor: bool = False  # if no predictor is named, this option selects one that has the option
 
     @property
     def flag(self) -> str:
@@ -43,7 +44,7 @@ class Option:
         return "--" + self.name.lower().replace("_", "-")
 
     def check(self, value: Any) -> None:
-        """Raise InputError for a value that cannot be used."""
+        """Raise InputError if the value is not allowed."""
         whole = self.value_type != "number"
         if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
             raise InputError("argument", f"{self.name} must be a {'whole ' * whole}number, got {value!r}")
@@ -80,30 +81,30 @@ POINTS = Option(
 
 @dataclass(frozen=True)
 class Training:
-    """How a predictor is trained; both are "module:attribute"."""
+    """The classes that train a predictor, as "module:attribute"."""
 
-    settings: str  # a dataclass
-    learner: str  # a `Learner`
+    settings: str  # dataclass of the table [model] in a configuration
+    learner: str  # the `Learner`, which draws tasks and computes the loss
 
 
 @dataclass(frozen=True)
 class PredictorRow:
-    """A predictor."""
+    """A row of the registry: a predictor."""
 
-    name: str  # on the command line
-    help: str  # for a list of predictors
-    kind: str  # in checkpoints
-    reads: tuple[str, ...]  # what a panel may hold, see `ReferencePanel.holds`
-    load: str  # "module:attribute" of a function that turns a `Checkpoint` (`interface`) into the `Predictor`
-    has_weights: bool = True  # the predictor is loaded from a checkpoint
-    shipped: str | None = None  # the checkpoint in the package
+    name: str  # name on the command line
+    help: str  # description in a list of predictors
+    kind: str  # the entry `kind` of its checkpoints
+    reads: tuple[str, ...]  # the kinds of panel that it can read, see `ReferencePanel.holds`
+    load: str  # "module:attribute" of a function that returns the `Predictor` for an `interface.Checkpoint`
+    has_weights: bool = True  # the predictor needs a checkpoint
+    shipped: str | None = None  # name of the checkpoint in the package; None if there is none
     options: tuple[Option, ...] = ()
-    auto_device: str | None = None  # what the device "auto" means; None if it only computes on the processor
-    training: Training | None = None
+    auto_device: str | None = None  # device that "auto" stands for; None if it can only compute on the CPU
+    training: Training | None = None  # None if the predictor cannot be trained
 
     @property
     def shipped_checkpoint(self) -> Path:
-        """Path of the shipped checkpoint; raises InputError without one."""
+        """Return the path of the shipped checkpoint. Raise InputError if there is none."""
         if self.shipped is None:
             raise InputError(
                 "arguments",
@@ -112,13 +113,13 @@ class PredictorRow:
         return WEIGHTS / self.shipped
 
     def has_option(self, name: str) -> bool:
-        """Whether the predictor has an option of this name."""
+        """Return whether the predictor has an option of this name."""
         return any(option.name == name for option in self.options)
 
     def choose_options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of all options, with defaults for those that are not given.
+        """Return the values of all options: those of `user_options`, and defaults for the other options.
 
-        Raises InputError for an option that the predictor does not take, or a value that is not allowed.
+        Raise InputError if the predictor does not have one of the options, or a value is not allowed.
         """
         for name in user_options:
             if not self.has_option(name):
@@ -138,7 +139,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         load="spinimpute.predictors.haplotype_attention.predictor:load",
         shipped="haplotype.safetensors",
         options=(replace(WINDOW, default=math.inf, default_text="what memory allows"), MAX_MEMORY),
-        auto_device="cpu",  # its kernels are made for processors
+        auto_device="cpu",  # the kernels are written for CPUs
         training=Training(
             "spinimpute.predictors.haplotype_attention.settings:HaplotypeSettings",
             "spinimpute.predictors.haplotype_attention.learner:HaplotypeLearner",
@@ -162,13 +163,13 @@ PREDICTORS: tuple[PredictorRow, ...] = (
 
 
 def import_attribute(reference: str) -> Any:
-    """The object that "module:attribute" names."""
+    """Import and return the object that `reference` names as "module:attribute"."""
     module, _, attribute = reference.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def row_by_name(name: str) -> PredictorRow:
-    """The row of a predictor's name; raises InputError for an unknown name."""
+    """Return the row with this name. Raise InputError if there is none."""
     for row in PREDICTORS:
         if name == row.name:
             return row
@@ -177,14 +178,16 @@ def row_by_name(name: str) -> PredictorRow:
 
 
 def row_by_kind(kind: object) -> PredictorRow | None:
-    """The row of a checkpoint's kind, or None."""
+    """Return the row with the kind of a checkpoint, or None if the kind is unknown."""
     return next((row for row in PREDICTORS if row.kind == kind), None)
 
 
 def default_row(holds: str | None, user_options: Mapping[str, Any]) -> PredictorRow:
-    """The predictor if none is named: the first row that reads such a panel, None for any panel.
+    """Return the row to use if the user names no predictor.
 
-    Some of the given options choose a predictor. Raises InputError if no predictor reads such a panel.
+    It is the first row that can read a panel that holds `holds`; None means any panel. If the user has set an
+    option with `selects_predictor`, rows that have this option come first. Raise InputError if no predictor
+    can read the panel.
     """
     fitting = [row for row in PREDICTORS if holds is None or holds in row.reads]
     if not fitting:
@@ -196,7 +199,7 @@ def default_row(holds: str | None, user_options: Mapping[str, Any]) -> Predictor
 
 
 def options_by_name() -> dict[str, Option]:
-    """The options of all predictors; options with the same name differ in their defaults only."""
+    """Return the options of all predictors. Options with equal names differ in their defaults only."""
     found: dict[str, Option] = {}
     for row in PREDICTORS:
         for option in row.options:
@@ -205,7 +208,7 @@ def options_by_name() -> dict[str, Option]:
 
 
 def option_help(name: str) -> str:
-    """Help text of an option: its effect, its default, and its predictors."""
+    """Return the help text of an option: its effect, its default, and the predictors that have it."""
     rows = [row for row in PREDICTORS if row.has_option(name)]
     defaults: dict[str, list[str]] = {}
     for row in rows:

@@ -1,8 +1,10 @@
-"""Results of many queries at the sites of one tile, in memory or in a temporary file.
+"""Storage for the imputed probabilities of one tile (256 gaps between typed sites).
 
-Results are written for some queries at all sites, and read for all queries at some sites, as records need
-them. With many queries a tile's results exceed the memory, and go to a file. The file has no name and
-disappears with the process.
+Engines compute a few queries at a time, at all sites of the tile. Output records need all queries of a few
+sites at a time. The results therefore must be stored in between: in memory, or in a temporary file if there
+are too many queries. The temporary file has no name, so the system deletes it when the process ends.
+
+Axes: U sites of the tile, X some of these sites, Q queries.
 """
 
 from __future__ import annotations
@@ -19,43 +21,47 @@ import numpy as np
 
 from spinimpute.runtime.errors import InputError
 
-BYTES = np.dtype(np.float32).itemsize
+BYTES = np.dtype(np.float32).itemsize  # of one probability
 
 
 @dataclass
 class MemoryResults:
-    """P(ALT), float32, in memory."""
+    """P(ALT) of all queries at the sites of a tile, float32, in memory."""
 
     p_UQ: np.ndarray
 
     def put(self, start: int, queries: slice, p_XQ: np.ndarray) -> None:
-        """Store results, float32 (X, q), of some queries at the sites from `start` on."""
+        """Store P(ALT) of some queries at the sites [start, start + X)."""
         self.p_UQ[start : start + len(p_XQ), queries] = p_XQ
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        """Return the results of all queries at the sites [start, stop): a view, which may be changed."""
+        """Return P(ALT) of all queries at the sites [start, stop). The caller may modify the array."""
         return self.p_UQ[start:stop]
 
     def close(self) -> None:
-        """Release the memory; arrays that were taken stay valid."""
+        """Release the storage. Arrays that `take` has returned stay valid."""
 
 
 class FileResults(MemoryResults):
-    """P(ALT) in a temporary file; each query is stored once, at all sites."""
+    """P(ALT) of all queries at the sites of a tile, in a temporary file.
+
+    Each query must be stored exactly once, at all sites.
+    """
 
     def __init__(self, n_sites: int, n_queries: int, folder: Path) -> None:
         self._n_sites, self._n_queries, self._folder = n_sites, n_queries, folder
         self._stored: list[slice] = []
         self._lock = threading.Lock()
         try:
-            if shutil.disk_usage(folder).free < n_sites * n_queries * BYTES:  # reported now, not after hours
+            # report a full disk now, not after hours of computing
+            if shutil.disk_usage(folder).free < n_sites * n_queries * BYTES:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         except OSError as error:
             raise self._error(error) from error
 
     def put(self, start: int, queries: slice, p_XQ: np.ndarray) -> None:
-        """Store results of some queries at all sites; start is 0."""
+        """Store P(ALT) of some queries at all sites; `start` must be 0."""
         if start or len(p_XQ) != self._n_sites:
             raise ValueError(f"results must cover all {self._n_sites} sites, got {len(p_XQ)} from {start}")
         content = np.ascontiguousarray(p_XQ).reshape(-1).view(np.uint8).data
@@ -70,7 +76,7 @@ class FileResults(MemoryResults):
             self._stored.append(slice(queries.start, queries.start + p_XQ.shape[1]))
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        """Read the results of all queries at the sites [start, stop)."""
+        """Read P(ALT) of all queries at the sites [start, stop)."""
         p_XQ = np.empty((stop - start, self._n_queries), np.float32)
         for queries in self._stored:
             width = queries.stop - queries.start
@@ -79,11 +85,11 @@ class FileResults(MemoryResults):
         return p_XQ
 
     def close(self) -> None:
-        """Remove the file."""
+        """Close the file, which deletes it."""
         self._file.close()
 
     def _read(self, count: int, offset: int) -> np.ndarray:
-        """Read this many float32 numbers."""
+        """Read `count` float32 numbers; `offset` is in bytes."""
         content = bytearray()
         try:
             while len(content) < count * BYTES:

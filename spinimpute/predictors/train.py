@@ -1,4 +1,9 @@
-"""`train`: from a configuration file to a checkpoint."""
+"""The function `train`: it reads a configuration file, trains a predictor's network and writes a checkpoint.
+
+The training data are simulated genomes or the haplotypes of a panel. A run writes three files: the
+checkpoint of the model that validated best, the state from which an interrupted run can be resumed, and a
+log. The loop itself is in `spinimpute.training.trainer`.
+"""
 
 from __future__ import annotations
 
@@ -31,38 +36,38 @@ from spinimpute.training.sources import PanelSource, SimulatedSource
 from spinimpute.training.state import TrainingState
 from spinimpute.training.trainer import STATE_FORMAT, Learner, Trainer, TrainingSettings, versions
 
-DEFAULT_SEGMENTS = 300
+DEFAULT_SEGMENTS = 300  # simulated segments for training
 VALIDATION_SEGMENTS = 12
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text"}
-MAY_BE_ZERO = {"flank", "most_entries", "patience", "seed"}
+MAY_BE_ZERO = {"flank", "most_entries", "patience", "seed"}  # other whole numbers must be at least 1
 
 Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The checkpoint of the best model, the steps that were made, and the validation of the best model."""
+    """The result of a training run."""
 
-    path: Path
-    steps: int
-    validation_loss: float
-    validation_r2: float
+    path: Path  # checkpoint of the best model
+    steps: int  # number of training steps in all
+    validation_loss: float  # of the best model
+    validation_r2: float  # of the best model
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration file, with all defaults."""
+    """The contents of a configuration file, with defaults for the missing keys."""
 
-    kind: str  # of the model, as in the registry
-    model: Any  # settings of the predictor's row
+    kind: str  # `PredictorRow.kind` of the model
+    model: Any  # all settings of the model, an instance of `PredictorRow.training.settings`
     episodes: EpisodeSettings
     simulation: SimulationSettings
-    segments: int  # number of simulated segments that training sees
+    segments: int  # number of simulated segments for training
     training: TrainingSettings
-    explicit_model: dict[str, Any]  # the values that the file's table [model] names
+    explicit_model: dict[str, Any]  # only the settings that are in the file's table [model]
 
     def as_dict(self) -> dict[str, Any]:
-        """The configuration as JSON."""
+        """Return the configuration as JSON-compatible values."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         del plain["explicit_model"]  # contained in "model"
         return plain
@@ -71,8 +76,8 @@ class Configuration:
 def read_configuration(path: str | Path) -> Configuration:
     """Read a TOML file with the tables [model], [episodes], [simulation] and [training].
 
-    Every key but model.kind has a default. Raises InputError for a file that cannot be read, an unknown key,
-    or a value that is not allowed.
+    The key model.kind is required; all other keys have defaults. Raise InputError if the file cannot be read,
+    a key is unknown, or a value is not allowed.
     """
     path = Path(path)
     where = f"configuration {path}"
@@ -109,7 +114,10 @@ def read_configuration(path: str | Path) -> Configuration:
 
 
 def _settings(file: str, table: str, kind: type[Settings], values: dict[str, Any]) -> Settings:
-    """Make a settings dataclass from a TOML table; lists become tuples."""
+    """Return an instance of the settings dataclass `kind` with the values of a TOML table.
+
+    Lists become tuples. Raise InputError if a key is unknown or a value is not allowed.
+    """
     defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
     pairs = {f.name for f in fields(kind) if "..." not in str(f.type)}  # type: ignore[arg-type]
     out: dict[str, Any] = {}
@@ -168,30 +176,33 @@ def train(
     progress: Callable[[dict[str, Any]], None] | None = None,
     stepped: Callable[[int], None] | None = None,
 ) -> TrainingResult:
-    """Meta-train a model and write the one that validated best to `out`.
+    """Meta-train a model and write the checkpoint with the lowest validation loss to `out`.
 
-    Started by torchrun, processes share the tasks of each update (training.tasks in the configuration); the
-    first process writes. A run that torchrun restarts after a failure continues from its state.
+    Under torchrun, several processes share the tasks of each update (training.tasks in the configuration),
+    and the first process writes the files. If torchrun restarts a run after a failure, training continues
+    from the last saved state.
 
     Parameters
     ----------
     config : str or Path
-        Configuration file (TOML), as in the folder `configs`.
+        Configuration file (TOML); the folder `configs` has examples.
     out : str or Path
-        The checkpoint to write. State and log are written beside it.
+        The checkpoint to write. The state and the log are written to the same folder.
     panel : str or Path, optional
-        A `.spin` panel whose samples take turns as queries, instead of simulated segments.
+        A `.spin` panel to train on instead of simulated segments. Each task imputes some of its samples from
+        the others.
     init : str or Path, optional
         A checkpoint to start from, or "shipped". Settings that the configuration's table [model] does not
         name are taken from the checkpoint.
     resume : bool
-        Continue from `<out>.state`; on the CPU with the same result, bit for bit.
+        Continue an interrupted run from `<out>.state`. On the CPU the result is bit for bit that of an
+        uninterrupted run.
     device : str
         Where to compute: "auto", "cpu" or "cuda".
     threads : int, optional
-        Threads of torch, by default torch's own choice.
+        Number of torch threads, by default torch's own choice.
     seed, steps : int, optional
-        Override those of the configuration.
+        Random seed and number of steps, in place of training.seed and training.steps of the configuration.
     force : bool
         Overwrite existing files.
     log : str or Path, optional
@@ -199,12 +210,12 @@ def train(
     progress : callable, optional
         Called with each log entry.
     stepped : callable, optional
-        Called with the number of each step when it has been made.
+        Called after each step with the number of the step.
 
     Returns
     -------
     TrainingResult
-        The checkpoint and its validation.
+        Path and validation of the checkpoint.
 
     Raises
     ------
@@ -222,7 +233,8 @@ def train(
             raise InputError(
                 "arguments", f"{log}: the log would overwrite {output.name}. Give it another name."
             )
-    if restarted() and state.exists():  # by torchrun: continue if it has also written the state
+    # after a restart by torchrun, continue if the failed attempt of this launch has written the state
+    if restarted() and state.exists():
         resume = resume or TrainingState.load(state, STATE_FORMAT).launch == launch()
     if is_first():
         check_output(
@@ -277,7 +289,7 @@ def train(
         if resume:
             trainer.restore_state(state)
         elif processes.first:
-            trainer.save_state(state)  # so that there is always a state to continue from
+            trainer.save_state(state)  # a run can be resumed even if its first step fails
         description = {"kind": configuration.kind, "model": asdict(model), "provenance": provenance}
         outputs = _Outputs(out, state, log, description)
         return _run(trainer, learner, outputs, resume, progress, stepped)
@@ -286,7 +298,7 @@ def train(
 def _read_initial_weights(
     init: str | Path, row: PredictorRow
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read the checkpoint to start from: its weights and metadata."""
+    """Return the weights and metadata of the checkpoint to start from; "shipped" means the shipped one."""
     weights, metadata = load_tensors(row.shipped_checkpoint if init == "shipped" else init, FORMAT, "model")
     if metadata.get("kind") != row.kind:
         raise InputError(
@@ -299,12 +311,12 @@ def _read_initial_weights(
 
 @dataclass(frozen=True)
 class _Outputs:
-    """The files of a run, and the kind, settings and provenance of its checkpoint."""
+    """The output files of a run."""
 
     checkpoint: Path
     state: Path
     log: Path
-    description: dict[str, Any]
+    description: dict[str, Any]  # metadata of the checkpoint: kind, settings and provenance
 
 
 def _run(
@@ -344,7 +356,7 @@ def _run(
 
         report({"configuration": provenance, "weights": sum(p.numel() for p in learner.model.parameters())})
         trainer.train(report, checkpoint, stepped if first else None)
-    if "entry" not in best:  # resumed, and no better than before the interruption
+    if "entry" not in best:  # the run was resumed and has not improved since: the best model is in the file
         _, metadata = load_tensors(outputs.checkpoint, FORMAT, "model")
         best["entry"] = metadata["provenance"]["validation"]
     entry = best["entry"]

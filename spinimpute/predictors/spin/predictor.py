@@ -109,8 +109,8 @@ class SPINPredictor(Predictor):
         if "inducing_points" in user_options:
             raise InputError(
                 "arguments",
-                f"{inducing_panel.path}: the file has at most {inducing_panel.inducing_points} inducing points "
-                f"a block. Their number is chosen when the file is made: leave out "
+                f"{inducing_panel.path}: the file has at most {inducing_panel.inducing_points} inducing "
+                "points a block. Their number is chosen when the file is made: leave out "
                 f"{argument('inducing_points')}.",
             )
         inducing_panel.check_model(self.kind, self.fingerprint)
