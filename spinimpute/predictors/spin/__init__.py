@@ -1,1 +1,1 @@
-"""SPIN on genotypes: a panel compressed into inducing points that carry its alleles."""
+"""The predictor SPIN: it compresses a panel into inducing points that carry the panel's alleles."""

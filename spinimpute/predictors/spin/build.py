@@ -1,4 +1,8 @@
-"""Makes the file of inducing points for a panel and an array, block by block."""
+"""The function `build_inducing_panel`: it writes a `.spip` file, a panel compressed into inducing points.
+
+The file is made for one array: its sites are the typed sites that divide the panel into blocks. For each
+block the predictor SPIN computes inducing points, and the file stores these in place of the haplotypes.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,9 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_output, written_whole
 from spinimpute.targets.array_sites import read_array
 
-MASS_LIMITS = (2, 5, 10)  # panel haplotypes; the header counts points with a smaller mass
-BLOCKS_PER_THREAD = 4  # of each thread: bounds the memory
-RECORDED_CHANGES = (MOVED, MAP_ESTIMATED)  # entries of the provenance for changes that building a panel made
+MASS_LIMITS = (2, 5, 10)  # in haplotypes; the header has the share of points with less mass than each limit
+BLOCKS_PER_THREAD = 4  # blocks in memory for each thread
+RECORDED_CHANGES = (MOVED, MAP_ESTIMATED)  # keys of the panel's provenance that are copied into the file
 
 
 def build_inducing_panel(
@@ -46,49 +50,50 @@ def build_inducing_panel(
     command: str = "",
     progress: Callable[[float], None] | None = None,
 ) -> InducingPanel:
-    """Compress a panel into inducing points for one array, write them to `out` and open it.
+    """Compress a panel into inducing points for one array, write them to `out` and open the new file.
 
     Parameters
     ----------
     panel : Panel
-        Open.
+        An open panel.
     out : str or Path
-        Output, by convention `.spip`. It appears only when it is complete.
+        Output file, by convention with the suffix `.spip`. It is written under a temporary name and renamed
+        when it is complete.
     array : str, Path or int64 (T,)
-        The array: a VCF or BCF with its sites, a list of positions (see `read_array`), or increasing indices
-        of panel sites.
+        The sites of the array: a VCF or BCF, a list of positions (see `read_array`), or increasing indices of
+        panel sites.
     inducing_points : int, optional
-        Largest number of inducing points of a block, by default 1,024. Not with a loaded predictor.
+        Maximum number of inducing points per block, by default 1,024. Not allowed with a loaded predictor.
     model : str, Path or predictor, optional
-        A checkpoint or a loaded predictor; by default the shipped one.
+        A checkpoint or a loaded predictor; by default the shipped checkpoint.
     threads : int, optional
-        Number of threads, by default all processors. On the CPU the bytes do not depend on it.
+        Number of threads, by default all processors. On the CPU the file does not depend on it.
     device : str
         Where to compute: "auto", "cpu" or "cuda".
     force : bool
-        Overwrite `out`.
+        Overwrite `out` if it exists.
     command : str
-        Command line, recorded in the provenance.
+        Command line to record in the provenance.
     progress : callable, optional
         Called with the fraction of the work that is done.
 
     Returns
     -------
     InducingPanel
-        Open.
+        The new file, opened.
 
     Raises
     ------
     InputError
-        The panel is closed, the array cannot be read or shares no site with the panel, the model makes no
-        inducing points, or `out` cannot be written or exists and `force` is not set.
+        The panel is closed. Or the array cannot be read, or shares no site with the panel. Or the model is
+        not one of SPIN. Or `out` cannot be written, or it exists and `force` is not set.
     ValueError
-        The indices are not increasing indices of panel sites.
+        `array` holds indices that are not increasing or not in the panel.
     """
     require_open_panel(panel)
     out = check_output(out, force, [panel.path, model, array])
     if model is None and inducing_points is None:
-        inducing_points = DEFAULT_INDUCING_POINTS  # the option chooses the predictor that takes it
+        inducing_points = DEFAULT_INDUCING_POINTS  # this option makes `predictor_for` select SPIN
     predictor, _ = predictor_for(panel, model, options={"inducing_points": inducing_points}, device=device)
     if not isinstance(predictor, SPINPredictor):
         raise InputError(
@@ -155,7 +160,7 @@ def _write_blocks(
     threads: int,
     progress: Callable[[float], None] | None,
 ) -> np.ndarray:
-    """Write all blocks in order; return the mass of every inducing point."""
+    """Write all blocks in order. Return the masses of all inducing points."""
     masses = []
 
     def pack(block: EncodedBlock) -> bytes:
@@ -175,7 +180,7 @@ def _write_blocks(
 def _windows(
     panel: Panel, predictor: BlockPredictor, typed_index: np.ndarray, n_blocks: int
 ) -> Iterator[Interval]:
-    """Cut the panel into windows of this many whole blocks."""
+    """Cut the panel into windows of `n_blocks` whole blocks; the last window may have fewer."""
     plan = BlockPlan(predictor.shape, typed_index, panel.cM, panel.frequency)
     blocks = plan.blocks(0, panel.n_sites)
     for first in blocks[::n_blocks]:

@@ -1,6 +1,11 @@
-"""From the labels that heads pool to a prediction: a mixture of the heads, and its correction.
+"""The decoder of SPIN: it turns the attention of queries into P(ALT) at the sites to impute.
 
-Axes: those of `network`; U sites to impute, C numbers that describe the attention of a query.
+1. Each attention head averages ("pools") the carried alleles of the inducing points: one P(ALT) per head.
+2. A gate mixes the heads. The weight of a head depends on the query and on the site.
+3. A network adds a correction to the log odds of the mixture.
+
+Axes: those of `network`; U sites to impute, C summaries of a query's attention (two per head), F features of
+a site, L pairs of a query and a site, W width of the correction network.
 """
 
 from __future__ import annotations
@@ -15,31 +20,33 @@ from torch import Tensor, nn
 
 from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_labels, start_at_zero
 
-FREQUENCY_SHARE = 0.001  # share of the panel's frequency in what a head pools
-MIN_PROBABILITY = 1e-6  # in float32, 1 - 1e-8 equals 1
-GATE_FEATURES, CORRECTION_FEATURES = 5, 2
+FREQUENCY_SHARE = 0.001  # weight of the panel's ALT frequency in the P(ALT) of a head
+MIN_PROBABILITY = 1e-6  # not 1e-8, because 1 - 1e-8 equals 1 in float32
+GATE_FEATURES = 5  # features of a site that the gate sees
+CORRECTION_FEATURES = 2  # further features of a site that only the correction sees
 GATE_QUERY_WIDTH, GATE_SITE_WIDTH = 32, 16
 
 
 class SiteInformation(NamedTuple):
-    """What the decoder knows of the sites to impute."""
+    """Description of the sites to impute, as the decoder sees them."""
 
     frequency_BU: Tensor  # panel frequency of ALT
-    fraction_BU: Tensor  # see `blocks.gap_geometry`
-    distance_BU: Tensor
-    place_BU: Tensor  # place in the block, 0 to 1, see `BlockSites`
-    n_haplotypes: int  # of the panel
+    fraction_BU: Tensor  # position within the gap, see `blocks.gap_geometry`
+    distance_BU: Tensor  # genetic distance, see `blocks.gap_geometry`
+    place_BU: Tensor  # position within the block, 0 to 1, see `BlockSites`
+    n_haplotypes: int  # number of panel haplotypes
 
 
 def size_feature(n_haplotypes: int) -> float:
-    """The panel's size on a scale of about -1 to 1."""
+    """Return the log of the panel's size, scaled to about -1 to 1."""
     return math.log(n_haplotypes) / 4 - 1.8
 
 
 def features_first(network: Iterable[nn.Module], x_BFL: Tensor) -> Tensor:
-    """Apply linear maps and activations to features along axis 1: (B, F, L) -> (B, outputs, L).
+    """Apply linear maps and activations to the features on axis 1: (B, F, L) -> (B, outputs, L).
 
-    The long axis comes last: each step then runs over contiguous memory, several times faster on a processor.
+    The long axis L comes last, so each operation runs over contiguous memory. This is several times faster on
+    a CPU than features on the last axis.
     """
     for layer in network:
         if isinstance(layer, nn.Linear):
@@ -51,14 +58,17 @@ def features_first(network: Iterable[nn.Module], x_BFL: Tensor) -> Tensor:
 
 
 class HeadAttention(NamedTuple):
-    """The attention of queries, and the entropy and the largest weight of each head."""
+    """The attention of queries to inducing points, with summaries of it."""
 
-    attention_BGQH: Tensor
-    summary_BQC: Tensor
+    attention_BGQH: Tensor  # weights, sum 1 over the inducing points
+    summary_BQC: Tensor  # entropy of each head's weights, then the largest weight of each head
 
 
 class LabelDecoder(nn.Module):
-    """Mixes what heads pool by a gate, then corrects the mixture; training starts without a correction."""
+    """Network that mixes the pooled labels of the heads and corrects the mixture (see the module's header).
+
+    The correction is initialized to 0.
+    """
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
@@ -79,14 +89,15 @@ class LabelDecoder(nn.Module):
     def forward(
         self, logit_BGQH: Tensor, points: CarriedPoints, sites: SiteInformation
     ) -> tuple[Tensor, Tensor]:
-        """Attend, pool and decode: logits (B, Q, U) of P(ALT), mixed and corrected.
+        """Return the logits (B, Q, U) of P(ALT) of the mixture, and of the corrected mixture.
 
-        The labels of the points are mean alleles at the sites.
+        logit_BGQH is the attention before the softmax. The labels of the points are mean alleles at the sites
+        to impute.
         """
         return self.decode(self.read(logit_BGQH, points), points.label_BHU, sites)
 
     def read(self, logit_BGQH: Tensor, points: CarriedPoints) -> HeadAttention:
-        """Compute the attention of the heads, which serves all sites."""
+        """Return the attention of the heads. It does not depend on the site to impute."""
         attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
         entropy_BGQ = -(attention_BGQH * (attention_BGQH + 1e-9).log()).sum(-1) / 3
         summary_BQC = torch.cat([entropy_BGQ, attention_BGQH.amax(-1)], dim=1).transpose(1, 2)
@@ -95,7 +106,7 @@ class LabelDecoder(nn.Module):
     def decode(
         self, attention: HeadAttention, label_BHU: Tensor, sites: SiteInformation
     ) -> tuple[Tensor, Tensor]:
-        """Logits of P(ALT), mixed and corrected, at some sites, with the labels of inducing points there."""
+        """Return the logits of P(ALT), see `forward`. label_BHU are the points' labels at the sites."""
         summary_BQC = attention.summary_BQC
         pooled_BGQU = pooled_labels(attention.attention_BGQH, label_BHU)
         f_BU = sites.frequency_BU.clamp(1e-5, 1 - 1e-5)
@@ -113,8 +124,8 @@ class LabelDecoder(nn.Module):
         return mixed_BQU, mixed_BQU + correction_B1L.view_as(mixed_BQU)
 
     def _mix_heads(self, p_BGQU: Tensor, summary_BQC: Tensor, site_BUF: Tensor) -> Tensor:
-        """Mean of the heads, weighted by softmax(gate of the query + gate of the site)."""
-        # exp(a + b) = exp(a) exp(b), so the softmax over heads needs no array of all queries and sites
+        """Return the mean of the heads, weighted by softmax(gate of the query + gate of the site)."""
+        # exp(a + b) = exp(a) exp(b), so the softmax over heads needs no (B, G, Q, U) array of exponentials
         query_BQG = torch.softmax(self.gate_query(summary_BQC), dim=-1)
         site_BUG = torch.softmax(self.gate_site(site_BUF), dim=-1)
         total_BQU = query_BQG @ site_BUG.transpose(1, 2)

@@ -1,6 +1,12 @@
-"""The engines of SPIN: blocks of a panel's haplotypes, or inducing points from a file.
+"""The two engines of the predictor SPIN.
 
-Each task is a block. Blocks are read whole, so results do not depend on windows.
+`BlockEngine` imputes from a panel of haplotypes: it computes the inducing points of each block and discards
+them after use. `InducingEngine` imputes from a `.spip` file, which already contains the inducing points. Each
+task of the thread pool is one block (8 gaps between typed sites by default). Blocks are read whole. Results
+therefore do not depend on how a chromosome is cut into windows.
+
+Axes: T typed sites, Q queries, U sites of a window or block, S typed places of a block, V sites of the array
+of a `.spip` file. A place is a typed site of the block, or padding.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class TorchEngine(Engine):
-    """An engine whose threads compute with torch, each with one thread of torch."""
+    """Base class of engines that compute with torch. Each thread of the pool uses a single torch thread."""
 
     def __init__(self, job: ImputationJob) -> None:
         super().__init__(job)
@@ -35,15 +41,15 @@ class TorchEngine(Engine):
 
     @abstractmethod
     def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
-        """P(ALT) of one window, float32 (U, Q)."""
+        """Return P(ALT) of one window, float32 (U, Q)."""
 
     def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """Yield P(ALT) of each window."""
+        """Yield P(ALT) of each window, see `Engine`."""
         for window in windows:
             yield self.predict_window(window, typed_TQ)
 
     def map(self, work: Callable[[int], Result], numbers: range) -> list[Result]:
-        """Compute work(number) for every number, in order of the numbers."""
+        """Return work(number) for every number, in this order, computed by the thread pool."""
 
         def single_threaded(number: int) -> Result:
             torch.set_num_threads(1)
@@ -53,7 +59,7 @@ class TorchEngine(Engine):
 
 
 class BlockEngine(TorchEngine):
-    """Encodes the blocks of a panel's haplotypes, and imputes from their inducing points."""
+    """Engine that computes inducing points from a panel's haplotypes, and imputes from them."""
 
     def __init__(self, predictor: BlockPredictor, job: ImputationJob) -> None:
         assert job.panel.haplotypes is not None, "`InducingEngine` imputes from other panels"
@@ -61,7 +67,7 @@ class BlockEngine(TorchEngine):
         self.panel, self.predictor = job.panel.haplotypes, predictor
 
     def encode_window(self, window: Interval) -> list[EncodedBlock]:
-        """Encode every block of a window; there is no block without a typed site."""
+        """Return the inducing points of every block of a window; [] if there is no typed site."""
         return self._map_blocks(window, self._encode)
 
     def _encode(self, block: PanelBlock) -> EncodedBlock:
@@ -75,7 +81,7 @@ class BlockEngine(TorchEngine):
         return encoded
 
     def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
-        """P(ALT) of one window; the panel's frequencies without typed sites."""
+        """Return P(ALT) of one window; without typed sites, the panel's ALT frequencies."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(block: PanelBlock) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +96,7 @@ class BlockEngine(TorchEngine):
         n_typed = len(self.typed_index)
         if n_typed == 0:
             return []
-        # a block sees all typed sites around it, also beyond the window, as it does in a file
+        # 0 and n_typed: a block uses typed sites outside the window too, like the blocks of a `.spip` file
         reader = BlockReader(
             self.panel, self.typed_index, self.predictor.shape, 0, n_typed, window.start, window.stop
         )
@@ -98,7 +104,7 @@ class BlockEngine(TorchEngine):
 
 
 def predict_block(predictor: BlockPredictor, encoded: EncodedBlock, typed_TQ: np.ndarray) -> np.ndarray:
-    """P(ALT), float32 (U, Q), of queries with alleles at all typed sites, int8, -1 where missing."""
+    """Return P(ALT), float32 (U, Q), at the sites of a block; typed_TQ is int8, -1 where missing."""
     return _predict(predictor, encoded, encoded.places.fill(typed_TQ))
 
 
@@ -108,9 +114,10 @@ def _predict(predictor: BlockPredictor, encoded: EncodedBlock, alleles_QS: np.nd
 
 
 class InducingEngine(TorchEngine):
-    """Imputes from a file of inducing points, without the panel's haplotypes.
+    """Engine that imputes from a file of inducing points, without the panel's haplotypes.
 
-    Sites of its array that a target has not typed are unknown, like missing calls.
+    The file is made for an array. If the target lacks a site of this array, all its alleles there are treated
+    as missing calls.
     """
 
     def __init__(self, predictor: BlockPredictor, panel: InducingPanel, job: ImputationJob) -> None:
@@ -118,11 +125,11 @@ class InducingEngine(TorchEngine):
         self.panel, self.predictor = panel, predictor
         array = panel.array_index
         row_V = np.searchsorted(job.typed_index, array)
-        # the typed site of each site of the array, or -1; near a region there may be none
+        # row of typed_TQ for each site of the array; -1 if it is not typed, or outside the imputed region
         self._row_V = np.where(np.isin(array, job.typed_index), row_V, -1)
 
     def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
-        """P(ALT) of one window; the panel's frequencies in blocks without typed sites."""
+        """Return P(ALT) of one window; in blocks without typed sites, the panel's ALT frequencies."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(number: int) -> None:

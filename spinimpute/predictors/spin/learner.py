@@ -1,4 +1,10 @@
-"""Training of `GenotypeSPIN`: all untyped alleles of a query are hidden at once (chunk masking)."""
+"""The learner of SPIN: it draws training tasks and computes the loss.
+
+A task (episode) hides all untyped alleles of its query haplotypes (chunk masking). The model predicts them
+from the typed alleles and from the other haplotypes, the context.
+
+Axes: those of `network`; in the fields of an episode G are gaps and U the sites of a gap.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +19,30 @@ from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_interval
 from spinimpute.training.trainer import Outcome
 
-MIXED_LOSS = 0.5  # weight of the loss before the decoder's correction
+MIXED_LOSS = 0.5  # weight of the loss of the decoder's mixture, before its correction
 
 
 class SPINLearner:
-    """Tasks and loss of `GenotypeSPIN`: cross-entropy at hidden sites, with more weight on rare alleles."""
+    """Training tasks and loss of `GenotypeSPIN`.
+
+    The loss is the cross-entropy at hidden sites; the rarer the minor allele, the larger a site's weight.
+    """
 
     def __init__(self, settings: SPINSettings, episodes: EpisodeSettings, device: torch.device) -> None:
         self.settings, self.episodes, self.device = settings, episodes, device
         self.model = GenotypeSPIN(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> Episode:
-        """Draw an episode; the same source and generator state give the same one."""
+        """Draw an episode. Equal sources and generator states give equal episodes."""
         source = draw_interval(source, rng, self.episodes.most_entries)
         s = self.settings
-        # any number that a user may choose: the weights of columns depend on it
+        # users choose the number of points, and the weights of columns depend on it: train with many numbers
         min_points = min(s.fewest_points, s.inducing_points)
         n_points = int(np.exp(rng.uniform(np.log(min_points), np.log(s.inducing_points + 1))))
         return draw_episode(source, rng, self.episodes, s.shape, n_points)
 
     def logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
-        """Logits of P(ALT), mixed and corrected, (B, Q, U); U are the sites of all gaps."""
+        """Return the logits of P(ALT), see `LabelDecoder.forward`, (B, Q, U); U are the sites of all gaps."""
         typed_BNS = self._float(episode.typed_BNS)
         b, g, u, n = episode.context_BGUN.shape
         columns = self.model.columns(
@@ -62,7 +71,7 @@ class SPINLearner:
         return self.model.predict(logit_BGQH, points, sites)
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """Compute the cross-entropy at hidden sites, of the mixture and of its correction."""
+        """Return the loss of an episode, with the predictions and the true alleles at hidden sites."""
         assert isinstance(task, Episode)
         mixed_BQU, corrected_BQU = self.logits(task)
         truth_BQU = self._float(task.truth_BGUQ).flatten(1, 2).transpose(1, 2)

@@ -1,10 +1,19 @@
-"""How queries match inducing points: sums over columns for each head, and runs from the middle to each side.
+"""Comparison of queries with inducing points: scores for each head, and the matched length on each side.
 
-In a run a column counts as far as all columns up to it match: by exp(tolerance x log-likelihood up to it).
-Each of the T tolerances is twice the one before. A run sums up genetic length and information. `match` is for
-training and GPUs; `compiled_match` computes the same on processors.
+The typed places of a block are cut into columns of K. For each column, the match is the log-likelihood of the
+query's K-mer, given the inducing point. The comparison yields:
 
-Axes: those of `similarity`; B blocks, Q queries, H inducing points, G heads, T tolerances, F features.
+- a score for each head: the weighted sum of the matches of all columns;
+- runs, which measure how far query and point match without interruption. A run starts at the middle of the
+  block and goes to one side. It sums genetic lengths and information (minus the log frequency of the query's
+  K-mer) over the columns. The weight of a column is exp(tolerance x sum of the matches from the middle to
+  this column). It is close to 1 until the first mismatch and small after it. There are T tolerances, each
+  twice the one before.
+
+`match` is used in training and on GPUs. `compiled_match` returns the same result, faster on CPUs.
+
+Axes: those of `similarity`; B blocks, Q queries, H inducing points, G heads, T tolerances, F features of
+runs. A digit is an axis of that length.
 """
 
 from __future__ import annotations
@@ -24,21 +33,22 @@ from spinimpute.predictors.spin.similarity import Columns
 
 
 class AttentionKeys(NamedTuple):
-    """What the attention of queries needs of a block."""
+    """The part of the attention to a block's inducing points that does not depend on the queries."""
 
     likelihood_BDVH: Tensor  # log-likelihood of each K-mer, given an inducing point
     information_BDV: Tensor  # minus the log of a K-mer's frequency in the panel
     log_mass_BH: Tensor
-    weight_BGD: Tensor  # weights of the columns, for each head that sums up columns
-    points_B: Tensor  # the number of inducing points, see `network.points_feature`
+    weight_BGD: Tensor  # weights of the columns in the scores of each head
+    points_B: Tensor  # `network.points_feature` of the number of inducing points
     columns: Columns
 
 
 class Match(NamedTuple):
-    """How queries match inducing points."""
+    """The comparison of queries with inducing points, see the module's header."""
 
-    score_BGQH: Tensor  # weighted sums of log-likelihoods
-    runs_BFQH: Tensor  # scaled logs of length (T) and information (T) of the runs to the left, then the right
+    score_BGQH: Tensor  # weighted sums of the matches of all columns
+    # scaled logs of the runs: T lengths and T information sums to the left, then the same 2 T to the right
+    runs_BFQH: Tensor
 
 
 Matcher = Callable[[Tensor, Tensor, AttentionKeys, int, Tensor, int], Match]
@@ -47,15 +57,16 @@ Matcher = Callable[[Tensor, Tensor, AttentionKeys, int, Tensor, int], Match]
 def match(
     allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, min_tolerance: Tensor, tolerances: int
 ) -> Match:
-    """Match queries and inducing points.
+    """Compare queries with inducing points.
 
-    known_BQS is 0 where a call is missing; `min_tolerance` is the smallest tolerance.
+    known_BQS is 0 where a call is missing. `tolerances` is T, and `min_tolerance` the smallest of them.
     """
-    # places without a site are 0 in all haplotypes, so they match
+    # padding is 0 in all haplotypes, so it matches
     valid_B1S = keys.columns.valid_BS.unsqueeze(1)
     observed_BQS = torch.where(known_BQS > 0, allele_BQS, 0.5) * valid_B1S
     token_BDQV = kmer_distribution(observed_BQS, k).transpose(1, 2)
-    # tokens are means over the K-mers that a query may have; a likelihood is their sum
+    # With m missing calls, a query may have 2^m K-mers. Its token averages over these K-mers. The likelihood
+    # is their sum, so the log of their number is added.
     missing_BQD = split_columns((known_BQS <= 0) * valid_B1S, k).sum(-1)
     log_count_BDQ = math.log(2) * missing_BQD.transpose(1, 2)
     match_BDQH = (token_BDQV @ keys.likelihood_BDVH.exp()).log() + log_count_BDQ.unsqueeze(-1)
@@ -84,7 +95,7 @@ def match(
 def compiled_match(
     allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, min_tolerance: Tensor, tolerances: int
 ) -> Match:
-    """Compute `match` for one block (B = 1) on a processor; fastest with few missing calls."""
+    """Return the result of `match` for one block (B = 1), computed on a CPU. It is fast if few calls miss."""
     require_shape("alleles", allele_BQS, 1, None, None)
     missing_BQS = (known_BQS <= 0) * keys.columns.valid_BS.unsqueeze(1)
     observed_BQS = torch.where(known_BQS > 0, allele_BQS, 0) * keys.columns.valid_BS.unsqueeze(1)
@@ -107,7 +118,10 @@ def compiled_match(
 
 
 def _steps(columns: Columns) -> Tensor:
-    """Genetic length (B, D) that a matching column adds: its distance to the next one towards the middle."""
+    """Return the length (B, D) that a matching column adds to a run.
+
+    It is the column's genetic distance in cM to its neighbour on the side of the block's middle.
+    """
     middle = columns.cM_BD.shape[1] // 2
     between_BD = columns.cM_BD.diff(dim=1).abs()
     zero_B1 = torch.zeros_like(columns.cM_BD[:, :1])

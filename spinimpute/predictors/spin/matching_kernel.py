@@ -1,8 +1,9 @@
-"""The kernel of `matching.compiled_match`, without the (D, Q, H) tensor of `match`.
+"""The compiled kernel of `matching.compiled_match`; see `matching` for what it computes.
 
-This module does not import torch, so that it can be compiled with the kernels of other commands.
+It processes one query at a time, so it needs no (D, Q, H) array. This module does not import torch, so the
+kernel can be compiled together with those of commands that do not need torch.
 
-Axes: D columns, V K-mers, Q queries, H inducing points, G heads, F features of runs, X = D H entries.
+Axes: D columns, V K-mers of a column, Q queries, H inducing points, G heads, F features of runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from spinimpute.runtime.fast_math import fast_exp, fast_log
 from spinimpute.runtime.kernels import kernel
 
 DISTANCE_OFFSET = 1e-4  # cM, added to distances before taking logs
-MIN_WEIGHT = 1e-18  # smaller weights are set to 0: squares that underflow would be slow
+MIN_WEIGHT = 1e-18  # smaller weights of columns are set to 0, because arithmetic on denormal squares is slow
 
 
 @kernel(fast=True)
@@ -23,7 +24,10 @@ def fill_match(  # type: ignore[no-untyped-def]
     kmer_QD, missing_QD, likelihood_DVH, information_DV, weight_GD, step_D, valid_D, min_tolerance,
     score_GQH, runs_FQH,
 ):  # fmt: skip
-    """Fill score_GQH and runs_FQH, see `matching.Match`; missing_QD has the bits of missing calls."""
+    """Fill score_GQH and runs_FQH, see `matching.Match`.
+
+    kmer_QD has 0 bits for missing calls; missing_QD has a 1 bit for each missing call.
+    """
     n_queries, n_columns = kmer_QD.shape
     n_heads, n_points = len(weight_GD), likelihood_DVH.shape[2]
     tolerances, middle = len(runs_FQH) // 4, n_columns // 2
@@ -63,8 +67,8 @@ def fill_match(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _sum_rows(x_DH, weight_GD, g, sum_H):  # type: ignore[no-untyped-def]
-    """Sum all rows of x with the weights of head g; H is a multiple of LANES."""
-    row = len(sum_H) // LANES  # `load` counts in rows of LANES numbers
+    """Write the sum of all rows of x, weighted by weight_GD[g], to sum_H; H is a multiple of LANES."""
+    row = len(sum_H) // LANES  # `load` counts in vectors of LANES numbers
     for column in range(row):
         total = all_lanes(np.float32(0))
         for d in range(len(x_DH)):
@@ -74,7 +78,10 @@ def _sum_rows(x_DH, weight_GD, g, sum_H):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _sum_runs(run_weight_DH, first, stop, step_D, query_information_D, length_H, information_H):  # type: ignore[no-untyped-def]
-    """Compute two weighted sums of the rows [first, stop), then square the rows; H is a multiple of LANES."""
+    """Write a run's sums over the columns [first, stop) to length_H and information_H; square the weights.
+
+    Squaring gives the weights of the next tolerance, which is twice as large. H is a multiple of LANES.
+    """
     row = len(length_H) // LANES
     for column in range(row):
         length, information = all_lanes(np.float32(0)), all_lanes(np.float32(0))
@@ -90,9 +97,9 @@ def _sum_runs(run_weight_DH, first, stop, step_D, query_information_D, length_H,
 
 @kernel(fast=True)
 def _fill_column(kmer, missing, d, n_points, likelihood_DVH, information_DV, match_DH):  # type: ignore[no-untyped-def]
-    """Fill row d of match_DH with how a K-mer matches; return its information.
+    """Fill row d of match_DH with the log-likelihoods of a K-mer. Return the K-mer's information.
 
-    The likelihoods of all K-mers that the missing bits allow are summed.
+    If calls are missing, the likelihoods and frequencies of all possible K-mers are summed.
     """
     if missing == 0:
         for h in range(n_points):
@@ -101,12 +108,12 @@ def _fill_column(kmer, missing, d, n_points, likelihood_DVH, information_DV, mat
     n_kmers = likelihood_DVH.shape[1]
     share = np.float32(0)
     match_DH[d, :n_points] = share
-    if missing == n_kmers - 1:  # any K-mer: its probabilities add up to 1
+    if missing == n_kmers - 1:  # all calls are missing: the likelihoods of all K-mers sum to 1, its log is 0
         for number in range(n_kmers):
             share += fast_exp(-information_DV[d, number])
         return -fast_log(share)
     subset = missing
-    while True:  # all subsets of the missing bits, down to none
+    while True:  # each subset of the missing bits, down to the empty one, is one possible K-mer
         number = kmer | subset
         share += fast_exp(-information_DV[d, number])
         for h in range(n_points):

@@ -1,19 +1,22 @@
-"""SPIN on genotypes: K-mer tokens in, a panel compressed into inducing points that carry its alleles.
+"""The network of SPIN, which compresses a panel into inducing points and imputes from these points.
 
-A block is a few gaps between typed sites, the untyped sites in them, and the typed sites around. The weights
-do not depend on any particular site: a column of K typed places is described by its genetic position, its
-allele frequencies and its rank, an untyped site by its place in the gap and its frequency. So the model reads
-blocks of a panel that it has never seen.
+The network works on one block at a time: a few gaps between typed sites with their untyped sites, and the
+typed sites around these gaps. It has no parameters for particular sites. A column of K typed places is
+described by its genetic position, its allele frequencies and its place in the block; an untyped site by its
+position in the gap and its frequency. The network can therefore be used on panels that were not in training.
 
     embedding    tokens of K-mers, see `similarity`
-    encoder      `nn.carrying.CompetingEncoder`: inducing points compete for haplotypes by the likelihood of
-                 their tokens and of their alleles at untyped sites
-    attention    heads with column weights that decrease with genetic distance, each on its own scale, and
-                 heads of a pair network that sees how far a query and an inducing point match on both sides
-    predictor    pools the alleles that inducing points carry; see `decoder`
+    encoder      `nn.carrying.CompetingEncoder` assigns each panel haplotype softly to the inducing points, by
+                 the likelihood of its typed alleles and of its alleles at untyped sites
+    attention    each query attends to the inducing points. Some heads sum the matches of all columns, with
+                 weights that decrease with genetic distance; each head has its own scale. The other heads
+                 ("pair heads") belong to a network that sees how far the query and the inducing point match
+                 to the left and to the right (the runs of `matching`).
+    decoder      averages the alleles that the inducing points carry; see `decoder`
 
 Axes: those of `similarity`; B blocks, N panel haplotypes, Q query haplotypes, H inducing points, G heads,
-T tolerances of runs, F features of a pair or a column, W weights of a column: the encoder's and the heads'.
+T tolerances of runs, F features of a pair (query and point) or of a column, W weights of a column (1 for the
+encoder, then 1 per head that sums over columns).
 """
 
 from __future__ import annotations
@@ -41,27 +44,28 @@ from spinimpute.predictors.spin.similarity import (
 
 MAX_ROUNDS = 20
 COLUMN_FEATURES = 8
-MIN_SCALE, MAX_SCALE = 0.004, 2.5  # cM, scales of the heads before training
-ENCODER_DECAY = 0.12  # decrease of the encoder's log weights from column to column
-FREQUENCY_OFFSET = 1e-3  # added to the frequency of a K-mer
-MIN_LOG_MASS = -3.0
-MIN_SCORE = -40.0  # of an inducing point, below the best one
+MIN_SCALE, MAX_SCALE = 0.004, 2.5  # cM, smallest and largest initial scale of the heads
+ENCODER_DECAY = 0.12  # decrease of the log weight in the encoder per column away from the middle
+FREQUENCY_OFFSET = 1e-3  # added to the frequency of a K-mer before taking logs
+# lower limits of two features of a pair
+MIN_LOG_MASS = -3.0  # log mass of the point
+MIN_SCORE = -40.0  # score of the point, minus the query's best score
 
 
 @dataclass(frozen=True)
 class SPINSettings:
-    """Sizes of the model: the table [model] of a configuration. Raises ValueError for impossible sizes."""
+    """Sizes of the model: the table [model] of a configuration. Raise ValueError for invalid sizes."""
 
     core: int = 8  # gaps of a block, see `BlockShape`
-    flank: int = 128  # typed sites that a block sees on each side
-    k: int = 5  # SNPs of a token
-    fewest_points: int = 48  # inducing points of a block in training, from this number
-    inducing_points: int = 400  # to this number
-    rounds: int = 3  # of the encoder
-    heads: int = 8  # that sum up columns
-    pair_heads: int = 8  # of the pair network
-    tolerances: int = 4  # of the runs that the pair network sees
-    hidden: int = 24  # width of the column and pair networks
+    flank: int = 128  # further typed sites of a block on each side
+    k: int = 5  # SNPs of a K-mer
+    fewest_points: int = 48  # minimum number of inducing points of a block in training
+    inducing_points: int = 400  # maximum number of inducing points of a block in training
+    rounds: int = 3  # rounds of the encoder
+    heads: int = 8  # attention heads that sum over columns
+    pair_heads: int = 8  # attention heads of the pair network
+    tolerances: int = 4  # number of tolerances of runs, see `matching`
+    hidden: int = 24  # width of the column network and of the pair network
     decoder_hidden: int = 32  # width of the decoder
 
     def __post_init__(self) -> None:
@@ -81,7 +85,7 @@ class SPINSettings:
 
 
 class GenotypeSPIN(nn.Module):
-    """Encoder, attention and decoder; a checkpoint holds their weights."""
+    """The network of SPIN: encoder, attention and decoder."""
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__()
@@ -94,7 +98,9 @@ class GenotypeSPIN(nn.Module):
         )
         scales = torch.linspace(math.log(MIN_SCALE), math.log(MAX_SCALE), s.heads)
         self.log_scale = nn.Parameter(scales)
-        lean_G = torch.zeros(s.heads)  # half of the heads prefer one side
+        lean_G = torch.zeros(
+            s.heads
+        )  # initially a quarter of the heads prefers the left, a quarter the right
         lean_G[0::4], lean_G[1::4] = -2.0, 2.0
         self.lean = nn.Parameter(lean_G)
         self.prior = nn.Parameter(torch.full((s.heads,), 0.7))
@@ -106,9 +112,9 @@ class GenotypeSPIN(nn.Module):
         self.decoder = LabelDecoder(s.heads + s.pair_heads, s.decoder_hidden)
 
     def columns(self, cM_BS: Tensor, frequency_BS: Tensor, valid_BS: Tensor, n_haplotypes: int) -> Columns:
-        """Describe a block's columns by means over their places.
+        """Return the description of a block's columns, which are means over their sites.
 
-        frequency_BS is the panel's frequency of ALT; valid_BS is whether a place has a site.
+        frequency_BS is the panel's frequency of ALT. valid_BS is 0 for padding.
         """
         k = self.settings.k
         valid_BD = split_columns(valid_BS, k).mean(-1)
@@ -128,12 +134,12 @@ class GenotypeSPIN(nn.Module):
         present_BH: Tensor,
         frequency_BC: Tensor,
     ) -> CarriedPoints:
-        """Compute the inducing points of a panel's block, which carry mean alleles at the sites to impute.
+        """Return the inducing points of a block, with their mean alleles at the sites to impute.
 
-        The chunks are (x_BNX, untyped_BNU): alleles of haplotypes at typed places and at the untyped sites by
-        which they are compared, and at the sites to impute. start_BHX are mean alleles of the groups of
-        haplotypes that points start from; present_BH is 0 for padding. frequency_BC is the panel's frequency
-        of ALT at the compared untyped sites.
+        The haplotypes come in chunks (x_BNX, untyped_BNU). x_BNX are their alleles at the typed places and at
+        the untyped sites by which they are compared; untyped_BNU are their alleles at the sites to impute.
+        start_BHX are the mean alleles of initial groups of haplotypes, one group for each point. present_BH
+        is 0 for padding. frequency_BC is the panel's frequency of ALT at the compared untyped sites.
         """
         weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
         similarity = HaplotypeSimilarity(
@@ -145,7 +151,7 @@ class GenotypeSPIN(nn.Module):
         return points._replace(feature_BHF=points.feature_BHF[..., :n_tokens].contiguous())
 
     def keys(self, points: CarriedPoints, columns: Columns) -> AttentionKeys:
-        """Compute what the attention of any query needs of a block, from the points of `encode`."""
+        """Return the part of the attention that depends on the points of `encode`, not on the queries."""
         token_BHDV = points.feature_BHF.unflatten(-1, (-1, 2**self.settings.k))
         share_BH = points.mass_BH / points.mass_BH.sum(1, keepdim=True)
         frequency_BDV = (share_BH.unsqueeze(1) @ token_BHDV.flatten(2)).unflatten(-1, token_BHDV.shape[2:])
@@ -161,10 +167,10 @@ class GenotypeSPIN(nn.Module):
     def attend(
         self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, matcher: Matcher = match
     ) -> Tensor:
-        """Logits (B, G, Q, H) of each query's attention, before the softmax.
+        """Return the attention (B, G, Q, H) of queries to inducing points, before the softmax.
 
-        known_BQS is 0 where a call is missing. The matcher may be `compiled_match` on a processor, for one
-        block without gradients. Queries do not influence one another.
+        known_BQS is 0 where a call is missing. For a single block on a CPU, without gradients, the matcher
+        may be `compiled_match`. The attention of a query does not depend on other queries.
         """
         matched = matcher(
             allele_BQS, known_BQS, keys, self.settings.k, F.softplus(self.tolerance), self.settings.tolerances
@@ -193,11 +199,11 @@ class GenotypeSPIN(nn.Module):
     def predict(
         self, logit_BGQH: Tensor, points: CarriedPoints, sites: SiteInformation
     ) -> tuple[Tensor, Tensor]:
-        """Logits (B, Q, U) of P(ALT): a mixture of what the heads pool, and its correction."""
+        """Return the logits (B, Q, U) of P(ALT), see `LabelDecoder.forward`."""
         return self.decoder(logit_BGQH, points, sites)
 
     def _weights(self, columns: Columns, mass_BH: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights of the columns, for the encoder (B, D) and the heads (B, G, D)."""
+        """Return the weights of the columns, for the encoder (B, D) and for the heads (B, G, D)."""
         cM_BD, log_maf_BD, valid_BD, _, n_haplotypes = columns
         far_BD = cM_BD.abs()
         offset_D = torch.arange(cM_BD.shape[1], device=cM_BD.device) - cM_BD.shape[1] // 2
@@ -223,5 +229,5 @@ class GenotypeSPIN(nn.Module):
 
 
 def points_feature(mass_BH: Tensor) -> Tensor:
-    """The number of inducing points on a scale of about -1 to 1."""
+    """Return the log number of inducing points, scaled to about -1 to 1."""
     return torch.log((mass_BH > 0).sum(1).to(mass_BH.dtype)) / 4 - 1.3

@@ -1,6 +1,10 @@
-"""Imputes with `GenotypeSPIN`: encodes blocks in batches of haplotypes, predicts batches of queries.
+"""The predictor SPIN: it runs the network `GenotypeSPIN` on blocks of a panel.
 
-Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block, U imputed sites.
+A block is a few gaps between typed sites, with the typed sites around them. To limit the memory, blocks are
+encoded in batches of haplotypes and sites, and predicted in batches of queries and sites.
+
+Axes: N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block (typed sites or
+padding), U sites that a block imputes, C untyped sites by which haplotypes are compared, X = S + C.
 """
 
 from __future__ import annotations
@@ -29,23 +33,24 @@ from spinimpute.predictors.spin.similarity import Columns
 from spinimpute.predictors.typed_tiles import TileStarts
 from spinimpute.runtime.errors import InputError, argument
 
-BATCH_ENTRIES = 2**22  # haplotypes x (compared alleles and inducing points) at once: bounds the memory
-LABELS_PER_BATCH = 2_048  # sites of a block that are encoded at once; few blocks have more
-QUERIES_PER_BATCH = 64  # small enough for a processor's cache
-GPU_QUERIES_PER_BATCH = 512  # large enough that its kernels run longer than they take to start
-SITES_PER_BATCH = 256
+BATCH_ENTRIES = 2**22  # haplotypes x (X + inducing points) of a batch in encoding: bounds the memory
+LABELS_PER_BATCH = 2_048  # sites of a batch in encoding; few blocks have more
+QUERIES_PER_BATCH = 64  # fits into the cache of a CPU
+GPU_QUERIES_PER_BATCH = 512  # with fewer, starting the GPU's kernels would take longer than running them
+SITES_PER_BATCH = 256  # sites of a batch in prediction
 DEFAULT_INDUCING_POINTS = 1_024
-# Version; raise it if the same weights make other inducing points: files of other versions are refused.
+# Version of the encoder. Increase it when equal weights give other inducing points than before: `.spip` files
+# of other versions are refused.
 ENCODER = 3
-MAX_POINTS_FOR_NARROW_BLOCKS = (
-    96  # with at most this many points narrow blocks are more accurate on simulated panels
-)
+# With at most this many inducing points, blocks of half the size are more accurate on simulated panels.
+MAX_POINTS_FOR_NARROW_BLOCKS = 96
 
 
 class _HaplotypeBatches:
-    """Haplotypes of a block in batches, with alleles at some of its sites; tensors are made when needed.
+    """The haplotypes of a block in batches, with their alleles at some of the sites to impute.
 
-    The batches do not depend on the sites: how a chromosome is cut into windows changes no sum.
+    Tensors are made during the iteration. The batches do not depend on the sites to impute. Sums over
+    haplotypes therefore have the same rounding however a chromosome is cut into windows.
     """
 
     def __init__(
@@ -70,10 +75,10 @@ class _HaplotypeBatches:
 
 
 class SPINPredictor(Predictor):
-    """Imputes blocks with a trained model: a `BlockPredictor`.
+    """Predictor with a trained `GenotypeSPIN`; implements `BlockPredictor`.
 
-    `inducing_points` is their largest number in a block. The shape is that of the blocks of a panel's
-    haplotypes, by default as in training; a file of inducing points has its own shape.
+    `inducing_points` is the maximum number of inducing points of a block. `shape` is the shape of blocks, by
+    default that of training. Both apply to panels of haplotypes only: a `.spip` file contains its own values.
     """
 
     kind = SPIN_KIND
@@ -96,13 +101,16 @@ class SPINPredictor(Predictor):
         self.shape = shape or model.settings.shape
 
     def engine(self, job: ImputationJob) -> TorchEngine:
-        """Return the engine for haplotypes or for inducing points."""
+        """Return the engine for the job's kind of panel: haplotypes or inducing points."""
         if job.panel.haplotypes is not None:
             return BlockEngine(self, job)
         return InducingEngine(self, _as_inducing_panel(job.panel), job)
 
     def check_panel(self, panel: ReferencePanel, user_options: Mapping[str, Any]) -> None:
-        """Raise InputError for inducing points of another model, or a number of points for such a file."""
+        """Raise InputError if a `.spip` file was made by another model, or the user sets `inducing_points`.
+
+        Panels of haplotypes always pass.
+        """
         if panel.haplotypes is not None:
             return
         inducing_panel = _as_inducing_panel(panel)
@@ -118,7 +126,7 @@ class SPINPredictor(Predictor):
     def needed_typed_sites(
         self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval
     ) -> Interval:
-        """Typed sites that are needed, see `Predictor`; with inducing points those that their blocks see."""
+        """Return the needed typed sites, see `Predictor`; for a `.spip` file those of its blocks."""
         if panel.haplotypes is not None:
             return super().needed_typed_sites(panel, typed_index, sites, near)
         seen = _as_inducing_panel(panel).seen_by(*sites)
@@ -128,7 +136,7 @@ class SPINPredictor(Predictor):
     def needed_positions(
         self, panel: ReferencePanel, starts: TileStarts, sites: Interval, near: Interval
     ) -> tuple[int, int]:
-        """First and last position of the sites of `needed_typed_sites`."""
+        """Return the first and last position of `needed_typed_sites`, see `Predictor`."""
         if panel.haplotypes is not None:
             return super().needed_positions(panel, starts, sites, near)
         seen, position = _as_inducing_panel(panel).seen_by(*sites), panel.position
@@ -136,10 +144,10 @@ class SPINPredictor(Predictor):
 
     @torch.inference_mode()
     def encode(self, block: PanelBlock) -> EncodedBlock:
-        """Encode a block of the panel."""
+        """Return the inducing points of a block of the panel."""
         group_N = initial_groups(block.typed_NS, self.inducing_points, self.shape)
         x_NX = np.concatenate([block.typed_NS, block.compared_NC], axis=1)
-        order_N = argsort_rows(x_NX)  # sums do not depend on the order that the panel has
+        order_N = argsort_rows(x_NX)  # so that the rounding of sums does not depend on the panel's order
         start_BHX = self._float(group_means(x_NX, group_N))[None]
         columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
         frequency_BC = self._float(block.compared_frequency_C)[None]
@@ -161,7 +169,7 @@ class SPINPredictor(Predictor):
 
     @torch.inference_mode()
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
-        """P(ALT) of queries at a block's sites, float32 (U, Q)."""
+        """Return P(ALT) at the block's sites, float32 (U, Q). known_QS is 0 where a call is missing."""
         k = self.model.settings.k
         if block.k != k:
             raise InputError(
@@ -172,7 +180,7 @@ class SPINPredictor(Predictor):
         points = CarriedPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})
         keys = self.model.keys(points, self._columns(block))
         out_UQ = np.empty((len(block.sites.gap_U), len(query_QS)), dtype=np.float32)
-        # nothing is predicted where the panel has one allele only
+        # sites with a single allele in the panel need no prediction
         constant_U = (block.sites.frequency_U == 0) | (block.sites.frequency_U == 1)
         out_UQ[constant_U] = block.sites.frequency_U[constant_U, None]
         wanted_U = np.flatnonzero(~constant_U)
@@ -216,7 +224,7 @@ class SPINPredictor(Predictor):
 
 
 def load(checkpoint: Checkpoint) -> SPINPredictor:
-    """Load the predictor, as `PredictorRow.load` describes."""
+    """Return the predictor for a checkpoint; called through `PredictorRow.load`."""
     with convert_weight_errors():
         model = network_of(lambda: GenotypeSPIN(SPINSettings(**checkpoint.settings)), checkpoint.weights)
     points, shape = checkpoint.options["inducing_points"], model.settings.shape
@@ -226,5 +234,5 @@ def load(checkpoint: Checkpoint) -> SPINPredictor:
 
 
 def _as_inducing_panel(panel: ReferencePanel) -> InducingPanel:
-    """A panel without haplotypes holds inducing points: the registry allows nothing else."""
+    """Return the panel as an InducingPanel. The registry allows only this kind besides haplotypes."""
     return cast(InducingPanel, panel)

@@ -1,14 +1,18 @@
-"""How alike haplotypes are: K-mer tokens, a learned confusion of K-mers, and a weight for each column.
+"""The similarity of haplotypes and inducing points in SPIN.
 
-A token is a distribution over the 2^K K-mers of a column: one of them for a haplotype; the shares of its
-haplotypes for an inducing point, which starts from the product of mean alleles. The key of an inducing point
-is log(token @ confusion). So a score, a sum over columns of weight <token, key>, is a log-likelihood that
-allows for differences. It starts with the same error rate at each SNP. Where calls of a query are missing,
-the likelihoods of all possible K-mers are summed (`matching`).
+The typed places of a block (its typed sites, padded to a fixed number) are cut into columns of K places. The
+K alleles of a haplotype in a column are a *K-mer*, one of 2^K. A *token* is a probability distribution over
+the K-mers of a column. The token of a haplotype has a single 1. The token of an inducing point has the shares
+of its haplotypes; initially it is the product of their mean allele frequencies.
 
-Haplotypes are also compared by alleles at untyped sites of their block, which are to be imputed. So the
-carriers of a rare allele share inducing points, and the alleles that these points carry are pure. Queries
-have no such alleles and are compared with inducing points by their tokens alone.
+The *confusion* is a learned 2^K x 2^K table of P(observed K-mer | true K-mer). Initially it has equal,
+independent errors at each SNP. The key of an inducing point is log(token @ confusion). The score of a
+haplotype and a point is the sum over columns of weight * <token, key>: a weighted log-likelihood of the
+haplotype that tolerates differences. For missing calls of a query see `matching`.
+
+Panel haplotypes are also compared by their alleles at untyped sites of the block. Carriers of a rare allele
+are thereby assigned to the same inducing points, so the mean allele of a point is close to 0 or 1. Queries
+have no alleles at untyped sites; they are compared with inducing points by their tokens alone.
 
 Axes: see `spinimpute.nn`; D columns of K places, V = 2^K K-mers, S typed places, C untyped sites: X = S + C
 alleles of a haplotype, F = D V + C features of an inducing point.
@@ -24,24 +28,24 @@ from torch import Tensor, nn
 
 from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sums
 
-INITIAL_ERROR = 0.01  # of a SNP's allele, before training
-MIN_PROBABILITY = 1e-9  # of a K-mer
-ALLELE_ERROR = 0.01  # of an untyped site's allele
-UNTYPED_WEIGHT, RARITY_EXPONENT = 1.0, 0.4  # of untyped sites in the competition, see `untyped_weights`
+INITIAL_ERROR = 0.01  # error rate of a SNP in the initial confusion
+MIN_PROBABILITY = 1e-9  # added to the probability of a K-mer before taking logs
+ALLELE_ERROR = 0.01  # error rate of an allele at an untyped site
+UNTYPED_WEIGHT, RARITY_EXPONENT = 1.0, 0.4  # see `untyped_weights`
 
 
 class Columns(NamedTuple):
-    """Columns of K typed places."""
+    """The columns of a block, each with K typed places. A place without a site is padding."""
 
-    cM_BD: Tensor  # mean genetic position, relative to the block's middle; 0 without a site
-    log_maf_BD: Tensor  # mean log minor-allele frequency
-    valid_BD: Tensor  # share of the places with a site
-    valid_BS: Tensor  # whether a place has a site
-    n_haplotypes: int  # of the panel
+    cM_BD: Tensor  # mean genetic position of the column's sites, relative to the block's middle; 0 if none
+    log_maf_BD: Tensor  # mean log minor-allele frequency of the column's sites
+    valid_BD: Tensor  # share of the column's places that have a site
+    valid_BS: Tensor  # 1 if a place has a site, 0 for padding
+    n_haplotypes: int  # number of panel haplotypes
 
 
 def initial_confusion(k: int) -> Tensor:
-    """P(K-mer | K-mer) (V, V) with independent errors of its SNPs."""
+    """Return the initial confusion (V, V): P(observed K-mer | true K-mer) with independent errors of SNPs."""
     kmer_V = torch.arange(2**k)
     differing_VV = torch.zeros(2**k, 2**k)
     for bit in range(k):
@@ -51,60 +55,63 @@ def initial_confusion(k: int) -> Tensor:
 
 
 class Confusion(nn.Module):
-    """Log-likelihoods of K-mers: log(token @ P(K-mer | K-mer))."""
+    """Learned table of P(observed K-mer | true K-mer), see the module's header."""
 
     def __init__(self, k: int) -> None:
         super().__init__()
         self.log_confusion = nn.Parameter(initial_confusion(k).log())
 
     def forward(self, token_BHDV: Tensor) -> Tensor:
-        """Log-likelihood of each K-mer, given the token: (B, H, D, V)."""
+        """Return the key of each token, log(token @ confusion): log-likelihoods of K-mers, (B, H, D, V)."""
         return (token_BHDV @ torch.softmax(self.log_confusion, dim=-1) + MIN_PROBABILITY).log()
 
 
 def untyped_weights(frequency_BC: Tensor) -> Tensor:
-    """Weights of log-likelihoods at untyped sites in the competition, w / (f (1 - f) + 0.001)^rarity.
+    """Return the weights of untyped sites in the comparison of panel haplotypes with inducing points.
 
-    The rarer an allele, the more it matters that its carriers share a point. 0 where all alleles are the
-    same.
+    The weight is UNTYPED_WEIGHT / (f (1 - f) + 0.001)^RARITY_EXPONENT with the ALT frequency f, and 0 if f is
+    0 or 1. Rare alleles get more weight, because it matters more that their carriers share a point.
     """
     variance_BC = frequency_BC * (1 - frequency_BC)
     return torch.where(variance_BC > 0, UNTYPED_WEIGHT * (variance_BC + 1e-3) ** -RARITY_EXPONENT, 0.0)
 
 
 class Keys(NamedTuple):
-    """What scores need of inducing points."""
+    """The part of the scores that depends on the inducing points alone."""
 
-    kmer_BDVH: Tensor  # weighted log-likelihoods of all K-mers
-    odds_BCH: Tensor  # weighted log odds of ALT at untyped sites
-    reference_B1H: Tensor  # weighted log-likelihoods of REF at all untyped sites
+    kmer_BDVH: Tensor  # log-likelihoods of all K-mers, times the weights of the columns
+    odds_BCH: Tensor  # log odds of ALT at untyped sites, times the weights of the sites
+    reference_B1H: Tensor  # weighted log-likelihood of a haplotype with REF at all untyped sites
 
 
 class HaplotypeSimilarity:
-    """Scores haplotypes and inducing points of one block: a `Similarity`; see `untyped_weights`."""
+    """Similarity of panel haplotypes and inducing points of a block; implements `nn.carrying.Similarity`."""
 
     def __init__(self, confusion: Confusion, weight_BD: Tensor, k: int, untyped_weight_BC: Tensor) -> None:
         self.confusion, self.weight_BD, self.k = confusion, weight_BD, k
         self.untyped_weight_BC = untyped_weight_BC
 
     def start(self, mean_BHX: Tensor) -> Tensor:
-        """Features (B, H, F) of points, from mean alleles without their combinations."""
+        """Return the features (B, H, F) of initial points that have these mean alleles.
+
+        The K-mers of a token get the products of the alleles' probabilities.
+        """
         typed_BHS, untyped_BHC = self._split(mean_BHX)
         return torch.cat([kmer_distribution(typed_BHS, self.k).flatten(2), untyped_BHC], -1)
 
     def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
-        """Sums of tokens of all columns, then of alleles at untyped sites, weighted by r."""
+        """Return sums over haplotypes, weighted by r: of tokens, then of alleles at untyped sites."""
         typed_BNS, untyped_BNC = self._split(x_BNX)
         token_BHDV = kmer_sums(r_BHN, kmer_numbers(typed_BNS, self.k), 2**self.k)
         return torch.cat([token_BHDV.flatten(2), r_BHN @ untyped_BNC.to(r_BHN.dtype)], -1)
 
     def keys(self, feature_BHF: Tensor) -> Keys:
-        """Keys of points with these tokens and mean alleles at untyped sites."""
+        """Return the keys of points. Their features are tokens, then mean alleles at untyped sites."""
         n_untyped = self.untyped_weight_BC.shape[-1]
         token_BHF, untyped_BHC = feature_BHF.tensor_split([feature_BHF.shape[-1] - n_untyped], -1)
         token_BHDV = token_BHF.unflatten(-1, (-1, 2**self.k))
         weighted_BHDV = self.confusion(token_BHDV) * self.weight_BD[:, None, :, None]
-        # nothing is learned from alleles at untyped sites, whose weight is fixed
+        # `detach`: no gradient, because untyped sites have fixed weights
         p_BHC = torch.lerp(untyped_BHC.detach(), untyped_BHC.new_tensor(0.5), 2 * ALLELE_ERROR)
         weight_B1C = self.untyped_weight_BC.unsqueeze(1)
         reference_BHC = weight_B1C * torch.log1p(-p_BHC)
@@ -115,9 +122,10 @@ class HaplotypeSimilarity:
         )
 
     def scores(self, x_BNX: Tensor, keys: Keys) -> Tensor:
-        """Scores (B, N, H) of haplotypes with the alleles x, 0 or 1."""
+        """Return the scores (B, N, H) of haplotypes with the alleles x, 0 or 1."""
         typed_BNS, untyped_BNC = self._split(x_BNX)
-        # a token has a single 1: summing rows is 15 times faster than a product with 2^K columns
+        # A token has a single 1, so <token, key> is one entry of the key. Summing these entries is 15 times
+        # faster than a matrix product.
         kmer_BND = kmer_numbers(typed_BNS, self.k)
         b, n, d = kmer_BND.shape
         first_B1D = torch.arange(b * d, device=x_BNX.device).view(b, 1, d) * keys.kmer_BDVH.shape[2]
