@@ -21,7 +21,7 @@ from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region, Sites
 from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.open_files import closed, opened
-from spinimpute.vcf.index_reader import index_error
+from spinimpute.vcf.index_reader import index_mismatch
 from spinimpute.vcf.reader import HaplotypeBlock, HaplotypeReader
 
 DUPLICATE_RECORD = "duplicate of an earlier record"
@@ -119,7 +119,7 @@ class ParallelBatchReader:
         with closing(BatchReader(vcf, region, samples)) as first:
             batch = next(first.batches())  # shows the ploidy, and most of what can be wrong with a file
         if batch.sites.chrom != regions[0].chrom:
-            raise index_error("panel", Path(vcf), f"the file begins with chromosome {batch.sites.chrom}")
+            raise index_mismatch("panel", Path(vcf), f"the file begins with chromosome {batch.sites.chrom}")
         self.samples, self.contig_line, self.ploidy = first.samples, first.contig_line, first.ploidy
         at_0 = first.skipped.get(AT_POSITION_0, 0)  # these are before all regions
         self.skipped: dict[str, int] = {AT_POSITION_0: at_0} if at_0 else {}

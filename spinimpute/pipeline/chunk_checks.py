@@ -11,7 +11,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.panels.spin_files import concatenate_sites
 from spinimpute.pipeline.chunk_file import PANEL_LINE, Chunk
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.vcf.header import definition, header_numbers, without_number
+from spinimpute.vcf.header import definition, header_indexes, without_idx
 from spinimpute.vcf.raw_records import site_key
 
 _SAME = {  # header lines that must be the same, by what a message calls them
@@ -62,12 +62,12 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
         if one != another:
             raise differ(f"the {what}", one or "none", another or "none")
     definitions = (
-        [without_number(line) for line in chunk.lines if definition(line)] for chunk in (first, other)
+        [without_idx(line) for line in chunk.lines if definition(line)] for chunk in (first, other)
     )
     for its in zip_longest(*definitions):
         if its[0] != its[1]:
             raise differ("the definitions of the header", *(line or "none" for line in its))
-    if first.is_bcf and header_numbers(first.lines) != header_numbers(other.lines):
+    if first.is_bcf and header_indexes(first.lines) != header_indexes(other.lines):
         lines = ([line for line in chunk.lines if definition(line)] for chunk in (first, other))
         one, another = next(pair for pair in zip(*lines, strict=True) if pair[0] != pair[1])
         raise differ("the numbers of the header (IDX)", one, another)
@@ -75,7 +75,7 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
         raise differ(
             f"{argument('keep_unmatched', True)}", first.unmatched is not None, other.unmatched is not None
         )
-    for its in zip_longest(*(map(without_number, chunk.common_lines()) for chunk in (first, other))):
+    for its in zip_longest(*(map(without_idx, chunk.common_lines()) for chunk in (first, other))):
         if its[0] != its[1]:
             warnings.append(
                 f"{first.path} and {other.path} were made differently: '{its[0]}' and '{its[1]}'; the header "

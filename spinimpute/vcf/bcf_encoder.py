@@ -42,14 +42,14 @@ class BcfEncoder:
         self._number_bits = np.empty(codes.absent + 1, np.uint32)  # float32 of each number code
         self._number_bits[: codes.missing] = (np.arange(codes.missing) / codes.one).astype("f4").view("u4")
         self._number_bits[codes.missing :] = FLOAT_MISSING, FLOAT_END
-        self._contig_number, self._field_number = header.numbers
+        self._contig_indexes, self._field_indexes = header.indexes
         self.file_start = file_start(header.text.encode())
 
         template = bytearray()
         self._offsets: dict[str, int] = {}  # of each FORMAT key's values in the sample part of a record
         for key, n_values in layout.n_values.items():
             kind = INT8 if key == "GT" else FLOAT
-            template += typed_integer(self._field_number[key]) + typed_descriptor(kind, n_values)
+            template += typed_integer(self._field_indexes[key]) + typed_descriptor(kind, n_values)
             self._offsets[key] = len(template)
             template += bytes(layout.n_samples * n_values * SIZES[kind])
         self._template = np.frombuffer(bytes(template), dtype=np.uint8)
@@ -68,7 +68,7 @@ class BcfEncoder:
             zip(sites.position.tolist(), sites.id, sites.ref, sites.alt, self._info_parts(info), strict=True)
         ):
             start = record_start(
-                contig=self._contig_number[chrom],
+                contig=self._contig_indexes[chrom],
                 position=position,
                 name="" if name == "." else name,
                 ref=ref,
@@ -93,7 +93,7 @@ class BcfEncoder:
     def _info_value(self, key: str, text: str | None) -> bytes:
         if text is None:
             return b""
-        name = typed_integer(self._field_number[key])
+        name = typed_integer(self._field_indexes[key])
         if not text:  # a flag
             return name + b"\0"
         if self._header.info_types[key] == "Integer":

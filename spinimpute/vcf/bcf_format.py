@@ -1,6 +1,6 @@
 """The BCF 2.2 format: typed values, record heads, and the start of a file.
 
-VCF specification 4.3, section 6.3. All numbers are little endian. `header_numbers` numbers the names.
+VCF specification 4.3, section 6.3. All numbers are little endian. `header_indexes` numbers the names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INT8_END = -127
 PASS = b"\x11\x00"  # FILTER with the name number 0 alone
 
 RECORD_LENGTHS = struct.Struct("<2I")  # bytes of what all samples share, and of the samples' values
-RECORD_PLACE = struct.Struct("<2I2i")  # the lengths, number of the contig, 0-based position
+RECORD_POSITION = struct.Struct("<2I2i")  # the lengths, number of the contig, 0-based position
 RECORD_HEAD = struct.Struct("<2I3i3I")
 """Lengths and place, bases of REF, bits of QUAL, counts of alleles and INFO, counts of FORMAT and samples."""
 

@@ -33,8 +33,8 @@ Level 8 makes them 4 % smaller in twice the time, level 6 makes them 6 % larger 
 EOF_BLOCK = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 """Empty block at the end of a complete file."""
 
-_BLOCK_HEAD = 18  # bytes of a block's header, which ends with the length of the block
-_MOST_INFLATED = 1 << 16  # bytes; a block with more data does not match its checksum
+_BLOCK_HEADER_BYTES = 18  # bytes of a block's header, which ends with the length of the block
+_MAX_INFLATED = 1 << 16  # bytes; a block with more data does not match its checksum
 _BLOCKS_PER_TASK = 16
 _TASKS_IN_FLIGHT_PER_THREAD = 2
 
@@ -68,25 +68,25 @@ class BgzfWriter:
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bgzf") if threads > 1 else None
         self._tasks: deque[Callable[[], list[bytes]]] = deque()
-        self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 0
-        self._waiting = bytearray()
+        self._max_tasks = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 0
+        self._buffer = bytearray()
         self._block_lengths: list[int] = []
 
     def write(self, data: bytes | bytearray | memoryview, *, last: bool = False) -> None:
         """Append bytes to the stream; after the last ones, write all blocks that wait."""
-        self._waiting += data
+        self._buffer += data
         size = BLOCK_SIZE * _BLOCKS_PER_TASK
-        stop = len(self._waiting) if last else len(self._waiting) // size * size
+        stop = len(self._buffer) if last else len(self._buffer) // size * size
         for start in range(0, stop, size):
-            part = bytes(self._waiting[start : min(start + size, stop)])
+            part = bytes(self._buffer[start : min(start + size, stop)])
             pool = self._pool
             self._tasks.append(
                 partial(_compress_blocks, part)
                 if pool is None
                 else pool.submit(_compress_blocks, part).result
             )
-        del self._waiting[:stop]
-        while len(self._tasks) > (0 if last else self._tasks_in_flight):
+        del self._buffer[:stop]
+        while len(self._tasks) > (0 if last else self._max_tasks):
             blocks = self._tasks.popleft()()
             self._block_lengths.extend(map(len, blocks))
             self._file.write(b"".join(blocks))
@@ -128,24 +128,24 @@ class BgzfReader:
         self._file = file
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="inflate") if threads > 1 else None
         self._tasks: deque[Callable[[], bytes]] = deque()
-        self._tasks_in_flight = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 1
+        self._max_tasks = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 1
         self._offset = file.tell()
         self._at_end = False
-        self._waiting = bytearray()
+        self._buffer = bytearray()
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes of the stream; fewer only at its end."""
-        while len(self._waiting) < size and (self._tasks or not self._at_end):
-            while len(self._tasks) < self._tasks_in_flight and not self._at_end:
+        while len(self._buffer) < size and (self._tasks or not self._at_end):
+            while len(self._tasks) < self._max_tasks and not self._at_end:
                 blocks, pool = self._read_blocks(), self._pool
                 self._tasks.append(
                     partial(_inflate_blocks, blocks)
                     if pool is None
                     else pool.submit(_inflate_blocks, blocks).result
                 )
-            self._waiting += self._tasks.popleft()()
-        data = bytes(memoryview(self._waiting)[:size])
-        del self._waiting[:size]
+            self._buffer += self._tasks.popleft()()
+        data = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
         return data
 
     def close(self) -> None:
@@ -158,14 +158,16 @@ class BgzfReader:
         """The next blocks with their offsets in the file."""
         blocks: list[tuple[int, bytes]] = []
         while len(blocks) < _BLOCKS_PER_TASK:
-            head = self._file.read(_BLOCK_HEAD)
-            if not head:
+            header = self._file.read(_BLOCK_HEADER_BYTES)
+            if not header:
                 raise DamagedFile("the file is truncated: the block that ends a BGZF file is missing")
-            if len(head) == _BLOCK_HEAD and (head[:4] != EOF_BLOCK[:4] or head[10:16] != EOF_BLOCK[10:16]):
+            if len(header) == _BLOCK_HEADER_BYTES and (
+                header[:4] != EOF_BLOCK[:4] or header[10:16] != EOF_BLOCK[10:16]
+            ):
                 raise DamagedFile(f"the file is damaged: no BGZF block starts at byte {self._offset}")
-            size = int.from_bytes(head[16:18], "little") + 1
-            block = head + self._file.read(max(size - _BLOCK_HEAD, 0))
-            if len(head) < _BLOCK_HEAD or len(block) != size:
+            size = int.from_bytes(header[16:18], "little") + 1
+            block = header + self._file.read(max(size - _BLOCK_HEADER_BYTES, 0))
+            if len(header) < _BLOCK_HEADER_BYTES or len(block) != size:
                 raise DamagedFile(f"the file is truncated in the block at byte {self._offset}")
             blocks.append((self._offset, block))
             self._offset += size
@@ -193,7 +195,9 @@ def _inflate_blocks(blocks: list[tuple[int, bytes]]) -> bytes:
     inflated = []
     for offset, block in blocks:
         try:
-            data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(block[_BLOCK_HEAD:-8], _MOST_INFLATED)
+            data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(
+                block[_BLOCK_HEADER_BYTES:-8], _MAX_INFLATED
+            )
         except zlib.error:
             data = None
         if data is None or struct.pack("<2I", zlib.crc32(data), len(data)) != block[-8:]:

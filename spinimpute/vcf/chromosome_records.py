@@ -23,9 +23,9 @@ from spinimpute.genotypes.sites import (
     plain_chromosome,
 )
 from spinimpute.runtime.errors import argument
-from spinimpute.vcf.bcf_format import RECORD_LENGTHS, RECORD_PLACE, is_bcf, read_header
+from spinimpute.vcf.bcf_format import RECORD_LENGTHS, RECORD_POSITION, is_bcf, read_header
 from spinimpute.vcf.bgzf import BgzfReader, DamagedFile
-from spinimpute.vcf.index_reader import BinStart, IndexedContig, index_error, read_index
+from spinimpute.vcf.index_reader import BinStart, IndexedContig, index_mismatch, read_index
 from spinimpute.vcf.variant_file import Record, VariantFile
 
 _READ_BYTES = 1 << 20
@@ -53,21 +53,21 @@ class ChromosomeRecords:
     def __iter__(self) -> Iterator[Record]:
         file, region, wanted = self._file, self._region, self._wanted
         contigs = read_index(file.path) if wanted is not None else []
-        indexed = None if wanted is None else self._indexed(contigs, wanted)
-        listed = file.contigs  # of the header; records may have other names
-        meant = {}
+        indexed = None if wanted is None else self._indexed_contig(contigs, wanted)
+        header_names = file.contigs  # of the header; records may have other names
+        is_wanted = {}
         query = None
         if indexed is not None:
             query = f"{indexed.name}:{region.start}-{region.end}" if region else indexed.name
         chrom = ""
         n_kept = last = 0
-        others: Counter[str] = Counter()
+        other_names: Counter[str] = Counter()
         for record in file.records(query):
             name, position = record.CHROM, record.POS
-            if name not in meant:
-                meant[name] = wanted is None or name in chromosome_names(wanted, [*listed, name])
-            if not meant[name]:
-                others[name] += 1
+            if name not in is_wanted:
+                is_wanted[name] = wanted is None or name in chromosome_names(wanted, [*header_names, name])
+            if not is_wanted[name]:
+                other_names[name] += 1
                 continue
             if record.start >= LAST_POSITION:  # POS is truncated to 32 bits
                 if not region:
@@ -79,7 +79,7 @@ class ChromosomeRecords:
                 chrom = name
                 # the whole chromosome in the header: the first record may be in a part of X
                 own = plain_chromosome(wanted or chrom)
-                self.chrom = next((c for c in (chrom, *listed) if plain_chromosome(c) == own), chrom)
+                self.chrom = next((c for c in (chrom, *header_names) if plain_chromosome(c) == own), chrom)
                 self.contig_line = file.contig_line(self.chrom)
             elif name != chrom and wanted is None:
                 raise file.error(
@@ -104,42 +104,42 @@ class ChromosomeRecords:
             n_kept += 1
             yield record
         if indexed is not None:
-            self._count_again(contigs, indexed, n_kept)
+            self._check_count(contigs, indexed, n_kept)
         if not n_kept:
-            raise file.error(self._no_records(list(others)), kind=NoRecord)
+            raise file.error(self._no_records_text(list(other_names)), kind=NoRecord)
         if not region and wanted is not None:
             here = n_kept + self.skipped[AT_POSITION_0] + self.skipped[BEYOND_LAST]
-            elsewhere = sum(others.values()) if indexed is None else file.n_records - here
+            elsewhere = sum(other_names.values()) if indexed is None else file.n_records - here
             if elsewhere > 0:
                 self.skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
 
-    def _indexed(self, contigs: list[IndexedContig], wanted: str) -> IndexedContig | None:
+    def _indexed_contig(self, contigs: list[IndexedContig], wanted: str) -> IndexedContig | None:
         """The contig to read through the index; None if the file is read from its start."""
-        meant = chromosome_names(wanted, [contig.name for contig in contigs])
-        indexed = [contig for contig in contigs if contig.name in meant]
-        if len(indexed) != 1 or chromosome_names(wanted, self._file.contigs) != meant:
+        is_wanted = chromosome_names(wanted, [contig.name for contig in contigs])
+        indexed = [contig for contig in contigs if contig.name in is_wanted]
+        if len(indexed) != 1 or chromosome_names(wanted, self._file.contigs) != is_wanted:
             return None  # the chromosome has several names, or a name in the header or the records alone
         return indexed[0]
 
-    def _count_again(self, contigs: list[IndexedContig], contig: IndexedContig, n_kept: int) -> None:
+    def _check_count(self, contigs: list[IndexedContig], contig: IndexedContig, n_kept: int) -> None:
         """Raise InputError unless the index led to all records."""
         role, path = self._file.role, self._file.path
         try:
             inside, at_zero = count_records(path, contigs, contig, self._region)
         except DamagedFile as error:
-            raise index_error(role, path, error) from error
+            raise index_mismatch(role, path, error) from error
         if inside != n_kept:
             what = f"{self._region or contig.name} has {inside} records, the index leads to {n_kept}"
-            raise index_error(role, path, what)
+            raise index_mismatch(role, path, what)
         if at_zero and not self._region:  # the index leads to none of these
             self.skipped[AT_POSITION_0] = at_zero
 
-    def _no_records(self, others: list[str]) -> str:
+    def _no_records_text(self, other_names: list[str]) -> str:
         if self._wanted is None:
             return "the file has no records"
         wanted = self._region or self._wanted
-        if others:
-            return f"no record in {wanted}. The file has chromosome {', '.join(others[:10])}"
+        if other_names:
+            return f"no record in {wanted}. The file has chromosome {', '.join(other_names[:10])}"
         is_empty = not self._file.n_read and not self._region
         return f"no record in {wanted}" + (". The file may be empty" if is_empty else "")
 
@@ -154,25 +154,27 @@ def count_records(
     another file.
     """
     start, end = (region.start, region.end) if region else (0, LAST_POSITION)
-    before, before_contig = _last_start_before(contigs, contig, start)
-    of_bcf = is_bcf(path)
-    wanted = contig.number if of_bcf else contig.name
-    expected = before_contig.number if of_bcf else before_contig.name
+    start_offset, start_contig = _offset_before(contigs, contig, start)
+    file_is_bcf = is_bcf(path)
+    wanted = contig.number if file_is_bcf else contig.name
+    expected = start_contig.number if file_is_bcf else start_contig.name
     inside = at_zero = 0
-    is_first, seen = before.offset > 0, False
+    is_first, in_contig = start_offset.offset > 0, False
     with path.open("rb") as file:
-        file.seek(before.offset >> 16)
+        file.seek(start_offset.offset >> 16)
         reader = BgzfReader(file)
-        reader.read(before.offset & 0xFFFF)
-        for found, position in _bcf_places(reader, not before.offset) if of_bcf else _text_places(reader):
-            if is_first and (found != expected or position > before.latest):
-                raise DamagedFile(f"the record at byte {before.offset >> 16} is not that of the index")
+        reader.read(start_offset.offset & 0xFFFF)
+        for name_or_index, position in (
+            _bcf_positions(reader, not start_offset.offset) if file_is_bcf else _text_positions(reader)
+        ):
+            if is_first and (name_or_index != expected or position > start_offset.latest):
+                raise DamagedFile(f"the record at byte {start_offset.offset >> 16} is not that of the index")
             is_first = False
-            if found != wanted:
-                if seen:
+            if name_or_index != wanted:
+                if in_contig:
                     break
                 continue
-            seen = True
+            in_contig = True
             if position > end:
                 break
             inside += position >= start and position > 0
@@ -180,7 +182,7 @@ def count_records(
     return inside, at_zero
 
 
-def _last_start_before(
+def _offset_before(
     contigs: list[IndexedContig], contig: IndexedContig, start: int
 ) -> tuple[BinStart, IndexedContig]:
     """The index's last offset before position `start`, or else before the contig; else the file's start."""
@@ -190,16 +192,16 @@ def _last_start_before(
     return max(starts, default=(BinStart(0, 0), contig), key=lambda pair: pair[0].offset)
 
 
-def _bcf_places(reader: BgzfReader, from_start: bool) -> Iterator[tuple[int, int]]:
+def _bcf_positions(reader: BgzfReader, from_start: bool) -> Iterator[tuple[int, int]]:
     """Number of the contig and 1-based position of each record."""
     if from_start:
         read_header(reader)
     data, at = b"", 0
     while more := reader.read(_READ_BYTES):
         data, at = data[at:] + more, 0
-        while at + RECORD_PLACE.size <= len(data):
-            shared, of_samples, number, position = RECORD_PLACE.unpack_from(data, at)
-            stop = at + RECORD_LENGTHS.size + shared + of_samples
+        while at + RECORD_POSITION.size <= len(data):
+            shared_bytes, sample_bytes, number, position = RECORD_POSITION.unpack_from(data, at)
+            stop = at + RECORD_LENGTHS.size + shared_bytes + sample_bytes
             if stop > len(data):
                 break
             yield number, position + 1
@@ -208,17 +210,17 @@ def _bcf_places(reader: BgzfReader, from_start: bool) -> Iterator[tuple[int, int
         raise DamagedFile("the last record is truncated")
 
 
-def _text_places(reader: BgzfReader) -> Iterator[tuple[str, int]]:
+def _text_positions(reader: BgzfReader) -> Iterator[tuple[str, int]]:
     """Name of the contig and position of each record."""
     rest = b""
     while more := reader.read(_READ_BYTES):
         *lines, rest = (rest + more).split(b"\n")
-        yield from map(_text_place, (line for line in lines if not line.startswith(b"#")))
+        yield from map(_parse_position, (line for line in lines if not line.startswith(b"#")))
     if rest:
-        yield _text_place(rest)
+        yield _parse_position(rest)
 
 
-def _text_place(line: bytes) -> tuple[str, int]:
+def _parse_position(line: bytes) -> tuple[str, int]:
     name, *columns = line.split(b"\t", 2)
     if not columns or not is_position(columns[0]):
         raise DamagedFile(f"a line is not a record: {line[:40]!r}")

@@ -45,7 +45,7 @@ FORMAT_LINES = {
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
 _CONTIG_LINE = re.compile(r'##contig=<ID=[^<>,"]+(?:,[A-Za-z_][\w.]*=(?:"(?:[^"\\]|\\.)*"|[^<>,"]*))*>')
 _INFO_TYPE = re.compile(r"[<,]Type=(\w+)")
-_EXPLICIT_NUMBER = re.compile(r",IDX=(\d{1,15})(?!\d)")
+_IDX = re.compile(r",IDX=(\d{1,15})(?!\d)")
 
 
 class FileStart(NamedTuple):
@@ -86,7 +86,7 @@ def _check_length(n_bytes: int) -> None:
         raise DamagedFile(f"its header has more than {LONGEST_RECORD:,} bytes")
 
 
-class HeaderNumbers(NamedTuple):
+class HeaderIndexes(NamedTuple):
     """Numbers that stand for contigs and for the names of FILTER, INFO and FORMAT in a BCF."""
 
     contigs: dict[str, int]
@@ -100,7 +100,7 @@ class OutputHeader:
     text: str  # all lines with their newlines
     contigs: dict[str, int | None]  # name -> length, if the header has it
     info_types: dict[str, str]  # INFO key -> "Float", "Integer", "Flag" ...
-    numbers: HeaderNumbers
+    indexes: HeaderIndexes
 
 
 class OutputLayout(NamedTuple):
@@ -135,14 +135,14 @@ def make_header(layout: OutputLayout) -> OutputHeader:
                 f"a sample is named {name!r}. A name must not be blank or contain tabs or line breaks. "
                 "Rename the sample",
             )
-    if (twice := repeated(layout.samples)) is not None:
-        raise InputError("content", f"two samples are named {twice!r}. Rename one of them")
+    if (duplicate := repeated(layout.samples)) is not None:
+        raise InputError("content", f"two samples are named {duplicate!r}. Rename one of them")
     step = f"{10**-layout.decimals:.{layout.decimals}f}"
     lines = [
         "##fileformat=VCFv4.2",
         '##FILTER=<ID=PASS,Description="All filters passed">',
         # a number from the header of a BCF would contradict the order here
-        *map(without_number, layout.contig_lines),
+        *map(without_idx, layout.contig_lines),
         *_INFO_LINES,
         *layout.extra_info_lines,
         *(FORMAT_LINES[key].format(step=step) for key in layout.formats),
@@ -154,14 +154,14 @@ def make_header(layout: OutputLayout) -> OutputHeader:
     defined = [(definition(line) or ("", ""), line) for line in lines]
     contigs = {name: contig_length(line) for (kind, name), line in defined if kind == "contig"}
     info_types = {name: info_type(line) for (kind, name), line in defined if kind == "INFO"}
-    if twice := repeated(f"{kind}/{name}" for (kind, name), _ in defined if kind in ("contig", "INFO")):
-        raise ValueError(f"{twice} is defined twice")
+    if duplicate := repeated(f"{kind}/{name}" for (kind, name), _ in defined if kind in ("contig", "INFO")):
+        raise ValueError(f"{duplicate} is defined twice")
     columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *layout.samples]
     text = "\n".join([*lines, "\t".join(columns)]) + "\n"
-    return OutputHeader(text, contigs, info_types, header_numbers(lines))
+    return OutputHeader(text, contigs, info_types, header_indexes(lines))
 
 
-def header_numbers(lines: Iterable[str]) -> HeaderNumbers:
+def header_indexes(lines: Iterable[str]) -> HeaderIndexes:
     """The numbers of names: IDX where a line has it, else in the order of the lines."""
     contigs: dict[str, int] = {}
     fields = {"PASS": 0}
@@ -169,10 +169,10 @@ def header_numbers(lines: Iterable[str]) -> HeaderNumbers:
         if (defined := definition(line)) is None:
             continue
         kind, name = defined
-        of_kind = contigs if kind == "contig" else fields
-        explicit = _EXPLICIT_NUMBER.search(line)
-        of_kind.setdefault(name, int(explicit[1]) if explicit else len(of_kind))
-    return HeaderNumbers(contigs, fields)
+        indexes = contigs if kind == "contig" else fields
+        explicit = _IDX.search(line)
+        indexes.setdefault(name, int(explicit[1]) if explicit else len(indexes))
+    return HeaderIndexes(contigs, fields)
 
 
 def definition(line: str) -> tuple[str, str] | None:
@@ -181,9 +181,9 @@ def definition(line: str) -> tuple[str, str] | None:
     return None if match is None else (match[1], match[2])
 
 
-def without_number(line: str) -> str:
+def without_idx(line: str) -> str:
     """A header line without IDX."""
-    return _EXPLICIT_NUMBER.sub("", line, count=1) if definition(line) else line
+    return _IDX.sub("", line, count=1) if definition(line) else line
 
 
 def is_contig_line(line: str, chrom: str) -> bool:

@@ -17,19 +17,20 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.unpacking import GZIP_MAGIC, gunzipped
 from spinimpute.vcf.bcf_format import is_bcf, read_header
 from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
-from spinimpute.vcf.header import header_numbers
+from spinimpute.vcf.header import header_indexes
 from spinimpute.vcf.index_writer import LEVEL_SHIFT, MIN_SHIFT, TBI_DEPTH, first_bin
 
 INTERVAL_BYTES = 4 * 2**20  # least size of the compressed file for a region that a process reads
 
 _TBI, _CSI, _BAI = b"TBI\1", b"CSI\1", b"BAI\1"
-_TABIX_HEAD = struct.Struct("<7i")  # format, three columns, comment sign, lines to skip, length of the names
-_CSI_HEAD_BYTES = 16
-_MOST_SHIFT, _MOST_DEPTH = 31, 9  # the numbers of more bins do not fit their field
+# format, three columns, comment character, lines to skip, length of the names
+_TABIX_HEADER = struct.Struct("<7i")
+_CSI_HEADER_BYTES = 16
+_MAX_SHIFT, _MAX_DEPTH = 31, 9  # the numbers of more bins do not fit their field
 _CHUNK_BYTES, _WINDOW_BYTES = 16, 8
-_MOST_TIMES = 20  # size of the decompressed index relative to the compressed one; usual is twice
-_LEAST_BOUND = 2**24  # bytes that it may have in any case: parsed, it takes six times as much memory
-_STATISTICS_CHUNKS = 2  # of the pseudo-bin that counts records
+_MAX_INFLATION = 20  # size of the decompressed index relative to the compressed one; usual is twice
+_ALWAYS_ALLOWED = 2**24  # bytes that it may have in any case: parsed, it takes six times as much memory
+_PSEUDO_BIN_CHUNKS = 2  # of the pseudo-bin that counts records
 _BLOCK_START = EOF_BLOCK[:4]  # of any block
 _READ_START, _NO_CONTIG = struct.Struct("<2i"), -1  # length of a BAM record, and its contig
 _UNREADABLE = (OSError, EOFError, zlib.error, struct.error, ValueError, LookupError)
@@ -62,27 +63,27 @@ def read_index(path: Path) -> list[IndexedContig]:
 
     Empty if the index is missing, unreadable, older than the file, or of another file.
     """
-    index = _index_of(path)
+    index = _find_index(path)
     if index is None:
         return []
     if not has_fresh_index(path):
-        _warn_of(index, path, "is older than the file")
+        _warn_index_unused(index, path, "is older than the file")
         return []
     names = None
     try:
         if is_bcf(path):
             with gzip.open(path) as file:
                 lines = read_header(file).rstrip(b"\0").decode().splitlines()
-            names = {number: name for name, number in header_numbers(lines).contigs.items()}
+            names = {number: name for name, number in header_indexes(lines).contigs.items()}
         if (names is not None) != path.name.endswith(".bcf"):
             return []  # cyvcf2 goes by the name, and would read the wrong kind of index
-        contigs = _contigs(index)
+        contigs = _read_contigs(index)
         if names is not None:
             contigs = [contig._replace(name=names[contig.number]) for contig in contigs]
     except _UNREADABLE:
         return []
     if contigs and not _records_end_at(path, max(contig.end for contig in contigs)):
-        _warn_of(index, path, "is of another file")
+        _warn_index_unused(index, path, "is of another file")
         return []
     return contigs
 
@@ -92,11 +93,11 @@ def check_index(path: Path, name: str) -> None:
 
     `name` is the file's role and path.
     """
-    index = _index_of(path)
+    index = _find_index(path)
     if index is None:
         return
     try:
-        _contigs(index)
+        _read_contigs(index)
     except _UNREADABLE as error:
         raise InputError(
             "damaged",
@@ -111,7 +112,7 @@ def check_bam_index(index: Path) -> int:
     Raises DamagedFile for a damaged index: htslib crashes on it, or reads without end.
     """
     try:
-        content = gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND)
+        content = gunzipped(index.read_bytes(), _MAX_INFLATION, _ALWAYS_ALLOWED)
         return max((contig.end for contig in _parse(content, (_BAI, _CSI))), default=0)
     except _UNREADABLE as error:
         raise DamagedFile(str(error)) from error
@@ -147,7 +148,7 @@ def _bytes_at(file: BufferedReader, offset: int) -> bytes | None:
     return reader.read(_READ_START.size) if len(before) == offset & 0xFFFF else None
 
 
-def index_error(role: str, path: Path, what: object) -> InputError:
+def index_mismatch(role: str, path: Path, what: object) -> InputError:
     """The error for a file and an index that do not agree; `role` is "panel" or "target"."""
     return InputError(
         "damaged",
@@ -164,8 +165,8 @@ def split_by_size(path: Path, header_contigs: list[str], region: Region | None) 
     """
     contigs = read_index(path)
     if region is not None:
-        meant = chromosome_names(region.chrom, [contig.name for contig in contigs])
-        contigs = [contig for contig in contigs if contig.name in meant]
+        matching_names = chromosome_names(region.chrom, [contig.name for contig in contigs])
+        contigs = [contig for contig in contigs if contig.name in matching_names]
     if len(contigs) != 1:
         return []
     (contig,) = contigs
@@ -189,11 +190,11 @@ def split_by_size(path: Path, header_contigs: list[str], region: Region | None) 
 
 def has_fresh_index(path: Path) -> bool:
     """Whether there is a .csi or .tbi index that is not older than the file."""
-    index = _index_of(path)
+    index = _find_index(path)
     return index is not None and index.stat().st_mtime >= path.stat().st_mtime
 
 
-def _index_of(path: Path) -> Path | None:
+def _find_index(path: Path) -> Path | None:
     """The index that htslib uses for a compressed file.
 
     It prefers .csi, and also looks for the file's name without its suffix.
@@ -218,7 +219,7 @@ def _records_end_at(path: Path, end: int) -> bool:
             return False
 
 
-def _warn_of(index: Path, path: Path, what: str) -> None:
+def _warn_index_unused(index: Path, path: Path, what: str) -> None:
     warnings.warn(
         f"{path}: its index {index.name} {what}. The file is read without the index. Write the index again: "
         f"bcftools index -f {path}",
@@ -226,15 +227,15 @@ def _warn_of(index: Path, path: Path, what: str) -> None:
     )
 
 
-def _contigs(index: Path) -> list[IndexedContig]:
+def _read_contigs(index: Path) -> list[IndexedContig]:
     """The chromosomes in the index of a VCF or BCF; raises one of _UNREADABLE."""
     state = index.stat()
-    return _contigs_of(index, state.st_mtime_ns, state.st_size)
+    return _read_contigs_cached(index, state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=4)  # a file is opened several times in a run, and parsing its index takes half a second
-def _contigs_of(index: Path, _changed: int, _size: int) -> list[IndexedContig]:
-    return _parse(gunzipped(index.read_bytes(), _MOST_TIMES, _LEAST_BOUND), (_TBI, _CSI))
+def _read_contigs_cached(index: Path, _mtime_ns: int, _size: int) -> list[IndexedContig]:
+    return _parse(gunzipped(index.read_bytes(), _MAX_INFLATION, _ALWAYS_ALLOWED), (_TBI, _CSI))
 
 
 def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:
@@ -245,43 +246,43 @@ def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:
     magic = content[:4]
     if magic not in formats:
         raise ValueError("it does not start like an index")
-    shift, depth, at, tabix_head = MIN_SHIFT, TBI_DEPTH, 4, b""
+    shift, depth, at, tabix_header = MIN_SHIFT, TBI_DEPTH, 4, b""
     if magic == _CSI:
         shift, depth, n_auxiliary = struct.unpack_from("<3i", content, at)
-        if not 0 <= shift <= _MOST_SHIFT or not 0 <= depth <= _MOST_DEPTH or n_auxiliary < 0:
+        if not 0 <= shift <= _MAX_SHIFT or not 0 <= depth <= _MAX_DEPTH or n_auxiliary < 0:
             raise ValueError("its bins are impossible")
-        at = _CSI_HEAD_BYTES + n_auxiliary
-        tabix_head = content[_CSI_HEAD_BYTES:at]
-    n_contigs, at = _count(content, at)
+        at = _CSI_HEADER_BYTES + n_auxiliary
+        tabix_header = content[_CSI_HEADER_BYTES:at]
+    n_contigs, at = _read_count(content, at)
     if magic == _TBI:
-        n_names, stop = _count(content, 4 + _TABIX_HEAD.size)
+        n_names, stop = _read_count(content, 4 + _TABIX_HEADER.size)
         at = stop + n_names
-        tabix_head = content[8:at]
-    names = _names(tabix_head, n_contigs) if tabix_head else [""] * n_contigs
-    bin_head = struct.Struct("<IQ" if magic == _CSI else "<I")  # number, and in CSI the linear index
+        tabix_header = content[8:at]
+    names = _parse_names(tabix_header, n_contigs) if tabix_header else [""] * n_contigs
+    bin_header = struct.Struct("<IQ" if magic == _CSI else "<I")  # number, and in CSI the linear index
     n_bins = first_bin(depth + 1)
     contigs = []
     for number, name in enumerate(names):
         starts: list[BinStart] = []
         linear: dict[int, int] = {}
         end = 0
-        n_listed, at = _count(content, at)
-        for _ in range(n_listed):
-            bin_number, linear_offset = (*bin_head.unpack_from(content, at), 0)[:2]
-            n_chunks, at = _count(content, at + bin_head.size)
+        n_bins_listed, at = _read_count(content, at)
+        for _ in range(n_bins_listed):
+            bin_id, linear_offset = (*bin_header.unpack_from(content, at), 0)[:2]
+            n_chunks, at = _read_count(content, at + bin_header.size)
             offsets = struct.unpack_from(f"<{2 * n_chunks}Q", content, at)
             at += n_chunks * _CHUNK_BYTES
-            if bin_number >= n_bins:
-                if (bin_number, n_chunks) != (n_bins + 1, _STATISTICS_CHUNKS):
-                    raise ValueError(f"bin {bin_number} with {n_chunks} chunks does not exist")
+            if bin_id >= n_bins:
+                if (bin_id, n_chunks) != (n_bins + 1, _PSEUDO_BIN_CHUNKS):
+                    raise ValueError(f"bin {bin_id} with {n_chunks} chunks does not exist")
                 continue
-            first, last = _bin_interval(bin_number, shift, depth)
+            first, last = _bin_interval(bin_id, shift, depth)
             starts += [BinStart(offset, last) for offset in offsets[::2]]
             end = max(end, *offsets[1::2], 0)
             if linear_offset:
                 linear[first] = linear_offset >> 16
         if magic != _CSI:
-            n_windows, at = _count(content, at)
+            n_windows, at = _read_count(content, at)
             offsets = struct.unpack_from(f"<{n_windows}Q", content, at)
             at += n_windows * _WINDOW_BYTES
             linear = {window << shift: offset >> 16 for window, offset in enumerate(offsets) if offset}
@@ -290,15 +291,15 @@ def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:
     return contigs
 
 
-def _bin_interval(bin_number: int, shift: int, depth: int) -> tuple[int, int]:
+def _bin_interval(bin_id: int, shift: int, depth: int) -> tuple[int, int]:
     """First 0-based position of a bin, and the position after it; each bin has eight children."""
-    level = next(level for level in range(depth + 1) if bin_number < first_bin(level + 1))
+    level = next(level for level in range(depth + 1) if bin_id < first_bin(level + 1))
     width = shift + LEVEL_SHIFT * (depth - level)
-    rank = bin_number - first_bin(level)
+    rank = bin_id - first_bin(level)
     return rank << width, (rank + 1) << width
 
 
-def _count(content: bytes, at: int) -> tuple[int, int]:
+def _read_count(content: bytes, at: int) -> tuple[int, int]:
     """Read a count that the rest of the content can hold, and the offset after the count."""
     (count,) = struct.unpack_from("<i", content, at)
     if not 0 <= count <= len(content) - at:
@@ -306,10 +307,10 @@ def _count(content: bytes, at: int) -> tuple[int, int]:
     return count, at + 4
 
 
-def _names(head_and_names: bytes, n_contigs: int) -> list[str]:
+def _parse_names(tabix_header: bytes, n_contigs: int) -> list[str]:
     """Names of the contigs, from the head that tabix writes."""
-    n_bytes = _TABIX_HEAD.unpack_from(head_and_names)[-1]
-    *names, rest = head_and_names[_TABIX_HEAD.size :].decode().split("\0")
-    if n_bytes != len(head_and_names) - _TABIX_HEAD.size or rest or len(names) != n_contigs:
+    n_bytes = _TABIX_HEADER.unpack_from(tabix_header)[-1]
+    *names, rest = tabix_header[_TABIX_HEADER.size :].decode().split("\0")
+    if n_bytes != len(tabix_header) - _TABIX_HEADER.size or rest or len(names) != n_contigs:
         raise ValueError("its names are of other chromosomes")
     return names

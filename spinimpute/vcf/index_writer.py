@@ -18,7 +18,7 @@ TBI_DEPTH = 5
 LEVEL_SHIFT = 3  # each bin has eight children
 
 # tabix describes a VCF so: format 2, columns of contig, start, end (0: none), comment sign, lines to skip
-_TABIX_VCF = struct.pack("<6i", 2, 1, 2, 0, ord("#"), 0)
+_TABIX_SETTINGS = struct.pack("<6i", 2, 1, 2, 0, ord("#"), 0)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ContigRecords:
     next_offset: np.ndarray
 
 
-def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, of_bcf: bool = False) -> bytes:
+def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, is_bcf: bool = False) -> bytes:
     """The uncompressed CSI index for positions up to `csi_length`, or TBI index without that length.
 
     Contigs are those of a VCF that have records, in the order of the file, or all of a BCF's header, because
@@ -47,28 +47,28 @@ def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, of
     if csi_length is not None:  # as many levels as the positions need
         depth = next(levels for levels in count() if csi_length <= 1 << (MIN_SHIFT + LEVEL_SHIFT * levels))
     names = b"".join(contig.name.encode() + b"\0" for contig in contigs)
-    description = b"" if of_bcf else _TABIX_VCF + struct.pack("<i", len(names)) + names
+    description = b"" if is_bcf else _TABIX_SETTINGS + struct.pack("<i", len(names)) + names
     n_contigs = struct.pack("<i", len(contigs))
     if is_csi:
         parts = [b"CSI\1", struct.pack("<3i", MIN_SHIFT, depth, len(description)), description, n_contigs]
     else:
         parts = [b"TBI\1", n_contigs, description]
-    statistics_bin = first_bin(depth + 1) + 1  # a pseudo-bin
+    pseudo_bin = first_bin(depth + 1) + 1  # a pseudo-bin
     for contig in contigs:
         if not len(contig.begin):
             parts.append(struct.pack("<i", 0))
             continue
         linear = _linear_index(contig)
         bins = _chunks_by_bin(contig, depth)
-        bins[statistics_bin] = [
+        bins[pseudo_bin] = [
             (int(contig.offset[0]), int(contig.next_offset[-1])),
             (len(contig.begin), 0),  # records with and without a position
         ]
         parts.append(struct.pack("<i", len(bins)))
-        for number, chunks in bins.items():
-            parts.append(struct.pack("<I", number))
+        for bin_id, chunks in bins.items():
+            parts.append(struct.pack("<I", bin_id))
             if is_csi:
-                first = 0 if number == statistics_bin else int(linear[_first_window(number, depth)])
+                first = 0 if bin_id == pseudo_bin else int(linear[_first_window(bin_id, depth)])
                 parts.append(struct.pack("<Q", first))
             parts.append(struct.pack("<i", len(chunks)))
             parts.extend(struct.pack("<2Q", *chunk) for chunk in chunks)
@@ -83,10 +83,10 @@ def first_bin(level: int) -> int:
     return ((1 << (LEVEL_SHIFT * level)) - 1) // 7
 
 
-def _first_window(bin_number: int, depth: int) -> int:
+def _first_window(bin_id: int, depth: int) -> int:
     """The first leaf-sized window of a bin."""
-    level = max(level for level in range(depth + 1) if first_bin(level) <= bin_number)
-    return (bin_number - first_bin(level)) << (LEVEL_SHIFT * (depth - level))
+    level = max(level for level in range(depth + 1) if first_bin(level) <= bin_id)
+    return (bin_id - first_bin(level)) << (LEVEL_SHIFT * (depth - level))
 
 
 def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[int, int]]]:
@@ -102,18 +102,18 @@ def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[in
     run_start = np.flatnonzero(np.concatenate([[True], bins[1:] != bins[:-1]]))
     run_last = np.concatenate([run_start[1:], [len(bins)]]) - 1
     chunks: dict[int, list[tuple[int, int]]] = {}
-    for number, start, stop in zip(
+    for bin_id, start, stop in zip(
         bins[run_start].tolist(),
         contig.offset[run_start].tolist(),
         contig.next_offset[run_last].tolist(),
         strict=True,
     ):
-        of_bin = chunks.setdefault(number, [])
-        if of_bin and of_bin[-1][1] >> 16 == start >> 16:
+        bin_chunks = chunks.setdefault(bin_id, [])
+        if bin_chunks and bin_chunks[-1][1] >> 16 == start >> 16:
             # the block is decompressed for the earlier chunk anyway
-            of_bin[-1] = (of_bin[-1][0], stop)
+            bin_chunks[-1] = (bin_chunks[-1][0], stop)
         else:
-            of_bin.append((start, stop))
+            bin_chunks.append((start, stop))
     return dict(sorted(chunks.items()))
 
 

@@ -25,11 +25,11 @@ from spinimpute.vcf.bcf_format import (
     read_descriptor,
     read_integer,
 )
-from spinimpute.vcf.header import definition, header_numbers, info_type
+from spinimpute.vcf.header import definition, header_indexes, info_type
 
 _NAME, _ALLELE = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
-_TEXTS_OF_BCF = re.compile(rb"(?:%s)?\0%s\0%s" % (_NAME, _ALLELE, _ALLELE))
-_MOST_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # of a diploid sample
+_BCF_TEXTS = re.compile(rb"(?:%s)?\0%s\0%s" % (_NAME, _ALLELE, _ALLELE))
+_MAX_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # of a diploid sample
 _FIXED_COLUMNS = 9
 
 
@@ -56,33 +56,33 @@ def site_key(position: int, ref: bytes, alt: bytes) -> int:
 
 
 @kernel()
-def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, wrong_R, stop_R):  # type: ignore[no-untyped-def]
+def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type: ignore[no-untyped-def]
     """Scan lines and return their number.
 
     Filled for each line: offsets of its first tabs, number of tabs, number of colons after the first tabs,
     whether a sample's field number gt is not a genotype or another field not a list of numbers, and its end.
     """
     row = n_tabs = n_colons = number = start = digits = points = 0
-    wrong = False
+    invalid = False
     for at in range(len(data)):
         byte = data[at]
         is_end = byte == 58 or byte == 9 or byte == 10
         if n_tabs >= tab_RC.shape[1]:
             if number == gt and not is_end:
                 if (at - start) % 2:
-                    wrong |= byte != 124 and byte != 47
+                    invalid |= byte != 124 and byte != 47
                 else:
-                    wrong |= byte != 46 and not 48 <= byte <= 57
+                    invalid |= byte != 46 and not 48 <= byte <= 57
             elif number == gt:
-                wrong |= at - start != 1 and at - start != 3
+                invalid |= at - start != 1 and at - start != 3
             elif is_end or byte == 44:
-                wrong |= points > 1 or digits + points == 0
+                invalid |= points > 1 or digits + points == 0
                 digits = points = 0
             elif byte == 46:
                 points += 1
             else:
                 digits += 1
-                wrong |= not 48 <= byte <= 57
+                invalid |= not 48 <= byte <= 57
             if is_end:
                 number, start = number + 1 if byte == 58 else 0, at + 1
         if byte == 58:
@@ -93,10 +93,10 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, wrong_R, stop_R):  # type: i
                 start = at + 1
             n_tabs += 1
         elif byte == 10:
-            tabs_R[row], colons_R[row], wrong_R[row], stop_R[row] = n_tabs, n_colons, wrong, at + 1
+            tabs_R[row], colons_R[row], invalid_R[row], stop_R[row] = n_tabs, n_colons, invalid, at + 1
             row += 1
             n_tabs = n_colons = number = digits = points = 0
-            wrong = False
+            invalid = False
             if row == len(stop_R):
                 break
     return row
@@ -118,19 +118,19 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
             if byte == 58 or byte == 9 or byte == 10:
                 if number == gt and at - start == 3 and data[start + 1] == 124:
                     for i in range(2):
-                        letter = data[start + 2 * i]
-                        allele_RN2[r, n, i] = letter - 48 if 48 <= letter <= 57 else -1
+                        character = data[start + 2 * i]
+                        allele_RN2[r, n, i] = character - 48 if 48 <= character <= 57 else -1
                 elif number == ds:
-                    value, scale, right = 0.0, 0.0, at > start
-                    for place in range(start, at):
-                        if 48 <= data[place] <= 57:
-                            value = 10 * value + (data[place] - 48)
+                    value, scale, is_number = 0.0, 0.0, at > start
+                    for i in range(start, at):
+                        if 48 <= data[i] <= 57:
+                            value = 10 * value + (data[i] - 48)
                             scale *= 10
-                        elif data[place] == 46 and scale == 0 and at - start > 1:
+                        elif data[i] == 46 and scale == 0 and at - start > 1:
                             scale = 1.0
                         else:
-                            right = False
-                    if right:
+                            is_number = False
+                    if is_number:
                         dosage_RN[r, n] = value / scale if scale > 0 else value
                 number = number + 1 if byte == 58 else 0
                 n += byte != 58
@@ -153,15 +153,15 @@ def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
             byte = data[at]
             if byte == 58 or byte == 9 or byte == 10:
                 if chosen_N[n] and number in (gt, hds):
-                    between = np.uint8(124) if number == gt else np.uint8(44)
+                    separator = np.uint8(124) if number == gt else np.uint8(44)
                     middle = start
-                    while middle < at and data[middle] != between:
+                    while middle < at and data[middle] != separator:
                         middle += 1
                     if middle < at:
                         first = data[start:middle].copy()
                         second = data[middle + 1 : at].copy()
                         data[start : start + len(second)] = second
-                        data[start + len(second)] = between
+                        data[start + len(second)] = separator
                         data[at - len(first) : at] = first
                 number = number + 1 if byte == 58 else 0
                 n += byte != 58
@@ -191,11 +191,11 @@ class TextRecords:
         self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
     ) -> None:
         self._chrom, self._formats, self._n_samples = chrom.encode(), list(formats), n_samples
-        self._of_site = _site_pattern(header_lines)
+        self._site_columns = _site_pattern(header_lines)
         self._format_column = ":".join(formats).encode()
-        self._shortest = 2 * (_FIXED_COLUMNS + n_samples)  # of a line
+        self._min_line_bytes = 2 * (_FIXED_COLUMNS + n_samples)  # of a line
 
-    def _number(self, key: str) -> int:
+    def _field_index(self, key: str) -> int:
         return self._formats.index(key) if key in self._formats else -1
 
     def scan(self, data: bytes, table: RecordTable) -> int:
@@ -204,20 +204,20 @@ class TextRecords:
         Raises BadRecord for a record with another chromosome, other samples or other FORMAT fields than
         expected, and for one that cannot be read.
         """
-        most = len(data) // self._shortest + 1
-        tab_RC = np.empty((most, _FIXED_COLUMNS), np.int64)
-        tabs_R, colons_R, wrong_R, stop_R = columns = np.zeros((4, most), np.int64)
-        n_lines = _scan_lines(np.frombuffer(data, np.uint8), self._number("GT"), tab_RC, *columns)
-        wanted = _FIXED_COLUMNS + self._n_samples - 1
-        n_fields = self._n_samples * len(self._formats)
+        max_lines = len(data) // self._min_line_bytes + 1
+        tab_RC = np.empty((max_lines, _FIXED_COLUMNS), np.int64)
+        tabs_R, colons_R, invalid_R, stop_R = columns = np.zeros((4, max_lines), np.int64)
+        n_lines = _scan_lines(np.frombuffer(data, np.uint8), self._field_index("GT"), tab_RC, *columns)
+        n_expected_tabs = _FIXED_COLUMNS + self._n_samples - 1
+        n_values = self._n_samples * len(self._formats)
         begin = 0
         for tabs, *counts in zip(
-            *(column[:n_lines].tolist() for column in (tab_RC, stop_R, tabs_R, colons_R, wrong_R)),
+            *(column[:n_lines].tolist() for column in (tab_RC, stop_R, tabs_R, colons_R, invalid_R)),
             strict=True,
         ):
-            stop, n_tabs, n_colons, wrong = counts
-            if n_tabs != wanted:
-                raise BadRecord(f"it has {n_tabs + 1} columns instead of {wanted + 1}")
+            stop, n_tabs, n_colons, invalid = counts
+            if n_tabs != n_expected_tabs:
+                raise BadRecord(f"it has {n_tabs + 1} columns instead of {n_expected_tabs + 1}")
             if data[begin : tabs[0]] != self._chrom:
                 raise BadRecord(f"it is on {data[begin : tabs[0]].decode(errors='replace')}")
             if data[tabs[7] + 1 : tabs[8]] != self._format_column:
@@ -225,16 +225,16 @@ class TextRecords:
                     f"its FORMAT is {data[tabs[7] + 1 : tabs[8]].decode(errors='replace')} instead of "
                     f"{self._format_column.decode()}"
                 )
-            if n_colons + self._n_samples != n_fields:
-                raise BadRecord(f"its samples have {n_colons + self._n_samples} values instead of {n_fields}")
-            if wrong:
+            if n_colons + self._n_samples != n_values:
+                raise BadRecord(f"its samples have {n_colons + self._n_samples} values instead of {n_values}")
+            if invalid:
                 raise BadRecord("a value of a sample is not a genotype or a number")
             position = data[tabs[0] + 1 : tabs[1]]
             if not is_position(position):
                 raise BadRecord(f"its position is {position[:40]!r}")
-            if not self._of_site.fullmatch(data, tabs[1] + 1, tabs[7]):
-                found = data[tabs[1] + 1 : tabs[7]].decode(errors="replace")
-                raise BadRecord(f"its columns ID to INFO are not those of impute: {found[:80]!r}")
+            if not self._site_columns.fullmatch(data, tabs[1] + 1, tabs[7]):
+                columns_text = data[tabs[1] + 1 : tabs[7]].decode(errors="replace")
+                raise BadRecord(f"its columns ID to INFO are not those of impute: {columns_text[:80]!r}")
             ref, alt = data[tabs[2] + 1 : tabs[3]], data[tabs[3] + 1 : tabs[4]]
             table.add(int(position), ref, alt, stop - begin)
             begin = stop
@@ -247,15 +247,15 @@ class TextRecords:
         """
         shape = (len(length_R), self._n_samples)
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
-        gt, ds = self._number("GT"), self._number("DS")
+        gt, ds = self._field_index("GT"), self._field_index("DS")
         _read_samples(np.frombuffer(data, np.uint8), np.cumsum(length_R), gt, ds, allele_RN2, dosage_RN)
         return allele_RN2, dosage_RN if ds >= 0 else None
 
     def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
         """Swap the haplotypes of the chosen samples in GT and HDS; the result has the same length."""
-        changed = np.frombuffer(bytearray(data), np.uint8)
-        _swap(changed, np.cumsum(length_R), self._number("GT"), self._number("HDS"), chosen_N)
-        return changed.tobytes()
+        swapped_data = np.frombuffer(bytearray(data), np.uint8)
+        _swap(swapped_data, np.cumsum(length_R), self._field_index("GT"), self._field_index("HDS"), chosen_N)
+        return swapped_data.tobytes()
 
 
 class BcfRecords:
@@ -265,7 +265,7 @@ class BcfRecords:
         self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
     ) -> None:
         self._chrom, self._formats, self._n_samples = chrom, list(formats), n_samples
-        contigs, fields = header_numbers(header_lines)
+        contigs, fields = header_indexes(header_lines)
         self._contigs = {number: name for name, number in contigs.items()}
         self._names = {number: name for name, number in fields.items()}
 
@@ -273,9 +273,11 @@ class BcfRecords:
         """As `TextRecords.scan`."""
         begin = 0
         while begin + RECORD_HEAD.size <= len(data):
-            shared, of_samples, contig, position, _, _, counts, samples = RECORD_HEAD.unpack_from(data, begin)
-            stop = begin + RECORD_LENGTHS.size + shared + of_samples
-            if shared < RECORD_HEAD.size - RECORD_LENGTHS.size:
+            shared_bytes, sample_bytes, contig, position, _, _, counts, samples = RECORD_HEAD.unpack_from(
+                data, begin
+            )
+            stop = begin + RECORD_LENGTHS.size + shared_bytes + sample_bytes
+            if shared_bytes < RECORD_HEAD.size - RECORD_LENGTHS.size:
                 raise BadRecord("its length is impossible")
             if stop > len(data):
                 break
@@ -294,11 +296,11 @@ class BcfRecords:
                     raise BadRecord("its alleles are not text")
                 texts.append(data[at : at + count])
                 at += count
-            if not _TEXTS_OF_BCF.fullmatch(b"\0".join(texts)):
+            if not _BCF_TEXTS.fullmatch(b"\0".join(texts)):
                 raise BadRecord("its name or an allele is not text")
-            if self._end_of_site(data, at, counts & 0xFFFF) != begin + RECORD_LENGTHS.size + shared:
+            if self._find_info_end(data, at, counts & 0xFFFF) != begin + RECORD_LENGTHS.size + shared_bytes:
                 raise BadRecord("its INFO fields do not fill their part")
-            if self._fields(data, begin)[1] != stop:
+            if self._locate_fields(data, begin)[1] != stop:
                 raise BadRecord("its FORMAT fields do not fill their part")
             table.add(position + 1, texts[1], texts[2], stop - begin)
             begin = stop
@@ -310,7 +312,7 @@ class BcfRecords:
         shape = (len(length_R), n)
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
         for r, begin in enumerate((np.cumsum(length_R) - length_R).tolist()):
-            fields, _ = self._fields(data, begin)
+            fields, _ = self._locate_fields(data, begin)
             if "DS" in fields:
                 dosage_RN[r] = np.frombuffer(data, "<f4", n, fields["DS"][2])
             _, count, at = fields.get("GT", (INT8, 0, 0))
@@ -323,21 +325,21 @@ class BcfRecords:
     def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
         """As `TextRecords.swap_haplotypes`."""
         n = self._n_samples
-        changed = bytearray(data)
+        swapped_data = bytearray(data)
         for begin in (np.cumsum(length_R) - length_R).tolist():
-            fields, _ = self._fields(data, begin)
+            fields, _ = self._locate_fields(data, begin)
             if "GT" in fields and fields["GT"][1] == 2:
-                codes = np.frombuffer(changed, np.int8, 2 * n, fields["GT"][2]).reshape(n, 2)
+                codes = np.frombuffer(swapped_data, np.int8, 2 * n, fields["GT"][2]).reshape(n, 2)
                 swapped = chosen_N & (codes[:, 1] >= 0) & (codes[:, 1] & 1).astype(bool)
                 bit = codes[swapped] & 1  # means "phased", and stays in its place
                 codes[swapped] = (codes[swapped][:, ::-1] & ~np.int8(1)) | bit
             if "HDS" in fields and fields["HDS"][1] == 2:
-                values = np.frombuffer(changed, "<u4", 2 * n, fields["HDS"][2]).reshape(n, 2)
+                values = np.frombuffer(swapped_data, "<u4", 2 * n, fields["HDS"][2]).reshape(n, 2)
                 swapped = chosen_N & (values[:, 1] != FLOAT_END)
                 values[swapped] = values[swapped][:, ::-1]
-        return bytes(changed)
+        return bytes(swapped_data)
 
-    def _end_of_site(self, data: bytes, at: int, n_info: int) -> int:
+    def _find_info_end(self, data: bytes, at: int, n_info: int) -> int:
         """End of FILTER and INFO, which start at `at`."""
         kind, count, at = read_descriptor(data, at)
         names = [read_integer(data, at + SIZES[kind] * number, kind) for number in range(count)]
@@ -351,10 +353,10 @@ class BcfRecords:
             raise BadRecord(f"the header has no field with the number {unknown[0]}")
         return at
 
-    def _fields(self, data: bytes, begin: int) -> tuple[dict[str, tuple[int, int, int]], int]:
+    def _locate_fields(self, data: bytes, begin: int) -> tuple[dict[str, tuple[int, int, int]], int]:
         """Type, number of values of a sample and offset of each FORMAT field, and the end of the last one."""
-        shared, _ = RECORD_LENGTHS.unpack_from(data, begin)
-        at = begin + RECORD_LENGTHS.size + shared
+        shared_bytes, _ = RECORD_LENGTHS.unpack_from(data, begin)
+        at = begin + RECORD_LENGTHS.size + shared_bytes
         fields = {}
         for expected in self._formats:
             kind, _, at = read_descriptor(data, at)
@@ -364,7 +366,7 @@ class BcfRecords:
             kind, count, at = read_descriptor(data, at)
             if name != expected:
                 raise BadRecord(f"it has the FORMAT field {name} instead of {expected}")
-            if kind != (INT8 if name == "GT" else FLOAT) or not 1 <= count <= _MOST_VALUES[name]:
+            if kind != (INT8 if name == "GT" else FLOAT) or not 1 <= count <= _MAX_VALUES[name]:
                 raise BadRecord(f"its {name} is not encoded as by impute")
             fields[name] = (kind, count, at)
             at += count * SIZES[kind] * self._n_samples

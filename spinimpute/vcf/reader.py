@@ -52,7 +52,7 @@ class HaplotypeBlock(NamedTuple):
 
 
 @dataclass
-class _BlockColumns:
+class _PendingSites:
     """Number of ALT alleles of each record; record, number of the ALT, and columns of each site."""
 
     chrom: str = ""
@@ -64,7 +64,7 @@ class _BlockColumns:
     alt: list[str] = field(default_factory=list)
     name: list[str] = field(default_factory=list)
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """Chromosome and position of a record, for messages."""
         return f"{self.chrom}:{self.position[self.row.index(row)]}"
 
@@ -98,7 +98,7 @@ class HaplotypeReader:
         self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
         self._mixed_ploidy, self._without_alt = mixed_ploidy, without_alt
         self._file = VariantFile(path, role)
-        self.samples, self._order = _chosen_samples(self._file, samples)
+        self.samples, self._sample_order = _choose_samples(self._file, samples)
         self._records = ChromosomeRecords(self._file, region, chrom)
         self.skipped = self._records.skipped
         n_samples = len(self.samples)
@@ -164,31 +164,31 @@ class HaplotypeReader:
 
     def _blocks(self) -> Iterator[CallBlock]:
         """Yield blocks of sites, one for each usable ALT allele; records without one are only counted."""
-        columns, is_usable = _BlockColumns(), False
+        pending, is_usable = _PendingSites(), False
         try:
             for record in self._records:
                 ref, alleles = self._file.alleles(record)
                 alts = self._usable_alts(record, ref, alleles)
                 if not alts:
                     continue
-                row = len(columns.n_alts)
+                row = len(pending.n_alts)
                 self._store_genotypes(record, self._genotypes[row])
-                columns.chrom = self._records.chrom
-                columns.n_alts.append(len(alleles))
+                pending.chrom = self._records.chrom
+                pending.n_alts.append(len(alleles))
                 for number, alt in alts:
-                    columns.row.append(row)
-                    columns.allele.append(number)
-                    columns.position.append(record.POS)
-                    columns.ref.append(ref)
-                    columns.alt.append(alt)
-                    columns.name.append(record.ID or ".")
+                    pending.row.append(row)
+                    pending.allele.append(number)
+                    pending.position.append(record.POS)
+                    pending.ref.append(ref)
+                    pending.alt.append(alt)
+                    pending.name.append(record.ID or ".")
                 if row + 1 == len(self._genotypes):
                     is_usable = True
-                    yield self._block(columns)
-                    columns = _BlockColumns()
-            if columns.row:
+                    yield self._block(pending)
+                    pending = _PendingSites()
+            if pending.row:
                 is_usable = True
-                yield self._block(columns)
+                yield self._block(pending)
         finally:
             self._file.close()
         if not is_usable:
@@ -215,8 +215,8 @@ class HaplotypeReader:
         """Fill `out`, int16 (n_samples, 3): first allele, second allele (-2: haploid), phased."""
         genotypes = self._file.genotypes(record)
         width = genotypes.shape[1] - 1
-        if self._order is not None:
-            genotypes = genotypes[self._order]
+        if self._sample_order is not None:
+            genotypes = genotypes[self._sample_order]
         if width == 2:
             out[:] = genotypes
         elif width == 1:
@@ -231,46 +231,46 @@ class HaplotypeReader:
                 "Only haploid and diploid samples can be imputed"
             )
 
-    def _block(self, columns: _BlockColumns) -> CallBlock:
+    def _block(self, pending: _PendingSites) -> CallBlock:
         """Check the genotypes of a block and split its records into biallelic sites."""
-        genotypes = self._genotypes[: len(columns.n_alts)]
+        genotypes = self._genotypes[: len(pending.n_alts)]
         # over all three columns, because numpy is slow where the last axis is short and has gaps
-        peak, least = int(genotypes.max()), int(genotypes.min())
-        if peak > min(columns.n_alts):
-            over = genotypes[:, :, :2].max(axis=2) > np.array(columns.n_alts, dtype=np.int16)[:, None]
-            self._raise_at(over, columns, "a genotype with an ALT allele that the record lacks")
-        unphased, halved = self._check_phase(genotypes, columns)
-        calls = np.empty((*genotypes.shape[:2], 2), dtype=np.int8 if peak <= 127 else np.int16)
+        largest, smallest = int(genotypes.max()), int(genotypes.min())
+        if largest > min(pending.n_alts):
+            too_large = genotypes[:, :, :2].max(axis=2) > np.array(pending.n_alts, dtype=np.int16)[:, None]
+            self._raise_at_first(too_large, pending, "a genotype with an ALT allele that the record lacks")
+        unphased, halved = self._check_phase(genotypes, pending)
+        calls = np.empty((*genotypes.shape[:2], 2), dtype=np.int8 if largest <= 127 else np.int16)
         calls[:, :, 0] = genotypes[:, :, 0]
         calls[:, :, 1] = genotypes[:, :, 1]
-        has_missing = least < 0
+        has_missing = smallest < 0
         if not self._mixed_ploidy and (has_missing or self._seen_ploidy.min() < 2):
-            self._check_ploidy(calls, columns)
+            self._check_ploidy(calls, pending)
         if not self._allow_missing and has_missing:
             missing = (calls == -1).any(axis=2)
-            self._raise_at(missing, columns, "a missing genotype. Fill or remove missing calls first")
-        multiallelic = np.array([columns.n_alts[row] > 1 for row in columns.row])
+            self._raise_at_first(missing, pending, "a missing genotype. Fill or remove missing calls first")
+        multiallelic = np.array([pending.n_alts[row] > 1 for row in pending.row])
         if multiallelic.any():
-            calls = calls[columns.row]
-            is_alt = calls == np.array(columns.allele, dtype=calls.dtype)[:, None, None]
+            calls = calls[pending.row]
+            is_alt = calls == np.array(pending.allele, dtype=calls.dtype)[:, None, None]
             calls = np.where(np.greater_equal(calls, 0), is_alt, calls).astype(np.int8)
             if unphased is not None:
-                unphased = unphased[columns.row] & (calls[:, :, 0] != calls[:, :, 1])
+                unphased = unphased[pending.row] & (calls[:, :, 0] != calls[:, :, 1])
             if halved is not None:  # a call counts at the first ALT of its record
-                halved = np.where(np.diff(columns.row, prepend=-1) > 0, halved[columns.row], 0)
-        position = np.array(columns.position, dtype=np.int64)
-        sites = Sites(columns.chrom, position, columns.ref, columns.alt, columns.name)
+                halved = np.where(np.diff(pending.row, prepend=-1) > 0, halved[pending.row], 0)
+        position = np.array(pending.position, dtype=np.int64)
+        sites = Sites(pending.chrom, position, pending.ref, pending.alt, pending.name)
         return CallBlock(sites, calls, multiallelic, unphased, halved)
 
-    def _raise_at(self, bad: np.ndarray, columns: _BlockColumns, what: str) -> None:
+    def _raise_at_first(self, bad: np.ndarray, pending: _PendingSites, what: str) -> None:
         """Raise for the first True of `bad`, bool (n_records, n_samples), if there is one."""
         if bad.any():
             row, sample = np.unravel_index(int(np.argmax(bad)), bad.shape)
-            where = columns.place(int(row))
+            where = pending.location(int(row))
             raise self._file.error(f"sample {self.samples[sample]} has, at {where}, {what}")
 
     def _check_phase(
-        self, genotypes: np.ndarray, columns: _BlockColumns
+        self, genotypes: np.ndarray, pending: _PendingSites
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Find unphased heterozygotes, bool (n_records, n_samples), and raise InputError if not accepted.
 
@@ -282,19 +282,19 @@ class HaplotypeReader:
         if not unphased.any():
             return None, None
         unphased &= (first != second) & (second > -2)
-        half = unphased & ((first == -1) | (second == -1))
-        first[half] = -1
-        second[half] = -1
-        unphased &= ~half
+        half_missing = unphased & ((first == -1) | (second == -1))
+        first[half_missing] = -1
+        second[half_missing] = -1
+        unphased &= ~half_missing
         if not self._allow_unphased:
-            self._raise_at(
+            self._raise_at_first(
                 unphased,
-                columns,
+                pending,
                 f"an unphased heterozygote. Phase the file first ({call('phase')}, Beagle, Eagle or SHAPEIT)",
             )
-        return unphased if unphased.any() else None, half.sum(axis=1) if half.any() else None
+        return unphased if unphased.any() else None, half_missing.sum(axis=1) if half_missing.any() else None
 
-    def _check_ploidy(self, calls: np.ndarray, columns: _BlockColumns) -> None:
+    def _check_ploidy(self, calls: np.ndarray, pending: _PendingSites) -> None:
         first, second = calls[:, :, 0], calls[:, :, 1]
         haploid = (first >= 0) & (second == -2)
         # "./." is also written for haploid samples, and "." for diploid ones: neither shows the ploidy
@@ -307,9 +307,9 @@ class HaplotypeReader:
             per_record = np.where(haploid[:, sample], 1, np.where(diploid[:, sample], 2, 0))
             expected = int(known[sample]) or int(per_record[per_record > 0][0])
             row = int(np.argmax((per_record > 0) & (per_record != expected)))
-            words, place = {1: "haploid", 2: "diploid"}, columns.place(row)
+            words, location = {1: "haploid", 2: "diploid"}, pending.location(row)
             raise self._file.error(
-                f"sample {self.samples[sample]} is {words[int(per_record[row])]} at {place} but "
+                f"sample {self.samples[sample]} is {words[int(per_record[row])]} at {location} but "
                 f"{words[expected]} before. Choose a region with one ploidy ({argument('region')}). "
                 "Chromosome X is split automatically if the header has its length: ##contig=<ID=X,length=...>"
             )
@@ -326,13 +326,13 @@ def check_samples(file: VariantFile, samples: Sequence[str]) -> None:
     if unknown:
         some = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
         raise file.error(f"{len(unknown)} of the requested samples are not in the file: {some}", "not-found")
-    if (twice := repeated(samples)) is not None:
-        raise file.error(f"the sample {twice} is requested more than once", "argument")
+    if (duplicate := repeated(samples)) is not None:
+        raise file.error(f"the sample {duplicate} is requested more than once", "argument")
     if not samples:
         raise file.error("the list of samples to read is empty", "argument")
 
 
-def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[list[str], np.ndarray | None]:
+def _choose_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[list[str], np.ndarray | None]:
     """The samples to read, and their ranks among those that the file then gives; None for the same order."""
     if not file.samples:
         raise file.error(NO_SAMPLES)
@@ -342,8 +342,8 @@ def _chosen_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[li
     samples = list(wanted)
     file.choose_samples(samples)
     chosen = set(samples)
-    place = {name: i for i, name in enumerate(name for name in file.samples if name in chosen)}
-    return samples, np.array([place[name] for name in samples])
+    rank = {name: i for i, name in enumerate(name for name in file.samples if name in chosen)}
+    return samples, np.array([rank[name] for name in samples])
 
 
 def read_haplotypes(

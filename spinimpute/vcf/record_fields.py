@@ -16,7 +16,7 @@ import numpy as np
 from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
 
-MOST_DECIMALS = 5  # of a sample's number: more would be noise, because probabilities have 32 bits
+MAX_DECIMALS = 5  # of a sample's number: more would be noise, because probabilities have 32 bits
 
 _INFO_TYPES = ("Float", "Integer", "Flag")
 _FREQUENCIES = ("AF", "MAF")
@@ -86,9 +86,9 @@ def info_columns(
     unknown = [key for key in arrays if header.info_types.get(key) not in _INFO_TYPES]
     if unknown:
         raise ValueError(f"the header defines no numeric INFO field {', '.join(unknown)}")
-    given = {key: arrays[key] for key in header.info_types if key in arrays}
+    ordered = {key: arrays[key] for key in header.info_types if key in arrays}
     columns: InfoColumns = {}
-    for key, values in (given | {"TYPED": typed, "IMPUTED": ~typed}).items():
+    for key, values in (ordered | {"TYPED": typed, "IMPUTED": ~typed}).items():
         if values is None:
             continue
         if header.info_types[key] == "Flag":
@@ -149,7 +149,7 @@ class SampleLayout:
         self.uniform = bool((ploidy == self.max_ploidy).all())
         self._haploid = ploidy == 1
         # column of each haplotype in a table with max_ploidy columns for every sample
-        self._columns = np.flatnonzero(np.arange(self.max_ploidy)[None, :] < ploidy[:, None])
+        self._haplotype_columns = np.flatnonzero(np.arange(self.max_ploidy)[None, :] < ploidy[:, None])
 
     def fields(
         self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None, unphased: np.ndarray | None = None
@@ -161,19 +161,19 @@ class SampleLayout:
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)
             haplotypes[np.isnan(hap_dosage)] = ALLELE_MISSING
-        alleles = self._per_sample(haplotypes, ALLELE_ABSENT)
+        alleles = self._to_samples(haplotypes, ALLELE_ABSENT)
         numbers: dict[str, list[np.ndarray]] = {}
         if self.n_values.keys() != {"GT"}:
-            units = self._per_sample(self.codes.units(hap_dosage), 0)
+            units = self._to_samples(self.codes.units(hap_dosage), 0)
             numbers = {key: self._numbers(key, units) for key in self.n_values if key != "GT"}
         return SampleFields(alleles, unphased, numbers)
 
-    def _per_sample(self, values: np.ndarray, absent: int) -> np.ndarray:
+    def _to_samples(self, values: np.ndarray, absent: int) -> np.ndarray:
         """(r, n_haplotypes) -> (r, n, p)."""
         n_records = len(values)
         if not self.uniform:
             padded = np.full((n_records, self.n_samples * self.max_ploidy), absent, dtype=values.dtype)
-            padded[:, self._columns] = values
+            padded[:, self._haplotype_columns] = values
             values = padded
         return values.reshape(n_records, self.n_samples, self.max_ploidy)
 

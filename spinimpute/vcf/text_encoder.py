@@ -14,13 +14,13 @@ from spinimpute.vcf.record_fields import (
     info_texts,
 )
 
-_LONGEST = 8  # bytes of a value with its separator, such as ":0.12345"
+_CELL_BYTES = 8  # bytes of a value with its separator, such as ":0.12345"
 
 
 def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """The texts side by side, uint8 (n, _LONGEST), and their lengths, uint8 (n,)."""
-    table = np.frombuffer(b"".join(text.ljust(_LONGEST, b"\0") for text in texts), dtype=np.uint8)
-    return table.reshape(-1, _LONGEST), np.array([len(text) for text in texts], dtype=np.uint8)
+    """The texts side by side, uint8 (n, _CELL_BYTES), and their lengths, uint8 (n,)."""
+    table = np.frombuffer(b"".join(text.ljust(_CELL_BYTES, b"\0") for text in texts), dtype=np.uint8)
+    return table.reshape(-1, _CELL_BYTES), np.array([len(text) for text in texts], dtype=np.uint8)
 
 
 def _genotype_texts(max_ploidy: int) -> list[bytes]:
@@ -32,8 +32,8 @@ def _genotype_texts(max_ploidy: int) -> list[bytes]:
     if max_ploidy == 1:
         return [b"\t" + text[allele] for allele in (-1, 0, 1)]
     return [
-        b"\t" + text[first] + (b"" if second == ALLELE_ABSENT else between + text[second])
-        for between in (b"|", b"/")
+        b"\t" + text[first] + (b"" if second == ALLELE_ABSENT else separator + text[second])
+        for separator in (b"|", b"/")
         for first in (-1, 0, 1)
         for second in (-2, -1, 0, 1)
     ]
@@ -60,27 +60,27 @@ def _write_columns(  # type: ignore[no-untyped-def]
     """Write genotype and numbers of all samples, and a line feed after each record.
 
     genotype_RN are indexes of texts, without samples if there are no genotypes. code_KRN are the codes of the
-    K numbers of a sample. `out` is _LONGEST bytes longer than needed. stop_R gets the end of each record.
+    K numbers of a sample. `out` is _CELL_BYTES bytes longer than needed. stop_R gets the end of each record.
     """
     n_numbers, n_records, n_samples = code_KRN.shape
     has_genotypes = genotype_RN.shape[1] > 0
     n_samples = max(n_samples, genotype_RN.shape[1])
-    place = 0
+    at = 0
     for r in range(n_records):
         for n in range(n_samples):
             if has_genotypes:
                 index = genotype_RN[r, n]
-                for byte in range(_LONGEST):  # always all, as one move of eight bytes
-                    out[place + byte] = genotype_CB[index, byte]
-                place += genotype_length_C[index]
+                for byte in range(_CELL_BYTES):  # always all, as one move of eight bytes
+                    out[at + byte] = genotype_CB[index, byte]
+                at += genotype_length_C[index]
             for k in range(n_numbers):
                 code = code_KRN[k, r, n]
-                for byte in range(_LONGEST):
-                    out[place + byte] = number_KCB[k, code, byte]
-                place += number_length_KC[k, code]
-        out[place] = 10
-        place += 1
-        stop_R[r] = place
+                for byte in range(_CELL_BYTES):
+                    out[at + byte] = number_KCB[k, code, byte]
+                at += number_length_KC[k, code]
+        out[at] = 10
+        at += 1
+        stop_R[r] = at
 
 
 class VcfTextEncoder:
@@ -100,14 +100,14 @@ class VcfTextEncoder:
             for number in (np.arange(codes.missing) / codes.one).tolist()
         ]
         self._numbers = [  # FORMAT key, rank of the value
-            (key, rank) for key in keys if key != "GT" for rank in range(layout.n_values[key])
+            (key, value_index) for key in keys if key != "GT" for value_index in range(layout.n_values[key])
         ]
         tables = []
-        for i, (_, rank) in enumerate(self._numbers):
-            separator = b"," if rank else b"\t" if i == 0 and not self._has_genotypes else b":"
+        for i, (_, value_index) in enumerate(self._numbers):
+            separator = b"," if value_index else b"\t" if i == 0 and not self._has_genotypes else b":"
             tables.append(_text_table([*(separator + text for text in texts), separator + b".", b""]))
         n_codes = codes.absent + 1
-        self._number_KCB = np.array([table for table, _ in tables]).reshape(-1, n_codes, _LONGEST)
+        self._number_KCB = np.array([table for table, _ in tables]).reshape(-1, n_codes, _CELL_BYTES)
         self._number_length_KC = np.array([length for _, length in tables], np.uint8).reshape(-1, n_codes)
         self._width = int(self._genotype[1].max()) + int(self._number_length_KC.max(axis=1, initial=0).sum())
         self.bytes_per_record = layout.n_samples * self._width + 100
@@ -122,11 +122,11 @@ class VcfTextEncoder:
         if self._has_genotypes:
             unphased_RN = np.empty((0, 0), bool) if fields.unphased is None else fields.unphased
             _fill_genotype_index(fields.alleles, unphased_RN, genotype_RN)
-        codes = [fields.numbers[key][rank] for key, rank in self._numbers]
+        codes = [fields.numbers[key][value_index] for key, value_index in self._numbers]
         code_KRN = codes[0][None] if len(codes) == 1 else np.array(codes, np.int32)
         if not codes:
             code_KRN = np.empty((0, n_records, n_samples), dtype=np.int32)
-        out = np.empty(n_records * (n_samples * self._width + 1) + _LONGEST, dtype=np.uint8)
+        out = np.empty(n_records * (n_samples * self._width + 1) + _CELL_BYTES, dtype=np.uint8)
         stop_R = np.empty(n_records, dtype=np.int64)
         _write_columns(
             genotype_RN, *self._genotype, code_KRN, self._number_KCB, self._number_length_KC, out, stop_R

@@ -34,18 +34,18 @@ NO_SAMPLES = "the file has sites without samples. Give a file with genotypes"
 _VCF_MAGIC = b"##fileformat=VCF"
 _BGEN_MAGIC = b"bgen"  # after two numbers of the file and two of the header
 _FIXED_COLUMNS = 9  # before the samples
-_SMALL = 2**23  # bytes of a file
-_LEAST_PACKED = 655  # mean size of blocks of 65,536 bytes that are compressed to no less than a hundredth
+_SMALL_FILE_BYTES = 2**23  # bytes of a file
+_MIN_BLOCK_BYTES = 655  # mean size of blocks of 65,536 bytes that are compressed to no less than a hundredth
 _READ_BYTES = 2**22
-_NUMBER = re.compile(rb"IDX=0*(\d+)")
-_LARGEST_NUMBER = 1_000_000  # IDX of a header line: htslib allocates a table of this length
-_FORMAT_LINE = [2]  # htslib's number of ##FORMAT
+_IDX = re.compile(rb"IDX=0*(\d+)")
+_MAX_IDX = 1_000_000  # IDX of a header line: htslib allocates a table of this length
+_FORMAT_LINE_TYPE = [2]  # htslib's number of ##FORMAT
 _INTEGER_MISSING, _INTEGER_END = -(2**31), -(2**31) + 1  # in htslib
 _UNREADABLE = (OSError, EOFError, zlib.error)
 
 _EXPORT = "bcf vcf-dosage=DS-force"  # DS alone omits dosages that are whole numbers
 # how other files start that users give for a VCF or BCF, what such a file is, and what to do
-_OTHERS = {
+_OTHER_FORMATS = {
     b"BZh": "packed with bzip2. Unpack it (bunzip2)",
     b"\xfd7zXZ": "packed with xz. Unpack it (unxz)",
     b"\x28\xb5\x2f\xfd": "packed with Zstandard. Unpack it (unzstd)",
@@ -109,14 +109,14 @@ class VariantFile:
                     "the content of this pipe is not VCF or BCF, and other formats cannot be read from a "
                     "pipe. Copy it to a file"
                 ) from error
-            if fault := _header_fault(start.header):
-                raise self.error(fault) from error
+            if problem := _header_problem(start.header):
+                raise self.error(problem) from error
             raise self.error(
                 f"the header cannot be read ({error}). Is the file damaged?", "damaged"
             ) from error
-        if start is not None and not start.is_bcf and (fault := _surplus_columns(start)):
+        if start is not None and not start.is_bcf and (problem := _extra_columns(start)):
             self.close()
-            raise self.error(fault)
+            raise self.error(problem)
 
     @property
     def contigs(self) -> list[str]:
@@ -150,7 +150,7 @@ class VariantFile:
     def declares(self, format_key: str) -> bool:
         """Whether the header defines a FORMAT field."""
         try:
-            self._vcf.get_header_type(format_key, _FORMAT_LINE)
+            self._vcf.get_header_type(format_key, _FORMAT_LINE_TYPE)
         except KeyError:
             return False
         return True
@@ -168,7 +168,7 @@ class VariantFile:
         if region is not None:
             check_index(self.path, self._name)
         source = iter(self._vcf) if region is None else self._vcf(region)
-        place = "the header"
+        previous = "the header"
         while True:
             try:
                 record = next(source)
@@ -177,22 +177,23 @@ class VariantFile:
                 return
             except UnicodeDecodeError as error:
                 raise self.error(
-                    f"the chromosome of record {self.n_read + 1}, after {place}, {_NOT_UTF8}", "damaged"
+                    f"the chromosome of record {self.n_read + 1}, after {previous}, {_NOT_UTF8}",
+                    "damaged",
                 ) from error
             except Exception as error:  # cyvcf2 raises a bare Exception for a truncated record
-                raise self._malformed(region, place) from error
+                raise self._malformed_error(region, previous) from error
             if not chrom:
-                raise self._malformed(region, place)
+                raise self._malformed_error(region, previous)
             self.n_read += 1
-            place = f"{chrom}:{position}"
+            previous = f"{chrom}:{position}"
             yield record
 
-    def _malformed(self, region: str | None, place: str) -> InputError:
-        """The error for the record after `n_read` others, the last of which is at `place`."""
+    def _malformed_error(self, region: str | None, previous: str) -> InputError:
+        """The error for the record after `n_read` others, the last of which is at `previous`."""
         line = _line_of_record(self.path, self.n_read + 1) if region is None and self._is_text else ""
         return self.error(
-            f"the file is truncated or malformed at record {self.n_read + 1}, after {place}{line}. Correct "
-            "the record, or get the file again. bcftools view may show what is wrong",
+            f"the file is truncated or malformed at record {self.n_read + 1}, after {previous}{line}. "
+            "Correct the record, or get the file again. bcftools view may show what is wrong",
             "damaged",
         )
 
@@ -233,22 +234,22 @@ class VariantFile:
         Raises InputError if the header does not define the field as numbers.
         """
         try:
-            found: np.ndarray | None = record.format(key)
+            raw: np.ndarray | None = record.format(key)
         except Exception:  # cyvcf2 raises various types if the header defines the field as text or wrongly
-            found = None
-        if found is None or found.dtype.kind not in "if":
+            raw = None
+        if raw is None or raw.dtype.kind not in "if":
             raise self.error(
                 f"the values of {key} at {record.CHROM}:{record.POS} are not numbers. The header must define "
                 f"them as such: ##FORMAT=<ID={key},Number=...,Type=Integer or Float,..."
             )
-        if found.dtype.kind == "f":
-            absent = found.view(np.uint32) == FLOAT_END
-            return FormatNumbers(found, found.shape[1] - absent.sum(axis=1))
-        if found.min() > _INTEGER_END:
-            return FormatNumbers(found, None)
-        absent = found == _INTEGER_END
-        values = np.where(absent | (found == _INTEGER_MISSING), np.nan, found).astype(np.float32)
-        return FormatNumbers(values, found.shape[1] - absent.sum(axis=1))
+        if raw.dtype.kind == "f":
+            absent = raw.view(np.uint32) == FLOAT_END
+            return FormatNumbers(raw, raw.shape[1] - absent.sum(axis=1))
+        if raw.min() > _INTEGER_END:
+            return FormatNumbers(raw, None)
+        absent = raw == _INTEGER_END
+        values = np.where(absent | (raw == _INTEGER_MISSING), np.nan, raw).astype(np.float32)
+        return FormatNumbers(values, raw.shape[1] - absent.sum(axis=1))
 
     def error(self, what: str, code: Code = "content", kind: type[InputError] = InputError) -> InputError:
         """The error for a defect of the file."""
@@ -292,30 +293,30 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
         raise error("read", f"cannot be read: {failure.strerror}") from failure
     if not head:
         raise error("damaged", "the file is empty")
-    content, is_packed = head, head.startswith(GZIP_MAGIC)
-    if is_packed:
+    content, is_gzip = head, head.startswith(GZIP_MAGIC)
+    if is_gzip:
         try:
             with gzip.open(path) as decompressed:
                 content = decompressed.read(len(_VCF_MAGIC))
         except _UNREADABLE as failure:
             raise error("damaged", f"the compressed file is damaged ({failure}). Get it again") from failure
     if not content.startswith((_VCF_MAGIC, BCF_MAGIC)):
-        if other := next((what for start, what in _OTHERS.items() if content.startswith(start)), None):
+        if other := next((what for start, what in _OTHER_FORMATS.items() if content.startswith(start)), None):
             raise error("content", f"this is {other}")
         if head[16:].startswith(_BGEN_MAGIC):
             raise error(
                 "content", f"this is BGEN. Export it (plink2 --bgen FILE ref-first --export {_EXPORT})"
             )
-        kind = "a compressed file, but not of a VCF" if is_packed else "no VCF or BCF file"
+        kind = "a compressed file, but not of a VCF" if is_gzip else "no VCF or BCF file"
         raise error(
             "content", f"this is {kind}: it starts with {content[:16]!r}, a VCF with '##fileformat=VCF'"
         )
     start = None
-    with suppress(DamagedFile, *_UNREADABLE), _open_unpacked(path) as stream:  # cyvcf2 reports it
+    with suppress(DamagedFile, *_UNREADABLE), _open_decompressed(path) as stream:  # cyvcf2 reports it
         start = read_start(stream)
     start = start or FileStart(content.startswith(BCF_MAGIC), b"", 0, b"")
-    for number in map(bytes.decode, _NUMBER.findall(start.header)):
-        if len(number) > len(str(_LARGEST_NUMBER)) or int(number) > _LARGEST_NUMBER:
+    for number in map(bytes.decode, _IDX.findall(start.header)):
+        if len(number) > len(str(_MAX_IDX)) or int(number) > _MAX_IDX:
             what = f"the number of a header line, IDX={number}, is too large. Get the file again"
             raise error("damaged", what)
     # htslib accepts a last line that is truncated inside a genotype ("0|1" to "0")
@@ -325,16 +326,19 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             "the file is truncated: its last line has no newline. Get the file again; if it is complete, add "
             "a newline",
         )
-    is_bgzf = (
-        head.startswith(EOF_BLOCK[:4]) and head[12:14] == EOF_BLOCK[12:14]
-    )  # plain gzip has no such block
+    # plain gzip has no "BC" field in its header
+    is_bgzf = head.startswith(EOF_BLOCK[:4]) and head[12:14] == EOF_BLOCK[12:14]
     if is_bgzf and tail != EOF_BLOCK:
         raise error(
             "damaged",
             "the file is truncated: the block that ends a BGZF file is missing. Copy the file again",
         )
     # cyvcf2 allocates the memory that a record asks for, however much it is
-    if is_packed and size <= _SMALL and (length := _long_record(path, is_bgzf, path.stat().st_mtime_ns)):
+    if (
+        is_gzip
+        and size <= _SMALL_FILE_BYTES
+        and (length := _oversized_record(path, is_bgzf, path.stat().st_mtime_ns))
+    ):
         raise error(
             "damaged",
             f"its {size:,} bytes unpack to a line or record of at least {length:,} bytes, more than the "
@@ -345,29 +349,29 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
 
 def starts_as_variant_file(path: Path) -> bool:
     """Whether the content, decompressed if need be, starts like a VCF or BCF; False if it is unreadable."""
-    with suppress(*_UNREADABLE), _open_unpacked(path) as file:
+    with suppress(*_UNREADABLE), _open_decompressed(path) as file:
         return file.read(len(_VCF_MAGIC)).startswith((_VCF_MAGIC, BCF_MAGIC))
     return False
 
 
-def _open_unpacked(path: Path) -> BinaryIO | gzip.GzipFile:
+def _open_decompressed(path: Path) -> BinaryIO | gzip.GzipFile:
     with path.open("rb") as file:
-        is_packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    return gzip.open(path) if is_packed else path.open("rb")
+        is_gzip = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    return gzip.open(path) if is_gzip else path.open("rb")
 
 
-def _header_fault(header: bytes) -> str:
+def _header_problem(header: bytes) -> str:
     """The common mistakes in the header's line #CHROM, for a message; "" if there is none."""
     line = header.decode(errors="replace").rstrip("\r\n\0").rpartition("\n")[2]
     columns = line.split("\t")
     if len(columns) < _FIXED_COLUMNS - 1 and len(line.split()) > len(columns):
         return "the line #CHROM has spaces between its columns. Use tabs there, and in the records"
-    if twice := repeated(columns[_FIXED_COLUMNS:]):
-        return f"two samples are named {twice}. Rename one of them"
+    if duplicate := repeated(columns[_FIXED_COLUMNS:]):
+        return f"two samples are named {duplicate}. Rename one of them"
     return NO_SAMPLES if len(columns) == _FIXED_COLUMNS else ""
 
 
-def _surplus_columns(start: FileStart) -> str:
+def _extra_columns(start: FileStart) -> str:
     """A record with more columns than the header, for a message; htslib silently ignores these columns.
 
     Only the records read with the header are checked, because all records of a program have the same columns.
@@ -377,10 +381,10 @@ def _surplus_columns(start: FileStart) -> str:
         return ""
     n_columns = lines[-1].count(b"\t") + 1
     for number, line in enumerate(start.rest.split(b"\n"), start=len(lines) + 1):
-        n_found = line.rstrip(b"\r\t").count(b"\t") + 1  # tabs at the end are harmless
-        if n_found > n_columns:
+        n_here = line.rstrip(b"\r\t").count(b"\t") + 1  # tabs at the end are harmless
+        if n_here > n_columns:
             return (
-                f"line {number} has {n_found} columns, the header {n_columns}. Name the missing samples, or "
+                f"line {number} has {n_here} columns, the header {n_columns}. Name the missing samples, or "
                 "correct the record"
             )
     return ""
@@ -388,7 +392,7 @@ def _surplus_columns(start: FileStart) -> str:
 
 def _line_of_record(path: Path, record: int) -> str:
     """Number and start of the line of a record, counted from 1, for a message; "" if there is none."""
-    with suppress(*_UNREADABLE), _open_unpacked(path) as file:
+    with suppress(*_UNREADABLE), _open_decompressed(path) as file:
         lines = dropwhile(lambda numbered: not numbered[1].startswith(b"#CHROM"), enumerate(file, start=1))
         for number, line in islice(lines, record, record + 1):
             return f" (line {number}: {line[:60].decode(errors='replace')!r})"
@@ -396,11 +400,11 @@ def _line_of_record(path: Path, record: int) -> str:
 
 
 @lru_cache(maxsize=16)  # a file is opened several times in a run
-def _long_record(path: Path, is_bgzf: bool, _changed: int) -> int:
+def _oversized_record(path: Path, is_bgzf: bool, _mtime_ns: int) -> int:
     """Length of a line or record above LONGEST_RECORD in a compressed file, as far as it is read; else 0."""
     with suppress(*_UNREADABLE, struct.error):
-        packed = path.read_bytes()
-        if is_bgzf and len(packed) > _LEAST_PACKED * packed.count(EOF_BLOCK[:4]):
+        compressed = path.read_bytes()
+        if is_bgzf and len(compressed) > _MIN_BLOCK_BYTES * compressed.count(EOF_BLOCK[:4]):
             return 0
         length = 0
         with gzip.open(path) as file:

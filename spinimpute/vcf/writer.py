@@ -22,7 +22,7 @@ from spinimpute.vcf.bcf_encoder import BcfEncoder
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.header import FORMAT_LINES, OutputLayout, make_header
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, ContigRecords, encode_index
-from spinimpute.vcf.record_fields import MOST_DECIMALS, NumberCodes, SampleLayout, info_columns
+from spinimpute.vcf.record_fields import MAX_DECIMALS, NumberCodes, SampleLayout, info_columns
 from spinimpute.vcf.text_encoder import VcfTextEncoder
 
 OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
@@ -53,16 +53,16 @@ class IndexedFile(FilesTogether):
     ) -> None:
         """Open the file and write its start."""
         self._output_type = output_type
-        self._piped = os.fspath(path) == STANDARD
+        self._to_stdout = os.fspath(path) == STANDARD
         self._contigs = contigs
         # by contig: position, position after the last base, and both offsets in the uncompressed stream
         self._records: dict[str, list[tuple[np.ndarray, ...]]] = {}
         self._position = len(file_start)  # in that stream
         self._file: BinaryIO | _StandardOutput | None = None
         self._bgzf: BgzfWriter | None = None
-        super().__init__(Path(path), [] if self._piped else [Path(path)])
+        super().__init__(Path(path), [] if self._to_stdout else [Path(path)])
         with self.errors_named():
-            if self._piped:
+            if self._to_stdout:
                 self._file = output = _StandardOutput()
                 self.complete_stream = output.complete
                 self.temporary_folder = Path(tempfile.gettempdir())
@@ -92,25 +92,25 @@ class IndexedFile(FilesTogether):
         assert self._file is not None
         if self._bgzf is not None:
             self._bgzf.finish()
-        if self._piped:
+        if self._to_stdout:
             return
         self._file.close()
         if self._bgzf is None:
             return
-        of_bcf = self._output_type == "b"
+        is_bcf = self._output_type == "b"
         contigs = []
-        for name in self._contigs if of_bcf else self._records:
+        for name in self._contigs if is_bcf else self._records:
             blocks = self._records.get(name, [(np.empty(0, np.int64),) * 4])
             begin, end, start, stop = (np.concatenate(column) for column in zip(*blocks, strict=True))
             offsets = map(self._bgzf.virtual_offsets, (start, stop))
             contigs.append(ContigRecords(name, begin, end, *offsets))
         lengths = [self._contigs[contig.name] or 0 for contig in contigs]
         length = max([*lengths, *(int(contig.end.max(initial=0)) for contig in contigs)], default=0)
-        is_csi = of_bcf or length > TBI_MAX_LENGTH
+        is_csi = is_bcf or length > TBI_MAX_LENGTH
         self.files.append(PartialFile(Path(f"{self.path}{'.csi' if is_csi else '.tbi'}")))
         with self.files[-1].path.open("wb") as file:
             index = BgzfWriter(file)
-            index.write(encode_index(contigs, length if is_csi else None, of_bcf=of_bcf))
+            index.write(encode_index(contigs, length if is_csi else None, is_bcf=is_bcf))
             index.finish()
 
     def drop(self) -> None:
@@ -147,8 +147,8 @@ class GenotypeWriter(IndexedFile):
             )
         if "GT" in formats[1:]:
             raise ValueError(f"GT must be the first of the formats, got {formats!r}")
-        if not 1 <= decimals <= MOST_DECIMALS:
-            raise ValueError(f"decimals must be 1 to {MOST_DECIMALS}, got {decimals!r}")
+        if not 1 <= decimals <= MAX_DECIMALS:
+            raise ValueError(f"decimals must be 1 to {MAX_DECIMALS}, got {decimals!r}")
         output_type = choose_output_type(Path(path), output_type)
         self._encodes_bcf = output_type == "b"
         self._header = make_header(layout)
@@ -199,7 +199,7 @@ class GenotypeWriter(IndexedFile):
         step = max(1, _ENCODED_BYTES // self._encoder.bytes_per_record)
         for start in range(0, len(sites), step):
             records = slice(start, start + step)
-            some_sites = sites.take(records)
+            block_sites = sites.take(records)
             values = info_columns(
                 self._header,
                 {key: None if value is None else value[records] for key, value in info.items()},
@@ -210,9 +210,9 @@ class GenotypeWriter(IndexedFile):
                 None if haplotypes is None else haplotypes[records],
                 None if unphased is None else unphased[records],
             )
-            encoded, lengths = self._encoder.encode(some_sites, chrom, values, fields)
-            ref_length = np.array([len(ref) for ref in some_sites.ref])
-            self.append(chrom, some_sites.position, ref_length, lengths, b"".join(encoded))
+            encoded, lengths = self._encoder.encode(block_sites, chrom, values, fields)
+            ref_length = np.array([len(ref) for ref in block_sites.ref])
+            self.append(chrom, block_sites.position, ref_length, lengths, b"".join(encoded))
         if len(sites):
             self._last_position = int(sites.position[-1])
 
@@ -228,17 +228,17 @@ class _StandardOutput:
         if sys.stdout is None:
             raise InputError("write", "cannot write to standard output: it is closed. Give a file")
         self._file = open(os.dup(sys.stdout.fileno()), "wb", buffering=0)  # noqa: SIM115
-        self._kept = b""
+        self._last_byte = b""
 
     def write(self, data: bytes) -> None:
         """Write all but the last byte. Raises OSError."""
         if data:
-            self._write_all(self._kept + data[:-1])
-            self._kept = data[-1:]
+            self._write_all(self._last_byte + data[:-1])
+            self._last_byte = data[-1:]
 
     def complete(self) -> None:
         """Write the last byte, and close. Raises OSError."""
-        self._write_all(self._kept)
+        self._write_all(self._last_byte)
         self._file.close()
 
     def close(self) -> None:
@@ -261,15 +261,15 @@ def choose_output_type(path: Path, output_type: str | None, others: Sequence[str
         raise InputError(
             "argument", f"unknown output type {output_type!r}. Give z (VCF.gz), b (BCF) or v (VCF)"
         )
-    for suffix, by_suffix in OUTPUT_TYPES.items():
+    for suffix, suffix_type in OUTPUT_TYPES.items():
         if path.name.lower().endswith(suffix):
-            if output_type not in (None, by_suffix):
+            if output_type not in (None, suffix_type):
                 raise InputError(
                     "arguments",
-                    f"output type {output_type!r} contradicts the name {path}, which means {by_suffix!r}. "
+                    f"output type {output_type!r} contradicts the name {path}, which means {suffix_type!r}. "
                     "Change one of the two",
                 )
-            return by_suffix
+            return suffix_type
     if os.fspath(path) == STANDARD:
         if output_type in ("z", "b") and sys.stdout is not None and sys.stdout.isatty():
             raise InputError(

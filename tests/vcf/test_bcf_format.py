@@ -16,7 +16,7 @@ from spinimpute.vcf.bcf_format import (
     typed_integer,
     typed_text,
 )
-from spinimpute.vcf.header import header_numbers
+from spinimpute.vcf.header import header_indexes
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_numbers_of_names() -> None:
         '##FORMAT=<ID=AF,Number=1,Type=Float,Description="the same name">',
         '##FORMAT=<ID=GT,Number=1,Type=String,Description="x",IDX=7>',
     ]
-    assert header_numbers(lines) == ({"20": 0, "21": 5}, {"PASS": 0, "q10": 1, "AF": 2, "GT": 7})
+    assert header_indexes(lines) == ({"20": 0, "21": 5}, {"PASS": 0, "q10": 1, "AF": 2, "GT": 7})
