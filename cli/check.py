@@ -74,7 +74,7 @@ def check(
     from spinimpute.pipeline.check import check as run
     from spinimpute.pipeline.maps.build import map_only
     from spinimpute.pipeline.settings import TargetSettings
-    from spinimpute.runtime.output_files import check_outputs, written_whole
+    from spinimpute.runtime.output_files import atomic_write, check_outputs
 
     if gl or bam or bam_list:
         refuse_options_of_sequenced(ctx, ONLY_FOR_ARRAYS)
@@ -88,7 +88,7 @@ def check(
         for line in [*(found.input_lines() if found.samples else []), *warnings]:
             click.echo(printable(line))
         if samples_out is not None and found.samples:
-            with written_whole(Path(samples_out)) as partial:
+            with atomic_write(Path(samples_out)) as partial:
                 found.coverage.write(partial)
         if refusals:
             raise InputError("content", f"impute refuses {len(refusals)} of these files: {refusals[0]}")
@@ -108,7 +108,7 @@ def check(
         click.echo(printable(line))
     for table, write in zip(tables, (report.write_sites, report.write_samples), strict=True):
         if table is not None:
-            with written_whole(table) as partial:
+            with atomic_write(table) as partial:
                 write(partial)
     if report.refusals:
         raise InputError("mismatch", f"impute refuses this target: {report.refusals[0]}")

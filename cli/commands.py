@@ -182,12 +182,12 @@ class PipedCommand(Command):
 
 def _start_checked_log(ctx: click.Context, path: str) -> None:
     """Start the log, unless it is another file of the command. Raises InputError."""
-    from spinimpute.runtime.output_files import PLACEHOLDER, CannotWrite, check_outputs, words_in_braces
+    from spinimpute.runtime.output_files import PLACEHOLDER, CannotWrite, check_outputs, find_placeholders
 
     given = ctx.params
     written = {name: given.get(name) for name in ("out", "report", "multiqc")}
     out = Path(str(written["out"]))
-    if PLACEHOLDER in str(out) or words_in_braces(out):
+    if PLACEHOLDER in str(out) or find_placeholders(out):
         written["out"] = None  # there may be several outputs, or the command refuses this one
     read: list[object] = []
     for name, value in given.items():

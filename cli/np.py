@@ -109,7 +109,7 @@ def train(
     path = check_output(out, force or resume, [init])
     state = path.with_name(f"{path.name}.state")
     if not resume:
-        check_output(state, force, [init], instead=", or --resume to go on from it")
+        check_output(state, force, [init], alternative=", or --resume to go on from it")
     where = choose_device(device)
     start = None if init is None else load_model(init, where)[0]
     try:
@@ -241,7 +241,7 @@ def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool
     """Plot predictions beside the oracle's, or calibration curves."""
     from spinimpute.neural_processes.evaluation import calibration
     from spinimpute.neural_processes.plots import plot_calibration, plot_predictions
-    from spinimpute.runtime.output_files import check_output, written_whole
+    from spinimpute.runtime.output_files import atomic_write, check_output
 
     if not out.endswith(".png"):
         raise InputError("argument", f"{out}: the picture is a PNG; give a name that ends with .png")
@@ -249,7 +249,7 @@ def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool
     stems = [Path(name).stem for name in models]
     names = stems if len(set(stems)) == len(stems) else models
     loaded = {name: _loaded(path_of, "cpu") for name, path_of in zip(names, models, strict=True)}
-    with _as_input_errors("there is no picture"), written_whole(path) as partial:
+    with _as_input_errors("there is no picture"), atomic_write(path) as partial:
         if what == "predictions":
             tasks = next(iter(loaded.values()))[1]
             plot_predictions({name: model for name, (model, _) in loaded.items()}, tasks, partial)

@@ -152,7 +152,7 @@ def predict(
 ) -> None:
     """Predict the target of a table's rows. Columns are found by name, in any order."""
     from spinimpute.runtime.devices import choose_device
-    from spinimpute.runtime.output_files import check_output, written_whole
+    from spinimpute.runtime.output_files import atomic_write, check_output
     from spinimpute.tabular.model_files import load_estimator
     from spinimpute.tabular.table_files import output_suffix, read_table, write_table
 
@@ -181,7 +181,7 @@ def predict(
     if path is None:
         write_table(predicted, sys.stdout, suffix)
         return
-    with written_whole(path) as partial:
+    with atomic_write(path) as partial:
         write_table(predicted, partial, suffix)
     if not quiet:
         say(f"output:   {path}, {len(predicted)} predictions")
@@ -309,7 +309,7 @@ def benchmark(
     means ± standard deviations over folds; seconds and numbers of weights are medians.
     """
     from spinimpute.runtime.devices import choose_device
-    from spinimpute.runtime.output_files import check_output, written_whole
+    from spinimpute.runtime.output_files import atomic_write, check_output
     from spinimpute.tabular.comparison import METRICS, compare, summary
     from spinimpute.tabular.table_files import output_suffix, write_table
 
@@ -337,7 +337,7 @@ def benchmark(
             weight=table.weight, parameters=parameters, report=report,
         )  # fmt: skip
     if path is not None and suffix is not None:
-        with written_whole(path) as partial:
+        with atomic_write(path) as partial:
             write_table(scores, partial, suffix)
         if not quiet:
             say(f"output:   {path}, {len(scores)} scores")

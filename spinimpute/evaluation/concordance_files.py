@@ -26,7 +26,7 @@ from spinimpute.quality.concordance import (
     tally_r2,
 )
 from spinimpute.runtime.errors import InputError, printable
-from spinimpute.runtime.output_files import written_whole
+from spinimpute.runtime.output_files import atomic_write
 
 ERRORS_BY_SAMPLE = ".error.spl.txt.gz"
 ERRORS_BY_BIN = ".error.grp.txt.gz"
@@ -86,7 +86,7 @@ def write_concordance(concordance: Concordance, samples: list[str], prefix: str 
         for path, lines in zip(paths, texts, strict=True):
             if lines is None:
                 continue
-            partial = stack.enter_context(written_whole(path))
+            partial = stack.enter_context(atomic_write(path))
             with partial.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
                 packed.writelines(f"{line}\n".encode() for line in lines)
     if not calibrated:

@@ -14,7 +14,7 @@ from spinimpute.evaluation.html_report import evaluation_report
 from spinimpute.evaluation.result import BASELINE, AccuracyCurves, Evaluation, percent
 from spinimpute.quality.concordance import Concordance
 from spinimpute.runtime.errors import InputError, printable
-from spinimpute.runtime.output_files import check_output, check_outputs, written_whole
+from spinimpute.runtime.output_files import atomic_write, check_output, check_outputs
 
 ACCURACY_TABLE = "accuracy.tsv"
 ACCURACY_PLOT = "accuracy.png"
@@ -76,7 +76,7 @@ class EvaluationFiles:
         if self.concordance is not None and concordance is not None:
             write_concordance(concordance, evaluation.samples, self.concordance)
         if self.page is not None:
-            with written_whole(self.page) as partial:
+            with atomic_write(self.page) as partial:
                 evaluation_report(evaluation, imputed.name, truth.name).write(partial)
 
 
@@ -92,7 +92,7 @@ def _write_folder(evaluation: Evaluation, folder: Path) -> None:
         with ExitStack() as stack:  # all files get their names when all are written
 
             def partial(name: str) -> Path:
-                return stack.enter_context(written_whole(folder / name))
+                return stack.enter_context(atomic_write(folder / name))
 
             _write_table(evaluation.by_frequency, partial(ACCURACY_TABLE))
             draw_accuracy(evaluation.accuracy_curves(), partial(ACCURACY_PLOT))

@@ -14,7 +14,7 @@ import numpy as np
 
 from spinimpute.genotypes.sites import chromosome_names
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.unpacking import GZIP_MAGIC, TooLong, text_lines, unpacked_text
+from spinimpute.runtime.unpacking import GZIP_MAGIC, TooLong, decompressed_text, text_lines
 
 MAX_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
 LONG = 1_000_000  # base pairs: shorter maps may lie in a hot spot or a region without recombination
@@ -211,7 +211,7 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
     if content.startswith(GZIP_MAGIC):
         file = gzip.GzipFile(fileobj=file)
     try:
-        with unpacked_text(file, len(content)) as text:
+        with decompressed_text(file, len(content)) as text:
             for number, line in enumerate(text_lines(text), start=1):
                 if not line.isspace():
                     yield number, line

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spinimpute.genotypes.sites import LAST_POSITION, Region, is_position, plain_chromosome, same_chromosome
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.unpacking import ENCODING, gunzipped
+from spinimpute.runtime.unpacking import ENCODING, gunzip
 
 _BROWSER_LINES = ("track", "browser")
 _PLINK_BED = b"\x6c\x1b\x01"
@@ -109,7 +109,7 @@ def read_bed(path: str | Path) -> list[Region]:
 
 def _text_of(path: Path, what: str) -> str:
     try:
-        content = gunzipped(path.read_bytes())  # at once: it may be a pipe
+        content = gunzip(path.read_bytes())  # at once: it may be a pipe
     except (OSError, EOFError, zlib.error) as error:
         raise InputError("read", f"{what}: cannot be read ({error})") from error
     if content.startswith(_PLINK_BED):

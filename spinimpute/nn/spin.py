@@ -22,7 +22,7 @@ from spinimpute.nn.checks import require_choice, require_column, require_count, 
 from spinimpute.nn.embedding import ColumnEmbedding
 from spinimpute.nn.predictors import FlatPredictor, RowPredictor, TokenwisePredictor, TokenwiseReader
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
-from spinimpute.runtime.processes import ALONE, Processes
+from spinimpute.runtime.processes import SINGLE_PROCESS, Processes
 
 EmbeddedChunk = Tensor | Callable[[], Tensor]
 TokenChunk = tuple[Tensor, Tensor] | Callable[[], tuple[Tensor, Tensor]]
@@ -103,7 +103,7 @@ class SPINEncoder(nn.Module):
         *,
         sources: Sequence[Tensor] = (),
         keep_latents: bool = False,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> Tensor:
         """Return the result of `forward` on the concatenated chunks (B, n, D, E), with the same gradients.
 
@@ -332,7 +332,7 @@ class SPIN(nn.Module):
         side: Tensor | None = None,
         *,
         keep_latents: bool = False,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> Tensor:
         """Encode a context in chunks: same result and gradients as `encode`, with the memory of one chunk.
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from spinimpute.runtime.processes import ALONE, Processes
+from spinimpute.runtime.processes import SINGLE_PROCESS, Processes
 
 
 class KeysValues(NamedTuple):
@@ -79,10 +79,10 @@ class StreamState:
         if processes.count == 1:
             return self
         maximum = self.maximum.clone()
-        processes.take_largest(maximum)
+        processes.maximize_all(maximum)
         own = _weight_of_part(self.maximum, maximum)
         total, weighted = own * self.total, own * self.weighted
-        processes.add_up([total, weighted])
+        processes.sum_all([total, weighted])
         return StreamState(maximum, total, weighted)
 
     def result(self) -> Tensor:
@@ -165,7 +165,7 @@ class _StreamedAttention(torch.autograd.Function):
                 if isinstance(sources[i], nn.Parameter) and d_sources[i] is None:
                     d_sources[i] = torch.zeros_like(sources[i])
             parameters = [d_sources[i] for i in with_gradient if isinstance(sources[i], nn.Parameter)]
-            ctx.processes.add_up([d_q, *parameters])
+            ctx.processes.sum_all([d_q, *parameters])
         return d_q.to(q_BGLP.dtype), None, None, None, None, *d_sources
 
 
@@ -176,7 +176,7 @@ def streamed_attention(
     scale: float,
     sources: Sequence[Tensor] = (),
     recompute: Sequence[Chunk] | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> Tensor:
     """Return the attention (B, G, L, P) of queries to the keys of all chunks, one chunk at a time.
 

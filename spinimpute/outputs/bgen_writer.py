@@ -20,7 +20,7 @@ import numpy as np
 from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.plink_writer import check_names
-from spinimpute.runtime.output_files import FilesTogether
+from spinimpute.runtime.output_files import OutputGroup
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.record_fields import NumberCodes
 
@@ -32,7 +32,7 @@ _N_RECORDS_AT = 8  # offset in the file
 _SEX = {True: "1", False: "2", None: "0"}
 
 
-class BgenWriter(FilesTogether):
+class BgenWriter(OutputGroup):
     """Writes blocks of records; a context manager that leaves nothing after an exception.
 
     The .sample file has the name of the .bgen. With HDS, probabilities of haplotypes are written; with GT
@@ -57,7 +57,7 @@ class BgenWriter(FilesTogether):
         self.set_ploidy(layout.ploidy)
         path = Path(path)
         super().__init__(path, [path, path.with_suffix(".sample")])
-        with self.errors_named():
+        with self.convert_errors():
             self._file = self.files[0].path.open("wb")
             names = b"".join(_short(name) for name in self._samples)
             samples_block = struct.pack("<II", 8 + len(names), len(self._samples)) + names
@@ -92,7 +92,7 @@ class BgenWriter(FilesTogether):
             p = np.where(np.isnan(p), p, p >= 0.5) if haplotypes is None else haplotypes.astype(float)
             p[p < 0] = np.nan
         first, last = p[:, self._last - (self._ploidy - 1)], p[:, self._last]
-        with self.errors_named():
+        with self.convert_errors():
             assert self._file is not None
             for row in range(len(sites)):
                 name = _short(sites.id[row] or ".")
@@ -124,7 +124,7 @@ class BgenWriter(FilesTogether):
         ploidy = self._ploidy | np.where(missing, np.uint8(_ABSENT), np.uint8(0))
         return start + ploidy.tobytes() + bytes([self._phased, BITS]) + stored.astype("<u2").tobytes()
 
-    def write_ends(self) -> None:
+    def write_trailers(self) -> None:
         """Complete the .bgen, and write the .sample."""
         assert self._file is not None
         self._file.seek(_N_RECORDS_AT)

@@ -17,7 +17,7 @@ import numpy as np
 from spinimpute.genotypes.builds import NON_PAR, infer_build, is_x, x_regions
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import FilesTogether
+from spinimpute.runtime.output_files import OutputGroup
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import OutputLayout, make_header
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, NumberCodes, SampleLayout, info_columns, info_texts
@@ -27,7 +27,7 @@ _SEX = {True: "1", False: "2", None: "NA"}
 _BLOCK_CALLS = 2**20  # written at once; bounds the memory
 
 
-class PlinkWriter(FilesTogether):
+class PlinkWriter(OutputGroup):
     """Writes blocks of records; a context manager that leaves nothing after an exception.
 
     Dosages are rounded as in VCF, and those of males on X count two copies, as in PLINK. With GT alone,
@@ -60,7 +60,7 @@ class PlinkWriter(FilesTogether):
         self._pvar: TextIO | None = None
         path = Path(path)
         super().__init__(path, [path, path.with_suffix(".pvar"), path.with_suffix(".psam")], "pgenlib")
-        with self.errors_named():
+        with self.convert_errors():
             self._pvar = self.files[1].path.open("w", encoding="utf-8", newline="\n")
             *lines, _ = self._header.text.splitlines(keepends=True)
             self._pvar.write("".join(lines) + "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")
@@ -96,7 +96,7 @@ class PlinkWriter(FilesTogether):
         ids = [name or "." for name in sites.id]
         rows = zip(names, sites.position.tolist(), ids, sites.ref, sites.alt, texts, strict=True)
         step = max(1, _BLOCK_CALLS // len(self._samples))
-        with self.errors_named():
+        with self.convert_errors():
             assert self._pvar is not None
             self._pvar.writelines(
                 f"{name}\t{position}\t{id_}\t{ref}\t{alt}\t.\tPASS\t{text}\n"
@@ -142,7 +142,7 @@ class PlinkWriter(FilesTogether):
             self._sexes.update(zip(self._samples, (self._ploidy == 1).tolist(), strict=True))
         return names.tolist()
 
-    def write_ends(self) -> None:
+    def write_trailers(self) -> None:
         """Complete .pgen and .pvar, and write the .psam."""
         assert self._pvar is not None
         pgen, self._pgen = self._pgen, None

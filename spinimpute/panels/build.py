@@ -23,7 +23,7 @@ from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.vcf_reading import BatchReader, ParallelBatchReader
 from spinimpute.panels.writer import PanelWriter, package_version, rewrite_panel
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import check_output, written_whole
+from spinimpute.runtime.output_files import atomic_write, check_output
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import split_by_size
@@ -67,7 +67,7 @@ def compile_panel(job: BuildJob) -> Panel:
     if job.threads > 1 and (regions := split_by_size(Path(job.vcf), one.contigs, job.region)):
         one.close()
         reader = ParallelBatchReader(job.vcf, job.region, job.samples, regions, job.threads)
-    with written_whole(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
+    with atomic_write(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         with partial.open("wb") as file:
             _write_panel(file, reader, job)
             file.flush()

@@ -19,7 +19,7 @@ from spinimpute.panels.container import join_files, read_joined_ranges
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, refuse_pipe
-from spinimpute.runtime.output_files import CannotWrite, check_output, written_whole
+from spinimpute.runtime.output_files import CannotWrite, atomic_write, check_output
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.vcf.variant_file import VariantFile
 
@@ -143,7 +143,7 @@ def compile_panel_file(job: BuildJob) -> None:
         compile_panel(replace(job, region=parts[0].region if parts else job.region)).close()
         return
     genetic_map = choose_map(job.genetic_map, parts[0].region.chrom)
-    with written_whole(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
+    with atomic_write(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         made: list[Path] = []
         for part in parts:
             path = folder / f"{part.name}.spin"

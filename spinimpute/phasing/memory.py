@@ -16,7 +16,7 @@ from spinimpute.phasing.large_panels.states import OTHERS
 from spinimpute.phasing.likely_pairs import PAIRS
 from spinimpute.phasing.passes import HALF
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.memory import COMPILED, fewer_samples, remedy, resident_bytes, shown_size
+from spinimpute.runtime.memory import COMPILED, fewer_samples, format_size, remedy, resident_bytes
 
 SITE = 0.25  # bytes for each panel haplotype and typed site
 HAPLOTYPE = 3_000  # bytes for each panel haplotype and thread
@@ -59,9 +59,9 @@ def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, t
     if needed > budget:
         raise InputError(
             "memory",
-            f"{shown_size(budget)} of memory are too little to phase {typed_sites} typed sites against a "
+            f"{format_size(budget)} of memory are too little to phase {typed_sites} typed sites against a "
             f"panel of {panel_haplotypes} haplotypes with {threads} thread{'s' if threads > 1 else ''}: "
-            f"{shown_size(needed)} are needed. {remedy(threads)}",
+            f"{format_size(needed)} are needed. {remedy(threads)}",
         )
 
 
@@ -119,8 +119,8 @@ def chain_threads(budget: int | None, sizes: ChainSizes, region_sites: int, thre
         enough = 1.03 * needed  # the memory held before differs a little from run to run
         raise InputError(
             "memory",
-            f"{shown_size(budget)} of memory are too little to impute {samples} samples at {region_sites} "
-            f"sites from a panel of {sizes.haplotypes} haplotypes: {shown_size(enough)} are needed with one "
+            f"{format_size(budget)} of memory are too little to impute {samples} samples at {region_sites} "
+            f"sites from a panel of {sizes.haplotypes} haplotypes: {format_size(enough)} are needed with one "
             f"thread. Give more, {fewer_samples()}",
         )
     return max(n for n in range(1, threads + 1) if held + added(sizes, n) <= budget)

@@ -44,7 +44,7 @@ from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.memory import within_budget
-from spinimpute.runtime.output_files import check_outputs, written_whole
+from spinimpute.runtime.output_files import atomic_write, check_outputs
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 
 PHASING = ("auto", "never")
@@ -347,4 +347,4 @@ def _write_reports(
         )
     if summary.leave_one_out is not None:
         for table, path in tables.items():
-            summary.leave_one_out.write(table, names.enter_context(written_whole(path)))
+            summary.leave_one_out.write(table, names.enter_context(atomic_write(path)))

@@ -24,7 +24,7 @@ from spinimpute.panels.opening import (
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import PLACEHOLDER, words_in_braces
+from spinimpute.runtime.output_files import PLACEHOLDER, find_placeholders
 from spinimpute.targets.formats import VARIANTS, format_of
 from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile
@@ -280,7 +280,7 @@ def fixed_output(out: str | Path) -> str | Path | None:
 
     Raises InputError for anything else in braces.
     """
-    unknown = next((word for word in words_in_braces(out) if word != PLACEHOLDER), None)
+    unknown = next((word for word in find_placeholders(out) if word != PLACEHOLDER), None)
     if unknown is not None:
         raise InputError(
             "argument",

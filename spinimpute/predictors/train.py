@@ -28,7 +28,7 @@ from spinimpute.predictors.registry import PredictorRow, import_attribute, row_b
 from spinimpute.runtime.devices import choose_device
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import CannotWrite, check_output
-from spinimpute.runtime.processes import all_processes, is_first, launch, local_device, restarted
+from spinimpute.runtime.processes import all_processes, is_first, launch_id, local_device, restarted
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.episodes import EpisodeSettings
 from spinimpute.training.simulation import SimulationSettings
@@ -235,7 +235,7 @@ def train(
             )
     # after a restart by torchrun, continue if the failed attempt of this launch has written the state
     if restarted() and state.exists():
-        resume = resume or TrainingState.load(state, STATE_FORMAT).launch == launch()
+        resume = resume or TrainingState.load(state, STATE_FORMAT).launch == launch_id()
     if is_first():
         check_output(
             out, force or resume, [config, panel, init], f" or {argument('resume', True)} to continue"

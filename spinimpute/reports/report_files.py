@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import CannotWrite, words_in_braces, written_whole
+from spinimpute.runtime.output_files import CannotWrite, atomic_write, find_placeholders
 
 if TYPE_CHECKING:
     from spinimpute.reports.multiqc import SampleTable
@@ -53,7 +53,7 @@ class ReportFiles:
             )
         files = [path for path in (self.page, self.multiqc) if path is not None]
         for path in files if self.figures is None else [*files, self.figures]:
-            if words := words_in_braces(path):
+            if words := find_placeholders(path):
                 raise InputError(
                     "argument",
                     f"{path}: {words[0]} is not replaced, because all chromosomes have one report. Give a "
@@ -85,9 +85,9 @@ class ReportFiles:
     def write(self, page: Page, table: SampleTable, beside: ExitStack) -> None:
         """Write all wanted files; they get their final names when `beside` closes."""
         if self.page is not None:
-            page.write(beside.enter_context(written_whole(Path(self.page))))
+            page.write(beside.enter_context(atomic_write(Path(self.page))))
         if self.multiqc is not None:
-            table.write(beside.enter_context(written_whole(Path(self.multiqc))))
+            table.write(beside.enter_context(atomic_write(Path(self.multiqc))))
         if self.figures is not None:
             _write_figures(page, Path(self.figures), beside)
 
@@ -114,7 +114,7 @@ def _write_figures(page: Page, folder: Path, beside: ExitStack) -> None:
     earlier = set(_charts_in(folder)) - set(drawn)
     beside.push(lambda kind, *_: _unlink(earlier) if kind is None else None)
     for path, chart in drawn.items():
-        chart.write(beside.enter_context(written_whole(path)))
+        chart.write(beside.enter_context(atomic_write(path)))
 
 
 def _unlink(paths: set[Path]) -> None:

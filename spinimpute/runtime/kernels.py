@@ -28,8 +28,8 @@ _IMPORT = re.compile(r"^from (spinimpute[\w.]*) import (\([^)]*\)|.+)", re.MULTI
 
 # Sums may be contracted to fused multiply-adds, and zeros have no sign. The order of sums stays.
 FAST = frozenset({"contract", "nsz"})
-LEAST_ROOM = 50 * 2**20  # bytes: all kernels take 10 MB
-MOST_DAYS = 60  # that the folder of another version is kept without being used
+MIN_FREE_BYTES = 50 * 2**20  # bytes: all kernels take 10 MB
+MAX_UNUSED_DAYS = 60  # that the folder of another version is kept without being used
 _DAY = 24 * 3600
 
 
@@ -38,7 +38,7 @@ def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..
 
     def compile_lazily(function: Callable[..., Any]) -> Any:
         folder = folder_of(function.__module__)
-        usual, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+        previous, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
         try:  # numba chooses the folder of a function when it is decorated
             return numba.njit(
                 nogil=True,
@@ -47,7 +47,7 @@ def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..
                 inline="always" if inline else "never",
             )(function)
         finally:
-            numba.config.CACHE_DIR = usual
+            numba.config.CACHE_DIR = previous
 
     return compile_lazily
 
@@ -123,7 +123,7 @@ def _is_usable(folder: Path) -> bool:
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return False
-        if not os.access(folder, os.W_OK | os.X_OK) or shutil.disk_usage(folder).free < LEAST_ROOM:
+        if not os.access(folder, os.W_OK | os.X_OK) or shutil.disk_usage(folder).free < MIN_FREE_BYTES:
             return False
     except OSError:
         return False
@@ -153,5 +153,5 @@ def _remove_unused(top: Path) -> None:
     """Remove the folders of versions that nobody has used for a while."""
     for other in top.iterdir():
         with suppress(OSError):  # another process removes it
-            if time.time() - other.stat().st_mtime > MOST_DAYS * _DAY:
+            if time.time() - other.stat().st_mtime > MAX_UNUSED_DAYS * _DAY:
                 shutil.rmtree(other, ignore_errors=True)

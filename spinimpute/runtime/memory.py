@@ -1,4 +1,7 @@
-"""Memory of this process: sizes as users write them, memory in use, and budgets."""
+"""Memory of this process: read the sizes that users write, measure memory use, and enforce a budget.
+
+The budget is the user's option `--max-memory` (`Resources.max_memory` in Python).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from contextlib import contextmanager
 
 from spinimpute.runtime.errors import InputError, argument
 
-COMPILED = 160e6  # bytes of compiled functions and buffers that come only with phasing and imputing
+COMPILED = 160e6  # bytes that compiled kernels and their buffers add once phasing and imputing have started
 
 
 def parse_size(text: str) -> int:
@@ -24,8 +27,8 @@ def parse_size(text: str) -> int:
     return size
 
 
-def shown_size(size: float) -> str:
-    """Return a number of bytes in words, for messages."""
+def format_size(size: float) -> str:
+    """Return a number of bytes as text for messages, such as "530 MB"."""
     return f"{size / 2**20:.0f} MB"
 
 
@@ -36,7 +39,7 @@ def peak_memory_mb() -> float:
 
 
 def resident_bytes(peak: bool = False) -> int:
-    """Return the resident memory of this process in bytes, or its peak; outside Linux always the peak."""
+    """Return the current resident memory of this process in bytes, or its peak. Outside Linux: the peak."""
     name = "VmHWM:" if peak else "VmRSS:"
     try:
         with open("/proc/self/status") as file:
@@ -50,11 +53,11 @@ class TooLittleMemory(InputError):
 
 
 @contextmanager
-def within_budget(budget: int | None, what: str, instead: str = "") -> Iterator[None]:
-    """Check that the `with` block keeps a budget in bytes; None for no limit.
+def within_budget(budget: int | None, what: str, alternative: str = "") -> Iterator[None]:
+    """Raise TooLittleMemory if the `with` block pushes the peak memory above `budget` bytes (None: no limit).
 
-    Raises TooLittleMemory, with the advice `instead`, if memory was above the budget inside, and higher than
-    before.
+    `what` names the work of the block in the message. `alternative` replaces the advice to impute chunks.
+    A block that does not raise the peak of the process passes, even if that peak is above the budget.
     """
     before = 0 if budget is None else resident_bytes(peak=True)
     yield
@@ -63,17 +66,17 @@ def within_budget(budget: int | None, what: str, instead: str = "") -> Iterator[
         chunks = f"or impute chunks {where} of the output of 'spinimpute phase' or 'convert'"
         raise TooLittleMemory(
             "memory",
-            f"{shown_size(budget)} of memory are too little: {shown_size(peak)} are needed for {what}. Give "
-            f"more, {instead or chunks}",
+            f"{format_size(budget)} of memory are too little: {format_size(peak)} are needed for {what}. "
+            f"Give more, {alternative or chunks}",
         )
 
 
 def remedy(threads: int) -> str:
-    """Advice for a budget that is too small."""
+    """Return the advice of a message about a budget that is too small."""
     fewer = "fewer threads, " if threads > 1 else ""
     return f"Give more, {fewer}or impute chunks ({argument('region')} with {argument('buffer_cM')})"
 
 
 def fewer_samples() -> str:
-    """Advice where the samples need too much memory."""
+    """Return the advice of a message about samples that need too much memory."""
     return f"or impute fewer samples at a time (none depends on the others), or chunks ({argument('region')})"

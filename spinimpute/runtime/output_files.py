@@ -21,13 +21,13 @@ from spinimpute.runtime.partial_files import PartialFile, flush, temporary_folde
 
 PLACEHOLDER = "{chrom}"  # for the chromosome, in the name of an output
 STANDARD = "-"  # standard input or output
-LONGEST_NAME = 235  # leaves space for a temporary suffix: most file systems allow 255 bytes
-LONGEST_MACHINE = 64  # letters of the machine's name
-_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors of writing only
-_BESIDE = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
+MAX_NAME_BYTES = 235  # leaves space for a temporary suffix: most file systems allow 255 bytes
+MAX_HOST_NAME = 64  # letters of the machine's name
+_WRITE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors of writing only
+_INPUT_COMPANIONS = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
 _WRITTEN_INDEXES = (".tbi", ".csi")
 _READ_INDEXES = (*_WRITTEN_INDEXES, ".bai", ".crai", ".fai")
-_WRITTEN_BESIDE = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
+_OUTPUT_COMPANIONS = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
 
@@ -62,9 +62,9 @@ def check_writable(path: Path) -> None:
             "write",
             f"cannot write {path}: it is a link, to {os.readlink(path)}; give the name of the file itself",
         )
-    if len(os.fsencode(path.name)) > LONGEST_NAME:
+    if len(os.fsencode(path.name)) > MAX_NAME_BYTES:
         raise InputError(
-            "write", f"cannot write {path}: the name is too long; it may have {LONGEST_NAME} bytes at most"
+            "write", f"cannot write {path}: the name is too long; it may have {MAX_NAME_BYTES} bytes at most"
         )
     if os.path.exists(path) and not os.path.isfile(path):
         raise InputError("write", f"cannot write {path}: it is not a regular file; give another name")
@@ -74,18 +74,18 @@ def check_writable(path: Path) -> None:
         )
 
 
-def words_in_braces(out: str | Path) -> list[str]:
+def find_placeholders(out: str | Path) -> list[str]:
     """Return what stands in braces in an output's name, existing folders excluded."""
     path = Path(out)
     there = next((parent for parent in path.parents if os.path.isdir(parent)), None)
     return _IN_BRACES.findall(str(path if there is None else path.relative_to(there)))
 
 
-def check_output(path: str | Path, force: bool, inputs: Iterable[object], instead: str = "") -> Path:
+def check_output(path: str | Path, force: bool, inputs: Iterable[object], alternative: str = "") -> Path:
     """Check that an output may be written, with the files beside a .pgen or .bgen; return its path.
 
     Raises InputError if a file exists, without `force`, if it is one of the inputs, or if it cannot be
-    created. `instead` is added to the advice to overwrite.
+    created. `alternative` is added to the advice to overwrite.
     """
     if os.fspath(path) == STANDARD:
         raise InputError(
@@ -94,14 +94,14 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
             "the name of a file",
         )
     path = Path(path)
-    if words := words_in_braces(path):
+    if words := find_placeholders(path):
         raise InputError(
             "write",
             f"cannot write {path}: unknown placeholder {words[0]}. {PLACEHOLDER} is for the output of "
             "'impute' only. Give a name without braces",
         )
-    for beside in _WRITTEN_BESIDE.get(path.suffix.lower(), ()):
-        check_output(path.with_suffix(beside), force, inputs, instead)
+    for beside in _OUTPUT_COMPANIONS.get(path.suffix.lower(), ()):
+        check_output(path.with_suffix(beside), force, inputs, alternative)
     check_writable(path)
     for suffix in _WRITTEN_INDEXES:
         if os.path.isdir(index := f"{path}{suffix}"):
@@ -115,13 +115,13 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], instea
             )
     if not force:
         raise InputError(
-            "exists", f"{path} already exists; use {argument('force', True)} to overwrite{instead}"
+            "exists", f"{path} already exists; use {argument('force', True)} to overwrite{alternative}"
         )
     return path
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path for a file, which is renamed at the end of the block."""
     partial = None
     try:
@@ -131,7 +131,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         beside = os.fspath(path.with_name(f".{path.name}."))  # prefix of temporary names
         named = error.filename
-        ours = error.errno in _OF_WRITING if named is None else str(named).startswith(beside)
+        ours = error.errno in _WRITE_ERRNOS if named is None else str(named).startswith(beside)
         if not ours:
             raise
         raise CannotWrite(path, error) from error
@@ -140,7 +140,7 @@ def written_whole(path: Path) -> Iterator[Path]:
             partial.discard()
 
 
-class FilesTogether(ABC):
+class OutputGroup(ABC):
     """Files of one output: they are renamed together at the end of the block, or removed on an exception.
 
     Attributes
@@ -163,13 +163,13 @@ class FilesTogether(ABC):
         self.complete_stream: Callable[[], None] | None = None
         self._finished = self._closed = False
         self.files: list[PartialFile] = []
-        with self.errors_named():
+        with self.convert_errors():
             for final in finals:
                 check_writable(final)
                 self.files.append(PartialFile(final))
 
     @abstractmethod
-    def write_ends(self) -> None:
+    def write_trailers(self) -> None:
         """Write the ends of the files and close them."""
 
     @abstractmethod
@@ -179,8 +179,8 @@ class FilesTogether(ABC):
     def finish(self) -> None:
         """Complete the files under their temporary names."""
         if not self._closed and not self._finished:
-            with self.errors_named():
-                self.write_ends()
+            with self.convert_errors():
+                self.write_trailers()
             self._finished = True
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class FilesTogether(ABC):
         self.finish()
         if self._closed:
             return
-        with self.errors_named():
+        with self.convert_errors():
             if self.complete_stream is not None:
                 self.complete_stream()
             for file in self.files:
@@ -226,7 +226,7 @@ class FilesTogether(ABC):
             self.abandon()
 
     @contextmanager
-    def errors_named(self) -> Iterator[None]:
+    def convert_errors(self) -> Iterator[None]:
         """Turn errors of the library and the system into `CannotWrite`, and remove the temporary files."""
         try:
             yield
@@ -246,7 +246,7 @@ def temporary_folder() -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             # locks may be visible on one machine only, so files of other machines are kept
-            machine = re.sub(r"[^\w.-]", "_", platform.node())[:LONGEST_MACHINE]
+            machine = re.sub(r"[^\w.-]", "_", platform.node())[:MAX_HOST_NAME]
             made = temporary_folder_in(Path(tempfile.gettempdir()), f"spinimpute-{machine}-")
             folder = stack.enter_context(made)
         except OSError as error:
@@ -277,7 +277,7 @@ def check_outputs(
     for source in inputs:
         read.append(source)
         if isinstance(source, str | Path):
-            suffixes = _BESIDE.get(Path(source).suffix, ())
+            suffixes = _INPUT_COMPANIONS.get(Path(source).suffix, ())
             read += [Path(source).with_suffix(suffix) for suffix in suffixes]
             read += [Path(f"{source}{suffix}") for suffix in _READ_INDEXES]
     taken: dict[Path, str | Path] = {}
@@ -289,7 +289,7 @@ def check_outputs(
             continue
         path = check_output(given, force, read)
         names = [path, *(Path(f"{path}{suffix}") for suffix in _WRITTEN_INDEXES)]
-        names += [path.with_suffix(suffix) for suffix in _WRITTEN_BESIDE.get(path.suffix.lower(), ())]
+        names += [path.with_suffix(suffix) for suffix in _OUTPUT_COMPANIONS.get(path.suffix.lower(), ())]
         for name in names:
             if (other := taken.get(name.resolve())) is not None:
                 raise InputError(

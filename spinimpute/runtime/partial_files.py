@@ -41,14 +41,14 @@ class PartialFile:
         self._descriptor = -1  # holds the lock
         opened("temporary", os.path.abspath(self.path))
         try:
-            with _one_at_a_time(final.parent):  # two runs that start together see each other
+            with _folder_lock(final.parent):  # two runs that start together see each other
                 while self._descriptor < 0:
                     descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
                     if _lock(descriptor) is False or not self.path.exists():
                         os.close(descriptor)  # another run found it before it was locked, and removed it
                     else:
                         self._descriptor = descriptor
-                other = _clear_others(self.path, beginning, SUFFIX)
+                other = _remove_stale(self.path, beginning, SUFFIX)
             if other is not None:
                 raise InputError(
                     "write",
@@ -84,8 +84,8 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
     descriptor = -1
     opened("temporary", absolute)
     try:
-        with _one_at_a_time(parent):  # another run must not remove a folder that is not locked yet
-            _clear_others(folder, beginning, FOLDER_SUFFIX)
+        with _folder_lock(parent):  # another run must not remove a folder that is not locked yet
+            _remove_stale(folder, beginning, FOLDER_SUFFIX)
             folder.mkdir(mode=0o700)
             descriptor = os.open(folder, _FOLDER | os.O_NOFOLLOW)
             _lock(descriptor)
@@ -112,7 +112,7 @@ def flush(path: Path) -> None:
             raise
 
 
-def _clear_others(own: Path, beginning: str, suffix: str) -> Path | None:
+def _remove_stale(own: Path, beginning: str, suffix: str) -> Path | None:
     """Remove files, or folders, of killed runs for the same output; return one of a living run, if any."""
     pattern = re.compile(rf"{re.escape(beginning)}[0-9a-f]{{{2 * TOKEN_BYTES}}}{re.escape(suffix)}")
     names: list[str] = []
@@ -138,7 +138,7 @@ def _clear_others(own: Path, beginning: str, suffix: str) -> Path | None:
 
 
 @contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def _folder_lock(folder: Path) -> Iterator[None]:
     """Wait for other runs in a folder, where folders can be locked and the folder is not this run's own."""
     descriptor = -1
     if folder not in _own_folders:

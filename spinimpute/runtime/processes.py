@@ -37,11 +37,11 @@ class Processes:
         """Whether this process writes the outputs."""
         return self.rank == 0
 
-    def mine(self, items: Sequence[T]) -> Sequence[T]:
+    def own_slice(self, items: Sequence[T]) -> Sequence[T]:
         """Slice of the items of this process; slices differ in length by one at most."""
         return items[len(items) * self.rank // self.count : len(items) * (self.rank + 1) // self.count]
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
+    def sum_all(self, tensors: Sequence[Tensor]) -> None:
         """Replace every tensor by its sum over processes."""
         if self.count == 1 or not tensors:
             return
@@ -50,12 +50,12 @@ class Processes:
         for tensor, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(total.view_as(tensor))
 
-    def take_largest(self, tensor: Tensor) -> None:
+    def maximize_all(self, tensor: Tensor) -> None:
         """Replace every number by its maximum over processes."""
         if self.count > 1:
             torch.distributed.all_reduce(tensor, torch.distributed.ReduceOp.MAX)
 
-    def joined(self, items: Sequence[T]) -> list[T]:
+    def gather(self, items: Sequence[T]) -> list[T]:
         """Concatenate the lists of all processes; the result is the same in each."""
         if self.count == 1:
             return list(items)
@@ -64,14 +64,14 @@ class Processes:
         return [item for part in parts for item in part]
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 
 
 @contextmanager
 def all_processes(device: torch.device) -> Iterator[Processes]:
     """Join the processes that torchrun started together."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -111,7 +111,7 @@ def restarted() -> bool:
     return _restarts() > 0
 
 
-def launch() -> str:
+def launch_id() -> str:
     """Identifier of the torchrun that started this process; the same after a restart."""
     return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.getppid()}"
 

@@ -16,32 +16,32 @@ GZIP_MAGIC = b"\x1f\x8b"
 """How every gzip file starts, in blocks or not."""
 
 ENCODING = "utf-8-sig"
-LONGEST_LINE = 2**20
-LONGEST_RECORD = 2**26
-MOST_EMPTY_LINES = 2**16
-_LEAST_BOUND = 2**27
-_MOST_TIMES = 100
-_PIECE_BYTES = 2**16
+MAX_LINE = 2**20
+MAX_RECORD = 2**26
+MAX_EMPTY_LINES = 2**16
+_MIN_LIMIT = 2**27
+_MAX_RATIO = 100
+_READ_BYTES = 2**16
 
 
 class TooLong(OSError):
     """The content exceeds the bound in the message."""
 
 
-def check_unpacked(unpacked: int, packed: int, times: int = _MOST_TIMES, least: int | None = None) -> None:
+def check_unpacked(unpacked: int, packed: int, times: int = _MAX_RATIO, least: int | None = None) -> None:
     """Raise TooLong if compressed bytes expand by more than a factor, and to more than `least` bytes."""
-    most = max(_LEAST_BOUND if least is None else least, times * packed)
+    most = max(_MIN_LIMIT if least is None else least, times * packed)
     if unpacked > most:
         raise TooLong(f"its {packed:,} bytes unpack to more than {most:,}")
 
 
-def gunzipped(content: bytes, times: int = _MOST_TIMES, least: int | None = None) -> bytes:
+def gunzip(content: bytes, times: int = _MAX_RATIO, least: int | None = None) -> bytes:
     """Return the content of a file, decompressed if it is gzip."""
     if not content.startswith(GZIP_MAGIC):
         return content
     unpacked = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        while piece := file.read(_PIECE_BYTES):
+        while piece := file.read(_READ_BYTES):
             unpacked += piece
             check_unpacked(len(unpacked), len(content), times, least)
     return bytes(unpacked)
@@ -53,15 +53,15 @@ def open_text(path: Path, errors: str = "strict", newline: str | None = None) ->
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     if not packed:
         return path.open(encoding=ENCODING, errors=errors, newline=newline)
-    return unpacked_text(gzip.GzipFile(path), path.stat().st_size, errors, newline)
+    return decompressed_text(gzip.GzipFile(path), path.stat().st_size, errors, newline)
 
 
-def unpacked_text(
+def decompressed_text(
     unpacked: IO[bytes] | gzip.GzipFile,
     packed: int,
     errors: str = "strict",
     newline: str | None = None,
-    times: int = _MOST_TIMES,
+    times: int = _MAX_RATIO,
 ) -> TextIO:
     """A text file that is decompressed while it is read."""
     bounded = _Bounded(unpacked, packed, times)
@@ -71,13 +71,13 @@ def unpacked_text(
 def text_lines(file: TextIO) -> Iterator[str]:
     """Yield the lines of a text. Raises TooLong for a line that is too long to be text."""
     number = n_empty = 0
-    while line := file.readline(LONGEST_LINE + 1):
+    while line := file.readline(MAX_LINE + 1):
         number += 1
         n_empty = n_empty + 1 if line == "\n" else 0
-        if n_empty > MOST_EMPTY_LINES:
+        if n_empty > MAX_EMPTY_LINES:
             raise TooLong(f"line {number} is the last of {n_empty:,} empty lines")
-        if len(line) > LONGEST_LINE:
-            raise TooLong(f"line {number} has more than {LONGEST_LINE:,} letters")
+        if len(line) > MAX_LINE:
+            raise TooLong(f"line {number} has more than {MAX_LINE:,} letters")
         yield line
 
 

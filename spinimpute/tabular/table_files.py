@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from spinimpute.runtime.errors import InputError, repeated, why_no_file
-from spinimpute.runtime.unpacking import ENCODING, TooLong, check_unpacked, unpacked_text
+from spinimpute.runtime.unpacking import ENCODING, TooLong, check_unpacked, decompressed_text
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET = ".parquet"
@@ -180,7 +180,7 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
                 return _parse_text(path, file, separator)
         with (
             gzip.open(path) as unpacked,
-            unpacked_text(unpacked, path.stat().st_size, newline="", times=MAX_UNPACKED_RATIO) as file,
+            decompressed_text(unpacked, path.stat().st_size, newline="", times=MAX_UNPACKED_RATIO) as file,
         ):
             return _parse_text(path, file, separator)
 

@@ -33,7 +33,7 @@ from spinimpute.genotypes.sites import (
     snp_alleles,
 )
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.unpacking import open_text, text_lines, unpacked_text
+from spinimpute.runtime.unpacking import decompressed_text, open_text, text_lines
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
 MOST_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; reading so many takes a gigabyte
@@ -222,7 +222,7 @@ def _opened(path: Path) -> TextIO:
             raise InputError(
                 "content", f"target {path}: the archive {what}. Unpack the file with the genotypes"
             )
-        return unpacked_text(archive.open(files[0]), files[0].compress_size, errors="replace")
+        return decompressed_text(archive.open(files[0]), files[0].compress_size, errors="replace")
 
 
 def _fields(line: str) -> list[str] | None:

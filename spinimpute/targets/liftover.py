@@ -14,7 +14,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.sites import LAST_POSITION, Sites, chromosome_names, complement, same_chromosome
 from spinimpute.runtime.errors import InputError, printable
-from spinimpute.runtime.unpacking import gunzipped
+from spinimpute.runtime.unpacking import gunzip
 
 _WANTED = (
     "Give the chain file from the target's build to the panel's, such as UCSC's hg19ToHg38.over.chain.gz"
@@ -35,7 +35,7 @@ class Lift:
 
         self.path = Path(chain)
         try:
-            content = gunzipped(self.path.read_bytes())
+            content = gunzip(self.path.read_bytes())
         except (OSError, EOFError, zlib.error) as error:
             raise InputError("read", f"chain file {chain}: cannot be read ({error})") from error
         try:

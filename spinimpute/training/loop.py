@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.optimisers import Lookahead
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.processes import ALONE, Processes, launch
+from spinimpute.runtime.processes import SINGLE_PROCESS, Processes, launch_id
 from spinimpute.training.state import TrainingState, differences
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -67,7 +67,7 @@ class TrainingLoop(ABC, Generic[Network]):
         patience: int = 0,
         run: dict[str, Any] | None = None,
         state_format: str = "",
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         self.model, self.optimiser, self.schedule = model, optimiser, schedule
         self.steps, self.clip, self.tasks, self.patience = steps, clip, tasks, patience
@@ -104,9 +104,9 @@ class TrainingLoop(ABC, Generic[Network]):
         if self.tasks == 1:
             loss = self._backward(0)
         else:
-            mine, gradient = self._gradient(self.processes.mine(range(self.tasks)))
-            loss = sum(self.processes.joined([mine]))
-            self.processes.add_up(gradient)
+            mine, gradient = self._gradient(self.processes.own_slice(range(self.tasks)))
+            loss = sum(self.processes.gather([mine]))
+            self.processes.sum_all(gradient)
             for parameter, part in zip(self.parameters, gradient, strict=True):
                 parameter.grad = part
         if not math.isfinite(loss):
@@ -192,7 +192,7 @@ class TrainingLoop(ABC, Generic[Network]):
             if schedule is None
             else {"last_epoch": schedule.last_epoch, "_last_lr": schedule.get_last_lr()},
         }
-        state = TrainingState(self.run, self.step, self.best, self.stale, launch(), content)
+        state = TrainingState(self.run, self.step, self.best, self.stale, launch_id(), content)
         state.save(path, self.state_format)
 
     def restore_state(self, path: str | Path) -> None:

@@ -22,7 +22,7 @@ class TrainingState:
     step: int  # number of steps so far
     best: float  # lowest validation loss so far
     stale: int  # number of validations since the lowest loss
-    launch: str  # identifies the torchrun that started the process, see `processes.launch`
+    launch: str  # identifies the torchrun that started the process, see `processes.launch_id`
     content: dict[str, Any]  # weights, optimiser and schedule: nested dicts of tensors and JSON values
 
     def save(self, path: str | Path, kind: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from spinimpute.genotypes.blocks import HaplotypeSource
 from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.processes import ALONE, Processes
+from spinimpute.runtime.processes import SINGLE_PROCESS, Processes
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 
 STATE_FORMAT = "spinimpute-training-state-2"
@@ -117,7 +117,7 @@ class Trainer(TrainingLoop[nn.Module]):
         train_source: Sampler,
         validation_sources: Sequence[HaplotypeSource],
         run: dict[str, Any],
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         if settings.tasks % processes.count:
             raise InputError(
@@ -164,8 +164,8 @@ class Trainer(TrainingLoop[nn.Module]):
 
     def validate(self) -> AlleleValidation:
         """Compute loss and r2 of the held-out tasks."""
-        outcomes = self.processes.joined(
-            [self._outcome(number) for number in self.processes.mine(range(len(self.validation_tasks)))]
+        outcomes = self.processes.gather(
+            [self._outcome(number) for number in self.processes.own_slice(range(len(self.validation_tasks)))]
         )
         flip = np.concatenate([o.frequency for o in outcomes]) > 0.5
         p = np.concatenate([o.predicted for o in outcomes])

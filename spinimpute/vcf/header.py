@@ -9,7 +9,7 @@ import numpy as np
 
 from spinimpute.genotypes.builds import contig_length
 from spinimpute.runtime.errors import InputError, repeated
-from spinimpute.runtime.unpacking import LONGEST_RECORD
+from spinimpute.runtime.unpacking import MAX_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
 from spinimpute.vcf.bgzf import DamagedFile
 
@@ -60,7 +60,7 @@ class FileStart(NamedTuple):
 def read_start(stream: ByteStream) -> FileStart | None:
     """Read the header from the start of a VCF or BCF; None if it is truncated.
 
-    Raises DamagedFile for a header of more than LONGEST_RECORD bytes.
+    Raises DamagedFile for a header of more than MAX_RECORD bytes.
     """
     start = stream.read(START_BYTES)
     if start.startswith(BCF_MAGIC):
@@ -82,8 +82,8 @@ def read_start(stream: ByteStream) -> FileStart | None:
 
 
 def _check_length(n_bytes: int) -> None:
-    if n_bytes > LONGEST_RECORD:
-        raise DamagedFile(f"its header has more than {LONGEST_RECORD:,} bytes")
+    if n_bytes > MAX_RECORD:
+        raise DamagedFile(f"its header has more than {MAX_RECORD:,} bytes")
 
 
 class HeaderIndexes(NamedTuple):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from spinimpute.genotypes.sites import Region, chromosome_names
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.unpacking import GZIP_MAGIC, gunzipped
+from spinimpute.runtime.unpacking import GZIP_MAGIC, gunzip
 from spinimpute.vcf.bcf_format import is_bcf, read_header
 from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
 from spinimpute.vcf.header import header_indexes
@@ -112,7 +112,7 @@ def check_bam_index(index: Path) -> int:
     Raises DamagedFile for a damaged index: htslib crashes on it, or reads without end.
     """
     try:
-        content = gunzipped(index.read_bytes(), _MAX_INFLATION, _ALWAYS_ALLOWED)
+        content = gunzip(index.read_bytes(), _MAX_INFLATION, _ALWAYS_ALLOWED)
         return max((contig.end for contig in _parse(content, (_BAI, _CSI))), default=0)
     except _UNREADABLE as error:
         raise DamagedFile(str(error)) from error
@@ -235,7 +235,7 @@ def _read_contigs(index: Path) -> list[IndexedContig]:
 
 @lru_cache(maxsize=4)  # a file is opened several times in a run, and parsing its index takes half a second
 def _read_contigs_cached(index: Path, _mtime_ns: int, _size: int) -> list[IndexedContig]:
-    return _parse(gunzipped(index.read_bytes(), _MAX_INFLATION, _ALWAYS_ALLOWED), (_TBI, _CSI))
+    return _parse(gunzip(index.read_bytes(), _MAX_INFLATION, _ALWAYS_ALLOWED), (_TBI, _CSI))
 
 
 def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:

@@ -23,7 +23,7 @@ import numpy as np
 
 from spinimpute.runtime.errors import Code, InputError, repeated
 from spinimpute.runtime.open_files import closed, opened
-from spinimpute.runtime.unpacking import GZIP_MAGIC, LONGEST_RECORD
+from spinimpute.runtime.unpacking import GZIP_MAGIC, MAX_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
 from spinimpute.vcf.header import FileStart, read_start
@@ -342,7 +342,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
         raise error(
             "damaged",
             f"its {size:,} bytes unpack to a line or record of at least {length:,} bytes, more than the "
-            f"{LONGEST_RECORD:,} that are allowed in so small a file",
+            f"{MAX_RECORD:,} that are allowed in so small a file",
         )
     return start
 
@@ -401,7 +401,7 @@ def _line_of_record(path: Path, record: int) -> str:
 
 @lru_cache(maxsize=16)  # a file is opened several times in a run
 def _oversized_record(path: Path, is_bgzf: bool, _mtime_ns: int) -> int:
-    """Length of a line or record above LONGEST_RECORD in a compressed file, as far as it is read; else 0."""
+    """Length of a line or record above MAX_RECORD in a compressed file, as far as it is read; else 0."""
     with suppress(*_UNREADABLE, struct.error):
         compressed = path.read_bytes()
         if is_bgzf and len(compressed) > _MIN_BLOCK_BYTES * compressed.count(EOF_BLOCK[:4]):
@@ -410,7 +410,7 @@ def _oversized_record(path: Path, is_bgzf: bool, _mtime_ns: int) -> int:
         with gzip.open(path) as file:
             if is_bcf(path):
                 length = header_length(file.read(START_BYTES))
-                while length <= LONGEST_RECORD:
+                while length <= MAX_RECORD:
                     file.seek(length, os.SEEK_CUR)
                     lengths = file.read(RECORD_LENGTHS.size)
                     if not lengths:
@@ -420,6 +420,6 @@ def _oversized_record(path: Path, is_bgzf: bool, _mtime_ns: int) -> int:
             while data := file.read(_READ_BYTES):
                 last = data.rfind(b"\n")
                 length = length + len(data) if last < 0 else len(data) - last - 1  # of the unfinished line
-                if length > LONGEST_RECORD:
+                if length > MAX_RECORD:
                     return length
     return 0

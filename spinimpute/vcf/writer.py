@@ -16,7 +16,7 @@ import numpy as np
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.output_files import STANDARD, FilesTogether
+from spinimpute.runtime.output_files import STANDARD, OutputGroup
 from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.vcf.bcf_encoder import BcfEncoder
 from spinimpute.vcf.bgzf import BgzfWriter
@@ -31,7 +31,7 @@ OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
 _ENCODED_BYTES = 4 * 2**20  # encoded at once; bounds the memory
 
 
-class IndexedFile(FilesTogether):
+class IndexedFile(OutputGroup):
     """Writes encoded records; a context manager that leaves nothing at `path` after an exception.
 
     The bytes of the file depend neither on `threads` nor on how the records are cut into calls.
@@ -61,7 +61,7 @@ class IndexedFile(FilesTogether):
         self._file: BinaryIO | _StandardOutput | None = None
         self._bgzf: BgzfWriter | None = None
         super().__init__(Path(path), [] if self._to_stdout else [Path(path)])
-        with self.errors_named():
+        with self.convert_errors():
             if self._to_stdout:
                 self._file = output = _StandardOutput()
                 self.complete_stream = output.complete
@@ -84,10 +84,10 @@ class IndexedFile(FilesTogether):
         begin = np.maximum(position - 1, 0)  # POS 0 is the telomere before the first base
         self._records.setdefault(chrom, []).append((begin, begin + ref_length, stop - length, stop))
         self._position += len(data)
-        with self.errors_named():
+        with self.convert_errors():
             (self._bgzf or self._file).write(data)  # type: ignore[union-attr]
 
-    def write_ends(self) -> None:
+    def write_trailers(self) -> None:
         """Complete the file, and write its index."""
         assert self._file is not None
         if self._bgzf is not None:

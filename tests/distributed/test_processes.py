@@ -132,7 +132,7 @@ def test_attention_over_the_rows_of_two_processes(tmp_path: Path, keep_latents: 
         import json, torch
         from spinimpute.nn.attention import MABOptions
         from spinimpute.nn.spin import SPINEncoder
-        from spinimpute.runtime.processes import ALONE, all_processes
+        from spinimpute.runtime.processes import SINGLE_PROCESS, all_processes
 
         with all_processes(torch.device("cpu")) as processes:
             assert processes.count == 2
@@ -146,14 +146,14 @@ def test_attention_over_the_rows_of_two_processes(tmp_path: Path, keep_latents: 
                 h = encoder.encode_stream(chunks, keep_latents={keep_latents}, processes=processes)
                 return [h, *torch.autograd.grad((h * target).sum(), list(encoder.parameters()))]
 
-            alone, together = outcome(chunks, ALONE), outcome(processes.mine(chunks), processes)
+            alone, together = outcome(chunks, SINGLE_PROCESS), outcome(processes.own_slice(chunks), processes)
             # keys' biases change nothing: their gradients are rounding, and are compared with the others'
             largest = max(float(gradient.abs().max()) for gradient in alone[1:])
             far = max(
                 float((got - expected).abs().max()) / max(largest, float(expected.abs().max()))
                 for expected, got in zip(alone, together)
             )
-            found = processes.joined([far])
+            found = processes.gather([far])
             if processes.first:
                 json.dump(found, open("far.json", "w"))
         """)
@@ -168,7 +168,7 @@ def test_attention_over_the_rows_of_two_processes(tmp_path: Path, keep_latents: 
 @pytest.mark.parametrize("length", [0, 1, 5, 12])
 def test_parts_of_a_list(count: int, length: int) -> None:
     items = list(range(length))
-    parts = [Processes(rank, count).mine(items) for rank in range(count)]
+    parts = [Processes(rank, count).own_slice(items) for rank in range(count)]
     assert [item for part in parts for item in part] == items
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 

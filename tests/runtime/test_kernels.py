@@ -112,8 +112,12 @@ def test_folders_of_unused_versions_are_removed(run, tmp_path):
     run()
     kept, other = tmp_path / "cache" / "kernels", tmp_path / "cache" / "other"
     (folder,) = kept.iterdir()
-    days_unused = {folder: 2, kept / "old": kernels.MOST_DAYS + 1, kept / "new": kernels.MOST_DAYS - 1}
-    days_unused[other] = 2 * kernels.MOST_DAYS
+    days_unused = {
+        folder: 2,
+        kept / "old": kernels.MAX_UNUSED_DAYS + 1,
+        kept / "new": kernels.MAX_UNUSED_DAYS - 1,
+    }
+    days_unused[other] = 2 * kernels.MAX_UNUSED_DAYS
     for path, days in days_unused.items():
         path.mkdir(exist_ok=True)
         then = time.time() - days * 24 * 3600

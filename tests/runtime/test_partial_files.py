@@ -126,7 +126,7 @@ def test_runs_wait_for_each_other_where_the_folder_is_a_link(tmp_path):
     link.symlink_to(folder)
     locks = []
     for path in (folder, link):
-        with partial_files._one_at_a_time(path):
+        with partial_files._folder_lock(path):
             descriptor = os.open(folder, os.O_RDONLY)
             locks.append(partial_files._lock(descriptor))
             os.close(descriptor)

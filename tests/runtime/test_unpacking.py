@@ -16,7 +16,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.panels import container
 from spinimpute.runtime import unpacking
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.unpacking import TooLong, gunzipped, open_text, text_lines
+from spinimpute.runtime.unpacking import TooLong, gunzip, open_text, text_lines
 from spinimpute.targets.array_sites import read_array
 from spinimpute.targets.array_text import is_array_text, read_array_text
 from spinimpute.targets.liftover import Lift
@@ -31,7 +31,7 @@ HEAD = b"rsid\tchromosome\tposition\tgenotype\n"
 
 @pytest.fixture(autouse=True)
 def small_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "_LEAST_BOUND", 2**19)
+    monkeypatch.setattr(unpacking, "_MIN_LIMIT", 2**19)
 
 
 def bomb(first: bytes = b"", letter: bytes = b" ") -> bytes:
@@ -68,12 +68,12 @@ def test_what_becomes_a_hundred_times_as_long_is_read(tmp_path):
     content = b"20 10\n" * 2**16
     path = tmp_path / "t.gz"
     path.write_bytes(gzip.compress(content))
-    assert gunzipped(path.read_bytes()) == content
+    assert gunzip(path.read_bytes()) == content
     with open_text(path) as file:
         assert sum(1 for _ in text_lines(file)) == 2**16
-    assert gunzipped(content) == content
+    assert gunzip(content) == content
     with pytest.raises(TooLong, match="unpack to more than 524,288"):
-        gunzipped(gzip.compress(content * 2))
+        gunzip(gzip.compress(content * 2))
 
 
 def test_a_line_that_is_none(tmp_path):
@@ -161,6 +161,6 @@ def test_a_small_file_with_a_huge_record(name, content, tmp_path, monkeypatch):
     """The library would take the memory for it before it sees that it is none."""
     path = tmp_path / name
     path.write_bytes(content)
-    monkeypatch.setattr(variant_file, "LONGEST_RECORD", 2**19)
+    monkeypatch.setattr(variant_file, "MAX_RECORD", 2**19)
     with pytest.raises(InputError, match=r"bytes unpack to a line or record of at least [0-9,]+ bytes"):
         VariantFile(path, "target")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spinimpute.runtime.output_files import CannotWrite, written_whole
+from spinimpute.runtime.output_files import CannotWrite, atomic_write
 
 
 def failure(number: int, *names: object) -> OSError:
@@ -15,7 +15,7 @@ def failure(number: int, *names: object) -> OSError:
 
 def write(path: Path, error: OSError, beside: str = "") -> None:
     """Fail half-way, with an error that names the temporary file, or one `beside` it."""
-    with written_whole(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_text("half")
         if beside:
             error.filename = str(partial if beside == "partial" else partial.with_name(beside))
@@ -39,7 +39,7 @@ def test_the_temporary_file_is_named(tmp_path, number, beside):
 
 def test_the_name_cannot_be_given(tmp_path):
     (tmp_path / "o").mkdir()
-    with pytest.raises(CannotWrite, match=r"cannot write .*o: "), written_whole(tmp_path / "o") as partial:
+    with pytest.raises(CannotWrite, match=r"cannot write .*o: "), atomic_write(tmp_path / "o") as partial:
         partial.write_text("whole")
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
 

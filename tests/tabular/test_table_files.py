@@ -109,6 +109,6 @@ def test_a_parquet_file_that_unpacks_to_far_more(tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError, match=r"t\.parquet: .*hold 1,048,576 rows of 1 columns"):
         read_table(path)
     pd.DataFrame({"a": ["x" * 2**21]}).to_parquet(path, compression="zstd", use_dictionary=False)
-    monkeypatch.setattr(unpacking, "_LEAST_BOUND", 2**19)
+    monkeypatch.setattr(unpacking, "_MIN_LIMIT", 2**19)
     with pytest.raises(InputError, match=r"t\.parquet: .*unpack to more than 524,288"):
         read_table(path)

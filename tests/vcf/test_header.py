@@ -54,7 +54,7 @@ def test_a_header_that_is_read_in_several_steps(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("whole", [HEADER, file_start(HEADER)])
 def test_a_header_that_is_too_long(whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(header, "PIECE_BYTES", 4)
-    monkeypatch.setattr(header, "LONGEST_RECORD", len(HEADER) - 5)
+    monkeypatch.setattr(header, "MAX_RECORD", len(HEADER) - 5)
     with pytest.raises(DamagedFile, match="its header has more than"):
         read_start(io.BytesIO(whole))
 

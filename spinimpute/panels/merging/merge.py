@@ -39,7 +39,7 @@ from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.panels.writer import PanelWriter, package_version
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import check_output, written_whole
+from spinimpute.runtime.output_files import atomic_write, check_output
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
 
@@ -86,7 +86,7 @@ def merge_panels(
     with ExitStack() as stack:
         opened = [stack.enter_context(open_spin_file(path)) for path in panels]
         _check_mergeable(opened)
-        partial_out = stack.enter_context(written_whole(out))
+        partial_out = stack.enter_context(atomic_write(out))
         folder = stack.enter_context(temporary_folder_in(out.parent, f".{out.name}."))
         merged: Sequence[Panel] = opened[0]
         shares = split_progress(progress, [1.0] * (len(opened) - 1))

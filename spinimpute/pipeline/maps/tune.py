@@ -14,7 +14,7 @@ from spinimpute.panels.spin_files import join_panels, open_spin_file
 from spinimpute.panels.writer import package_version, rewrite_panel
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import check_output, written_whole
+from spinimpute.runtime.output_files import atomic_write, check_output
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
 from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
@@ -61,7 +61,7 @@ def tune_panel(
     """
     out = check_output(out, force, [path, array])
     threads = choose_threads(threads)
-    with written_whole(out) as partial, open_spin_file(path) as panels:
+    with atomic_write(out) as partial, open_spin_file(path) as panels:
         made: list[Path] = []
         typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
         found = max(map(len, typed_P))

@@ -16,7 +16,7 @@ from spinimpute.predictors.haplotype_attention.copying import FEW_NUMBERS
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.memory import COMPILED, remedy, resident_bytes, shown_size
+from spinimpute.runtime.memory import COMPILED, format_size, remedy, resident_bytes
 
 # Bytes needed for one of what the comment names, unless the comment gives another unit.
 QUERIES = 128  # maximum number of queries that a thread computes together
@@ -144,9 +144,9 @@ def limits_within(budget: int | None, held: int, sizes: JobSizes) -> Limits:
     needed = budget - left + least * RESULT
     raise InputError(
         "memory",
-        f"{shown_size(budget)} of memory are too little for {sizes.query_haplotypes} haplotypes, a panel of "
+        f"{format_size(budget)} of memory are too little for {sizes.query_haplotypes} haplotypes, a panel of "
         f"{sizes.panel_haplotypes} haplotypes and {sizes.threads} thread{'s' if sizes.threads > 1 else ''}: "
-        f"{shown_size(needed)} are needed, {shown_size(held)} of them for data that have been read. "
+        f"{format_size(needed)} are needed, {format_size(held)} of them for data that have been read. "
         f"{remedy(sizes.threads)}",
     )
 

@@ -29,7 +29,7 @@ from spinimpute.predictors.spin.engine import BlockEngine
 from spinimpute.predictors.spin.predictor import DEFAULT_INDUCING_POINTS, SPINPredictor
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import check_output, written_whole
+from spinimpute.runtime.output_files import atomic_write, check_output
 from spinimpute.targets.array_sites import read_array
 
 MASS_LIMITS = (2, 5, 10)  # in haplotypes; the header has the share of points with less mass than each limit
@@ -110,7 +110,7 @@ def build_inducing_panel(
         array_record = {"file": Path(array).name, "sites": matched.n_sites}
     threads = choose_threads(threads)
     with (
-        written_whole(out) as partial,
+        atomic_write(out) as partial,
         partial.open("wb") as file,
         BlockEngine(predictor, ImputationJob(panel, typed_index, threads)) as engine,
     ):
