@@ -1,1 +1,1 @@
-"""What every room uses: errors, output files, tensor files, kernels, processes, devices, progress, memory."""
+"""Tools that all packages use, such as errors, output files, kernels, processes and memory budgets."""

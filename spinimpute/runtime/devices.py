@@ -1,4 +1,4 @@
-"""The processors and the torch device of a run."""
+"""Choose the number of threads and the torch device (CPU or GPU) of a run from the user's options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def choose_threads(threads: int | None) -> int:
-    """Return the number of threads; None means all processors of the process. Raises InputError below 1."""
+    """Return the number of threads to use. None stands for all processors that this process may use.
+
+    Raises InputError if the number is below 1.
+    """
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if threads < 1:
@@ -19,7 +22,10 @@ def choose_threads(threads: int | None) -> int:
 
 
 def choose_device(name: str) -> str:
-    """Return "cpu" or "cuda"; "auto" chooses a GPU if there is one. Raises InputError without a GPU."""
+    """Return "cpu" or "cuda". "auto" stands for "cuda" if there is a GPU, otherwise for "cpu".
+
+    Raises InputError for another name, and for "cuda" if there is no GPU.
+    """
     if name not in DEVICES:
         raise InputError("device", f"device must be auto, cpu or cuda, found {name!r}")
     if name == "cpu":

@@ -1,4 +1,9 @@
-"""The exception for users' mistakes, and the words for arguments in messages."""
+"""`InputError`, the exception for users' mistakes, and helpers to write its messages.
+
+A message names arguments and functions with `argument` and `call`. They return Python's words by default:
+`force=True`, `spinimpute.build_panel(...)`. The command line replaces these words with its own (`words`):
+`--force`, 'spinimpute panel build'. So the same message is right for both kinds of users.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -31,7 +36,7 @@ class InputError(Exception):
     code : str
         Kind of mistake, one of `Code`.
     message : str
-        For the user.
+        Text for the user.
 
     Attributes
     ----------
@@ -40,7 +45,7 @@ class InputError(Exception):
     """
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(code, message)  # both are needed to copy the error to another process
+        super().__init__(code, message)  # pickle passes both to the copy in another process
         self.code = code
 
     def __str__(self) -> str:
@@ -70,7 +75,7 @@ def call(name: str) -> str:
 
 @contextmanager
 def words(argument: Callable[[str, object], str], call: Callable[[str], str]) -> Iterator[None]:
-    """Use other words for arguments and functions in messages, as the command line does."""
+    """Name arguments and functions in messages with these two functions inside the `with` block."""
     _words.append((argument, call))
     try:
         yield
@@ -79,14 +84,14 @@ def words(argument: Callable[[str, object], str], call: Callable[[str], str]) ->
 
 
 def printable(text: str) -> str:
-    r"""A text without what would change a terminal: a name may hold \x1b, line breaks or reversed writing."""
+    r"""Escape the characters that can change a terminal, such as \x1b, line breaks or bidi marks."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def repeated(names: Iterable[str]) -> str | None:
-    """A name that is there twice, for messages; None if there is none."""
+    """Return the first name that occurs a second time, or None if all names differ."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -96,13 +101,13 @@ def repeated(names: Iterable[str]) -> str | None:
 
 
 def refuse_pipe(path: Path, what: str) -> None:
-    """Raise InputError for what is there but neither file nor folder, and would have to be read twice."""
+    """Raise InputError if the path is a pipe or device. It could be read only once, but is read twice."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError("read", f"{what} {path}: {why_no_file(path)}")
 
 
 def why_no_file(path: Path) -> str:
-    """Why a path is not that of a file, for messages."""
+    """Return the reason why a path is not a regular file, for messages."""
     if path.is_dir():
         return "it is a folder"
     return "it is not a regular file; copy it to one" if path.exists() else "there is no such file"

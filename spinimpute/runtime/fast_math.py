@@ -1,4 +1,8 @@
-"""Logarithm and exponential for numba's loops: short polynomials, the same on every processor."""
+"""Logarithm and exponential of float32 numbers for kernels.
+
+Both are short polynomials. Unlike the functions of C libraries, they return the same bits on every processor,
+so outputs do not depend on the machine.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ from numba.extending import intrinsic
 
 from spinimpute.runtime.kernels import kernel
 
-# log2(1 + m) on [0, 1] as m (c0 + m (c1 + ...)), exact at both ends; fitted to equal errors
+# coefficients of log2(1 + m) ~ m (c0 + m (c1 + ...)) for m in [0, 1]: exact at 0 and 1, minimax in between
 LOG2_POLYNOMIAL = (1.4387252470261616, -0.6777815236738947, 0.3211853578237112, -0.08212908117597809)
-# 2^f on [0, 1] as 1 + f (c0 + f (c1 + ...)), likewise
+# coefficients of 2^f ~ 1 + f (c0 + f (c1 + ...)) for f in [0, 1]: exact at 0 and 1, minimax in between
 EXP2_POLYNOMIAL = (
     0.6931529803957599,
     0.2401471217583282,
@@ -23,7 +27,7 @@ EXP2_POLYNOMIAL = (
 
 @intrinsic
 def bits_of_float(typing_context, number):  # type: ignore[no-untyped-def]
-    """The bits of a float32 as int32."""
+    """Return the bits of a float32 as an int32."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.IntType(32))
@@ -33,7 +37,7 @@ def bits_of_float(typing_context, number):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
-    """The float32 that has the bits of an int32."""
+    """Return the float32 whose bits are those of an int32."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -43,7 +47,7 @@ def float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
 
 @kernel(inline=True)
 def fast_log(x):  # type: ignore[no-untyped-def]
-    """Natural logarithm of a positive normal float32, off by less than 1e-4: the same on every processor."""
+    """Return the natural logarithm of a positive normal float32, with an error below 1e-4."""
     bits = bits_of_float(x)
     exponent = np.float32((bits >> 23) - 127)
     m = float_of_bits(np.int32((bits & 0x7FFFFF) | 0x3F800000)) - np.float32(1)
@@ -55,7 +59,7 @@ def fast_log(x):  # type: ignore[no-untyped-def]
 
 @kernel(inline=True)
 def fast_exp(x):  # type: ignore[no-untyped-def]
-    """Exponential of a float32 that is at most 0, with a relative error below 1e-6; at least e^-80."""
+    """Return e^x of a float32 x <= 0, with a relative error below 1e-6. Below -80, return e^-80."""
     binary = max(x, np.float32(-80)) * np.float32(1.4426950408889634)
     whole = np.floor(binary)
     f = binary - whole

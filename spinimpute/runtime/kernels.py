@@ -1,7 +1,8 @@
-"""`kernel`: numba's njit for the hot loops, cached for the user.
+"""`kernel`: a decorator that compiles a hot loop with numba and caches the compiled code on disk.
 
-Numba recompiles a function when its own file changes, but misses changes of constants and kernels that the
-file imports. So the cache has a folder for each version of a module and of the modules that it imports.
+Numba recompiles a function when its own file changes, but misses changes to constants and kernels that the
+file imports. We therefore give each version of a module a cache folder of its own. The folder's name is a
+digest of the module's file and of all files that it imports. Folders of unused versions are deleted.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from spinimpute.runtime.progress import announce
 _PACKAGE_FOLDER = Path(__file__).parents[1]
 _IMPORT = re.compile(r"^from (spinimpute[\w.]*) import (\([^)]*\)|.+)", re.MULTILINE)
 
-# Sums may be contracted to fused multiply-adds, and zeros have no sign. The order of sums stays.
+# Allowed: fused multiply-adds, and ignoring the sign of zero. Terms of a sum are never reordered.
 FAST = frozenset({"contract", "nsz"})
-MIN_FREE_BYTES = 50 * 2**20  # bytes: all kernels take 10 MB
-MAX_UNUSED_DAYS = 60  # that the folder of another version is kept without being used
+MIN_FREE_BYTES = 50 * 2**20  # free space on the disk without which nothing is cached; all kernels take 10 MB
+MAX_UNUSED_DAYS = 60  # days after which the unused cache folder of another version is deleted
 _DAY = 24 * 3600
 
 
 def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function at its first call. It runs without the interpreter's lock."""
+    """Return a decorator that compiles a function at its first call. The function runs without the GIL.
+
+    `fast` allows the compiler the changes in `FAST`. `inline` copies the function into its callers.
+    """
 
     def compile_lazily(function: Callable[..., Any]) -> Any:
         folder = folder_of(function.__module__)
         previous, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
-        try:  # numba chooses the folder of a function when it is decorated
+        try:  # numba reads CACHE_DIR when it decorates a function
             return numba.njit(
                 nogil=True,
                 cache=folder is not None,
@@ -54,10 +58,10 @@ def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..
 
 @cache
 def cache_folder() -> Path | None:
-    """Return the folder of all compiled kernels, or None if nothing can be kept.
+    """Return the folder of all compiled kernels, or None if no folder is safe and writable.
 
-    It is in SPINIMPUTE_CACHE or in the platform's folder for caches. Compiled kernels are programs: a folder
-    that another user owns or may write to is not used.
+    The folder is in SPINIMPUTE_CACHE or in the platform's cache folder. Compiled kernels are executable code:
+    a folder that another user owns or may write to is refused.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     if named := os.environ.get("SPINIMPUTE_CACHE"):
@@ -79,12 +83,13 @@ def cache_folder() -> Path | None:
 
 @cache
 def folder_of(module: str) -> Path | None:
-    """Return the folder for the kernels of a module of these sources, or None if nothing can be kept.
+    """Return the cache folder of the kernels of a module, or None if they cannot be cached.
 
-    Its name is a digest of the sources of the module and of all modules of the package that it imports.
+    Its name is a digest of the path, size and modification time of the source files: the module's own file
+    and all files of this package that it imports, directly or indirectly.
     """
     top = cache_folder()
-    if top is None or _source(module) is None:  # such as a module of tests
+    if top is None or _source(module) is None:  # a module outside the package, such as a test
         return None
     sources, todo = dict[str, str](), [module]
     while todo:
@@ -101,8 +106,8 @@ def folder_of(module: str) -> Path | None:
         _announce_compilation()
     if not _is_usable(folder):
         return None
-    with suppress(OSError):  # another process removes it
-        if time.time() - folder.stat().st_mtime > _DAY:
+    with suppress(OSError):  # another process has just removed the folder
+        if time.time() - folder.stat().st_mtime > _DAY:  # its timestamp records the last day of use
             os.utime(folder)
             _remove_unused(top)
     return folder
@@ -117,7 +122,7 @@ def _announce_compilation() -> None:
 
 
 def _is_usable(folder: Path) -> bool:
-    """Make a folder; return whether it is this user's alone and can be written to."""
+    """Create a folder if needed. Return whether we can write to it, own it, and no other user can write."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
@@ -137,7 +142,7 @@ class _Source(NamedTuple):
 
 @cache
 def _source(module: str) -> _Source | None:
-    """Return the source of a module of the package; None if there is no such file."""
+    """Return the source file of a module of this package, or None if there is none."""
     package, _, inside = module.partition(".")
     path = f"{_PACKAGE_FOLDER}/{inside.replace('.', '/')}.py"
     if package != _PACKAGE_FOLDER.name or not os.path.isfile(path):
@@ -150,8 +155,8 @@ def _source(module: str) -> _Source | None:
 
 
 def _remove_unused(top: Path) -> None:
-    """Remove the folders of versions that nobody has used for a while."""
+    """Delete the cache folders that have been unused for more than MAX_UNUSED_DAYS."""
     for other in top.iterdir():
-        with suppress(OSError):  # another process removes it
+        with suppress(OSError):  # another process has just removed the folder
             if time.time() - other.stat().st_mtime > MAX_UNUSED_DAYS * _DAY:
                 shutil.rmtree(other, ignore_errors=True)

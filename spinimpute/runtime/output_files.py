@@ -1,6 +1,8 @@
-"""Output files: checks before work starts, and files that get their names when they are complete.
+"""Check output paths before a run starts, and write output files under temporary names.
 
-Errors of writing name the file.
+A file is renamed to its final name when it is complete, so no reader ever sees half a file
+(`partial_files.PartialFile`). `atomic_write` does this for a single file, and `OutputGroup` for several files
+of one output, such as a VCF and its index. Messages about write errors include the file name.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from typing import Self
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.partial_files import PartialFile, flush, temporary_folder_in
 
-PLACEHOLDER = "{chrom}"  # for the chromosome, in the name of an output
-STANDARD = "-"  # standard input or output
-MAX_NAME_BYTES = 235  # leaves space for a temporary suffix: most file systems allow 255 bytes
-MAX_HOST_NAME = 64  # letters of the machine's name
-_WRITE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors of writing only
+PLACEHOLDER = "{chrom}"  # stands for the chromosome in the name of an output
+STANDARD = "-"  # the path of standard input or output
+MAX_NAME_BYTES = 235  # most file systems allow 255 bytes; temporary names are up to 20 bytes longer
+MAX_HOST_NAME = 64  # characters of the host name in the names of temporary folders
+_WRITE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors that only writing causes
+# suffixes of further files that belong to an input or output with this suffix
 _INPUT_COMPANIONS = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
 _WRITTEN_INDEXES = (".tbi", ".csi")
 _READ_INDEXES = (*_WRITTEN_INDEXES, ".bai", ".crai", ".fai")
@@ -32,12 +35,12 @@ _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 class CannotWrite(InputError):
-    """A file cannot be written, or not completely, for instance because the disk is full.
+    """A file cannot be written completely, for instance because the disk is full.
 
     Attributes
     ----------
     reason : str
-        The reason, for messages.
+        The operating system's message.
     """
 
     def __init__(self, path: Path, error: OSError) -> None:
@@ -54,10 +57,10 @@ class CannotWrite(InputError):
 
 def check_writable(path: Path) -> None:
     """Raise InputError unless a regular file can be created at a path."""
-    # for os.path, unlike Path, a path that cannot be examined does not exist; opening it gives the reason
+    # os.path returns False where Path would raise PermissionError; opening the file later reports the reason
     if os.path.isdir(path):
         raise InputError("write", f"cannot write {path}: it is a folder; give the name of a file")
-    if os.path.islink(path):  # a link, such as /dev/stdout, would be replaced, not followed
+    if os.path.islink(path):  # renaming would replace the link (such as /dev/stdout), not its target
         raise InputError(
             "write",
             f"cannot write {path}: it is a link, to {os.readlink(path)}; give the name of the file itself",
@@ -75,23 +78,26 @@ def check_writable(path: Path) -> None:
 
 
 def find_placeholders(out: str | Path) -> list[str]:
-    """Return what stands in braces in an output's name, existing folders excluded."""
+    """Return the `{...}` parts of an output path, ignoring the folders that already exist."""
     path = Path(out)
-    there = next((parent for parent in path.parents if os.path.isdir(parent)), None)
-    return _IN_BRACES.findall(str(path if there is None else path.relative_to(there)))
+    existing = next((parent for parent in path.parents if os.path.isdir(parent)), None)
+    return _IN_BRACES.findall(str(path if existing is None else path.relative_to(existing)))
 
 
 def check_output(path: str | Path, force: bool, inputs: Iterable[object], alternative: str = "") -> Path:
-    """Check that an output may be written, with the files beside a .pgen or .bgen; return its path.
+    """Check that an output file may be written, and return its path.
 
-    Raises InputError if a file exists, without `force`, if it is one of the inputs, or if it cannot be
-    created. `alternative` is added to the advice to overwrite.
+    For a .pgen or .bgen output, the files that belong to it (.pvar, .psam, .sample) are checked, too.
+    `alternative` is appended to the advice to overwrite an existing file. Raises InputError
+
+    - if the file exists and `force` is not set,
+    - if the file is one of the inputs, or
+    - if it cannot be created.
     """
     if os.fspath(path) == STANDARD:
         raise InputError(
             "write",
-            "standard output cannot be written: a file gets its name when it is whole, and an index; give "
-            "the name of a file",
+            "this output cannot go to standard output. Give a file name",
         )
     path = Path(path)
     if words := find_placeholders(path):
@@ -100,8 +106,8 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], altern
             f"cannot write {path}: unknown placeholder {words[0]}. {PLACEHOLDER} is for the output of "
             "'impute' only. Give a name without braces",
         )
-    for beside in _OUTPUT_COMPANIONS.get(path.suffix.lower(), ()):
-        check_output(path.with_suffix(beside), force, inputs, alternative)
+    for suffix in _OUTPUT_COMPANIONS.get(path.suffix.lower(), ()):
+        check_output(path.with_suffix(suffix), force, inputs, alternative)
     check_writable(path)
     for suffix in _WRITTEN_INDEXES:
         if os.path.isdir(index := f"{path}{suffix}"):
@@ -122,17 +128,23 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], altern
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path for a file, which is renamed at the end of the block."""
+    """Yield a temporary path to write to. At the end of the `with` block, rename the file to `path`.
+
+    If the block fails, the temporary file is removed. Raises CannotWrite for errors of the file itself.
+    """
     partial = None
     try:
         partial = PartialFile(path)
         yield partial.path
         partial.complete()
     except OSError as error:
-        beside = os.fspath(path.with_name(f".{path.name}."))  # prefix of temporary names
-        named = error.filename
-        ours = error.errno in _WRITE_ERRNOS if named is None else str(named).startswith(beside)
-        if not ours:
+        # the block may also raise an OSError about another file, such as one that it reads
+        temporary_prefix = os.fspath(path.with_name(f".{path.name}."))
+        if error.filename is None:
+            is_write_error = error.errno in _WRITE_ERRNOS
+        else:
+            is_write_error = str(error.filename).startswith(temporary_prefix)
+        if not is_write_error:
             raise
         raise CannotWrite(path, error) from error
     finally:
@@ -141,20 +153,22 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 class OutputGroup(ABC):
-    """Files of one output: they are renamed together at the end of the block, or removed on an exception.
+    """The files of one output. A `with` block renames all of them at its end, or removes them if it fails.
+
+    Subclasses write the content of a format: VCF, PLINK 2 or BGEN.
 
     Attributes
     ----------
     path : Path
-        The output.
+        Path of the output's main file.
     temporary_folder : Path
-        Folder for files that the run deletes.
+        Folder for scratch files.
     obsolete : list of Path
-        Files of an earlier output, which are removed.
+        Files of an earlier output with the same name, such as its index. `close` removes them.
     complete_stream : callable or None
-        Writes the end of standard output, an output without files.
+        Function that completes an output on standard output, which has no files.
     files : list of PartialFile
-        The files under their temporary names.
+        The files under their temporary names; the first one is the main file.
     """
 
     def __init__(self, path: Path, finals: Sequence[Path], library: str = "") -> None:
@@ -170,24 +184,24 @@ class OutputGroup(ABC):
 
     @abstractmethod
     def write_trailers(self) -> None:
-        """Write the ends of the files and close them."""
+        """Write what must come last (end-of-file block, index) and close the files."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Close all open files in any state, without an exception."""
+        """Close all open files, whatever was written so far. Never raise."""
 
     def finish(self) -> None:
-        """Complete the files under their temporary names."""
+        """Write the end of each file. The files keep their temporary names until `close`."""
         if not self._closed and not self._finished:
             with self.convert_errors():
                 self.write_trailers()
             self._finished = True
 
     def close(self) -> None:
-        """Finish and rename the files. A second call does nothing.
+        """Finish the files and rename them. A second call does nothing.
 
-        The first file never exists without the others of its run: an earlier first file is removed before any
-        other file changes, and the new one is renamed last.
+        If the main file exists, its other files are always of the same run: an old main file is removed
+        before any other file is replaced, and the new main file is renamed last.
         """
         self.finish()
         if self._closed:
@@ -208,7 +222,7 @@ class OutputGroup(ABC):
         self._closed = True
 
     def abandon(self) -> None:
-        """Remove the temporary files. After `close` this does nothing."""
+        """Remove the temporary files. After `close`, do nothing."""
         if self._closed:
             return
         self._closed = True
@@ -227,7 +241,7 @@ class OutputGroup(ABC):
 
     @contextmanager
     def convert_errors(self) -> Iterator[None]:
-        """Turn errors of the library and the system into `CannotWrite`, and remove the temporary files."""
+        """Remove the temporary files if the `with` block fails, and convert write errors to CannotWrite."""
         try:
             yield
         except BaseException as error:
@@ -242,13 +256,14 @@ class OutputGroup(ABC):
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a folder for temporary files of the run."""
+    """Yield a new folder for scratch files, and remove it at the end of the `with` block."""
     with ExitStack() as stack:
         try:
-            # locks may be visible on one machine only, so files of other machines are kept
-            machine = re.sub(r"[^\w.-]", "_", platform.node())[:MAX_HOST_NAME]
-            made = temporary_folder_in(Path(tempfile.gettempdir()), f"spinimpute-{machine}-")
-            folder = stack.enter_context(made)
+            # The name contains the host name, so that a run removes only stale folders of its own host:
+            # it may not see the locks of other hosts.
+            host = re.sub(r"[^\w.-]", "_", platform.node())[:MAX_HOST_NAME]
+            manager = temporary_folder_in(Path(tempfile.gettempdir()), f"spinimpute-{host}-")
+            folder = stack.enter_context(manager)
         except OSError as error:
             raise InputError(
                 "write",
@@ -262,7 +277,8 @@ def temporary_folder() -> Iterator[Path]:
             raise InputError(
                 "write",
                 f"cannot write the temporary file {error.path}: {error.reason}. Set TMPDIR to a folder with "
-                "more space; for a panel that is VCF or BCF, 'spinimpute panel build' spares the file",
+                "more space. If the panel is a VCF or BCF, convert it once with 'spinimpute panel build'; no "
+                "temporary file is needed then",
             ) from error
 
 
@@ -272,27 +288,31 @@ def check_outputs(
     inputs: Iterable[object],
     streamed: str | Path | None = None,
 ) -> None:
-    """Check all outputs of a run."""
-    read: list[object] = []
+    """Raise InputError if an output of a run cannot be written, or if two outputs have the same path.
+
+    `streamed` is the one output that may be "-" (standard output); a second "-" is an error. Companions and
+    indexes of inputs and outputs are checked, too.
+    """
+    input_files: list[object] = []
     for source in inputs:
-        read.append(source)
+        input_files.append(source)
         if isinstance(source, str | Path):
             suffixes = _INPUT_COMPANIONS.get(Path(source).suffix, ())
-            read += [Path(source).with_suffix(suffix) for suffix in suffixes]
-            read += [Path(f"{source}{suffix}") for suffix in _READ_INDEXES]
+            input_files += [Path(source).with_suffix(suffix) for suffix in suffixes]
+            input_files += [Path(f"{source}{suffix}") for suffix in _READ_INDEXES]
     taken: dict[Path, str | Path] = {}
-    for given in paths:
-        if given is None:
+    for output in paths:
+        if output is None:
             continue
-        if given == streamed and os.fspath(given) == STANDARD:
+        if output == streamed and os.fspath(output) == STANDARD:
             streamed = None  # a second one is refused
             continue
-        path = check_output(given, force, read)
+        path = check_output(output, force, input_files)
         names = [path, *(Path(f"{path}{suffix}") for suffix in _WRITTEN_INDEXES)]
         names += [path.with_suffix(suffix) for suffix in _OUTPUT_COMPANIONS.get(path.suffix.lower(), ())]
         for name in names:
             if (other := taken.get(name.resolve())) is not None:
                 raise InputError(
-                    "arguments", f"{given} and {other} are to be written to the same file: give two names"
+                    "arguments", f"{output} and {other} are to be written to the same file: give two names"
                 )
-        taken |= dict.fromkeys((name.resolve() for name in names), given)
+        taken |= dict.fromkeys((name.resolve() for name in names), output)

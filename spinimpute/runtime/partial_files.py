@@ -1,7 +1,8 @@
-"""Temporary files and folders.
+"""Temporary files and folders, locked while their process is alive.
 
-A file is written under a temporary name and renamed when it is complete. It is locked while its process
-lives. A later run that finds an unlocked temporary file deletes it: a killed run has left it.
+An output is written under a temporary name, `.NAME.RANDOM.part`, and renamed to NAME when it is complete.
+The lock tells live temporary files from stale ones: the operating system releases it when the process ends.
+A run that finds an unlocked temporary file deletes it, because it belongs to a killed run.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from pathlib import Path
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.open_files import FOLDER_SUFFIX, SUFFIX, closed, opened
 
-TOKEN_BYTES = 4  # of the random part of a temporary name, in hexadecimal digits
-PATIENCE = 1.0  # seconds to wait for other runs in the same folder
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+TOKEN_BYTES = 4  # random bytes in a temporary name, written as twice as many hexadecimal digits
+PATIENCE = 1.0  # maximum time in seconds to wait for another run's lock on a folder
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY  # flags to open a folder
 _own_folders: set[Path] = set()  # temporary folders that this process has locked
 
 
 class PartialFile:
-    """A new, empty, locked file beside its final name. Raises InputError if another run writes the same file.
+    """A new, empty, locked temporary file in the folder of its final name.
+
+    Raises InputError if another run is writing a file of the same final name.
 
     Attributes
     ----------
@@ -41,11 +44,11 @@ class PartialFile:
         self._descriptor = -1  # holds the lock
         opened("temporary", os.path.abspath(self.path))
         try:
-            with _folder_lock(final.parent):  # two runs that start together see each other
+            with _folder_lock(final.parent):  # without it, two runs might each miss the other's new file
                 while self._descriptor < 0:
                     descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
                     if _lock(descriptor) is False or not self.path.exists():
-                        os.close(descriptor)  # another run found it before it was locked, and removed it
+                        os.close(descriptor)  # another run deleted the file before we locked it: try again
                     else:
                         self._descriptor = descriptor
                 other = _remove_stale(self.path, beginning, SUFFIX)
@@ -60,15 +63,15 @@ class PartialFile:
             raise
 
     def complete(self) -> None:
-        """Rename the file to its final name, replacing an older file; flush content and name to the disk."""
+        """Rename the file to its final name and flush it to the disk. An older file is replaced."""
         flush(self.path)
         os.replace(self.path, self.final)
         flush(self.final.parent)
         self.discard()
 
     def discard(self) -> None:
-        """Remove the file and its lock. After `complete` this does nothing."""
-        with suppress(OSError):  # a read-only file system: writing reports it
+        """Remove the file and its lock. After `complete`, do nothing."""
+        with suppress(OSError):  # a read-only file system: the write error has been reported
             self.path.unlink(missing_ok=True)
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -78,13 +81,16 @@ class PartialFile:
 
 @contextmanager
 def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
-    """Yield a temporary folder; folders that killed runs have left are removed first."""
+    """Yield a new temporary folder, and remove it at the end of the `with` block.
+
+    First, remove the folders of killed runs: unlocked folders whose names start with `beginning`.
+    """
     folder = parent / f"{beginning}{secrets.token_hex(TOKEN_BYTES)}{FOLDER_SUFFIX}"
     absolute = os.path.abspath(folder)
     descriptor = -1
     opened("temporary", absolute)
     try:
-        with _folder_lock(parent):  # another run must not remove a folder that is not locked yet
+        with _folder_lock(parent):  # otherwise another run could remove our folder before we lock it
             _remove_stale(folder, beginning, FOLDER_SUFFIX)
             folder.mkdir(mode=0o700)
             descriptor = os.open(folder, _FOLDER | os.O_NOFOLLOW)
@@ -100,7 +106,10 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
 
 
 def flush(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk. Raises OSError if a file cannot be flushed."""
+    """Flush a file, or the list of names in a folder, to the disk.
+
+    Raises OSError if a file cannot be flushed. Errors of folders are ignored.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -113,36 +122,42 @@ def flush(path: Path) -> None:
 
 
 def _remove_stale(own: Path, beginning: str, suffix: str) -> Path | None:
-    """Remove files, or folders, of killed runs for the same output; return one of a living run, if any."""
+    """Remove the stale temporary files (or folders) next to `own`, whose names have the same beginning.
+
+    Return a file that another running process has locked, or None.
+    """
     pattern = re.compile(rf"{re.escape(beginning)}[0-9a-f]{{{2 * TOKEN_BYTES}}}{re.escape(suffix)}")
     names: list[str] = []
-    with suppress(OSError):  # a folder that may be written to, but not listed
+    with suppress(OSError):  # we may have permission to write to the folder, but not to list it
         names = os.listdir(own.parent)
-    living = None
+    active = None
     for other in (own.with_name(name) for name in names if pattern.fullmatch(name) and name != own.name):
         try:
             descriptor = os.open(other, (_FOLDER if suffix == FOLDER_SUFFIX else os.O_RDWR) | os.O_NOFOLLOW)
         except OSError:
-            continue  # removed meanwhile, or of another user
+            continue  # removed in the meantime, or owned by another user
         try:
             locked = _lock(descriptor)
             if locked is False:
-                living = other
+                active = other
             elif locked and suffix == SUFFIX:
                 other.unlink(missing_ok=True)
             elif locked and os.fstat(descriptor).st_uid == os.getuid():
                 shutil.rmtree(other, ignore_errors=True)
         finally:
             os.close(descriptor)
-    return living
+    return active
 
 
 @contextmanager
 def _folder_lock(folder: Path) -> Iterator[None]:
-    """Wait for other runs in a folder, where folders can be locked and the folder is not this run's own."""
+    """Lock a folder for the `with` block. Wait up to PATIENCE seconds for a lock of another run.
+
+    Without effect on file systems that cannot lock folders, and in temporary folders of this process.
+    """
     descriptor = -1
     if folder not in _own_folders:
-        with suppress(OSError):  # a folder that may be written to, but not listed
+        with suppress(OSError):  # we may have permission to write to the folder, but not to list it
             descriptor = os.open(folder, _FOLDER)
     try:
         end = time.monotonic() + PATIENCE
@@ -155,7 +170,10 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Lock a file. Return False if another process has locked it, None if files cannot be locked."""
+    """Lock an open file and return True.
+
+    Return False if another process has locked it, None if the file system cannot lock files.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,8 @@
-"""The processes that train one model together, started by `torchrun`; or a single one."""
+"""Training with several processes, each on its own GPU, that `torchrun` starts.
+
+Each process computes its share of the tasks; `Processes` exchanges the results. A run that was not started by
+torchrun is a group of one process, in which all exchanges do nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train one model together.
+    """A group of processes that train one model together.
 
     Attributes
     ----------
     rank : int
-        Number of this process, from 0.
+        Index of this process, from 0.
     count : int
         Number of processes.
     """
@@ -38,11 +42,11 @@ class Processes:
         return self.rank == 0
 
     def own_slice(self, items: Sequence[T]) -> Sequence[T]:
-        """Slice of the items of this process; slices differ in length by one at most."""
+        """Return this process's slice of the items. The lengths of slices differ by at most one."""
         return items[len(items) * self.rank // self.count : len(items) * (self.rank + 1) // self.count]
 
     def sum_all(self, tensors: Sequence[Tensor]) -> None:
-        """Replace every tensor by its sum over processes."""
+        """Replace every tensor, in place, by its sum over the processes."""
         if self.count == 1 or not tensors:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
@@ -51,12 +55,12 @@ class Processes:
             tensor.copy_(total.view_as(tensor))
 
     def maximize_all(self, tensor: Tensor) -> None:
-        """Replace every number by its maximum over processes."""
+        """Replace every element of a tensor, in place, by its maximum over the processes."""
         if self.count > 1:
             torch.distributed.all_reduce(tensor, torch.distributed.ReduceOp.MAX)
 
     def gather(self, items: Sequence[T]) -> list[T]:
-        """Concatenate the lists of all processes; the result is the same in each."""
+        """Return the concatenated lists of all processes, in the order of their ranks."""
         if self.count == 1:
             return list(items)
         parts: list[Sequence[T]] = [[]] * self.count
@@ -69,7 +73,10 @@ SINGLE_PROCESS = Processes()
 
 @contextmanager
 def all_processes(device: torch.device) -> Iterator[Processes]:
-    """Join the processes that torchrun started together."""
+    """Connect to the other processes of this torchrun, and yield the group.
+
+    Raises InputError if they cannot be reached.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield SINGLE_PROCESS
         return
@@ -77,7 +84,8 @@ def all_processes(device: torch.device) -> Iterator[Processes]:
         torch.cuda.set_device(device)
     try:
         store, rank, count = next(torch.distributed.rendezvous("env://"))
-        # torchrun's store outlives a restart and still has the addresses of the ended processes
+        # torchrun keeps its store when it restarts the processes, with the addresses of the ended ones;
+        # a prefix for each restart hides these
         store = torch.distributed.PrefixStore(f"start-{_restarts()}", store)
         torch.distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=count
@@ -95,14 +103,14 @@ def all_processes(device: torch.device) -> Iterator[Processes]:
 
 
 def local_device(name: str) -> torch.device:
-    """The device of this process; "cuda" is the GPU that torchrun assigns to it."""
+    """Return the torch device of this process. For "cuda", it is the GPU that torchrun assigned to it."""
     return (
         torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if name == "cuda" else torch.device(name)
     )
 
 
 def is_first() -> bool:
-    """Whether this process writes the outputs; known before the processes have joined."""
+    """Whether this process writes the outputs. It can be called before `all_processes`."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -112,7 +120,7 @@ def restarted() -> bool:
 
 
 def launch_id() -> str:
-    """Identifier of the torchrun that started this process; the same after a restart."""
+    """Return an identifier of the torchrun that started this process. A restart does not change it."""
     return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.getppid()}"
 
 

@@ -1,4 +1,8 @@
-"""The progress of a run: the fraction that is done, and the name of the stage."""
+"""Report the progress of a run.
+
+A `Progress` is a function that is called with the fraction of the run that is done, from 0 to 1. It may also
+have a method `begin_stage`, which receives the name of the current stage, such as "phasing".
+"""
 
 from __future__ import annotations
 
@@ -12,17 +16,17 @@ Progress = Callable[[float], None]
 SECONDS_BETWEEN_LINES = 30.0
 
 announcements: list[Callable[[str], None]] = []
-"""Functions that print a line for the user; empty unless the command line is used."""
+"""Functions that print a line for the user. The command line adds one; in Python the list is empty."""
 
 
 def announce(text: str) -> None:
-    """Print a line for the user of a command."""
+    """Print a line on the command line. In Python, do nothing."""
     for say in announcements:
         say(text)
 
 
 def begin_stage(progress: Progress | None, stage: str) -> None:
-    """Name the stage that starts now, such as "phasing", if the progress has a method `begin_stage`."""
+    """Pass the name of the stage that starts now to the `begin_stage` of a progress, if it has one."""
     while isinstance(progress, _Part):
         progress = progress.whole
     begin = getattr(progress, "begin_stage", None)
@@ -31,7 +35,10 @@ def begin_stage(progress: Progress | None, stage: str) -> None:
 
 
 def split_progress(progress: Progress | None, weights: Sequence[float]) -> list[Progress | None]:
-    """Divide a progress into consecutive parts with these weights; each part gets fractions from 0 to 1."""
+    """Return a progress for each consecutive part of a run. `weights` are the parts' shares of the time.
+
+    Each part reports its own fraction, from 0 to 1. The whole progress receives the fraction of the run.
+    """
     if progress is None or len(weights) == 1:
         return [progress] * len(weights)
     return [
@@ -42,16 +49,18 @@ def split_progress(progress: Progress | None, weights: Sequence[float]) -> list[
 
 @dataclass(frozen=True)
 class _Part:
+    """The progress of one part of a run."""
+
     whole: Progress
-    before: float
-    weight: float
+    before: float  # fraction of the run before this part
+    weight: float  # this part's fraction of the run
 
     def __call__(self, fraction: float) -> None:
         self.whole(self.before + fraction * self.weight)
 
 
 class ProgressLines:
-    """A progress that prints a line every SECONDS_BETWEEN_LINES, for runs without a terminal."""
+    """A progress that prints a line every 30 seconds, for runs without a terminal."""
 
     def __init__(self, stage: str, say: Callable[[str], None]) -> None:
         self._stage, self._say = stage, say

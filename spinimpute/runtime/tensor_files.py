@@ -1,4 +1,7 @@
-"""Safetensors files of tensors with JSON metadata."""
+"""Read and write safetensors files: named tensors with JSON metadata, a format name and a checksum.
+
+Trained models and their checkpoints are stored in this way.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from spinimpute.runtime.errors import InputError, why_no_file
 def save_tensors(
     path: str | Path, tensors: Mapping[str, np.ndarray], metadata: dict[str, Any], kind: str
 ) -> None:
-    """Write tensors and JSON metadata; the file gets its name when it is complete."""
+    """Write tensors and JSON metadata to a temporary file, and rename it when it is complete.
+
+    `kind` is the name and version of the format, for example "spinimpute-checkpoint-1".
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -40,7 +46,11 @@ def save_tensors(
 
 
 def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the tensors and metadata of a file of `save_tensors`. Raises InputError if it is damaged."""
+    """Return the tensors and metadata of a file that `save_tensors` wrote.
+
+    `what` names the content in messages, such as "model". Raises InputError if the file is damaged, or if its
+    format is not `kind`.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError("read", f"{what} {path}: {why_no_file(path)}")
@@ -73,7 +83,7 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
 
 
 def fingerprint(tensors: Mapping[str, np.ndarray]) -> str:
-    """Return 16 hexadecimal digits that identify weights; metadata do not count."""
+    """Return a checksum of the tensors and their names, 16 hexadecimal digits. Metadata are not included."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(name.encode())

@@ -1,7 +1,7 @@
-"""Reading of compressed files within bounds, so that a small file cannot fill the memory or take forever.
+"""Read compressed files with a limit on their decompressed size ("zip bombs").
 
-Compression reduces genotypes, maps and chains to a fifth or a twentieth. A file that expands far more is
-damaged or malicious.
+Genotypes, genetic maps and chain files usually compress by a factor of 5 to 20. A file that expands by more
+than a factor of 100 is damaged or malicious, and could fill the memory. Reading it raises TooLong.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from pathlib import Path
 from typing import IO, TextIO
 
 GZIP_MAGIC = b"\x1f\x8b"
-"""How every gzip file starts, in blocks or not."""
+"""First bytes of every gzip file, including BGZF (block gzip)."""
 
-ENCODING = "utf-8-sig"
-MAX_LINE = 2**20
-MAX_RECORD = 2**26
-MAX_EMPTY_LINES = 2**16
-_MIN_LIMIT = 2**27
-_MAX_RATIO = 100
-_READ_BYTES = 2**16
+ENCODING = "utf-8-sig"  # UTF-8, with or without a byte-order mark
+MAX_LINE = 2**20  # characters of a line of text
+MAX_RECORD = 2**26  # bytes of a VCF or BCF record or header
+MAX_EMPTY_LINES = 2**16  # consecutive empty lines
+_MIN_LIMIT = 2**27  # bytes; files that expand to less are always accepted
+_MAX_RATIO = 100  # decompressed size / compressed size
+_READ_BYTES = 2**16  # bytes to decompress in one step
 
 
 class TooLong(OSError):
-    """The content exceeds the bound in the message."""
+    """A decompressed file, or a line, is longer than allowed."""
 
 
 def check_unpacked(unpacked: int, packed: int, times: int = _MAX_RATIO, least: int | None = None) -> None:
-    """Raise TooLong if compressed bytes expand by more than a factor, and to more than `least` bytes."""
+    """Raise TooLong if `unpacked` bytes exceed both `times` * `packed` and `least` (default: 128 MiB)."""
     most = max(_MIN_LIMIT if least is None else least, times * packed)
     if unpacked > most:
         raise TooLong(f"its {packed:,} bytes unpack to more than {most:,}")
 
 
 def gunzip(content: bytes, times: int = _MAX_RATIO, least: int | None = None) -> bytes:
-    """Return the content of a file, decompressed if it is gzip."""
+    """Return the content of a file, decompressed if it is gzip. `times` and `least`: see `check_unpacked`."""
     if not content.startswith(GZIP_MAGIC):
         return content
     unpacked = bytearray()
@@ -48,7 +48,7 @@ def gunzip(content: bytes, times: int = _MAX_RATIO, least: int | None = None) ->
 
 
 def open_text(path: Path, errors: str = "strict", newline: str | None = None) -> TextIO:
-    """Open a UTF-8 text file, plain or gzip by its first bytes."""
+    """Open a UTF-8 text file, plain or gzip. The first bytes decide which it is."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     if not packed:
@@ -63,13 +63,16 @@ def decompressed_text(
     newline: str | None = None,
     times: int = _MAX_RATIO,
 ) -> TextIO:
-    """A text file that is decompressed while it is read."""
+    """Return a text file over a stream of decompressed bytes. `packed` is the compressed size in bytes.
+
+    Reading raises TooLong if the stream expands by more than the factor `times`.
+    """
     bounded = _Bounded(unpacked, packed, times)
     return io.TextIOWrapper(io.BufferedReader(bounded), ENCODING, errors, newline)
 
 
 def text_lines(file: TextIO) -> Iterator[str]:
-    """Yield the lines of a text. Raises TooLong for a line that is too long to be text."""
+    """Yield the lines of a text. Raise TooLong for an overlong line or too many consecutive empty lines."""
     number = n_empty = 0
     while line := file.readline(MAX_LINE + 1):
         number += 1
@@ -77,11 +80,13 @@ def text_lines(file: TextIO) -> Iterator[str]:
         if n_empty > MAX_EMPTY_LINES:
             raise TooLong(f"line {number} is the last of {n_empty:,} empty lines")
         if len(line) > MAX_LINE:
-            raise TooLong(f"line {number} has more than {MAX_LINE:,} letters")
+            raise TooLong(f"line {number} has more than {MAX_LINE:,} characters")
         yield line
 
 
 class _Bounded(io.RawIOBase):
+    """A stream of decompressed bytes that calls `check_unpacked` while it is read."""
+
     def __init__(self, unpacked: IO[bytes] | gzip.GzipFile, packed: int, times: int) -> None:
         self._unpacked, self._packed, self._times = unpacked, packed, times
         self._n_read = 0

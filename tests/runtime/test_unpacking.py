@@ -79,7 +79,7 @@ def test_what_becomes_a_hundred_times_as_long_is_read(tmp_path):
 def test_a_line_that_is_none(tmp_path):
     path = tmp_path / "long.txt"
     path.write_bytes(HEAD + b"x" * 2**21)
-    with pytest.raises(InputError, match=r"long\.txt.*line 2 has more than 1,048,576 letters"):
+    with pytest.raises(InputError, match=r"long\.txt.*line 2 has more than 1,048,576 characters"):
         read_array_text(path)
 
 
