@@ -27,31 +27,16 @@ from spinimpute.pipeline.trust import discordance, judging
 from spinimpute.pipeline.trust.discordance import COMMON, LEAST_COPIES, PRIOR, find_discordance
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
+from tests.array_panel import ArrayPanel
 from tests.panels.test_stored_rows import as_version_1
 
 
-@dataclass(frozen=True)
-class Haplotypes:
+class Haplotypes(ArrayPanel):
     """All that `find_discordance` reads of a panel."""
 
-    position: np.ndarray
-    alleles_XN: np.ndarray
-    haplotype_sample: np.ndarray
-
-    @property
-    def n_sites(self) -> int:
-        return len(self.position)
-
-    @property
-    def n_haplotypes(self) -> int:
-        return self.alleles_XN.shape[1]
-
-    @property
-    def allele_count(self) -> np.ndarray:
-        return self.alleles_XN.sum(axis=1, dtype=np.int64)
-
-    def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        return np.packbits(self.alleles_XN[index], axis=1)
+    def __init__(self, position: np.ndarray, alleles_XN: np.ndarray, haplotype_sample: np.ndarray) -> None:
+        super().__init__(alleles_XN, position / 1e6)
+        self.position, self.haplotype_sample = position, haplotype_sample
 
 
 def discordance_of(position: np.ndarray, alleles_XN: np.ndarray, ploidy: int = 1) -> np.ndarray:
