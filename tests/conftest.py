@@ -27,6 +27,7 @@ from spinimpute.training.simulation import Segment, SimulationSettings, simulate
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc of Linux")
 
 
 @pytest.fixture(scope="session", autouse=True)

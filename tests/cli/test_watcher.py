@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import NEEDS_PROC
+
 from .conftest import LIMIT, REPOSITORY, Result, restore_signals
 
 pytestmark = pytest.mark.slow
 
-NEEDS_PROC = pytest.mark.skipif(
-    not Path("/proc/self/task").exists(), reason="processes are listed in /proc on Linux"
-)
 Start = Callable[..., "subprocess.Popen[str]"]
 
 CRASHES = """

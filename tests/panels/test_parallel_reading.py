@@ -26,6 +26,7 @@ from spinimpute.panels.vcf_reading import BatchReader, ParallelBatchReader
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf import index_reader
 from spinimpute.vcf.index_reader import split_by_size
+from tests.conftest import NEEDS_PROC
 
 pytestmark = pytest.mark.slow
 
@@ -170,6 +171,7 @@ def test_errors_are_the_same(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@NEEDS_PROC
 def test_only_the_processes_hold_the_file(
     vcf: Path, small_regions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +236,7 @@ def building(vcf: Path, tmp_path: Path) -> Building:
     return Building(process, readers, out)
 
 
+@NEEDS_PROC
 @pytest.mark.parametrize("after", [0, 0.2])
 def test_interrupt(building: Building, after: float) -> None:
     """Ctrl-C reaches all processes of a terminal's group."""
@@ -249,6 +252,7 @@ def test_interrupt(building: Building, after: float) -> None:
     wait_for_end(readers)
 
 
+@NEEDS_PROC
 def test_a_program_that_is_killed_leaves_no_process(building: Building) -> None:
     building.process.kill()
     building.process.communicate()

@@ -35,6 +35,7 @@ from spinimpute.runtime.memory import parse_size, resident_bytes, within_budget
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.reader import read_haplotypes
 from spinimpute.vcf.writer import GenotypeWriter
+from tests.conftest import NEEDS_PROC
 
 pytestmark = pytest.mark.slow
 
@@ -210,7 +211,7 @@ def test_what_is_read_counts() -> None:
         pass
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@NEEDS_PROC
 def test_a_budget_is_kept(many: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
     peaks = {}
     for budget in (None, "300M"):

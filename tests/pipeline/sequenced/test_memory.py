@@ -16,6 +16,7 @@ from spinimpute.phasing.memory import (
     large_panel_memory,
 )
 from spinimpute.runtime.errors import InputError
+from tests.conftest import NEEDS_PROC
 from tests.pipeline.sequenced.outputs import without_header
 
 # as a process of its own: what it holds, at most, is its own
@@ -58,6 +59,7 @@ def test_the_budget_of_large_panels(monkeypatch):
         chain_threads(needed[0] - 2, sizes, 30_000, 16)
 
 
+@NEEDS_PROC
 def test_a_budget_is_kept(world, gl, tmp_path):
     """What is too little is said: for reading, then for imputing; with that it works, and takes no more."""
     out = tmp_path / "o.vcf"
