@@ -62,14 +62,14 @@ ONLY_FOR_ARRAYS = (
 def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -> None:
     """Refuse outputs that cannot be written, before anything is read."""
     from spinimpute.outputs.opening import choose_format
-    from spinimpute.pipeline.run_plan import fixed_output
+    from spinimpute.pipeline.run_plan import get_single_output
     from spinimpute.reports.report_files import ReportFiles
     from spinimpute.runtime.output_files import check_outputs
 
     out, tables = params["out"], _loo_tables(params["loo"]).values()
     report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
     others = [*tables, *report.to_check([out, *tables])]
-    check_outputs([fixed_output(out), *others], params["force"], inputs, streamed=out)
+    check_outputs([get_single_output(out), *others], params["force"], inputs, streamed=out)
     choose_format(Path(out), params["output_type"])
 
 

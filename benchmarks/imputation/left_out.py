@@ -30,20 +30,20 @@ from benchmarks.imputation.results import write_configuration
 from benchmarks.imputation.tables import markdown, number, write_tsv
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import match_sites
-from spinimpute.pipeline.trust import judging
+from spinimpute.pipeline.trust import doubts
 from spinimpute.predictors.haplotype_attention import posterior_alleles, tile
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.quality.metrics import mean_variant_r2, pooled_r2, site_statistics
 from spinimpute.vcf.reader import read_haplotypes
 
-# `HIGHEST_SLOPE=-9` trusts all sites, `TRAINED_RATIOS=()` leaves the odds of rare alleles as they are,
+# `MAX_SLOPE=-9` trusts all sites, `TRAINED_RATIOS=()` leaves the odds of rare alleles as they are,
 # `WHOLE_BLOCK_SITES=-1` asks the networks everywhere.
 SETTINGS: dict[str, ModuleType] = {
     "SMALLEST_WEIGHT": posterior_alleles,
     "FEWEST_CARRIERS": posterior_alleles,
     "TRAINED_RATIOS": posterior_alleles,
-    "HIGHEST_SLOPE": judging,
+    "MAX_SLOPE": doubts,
     "WHOLE_BLOCK_SITES": tile,
 }
 TODAY = "today's"

@@ -25,10 +25,10 @@ from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.record_fields import NumberCodes
 
 BITS = 16  # of a probability
-_MOST = 2**BITS - 1
+_MAX_STORED = 2**BITS - 1
 _ZLIB, _LAYOUT_2, _HAS_SAMPLES = 1, 2 << 2, 1 << 31
-_ABSENT = 0x80
-_N_RECORDS_AT = 8  # offset in the file
+_MISSING_FLAG = 0x80
+_N_RECORDS_OFFSET = 8  # offset in the file
 _SEX = {True: "1", False: "2", None: "0"}
 
 
@@ -51,7 +51,7 @@ class BgenWriter(OutputGroup):
         check_names(layout.samples)
         self._samples, self._sexes = list(layout.samples), dict(sexes or {})
         self._codes = NumberCodes(layout.decimals)
-        self._phased, self._of_calls = "HDS" in layout.formats, tuple(layout.formats) == ("GT",)
+        self._phased, self._calls_only = "HDS" in layout.formats, tuple(layout.formats) == ("GT",)
         self._file: BinaryIO | None = None
         self._n_records = 0
         self.set_ploidy(layout.ploidy)
@@ -59,8 +59,8 @@ class BgenWriter(OutputGroup):
         super().__init__(path, [path, path.with_suffix(".sample")])
         with self.convert_errors():
             self._file = self.files[0].path.open("wb")
-            names = b"".join(_short(name) for name in self._samples)
-            samples_block = struct.pack("<II", 8 + len(names), len(self._samples)) + names
+            name_bytes = b"".join(_with_length(name) for name in self._samples)
+            samples_block = struct.pack("<II", 8 + len(name_bytes), len(self._samples)) + name_bytes
             flags = _ZLIB | _LAYOUT_2 | _HAS_SAMPLES
             header = struct.pack("<III4sI", 20, 0, len(self._samples), b"bgen", flags)
             self._file.write(struct.pack("<I", len(header) + len(samples_block)) + header + samples_block)
@@ -68,7 +68,7 @@ class BgenWriter(OutputGroup):
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """Set the ploidy of the following blocks: the parts of chromosome X differ in it."""
         self._ploidy = np.asarray(ploidy).astype(np.uint8)
-        self._last = np.cumsum(self._ploidy) - 1  # of each sample's haplotypes
+        self._last_column_n = np.cumsum(self._ploidy) - 1  # of each sample's haplotypes
         self._haploid = self._ploidy == 1
 
     def write_block(
@@ -88,22 +88,24 @@ class BgenWriter(OutputGroup):
         if is_x(chrom) and self._haploid.any():
             self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
         p = self._codes.units(np.asarray(hap_dosage, np.float32)) / np.float64(self._codes.one)
-        if self._of_calls:
+        if self._calls_only:
             p = np.where(np.isnan(p), p, p >= 0.5) if haplotypes is None else haplotypes.astype(float)
             p[p < 0] = np.nan
-        first, last = p[:, self._last - (self._ploidy - 1)], p[:, self._last]
+        first, last = p[:, self._last_column_n - (self._ploidy - 1)], p[:, self._last_column_n]
         with self.convert_errors():
             assert self._file is not None
             for row in range(len(sites)):
-                name = _short(sites.id[row] or ".")
-                site = name + name + _short(chrom) + struct.pack("<IH", int(sites.position[row]), 2)
+                name = _with_length(sites.id[row] or ".")
+                site = name + name + _with_length(chrom) + struct.pack("<IH", int(sites.position[row]), 2)
                 alleles = b"".join(
                     struct.pack("<I", len(allele)) + allele.encode()
                     for allele in (sites.ref[row], sites.alt[row])
                 )
-                plain = self._probabilities(first[row], last[row])
-                packed = zlib.compress(plain)
-                self._file.write(site + alleles + struct.pack("<II", len(packed) + 4, len(plain)) + packed)
+                block = self._probabilities(first[row], last[row])
+                compressed = zlib.compress(block)
+                self._file.write(
+                    site + alleles + struct.pack("<II", len(compressed) + 4, len(block)) + compressed
+                )
         self._n_records += len(sites)
 
     def _probabilities(self, first: np.ndarray, last: np.ndarray) -> bytes:
@@ -111,23 +113,23 @@ class BgenWriter(OutputGroup):
         missing = np.isnan(first + last)
         first, last = np.where(missing, 1, first), np.where(missing, 1, last)
         if self._phased:
-            numbers = np.rint(np.stack([1 - first, 1 - last], axis=1) * _MOST)
+            values = np.rint(np.stack([1 - first, 1 - last], axis=1) * _MAX_STORED)
         else:
             # cumulative probabilities are rounded, so that none of the three is negative
-            none = np.where(self._haploid, 1 - first, (1 - first) * (1 - last))
-            less_than_two = np.rint((1 - first * last) * _MOST)
-            none = np.rint(none * _MOST)
-            numbers = np.stack([none, less_than_two - none], axis=1)
-        numbers[missing] = 0
-        stored = numbers.ravel()[np.stack([np.ones_like(self._haploid), ~self._haploid], axis=1).ravel()]
-        start = struct.pack("<IHBB", len(missing), 2, int(self._ploidy.min()), int(self._ploidy.max()))
-        ploidy = self._ploidy | np.where(missing, np.uint8(_ABSENT), np.uint8(0))
-        return start + ploidy.tobytes() + bytes([self._phased, BITS]) + stored.astype("<u2").tobytes()
+            p_none = np.where(self._haploid, 1 - first, (1 - first) * (1 - last))
+            p_below_two = np.rint((1 - first * last) * _MAX_STORED)
+            p_none = np.rint(p_none * _MAX_STORED)
+            values = np.stack([p_none, p_below_two - p_none], axis=1)
+        values[missing] = 0
+        stored = values.ravel()[np.stack([np.ones_like(self._haploid), ~self._haploid], axis=1).ravel()]
+        block_start = struct.pack("<IHBB", len(missing), 2, int(self._ploidy.min()), int(self._ploidy.max()))
+        ploidy = self._ploidy | np.where(missing, np.uint8(_MISSING_FLAG), np.uint8(0))
+        return block_start + ploidy.tobytes() + bytes([self._phased, BITS]) + stored.astype("<u2").tobytes()
 
     def write_trailers(self) -> None:
         """Complete the .bgen, and write the .sample."""
         assert self._file is not None
-        self._file.seek(_N_RECORDS_AT)
+        self._file.seek(_N_RECORDS_OFFSET)
         self._file.write(struct.pack("<I", self._n_records))
         self._file.close()
         rows = [f"0 {name} 0 {_SEX[self._sexes.get(name)]}" for name in self._samples]
@@ -141,7 +143,7 @@ class BgenWriter(OutputGroup):
                 self._file.close()
 
 
-def _short(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     """A name as BGEN stores it: its length, then the text."""
     data = text.encode()[: 2**16 - 1]
     return struct.pack("<H", len(data)) + data

@@ -91,36 +91,36 @@ class PlinkWriter(OutputGroup):
         """Append r records; parameters and errors are those of `GenotypeWriter.write_block`."""
         if not len(sites):
             return
-        names = self._chromosomes(chrom, sites.position)
+        names = self._plink_chromosomes(chrom, sites.position)
         texts = info_texts(info_columns(self._header, info, np.asarray(typed, bool)))
         ids = [name or "." for name in sites.id]
         rows = zip(names, sites.position.tolist(), ids, sites.ref, sites.alt, texts, strict=True)
-        step = max(1, _BLOCK_CALLS // len(self._samples))
+        batch = max(1, _BLOCK_CALLS // len(self._samples))
         with self.convert_errors():
             assert self._pvar is not None
             self._pvar.writelines(
                 f"{name}\t{position}\t{id_}\t{ref}\t{alt}\t.\tPASS\t{text}\n"
                 for name, position, id_, ref, alt, text in rows
             )
-            for start in range(0, len(sites), step):
-                records = slice(start, start + step)
+            for start in range(0, len(sites), batch):
+                records = slice(start, start + batch)
                 fields = self._layout.fields(
                     np.asarray(hap_dosage[records], np.float32),
                     None if haplotypes is None else haplotypes[records],
                     None if unphased is None else unphased[records],
                 )
                 if self._has_dosages:
-                    self._pgen.append_dosages_batch(self._copies(fields.numbers["DS"][0]))
+                    self._pgen.append_dosages_batch(self._dosages_of_two(fields.numbers["DS"][0]))
                 else:
-                    self._append_calls(fields.alleles, fields.unphased)
+                    self._append_genotypes(fields.alleles, fields.unphased)
 
-    def _copies(self, codes: np.ndarray) -> np.ndarray:
+    def _dosages_of_two(self, codes: np.ndarray) -> np.ndarray:
         """Copies of ALT by the codes of DS, float32 (r, n); 0 to 2 also for males on X."""
         copies = codes.astype(np.float32) * ((3 - self._ploidy) / self._codes.one).astype(np.float32)
         copies[codes == self._codes.missing] = MISSING
         return np.ascontiguousarray(copies)
 
-    def _append_calls(self, alleles: np.ndarray, unphased: np.ndarray | None) -> None:
+    def _append_genotypes(self, alleles: np.ndarray, unphased: np.ndarray | None) -> None:
         """Write calls, int8 (r, n, p); half-missing calls become missing."""
         second = alleles[:, :, -1]
         pairs = np.stack([alleles[:, :, 0], np.where(second == ALLELE_ABSENT, alleles[:, :, 0], second)], 2)
@@ -129,7 +129,7 @@ class PlinkWriter(OutputGroup):
         phased = np.ones(calls.shape[:2], np.uint8) if unphased is None else (~unphased).astype(np.uint8)
         self._pgen.append_partially_phased_batch(calls.reshape(len(calls), -1), np.ascontiguousarray(phased))
 
-    def _chromosomes(self, chrom: str, position: np.ndarray) -> list[str]:
+    def _plink_chromosomes(self, chrom: str, position: np.ndarray) -> list[str]:
         """PLINK's names of the chromosome: the ends of X have their own. Also infers the sexes on X."""
         if not is_x(chrom):
             return [chrom] * len(position)

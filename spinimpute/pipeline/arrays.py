@@ -16,8 +16,8 @@ from spinimpute.panels.opening import require_open_panel
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
-from spinimpute.pipeline.sequenced.inputs import at_all_sites, haplotypes_of
-from spinimpute.pipeline.sequenced.records import in_columns
+from spinimpute.pipeline.sequenced.inputs import expand_to_all_sites, require_haplotypes
+from spinimpute.pipeline.sequenced.records import to_haplotype_columns
 from spinimpute.pipeline.settings import PredictorSettings, Resources, check_settings
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
@@ -82,16 +82,16 @@ def _impute(
     """Impute haplotypes; sibling_Q: the other haplotype of the same sample, where it is known."""
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
     require_open_panel(panel)
-    typed_alleles = _masked_as_missing(typed_alleles, "typed_alleles")
+    typed_alleles = _set_masked_missing(typed_alleles, "typed_alleles")
     if typed_alleles.ndim != 2 or not np.isin(typed_alleles, (-1, 0, 1)).all():
         raise ValueError(
             "typed_alleles must have 2 dimensions and values -1, 0, 1, got "
             f"ndim={typed_alleles.ndim}, values {np.unique(typed_alleles)[:5]}"
         )
-    rows, typed_index = _rows(panel, typed_sites, len(typed_alleles), "typed_sites")
+    rows, typed_index = _find_panel_rows(panel, typed_sites, len(typed_alleles), "typed_sites")
     typed_TQ = typed_alleles[rows].astype(np.int8)
-    given = resources.predictor_options(predictor)
-    loaded, options = predictor_for(panel, predictor.model, predictor.name, given, resources.device)
+    options = resources.predictor_options(predictor)
+    loaded, options = predictor_for(panel, predictor.model, predictor.name, options, resources.device)
     threads = choose_threads(resources.threads)
     if not typed_TQ.shape[1]:
         return np.empty((panel.n_sites, 0), np.float32)
@@ -147,7 +147,7 @@ def impute_genotypes(
     ValueError
         Shapes or values are invalid, or a heterozygous genotype has no phase.
     """
-    calls_TX2 = _masked_as_missing(genotypes, "genotypes", kept=NO_ALLELE)
+    calls_TX2 = _set_masked_missing(genotypes, "genotypes", keep_value=NO_ALLELE)
     if calls_TX2.ndim != 3 or calls_TX2.shape[2] not in (1, 2) or calls_TX2.dtype.kind not in "iu":
         raise ValueError(
             "genotypes must be integers of shape (variants, samples, ploidy), ploidy 1 or 2, got "
@@ -155,7 +155,7 @@ def impute_genotypes(
         )
     haploid_X = np.full(calls_TX2.shape[1], calls_TX2.shape[2] == 1)
     if calls_TX2.shape[2] == 2:
-        haploid_X = _haploid_of(calls_TX2, haploid)
+        haploid_X = _find_haploid(calls_TX2, haploid)
         if phased is not None:
             _check_phased(calls_TX2, np.asarray(phased))
     kept_XP = np.ones(calls_TX2.shape[1:], dtype=bool)
@@ -165,7 +165,7 @@ def impute_genotypes(
     return ImputedSamples(_impute(panel, alleles_TQ, sites, predictor, resources, sibling_Q), haploid_X)
 
 
-def _mask_of(array: np.ndarray, name: str) -> np.ndarray | None:
+def _get_mask(array: np.ndarray, name: str) -> np.ndarray | None:
     """Return the mask of a numpy or scikit-allel array in the array's shape; None without a mask."""
     values, mask = np.asarray(array), getattr(array, "mask", None)
     if not isinstance(mask, np.ndarray | np.bool_):  # tables of pandas have a method of this name
@@ -175,42 +175,46 @@ def _mask_of(array: np.ndarray, name: str) -> np.ndarray | None:
     return np.broadcast_to(mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim)), values.shape)
 
 
-def _masked_as_missing(array: np.ndarray, name: str, kept: int | None = None) -> np.ndarray:
-    """Set masked alleles missing, except those with the value `kept`."""
-    alleles, mask = np.asarray(array), _mask_of(array, name)
+def _set_masked_missing(array: np.ndarray, name: str, keep_value: int | None = None) -> np.ndarray:
+    """Set masked alleles missing, except those with the value `keep_value`."""
+    alleles, mask = np.asarray(array), _get_mask(array, name)
     if mask is None or not mask.any():
         return alleles
     alleles = alleles.astype(np.int64 if alleles.dtype.kind in "ub" else alleles.dtype)
-    alleles[mask if kept is None else mask & (alleles != kept)] = -1
+    alleles[mask if keep_value is None else mask & (alleles != keep_value)] = -1
     return alleles
 
 
-def _haploid_of(calls_TX2: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+def _find_haploid(calls_TX2: np.ndarray, haploid: np.ndarray | None) -> np.ndarray:
     """Return haploid samples, bool (X,). Raises ValueError if a sample is diploid in some rows."""
     n_samples = calls_TX2.shape[1]
-    said_X = np.zeros(n_samples, bool) if given is None else _booleans(given, n_samples)
+    flagged_X = np.zeros(n_samples, bool) if haploid is None else _check_haploid(haploid, n_samples)
     second_TX = calls_TX2[:, :, 1]
-    known = bool(len(second_TX))
-    haploid_X = (second_TX == NO_ALLELE).all(axis=0) & known
-    some_X = (second_TX == NO_ALLELE).any(axis=0) & ~haploid_X & ~said_X
-    if some_X.any():
+    has_rows = bool(len(second_TX))
+    haploid_X = (second_TX == NO_ALLELE).all(axis=0) & has_rows
+    partly_X = (second_TX == NO_ALLELE).any(axis=0) & ~haploid_X & ~flagged_X
+    if partly_X.any():
         raise ValueError(
-            f"sample {np.flatnonzero(some_X)[0]} of genotypes has {NO_ALLELE}, no allele, in some rows "
+            f"sample {np.flatnonzero(partly_X)[0]} of genotypes has {NO_ALLELE}, no allele, in some rows "
             "alone: it must be haploid in all of them or in none"
         )
-    two_X = said_X & (second_TX >= 0).any(axis=0)
-    if two_X.any():
-        raise ValueError(f"sample {np.flatnonzero(two_X)[0]} is haploid, and its genotypes have two alleles")
-    half_X = (second_TX == -1).all(axis=0) & (calls_TX2[:, :, 0] >= 0).any(axis=0) & ~said_X & known
-    if half_X.any():
+    contradictory_X = flagged_X & (second_TX >= 0).any(axis=0)
+    if contradictory_X.any():
         raise ValueError(
-            f"sample {np.flatnonzero(half_X)[0]} of genotypes has a second allele in no row: if it has one "
-            f"copy, name it in haploid=..., or put {NO_ALLELE} there"
+            f"sample {np.flatnonzero(contradictory_X)[0]} is haploid, and its genotypes have two alleles"
         )
-    return np.asarray(haploid_X | said_X)
+    suspicious_X = (
+        (second_TX == -1).all(axis=0) & (calls_TX2[:, :, 0] >= 0).any(axis=0) & ~flagged_X & has_rows
+    )
+    if suspicious_X.any():
+        raise ValueError(
+            f"sample {np.flatnonzero(suspicious_X)[0]} of genotypes has a second allele in no row: if it has "
+            f"one copy, name it in haploid=..., or put {NO_ALLELE} there"
+        )
+    return np.asarray(haploid_X | flagged_X)
 
 
-def _booleans(haploid: np.ndarray, n_samples: int) -> np.ndarray:
+def _check_haploid(haploid: np.ndarray, n_samples: int) -> np.ndarray:
     haploid_X = np.asarray(haploid)
     if haploid_X.shape != (n_samples,) or haploid_X.dtype != bool:
         raise ValueError(
@@ -227,12 +231,12 @@ def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
             f"shape {phased_TX.shape} of {phased_TX.dtype}"
         )
     called_TX = (calls_TX2 >= 0).all(axis=2)
-    open_TX = called_TX & (calls_TX2[:, :, 0] != calls_TX2[:, :, 1]) & ~phased_TX
-    if open_TX.any():
-        t, x = np.argwhere(open_TX)[0]
+    unphased_TX = called_TX & (calls_TX2[:, :, 0] != calls_TX2[:, :, 1]) & ~phased_TX
+    if unphased_TX.any():
+        t, x = np.argwhere(unphased_TX)[0]
         raise ValueError(
-            f"{open_TX.sum()} heterozygous genotypes are not phased, the first in row {t}, sample {x}: phase "
-            "them first (`spinimpute.phase`, of a file)"
+            f"{unphased_TX.sum()} heterozygous genotypes are not phased, the first in row {t}, sample {x}: "
+            "phase them first (`spinimpute.phase`, of a file)"
         )
 
 
@@ -331,12 +335,12 @@ def impute_likelihoods(
     """
     check_settings(resources=(resources, Resources))
     require_open_panel(panel)
-    panel = haplotypes_of(panel)
-    likelihoods, haploid_X = _checked(likelihoods, haploid)
-    rows, index_T = _rows(panel, sites, len(likelihoods), "sites")
+    panel = require_haplotypes(panel)
+    likelihoods, haploid_X = _check_likelihoods(likelihoods, haploid)
+    rows, index_T = _find_panel_rows(panel, sites, len(likelihoods), "sites")
     with np.errstate(divide="ignore"):
         phred_TX3 = -10 * np.log10(likelihoods[rows] / likelihoods[rows].max(axis=2, keepdims=True))
-    known = GenotypeLikelihoods(
+    likelihoods_TX3 = GenotypeLikelihoods(
         [str(x) for x in range(len(haploid_X))],
         np.where(haploid_X, 1, 2).astype(np.uint8),
         index_T,
@@ -346,14 +350,16 @@ def impute_likelihoods(
     )
     threads, n_samples = choose_threads(resources.threads), len(haploid_X)
     threads = threads_within(resources.max_memory, panel, Interval(0, panel.n_sites), n_samples, threads)
-    phred_SX3 = at_all_sites(known, 0, panel.n_sites)
+    phred_SX3 = expand_to_all_sites(likelihoods_TX3, 0, panel.n_sites)
     windows = genotypes_by_window(panel, 0, phred_SX3, haploid_X, threads)
-    return ImputedSamples(np.concatenate([in_columns(p_S2X, haploid_X) for _, p_S2X in windows]), haploid_X)
+    return ImputedSamples(
+        np.concatenate([to_haplotype_columns(p_S2X, haploid_X) for _, p_S2X in windows]), haploid_X
+    )
 
 
-def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _check_likelihoods(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Check likelihoods; return them as float64, and haploid samples, bool (X,)."""
-    mask = _mask_of(likelihoods, "likelihoods")
+    mask = _get_mask(likelihoods, "likelihoods")
     likelihoods = np.asarray(likelihoods)
     if likelihoods.ndim != 3 or likelihoods.shape[2] != 3 or likelihoods.dtype.kind not in "fiu":
         raise ValueError(
@@ -361,7 +367,7 @@ def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.nd
             f"shape {likelihoods.shape} of {likelihoods.dtype}"
         )
     n_samples = likelihoods.shape[1]
-    haploid_X = np.zeros(n_samples, bool) if haploid is None else _booleans(haploid, n_samples)
+    haploid_X = np.zeros(n_samples, bool) if haploid is None else _check_haploid(haploid, n_samples)
     likelihoods = likelihoods.astype(np.float64)
     if mask is not None:
         likelihoods[mask.any(axis=2)] = 1
@@ -377,7 +383,7 @@ def _checked(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.nd
     return likelihoods, haploid_X
 
 
-def _rows(
+def _find_panel_rows(
     panel: ReferencePanel, sites: np.ndarray | Sites, n_rows: int, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows that are in the panel, and their panel sites; name: argument for messages."""

@@ -28,10 +28,10 @@ from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import printable
 from spinimpute.targets.repair import SiteNote
 
-MANY_MISSING = 0.1  # of a sample's or a site's calls
+HIGH_MISSING = 0.1  # of a sample's or a site's calls
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
 ONE_ALLELE = "one allele only in the target"
-MISSING_CALLS = f"more than {MANY_MISSING:.0%} of the calls missing"
+MISSING_CALLS = f"more than {HIGH_MISSING:.0%} of the calls missing"
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,30 +94,34 @@ class CheckReport:
 
     def lines(self) -> list[str]:
         """The report as text."""
-        out = [f"target:   {len(self.samples)} samples, {self.n_sites} typed sites"]
+        report = [f"target:   {len(self.samples)} samples, {self.n_sites} typed sites"]
         if self.build or self.panel_build:
-            out.append(
+            report.append(
                 f"build:    {self.build or 'not stated'}, the panel's {self.panel_build or 'not stated'}"
                 " (by the length of the chromosome in the headers)"
             )
-        out.append(f"matched:  {self.n_matched} of {self.n_sites} typed sites are panel sites")
-        out += [f"          {count} sites: {what}" for what, count in self.counts.items()]
-        out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items()]
-        out.append(f"calls:    {self.unphased} unphased heterozygotes, {self.missing_X.mean():.2%} missing")
-        out += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
-        bad = np.flatnonzero(self.missing_X > MANY_MISSING)
-        out += [
+        report.append(f"matched:  {self.n_matched} of {self.n_sites} typed sites are panel sites")
+        report += [f"          {count} sites: {what}" for what, count in self.counts.items()]
+        report += [f"          {count} records skipped: {why}" for why, count in self.skipped.items()]
+        report.append(
+            f"calls:    {self.unphased} unphased heterozygotes, {self.missing_X.mean():.2%} missing"
+        )
+        report += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
+        incomplete = np.flatnonzero(self.missing_X > HIGH_MISSING)
+        report += [
             f"          sample {self.samples[i]}: {self.missing_X[i]:.1%} missing, "
             f"{self.heterozygous_X[i]:.1%} heterozygous"
-            for i in bad[:20]
+            for i in incomplete[:20]
         ]
-        if len(bad) > 20:
-            out.append(f"          and {len(bad) - 20} more samples with over {MANY_MISSING:.0%} missing")
+        if len(incomplete) > 20:
+            report.append(
+                f"          and {len(incomplete) - 20} more samples with over {HIGH_MISSING:.0%} missing"
+            )
         if self.one_copy_X is not None:
             n_one = int(self.one_copy_X.sum())
-            out.append(f"copies:   {n_one} samples have one copy, {len(self.samples) - n_one} have two")
-        out += [f"warning:  {warning}" for warning in self.warnings]
-        return out
+            report.append(f"copies:   {n_one} samples have one copy, {len(self.samples) - n_one} have two")
+        report += [f"warning:  {warning}" for warning in self.warnings]
+        return report
 
     def write_sites(self, path: Path) -> None:
         """Write the notes as a tab-separated table."""
@@ -207,8 +211,8 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
     ]
     missing_X, heterozygous_X = np.sum([_call_counts(part) for part in parts], axis=0)
     n_matched = summary.matched_sites
-    single = [part for part in parts if (part.target.ploidy == 1).any()]
-    of_x = [part for part in parts if np.isfinite(part.resolved.share_X).any()]
+    parts_with_haploids = [part for part in parts if (part.target.ploidy == 1).any()]
+    parts_of_x = [part for part in parts if np.isfinite(part.resolved.share_X).any()]
     n_samples = len(parts[0].target.samples)
     first, panel = parts[0].target, parts[0].panel
     return CheckReport(
@@ -223,8 +227,8 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
         sum(0 if part.target.unphased is None else int(part.target.unphased.sum()) for part in parts),
         infer_build(first.contig_line, panel.chrom),
         infer_build(panel.contig_line, panel.chrom),
-        single[0].target.ploidy == 1 if single else None,
-        of_x[0].resolved.share_X if of_x else np.full(n_samples, np.nan),
+        parts_with_haploids[0].target.ploidy == 1 if parts_with_haploids else None,
+        parts_of_x[0].resolved.share_X if parts_of_x else np.full(n_samples, np.nan),
         summary.warnings,
         summary.refusals,
     )
@@ -259,10 +263,10 @@ def _call_notes(part: MatchedTarget) -> list[SiteNote]:
     n_haplotypes = target.alleles.shape[1]
     frequencies = Frequencies.of(panel, target, match)
     n_called, n_alt = frequencies.called_T, frequencies.alt_T
-    several = len(target.samples) > 1
+    is_cohort = len(target.samples) > 1
     flags = {
-        MISSING_CALLS: (n_called < (1 - MANY_MISSING) * n_haplotypes) & several,
-        ONE_ALLELE: ((n_alt == 0) | (n_alt == n_called)) & several,
+        MISSING_CALLS: (n_called < (1 - HIGH_MISSING) * n_haplotypes) & is_cohort,
+        ONE_ALLELE: ((n_alt == 0) | (n_alt == n_called)) & is_cohort,
         FREQUENCY_DIFFERS: frequencies.outlier_T,
     }
     sites = panel.sites

@@ -14,22 +14,22 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.header import definition, header_indexes, without_idx
 from spinimpute.vcf.raw_records import site_key
 
-_SAME = {  # header lines that must be the same, by what a message calls them
+_MUST_MATCH = {  # header lines that must be the same, by what a message calls them
     PANEL_LINE: "panel",
     "##spinimpute_model=": "model",
     "##source=": "program",
 }
 
 
-def check_forms(chunks: Sequence[Chunk], output_type: str) -> None:
+def check_formats(chunks: Sequence[Chunk], output_type: str) -> None:
     """Raise InputError if the format of a chunk differs from that of the output."""
     for chunk in chunks:
         if chunk.is_bcf is not (output_type == "b"):
-            found, wanted = ("BCF", "VCF") if chunk.is_bcf else ("VCF", "BCF")
+            chunk_format, output_format = ("BCF", "VCF") if chunk.is_bcf else ("VCF", "BCF")
             raise InputError(
                 "mismatch",
-                f"chunk {chunk.path} is {found}, but the output is to be {wanted}: records are copied as "
-                "they are, so choose another output, or convert it afterwards (bcftools view)",
+                f"chunk {chunk.path} is {chunk_format}, but the output is to be {output_format}: records are "
+                "copied as they are, so choose another output, or convert it afterwards (bcftools view)",
             )
 
 
@@ -57,16 +57,16 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
         raise differ("their samples or the order of them", one, another)
     if first.formats != other.formats:
         raise differ("FORMAT", ":".join(first.formats), ":".join(other.formats))
-    for prefix, what in _SAME.items():
-        one, another = (_values(chunk, prefix) for chunk in (first, other))
+    for prefix, what in _MUST_MATCH.items():
+        one, another = (_header_values(chunk, prefix) for chunk in (first, other))
         if one != another:
             raise differ(f"the {what}", one or "none", another or "none")
     definitions = (
         [without_idx(line) for line in chunk.lines if definition(line)] for chunk in (first, other)
     )
-    for its in zip_longest(*definitions):
-        if its[0] != its[1]:
-            raise differ("the definitions of the header", *(line or "none" for line in its))
+    for pair in zip_longest(*definitions):
+        if pair[0] != pair[1]:
+            raise differ("the definitions of the header", *(line or "none" for line in pair))
     if first.is_bcf and header_indexes(first.lines) != header_indexes(other.lines):
         lines = ([line for line in chunk.lines if definition(line)] for chunk in (first, other))
         one, another = next(pair for pair in zip(*lines, strict=True) if pair[0] != pair[1])
@@ -75,26 +75,26 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
         raise differ(
             f"{argument('keep_unmatched', True)}", first.unmatched is not None, other.unmatched is not None
         )
-    for its in zip_longest(*(map(without_idx, chunk.common_lines()) for chunk in (first, other))):
-        if its[0] != its[1]:
+    for pair in zip_longest(*(map(without_idx, chunk.common_lines()) for chunk in (first, other))):
+        if pair[0] != pair[1]:
             warnings.append(
-                f"{first.path} and {other.path} were made differently: '{its[0]}' and '{its[1]}'; the header "
-                "of the output is that of the former"
+                f"{first.path} and {other.path} were made differently: '{pair[0]}' and '{pair[1]}'; the "
+                "header of the output is that of the former"
             )
             break
 
 
-def _values(chunk: Chunk, prefix: str) -> str:
+def _header_values(chunk: Chunk, prefix: str) -> str:
     return ", ".join(line.removeprefix(prefix) for line in chunk.lines if line.startswith(prefix))
 
 
 def check_targets(chunks: Sequence[Chunk]) -> None:
     """Raise InputError if the headers of two chunks give different genotypes of the target at a position."""
-    stated: dict[int, tuple[str, Chunk]] = {}
+    first_seen: dict[int, tuple[str, Chunk]] = {}
     for chunk in chunks:
         for position, checksum in chunk.target.items():
-            known, other = stated.setdefault(position, (checksum, chunk))
-            if known != checksum:
+            first_checksum, other = first_seen.setdefault(position, (checksum, chunk))
+            if first_checksum != checksum:
                 raise InputError(
                     "mismatch",
                     f"chunks {other.path} and {chunk.path} were imputed from different targets: the calls at "
@@ -151,7 +151,7 @@ def check_panel(
     `path` is the panel's file, for messages. With `allow_gaps`, sites outside of all regions are a warning.
     """
     first = chunks[0]
-    checksums = [word.split(" ")[0] for word in _values(first, PANEL_LINE).split(", ")]
+    checksums = [word.split(" ")[0] for word in _header_values(first, PANEL_LINE).split(", ")]
     if checksums != [panel.checksum for panel in panels]:
         raise InputError(
             "mismatch",
@@ -166,7 +166,7 @@ def check_panel(
         ],
         dtype=np.int64,
     )
-    untyped = _untyped_parts(chunks, panels, key, warnings)
+    untyped = _find_untyped_parts(chunks, panels, key, warnings)
 
     def name(row: int) -> str:
         return f"{sites.chrom}:{sites.position[row]} {sites.ref[row]}>{sites.alt[row]}"
@@ -174,22 +174,22 @@ def check_panel(
     for chunk in chunks:
         start, stop = np.searchsorted(sites.position, [chunk.region.start, chunk.region.end + 1])
         rows = start + np.flatnonzero(~untyped[start:stop])
-        found = chunk.key[np.isin(chunk.key, key[rows])]
-        missing = rows[~np.isin(key[rows], found)]
+        matched = chunk.key[np.isin(chunk.key, key[rows])]
+        missing = rows[~np.isin(key[rows], matched)]
         if len(missing):
             raise InputError(
                 "mismatch", f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing[0])}"
             )
-        if len(found) != len(rows) or (found != key[rows]).any():
+        if len(matched) != len(rows) or (matched != key[rows]).any():
             raise InputError(
                 "mismatch",
                 f"chunk {chunk.path} ({chunk.region}) does not have each of the panel's sites once, in the "
                 "panel's order",
             )
-        if chunk.sites != len(found):
+        if chunk.sites != len(matched):
             raise InputError(
                 "mismatch",
-                f"chunk {chunk.path} ({chunk.region}) has {chunk.sites} sites of a panel, but {len(found)} "
+                f"chunk {chunk.path} ({chunk.region}) has {chunk.sites} sites of a panel, but {len(matched)} "
                 f"of them are in {path}",
             )
     for left, right in pairwise(chunks):
@@ -204,10 +204,10 @@ def check_panel(
                     "mismatch", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
                 )
             warnings.append(f"{what}: they are left out")
-    before = int(np.searchsorted(sites.position, first.region.start))
-    behind = len(sites) - int(np.searchsorted(sites.position, chunks[-1].region.end, side="right"))
-    if before or behind:
-        what = f"the panel has {before} sites before the first chunk and {behind} behind the last"
+    n_before = int(np.searchsorted(sites.position, first.region.start))
+    n_after = len(sites) - int(np.searchsorted(sites.position, chunks[-1].region.end, side="right"))
+    if n_before or n_after:
+        what = f"the panel has {n_before} sites before the first chunk and {n_after} behind the last"
         if not allow_gaps:
             raise InputError(
                 "mismatch", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
@@ -215,16 +215,16 @@ def check_panel(
         warnings.append(f"{what}: they are left out")
 
 
-def _untyped_parts(
+def _find_untyped_parts(
     chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], key: np.ndarray, warnings: list[str]
 ) -> np.ndarray:
     """Sites of parts of chromosome X that no chunk contains because no site is typed there, bool (sites,)."""
     untyped = np.zeros(len(key), bool)
     start = 0
     for panel in panels:
-        mine = slice(start, start := start + panel.n_sites)
-        if len(panels) > 1 and not any(np.isin(chunk.key, key[mine]).any() for chunk in chunks):
-            untyped[mine] = True
+        part_sites = slice(start, start := start + panel.n_sites)
+        if len(panels) > 1 and not any(np.isin(chunk.key, key[part_sites]).any() for chunk in chunks):
+            untyped[part_sites] = True
             warnings.append(
                 f"no chunk has a site of the panel's part {panel.chrom}:{panel.position[0]}-"
                 f"{panel.position[-1]}: its {panel.n_sites} sites are left out"

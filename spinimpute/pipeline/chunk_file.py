@@ -31,12 +31,12 @@ _REGION = re.compile(
 )
 TARGET_POSITIONS = 32  # two people have the same genotypes at so many sites with a probability of about 1e-7
 
-_WRITTEN = re.compile(rf"^{TARGET_LINE}[0-9a-f:,]+$", re.MULTILINE)
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: its multiples are spread evenly
-_SUMMANDS = np.array([0, 1, 4], np.int8)  # of missing, REF and ALT: a sum of two tells both
+_TARGET_LINE_REGEX = re.compile(rf"^{TARGET_LINE}[0-9a-f:,]+$", re.MULTILINE)
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: its multiples are spread evenly
+_ALLELE_CODES = np.array([0, 1, 4], np.int8)  # of missing, REF and ALT: a sum of two tells both
 _CHECKSUM = re.compile(r"([0-9]{1,10}):([0-9a-f]+)")
 _COMMAND = "##spinimpute_command="
-_WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
+_COMMAND_WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
 
 
 def region_line(region: Region, sites: int, unmatched: int | None, phased_here: bool) -> str:
@@ -59,12 +59,12 @@ def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
     read: its checksums are copied. Of other files they are computed, because other programs keep the header
     when they change genotypes.
     """
-    written = _WRITTEN.search(header)
+    written = _TARGET_LINE_REGEX.search(header)
     if written is not None:
         return written[0]
     position = np.concatenate([np.unique(target.sites.position) for target in targets])
-    spread = position.astype(np.uint64) * _ODD
-    chosen = np.sort(position[np.argsort(spread, kind="stable")[:TARGET_POSITIONS]])
+    hashes = position.astype(np.uint64) * _HASH_FACTOR
+    chosen = np.sort(position[np.argsort(hashes, kind="stable")[:TARGET_POSITIONS]])
     checksums = []
     for at in chosen.tolist():
         digest = hashlib.blake2b(digest_size=4)
@@ -72,11 +72,11 @@ def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
             sites = target.sites
             start, stop = np.searchsorted(sites.position, [at, at + 1]).tolist()
             first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
-            summands_TQ = _SUMMANDS[target.alleles[start:stop] + 1]
-            sums_TX = np.add.reduceat(summands_TQ, first_X, axis=1, dtype=np.int8)
-            for row, sums_X in zip(range(start, stop), sums_TX, strict=True):
+            codes_TQ = _ALLELE_CODES[target.alleles[start:stop] + 1]
+            genotype_codes_TX = np.add.reduceat(codes_TQ, first_X, axis=1, dtype=np.int8)
+            for row, genotype_codes_X in zip(range(start, stop), genotype_codes_TX, strict=True):
                 digest.update(f"{sites.ref[row]}>{sites.alt[row]}>".encode())
-                digest.update(sums_X.tobytes())
+                digest.update(genotype_codes_X.tobytes())
         checksums.append(f"{at}:{digest.hexdigest()}")
     return TARGET_LINE + ",".join(checksums)
 
@@ -108,7 +108,7 @@ class Chunk:
     def common_lines(self) -> list[str]:
         """Return the header of a run without a region; it contains the buffer if results depend on it."""
         options = ["--region", "--regions-file", *([] if self.phased_here else ["--buffer"])]
-        return [_without(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
+        return [_remove_options(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
 
     def file_start(self) -> bytes:
         """`common_lines` as bytes of a file."""
@@ -118,16 +118,16 @@ class Chunk:
         return file_start(text)
 
     @contextmanager
-    def opened(self, threads: int, first: int = 0) -> Iterator[ChunkStream]:
+    def open_records(self, threads: int, first: int = 0) -> Iterator[ChunkStream]:
         """Open the records from number `first`."""
-        with _opened(self.path, threads) as stream:
+        with _open_file(self.path, threads) as stream:
             stream.read(self.data_start)
             records = ChunkStream(self, stream)
-            for _, stop in self.pieces(0, first):
-                records.take(stop)
+            for _, stop in self.batches(0, first):
+                records.read_until(stop)
             yield records
 
-    def pieces(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
+    def batches(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
         """Cut records [first, stop) into intervals that fit into memory."""
         ends = np.cumsum(self.length[first:stop])
         begin = 0
@@ -146,7 +146,7 @@ class ChunkStream:
     stream: ByteStream
     row: int = 0
 
-    def take(self, stop: int) -> bytes:
+    def read_until(self, stop: int) -> bytes:
         """Return the records up to number `stop`."""
         size = int(self.chunk.length[self.row : stop].sum())
         self.row = stop
@@ -160,14 +160,14 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
     """Read a file from end to end and check that it is a complete chunk."""
     path = Path(path)
     check_variant_file(path, "chunk")
-    with _opened(path, threads) as stream:
+    with _open_file(path, threads) as stream:
         start = read_start(stream)
         if start is None:
             raise InputError(
                 "damaged",
                 f"chunk {path}: the file is truncated in its header; impute it again, or copy it again",
             )
-        chunk = _of_header(path, start)
+        chunk = _parse_header(path, start)
         found = _scan(chunk, stream, start.rest)
     position, ref_length, length, key = (
         np.array(column, dtype=np.int64)
@@ -180,7 +180,7 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
 
 
 @contextmanager
-def _opened(path: Path, threads: int) -> Iterator[ByteStream]:
+def _open_file(path: Path, threads: int) -> Iterator[ByteStream]:
     try:
         with open_decompressed(path, threads) as stream:
             yield stream
@@ -188,7 +188,7 @@ def _opened(path: Path, threads: int) -> Iterator[ByteStream]:
         raise InputError("damaged", f"chunk {path}: {error}; impute it again, or copy it again") from error
 
 
-def _of_header(path: Path, start: FileStart) -> Chunk:
+def _parse_header(path: Path, start: FileStart) -> Chunk:
     """Return a chunk from its header, without records."""
 
     def error(what: str) -> InputError:
@@ -267,11 +267,11 @@ def _scan(chunk: Chunk, stream: ByteStream, rest: bytes) -> RecordTable:
 
 def _check_records(chunk: Chunk, position: np.ndarray) -> None:
     region = chunk.region
-    promised = chunk.sites + (chunk.unmatched or 0)
-    if len(position) != promised:
+    expected = chunk.sites + (chunk.unmatched or 0)
+    if len(position) != expected:
         raise InputError(
             "damaged",
-            f"chunk {chunk.path}: the file has {len(position)} records, but its header says {promised}; "
+            f"chunk {chunk.path}: the file has {len(position)} records, but its header says {expected}; "
             "impute it again, or copy it again",
         )
     if (np.diff(position) < 0).any():
@@ -290,8 +290,8 @@ def _check_records(chunk: Chunk, position: np.ndarray) -> None:
         )
 
 
-def _without(options: Sequence[str], command_line: str) -> str:
-    words = _WORD.findall(command_line)
+def _remove_options(options: Sequence[str], command_line: str) -> str:
+    words = _COMMAND_WORD.findall(command_line)
     for option in options:
         if option in words:
             at = words.index(option)

@@ -135,8 +135,8 @@ def impute(
     files = [vcf] if isinstance(vcf, str | Path) else list(vcf)
     panels = panel_files(panel)
     regions, buffer_cM = region.parsed()
-    several_buffers = buffer_cM is not None and len(regions) > 1
-    _check_arguments(files, phasing, min_typed_ratio, output, resources, several_buffers)
+    many_buffered_regions = buffer_cM is not None and len(regions) > 1
+    _check_arguments(files, phasing, min_typed_ratio, output, resources, many_buffered_regions)
     summary, threads = ImputationSummary(), choose_threads(resources.threads)
     with summary.stage("open panel"):
         plan = plan_run(out, files, panels, regions, output.output_type, genetic_map)
@@ -151,14 +151,14 @@ def impute(
         for chromosome in chain.from_iterable(plan.outputs.values()):
             with open_reference(chromosome.panels[0]) as parts:
                 load(parts[0])
-    with ExitStack() as reports, open_outputs(plan, summary, output, threads, target.sexes) as outputs:
+    with ExitStack() as report_stack, open_outputs(plan, summary, output, threads, target.sexes) as outputs:
         for step in outputs.steps(progress):
             file, panel_parts = step.chromosome.vcf, step.chromosome.panels
             selection = RegionSelection(step.regions, buffer_cM, target, min_typed_ratio)
-            fits = partial(_check_target, file, selection, phasing, resources.max_memory, force)
+            fits_panel = partial(_check_target, file, selection, phasing, resources.max_memory, force)
             with (
-                outputs.unless_absent(step),
-                open_or_merge(panel_parts, genetic_map, threads, fits, summary, step.progress) as parts,
+                outputs.skip_if_absent(step),
+                open_or_merge(panel_parts, genetic_map, threads, fits_panel, summary, step.progress) as parts,
             ):
                 model, options = load(parts[0])
                 begin_stage(step.progress, "reading the target")
@@ -210,7 +210,7 @@ def impute(
                 shares = split_progress(step.progress, [one.n_sites for one in targets])
                 for number, one in enumerate(targets):
                     imputer.impute(one, unmatched[number], shares[number])
-        _write_reports(summary, output, tables, files, panels, reports)
+        _write_reports(summary, output, tables, files, panels, report_stack)
     return summary
 
 
@@ -220,7 +220,7 @@ def _check_arguments(
     min_typed_ratio: float | None,
     output: OutputSettings,
     resources: Resources,
-    several_buffers: bool,
+    many_buffered_regions: bool,
 ) -> None:
     """Raise InputError for arguments that cannot be used, or not together."""
     if not files:
@@ -242,7 +242,7 @@ def _check_arguments(
             "arguments",
             f"{argument('max_memory')} cannot be kept with {quality}. Leave it out, or leave these out",
         )
-    if several_buffers:
+    if many_buffered_regions:
         raise InputError(
             "arguments",
             f"{argument('buffer_cM')} around several regions would count typed genotypes twice in "
@@ -304,14 +304,14 @@ def _collect_quality(
         from spinimpute.quality.sample_quality import SampleQuality
 
         data = summary.report_data = summary.report_data or ReportData(SampleQuality(first.target.samples))
-        made = data.provenance
-        made.add_run(
+        provenance = data.provenance
+        provenance.add_run(
             output.header_lines, f"{predictor.kind}, {predictor.fingerprint}, on {predictor.device_name}"
         )
-        made.add("target", Path(vcf).name)
-        made.add_build("target's genome build", first.target.contig_line, first.panel.chrom)
+        provenance.add("target", Path(vcf).name)
+        provenance.add_build("target's genome build", first.target.contig_line, first.panel.chrom)
         for matched in (one.matched for one in targets):
-            made.add_panel(matched.panel)
+            provenance.add_panel(matched.panel)
             data.frequencies.add(matched.panel, matched.target, matched.match)
             data.by_sample.add_calls(
                 matched.target.alleles[matched.match.target_index], matched.target.ploidy
@@ -329,9 +329,9 @@ def _write_reports(
     tables: Mapping[str, Path],
     files: Sequence[str | Path],
     panels: Sequence[Panel],
-    names: ExitStack,
+    stack: ExitStack,
 ) -> None:
-    """Write report and tables under temporary names; they get their names when `names` closes."""
+    """Write report and tables under temporary names; they get their names when `stack` closes."""
     if output.report_files.wanted:
         from spinimpute.reports.imputation_report import imputation_report
         from spinimpute.reports.multiqc import typed_samples
@@ -343,8 +343,8 @@ def _write_reports(
         output.report_files.write(
             imputation_report(summary, data, target, panel),
             typed_samples(data.by_sample, summary.leave_one_out),
-            names,
+            stack,
         )
     if summary.leave_one_out is not None:
         for table, path in tables.items():
-            summary.leave_one_out.write(table, names.enter_context(atomic_write(path)))
+            summary.leave_one_out.write(table, stack.enter_context(atomic_write(path)))

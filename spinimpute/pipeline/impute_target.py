@@ -71,7 +71,7 @@ class TargetImputer:
         if matched.jumps_per_cM is None and (unphased or leave_out):
             begin_stage(progress, "estimating recombination")
             with summary.stage("estimate recombination"):
-                matched = matched.with_rate()
+                matched = matched.with_recombination_scale()
             job = replace(job, jumps_per_cM=matched.jumps_per_cM)
         if haplotypes.unphased is not None:
             haplotypes = self._phase(matched, shares[0])
@@ -89,11 +89,11 @@ class TargetImputer:
         with self.predictor.engine(job) as engine:
             windows: list[tuple[Interval, np.ndarray]] = []
             for interval in target.intervals:
-                cut, position = engine.windows(interval.sites), haplotypes.sites.position
-                extra = interval.rows_within(position, unmatched) if len(unmatched) else unmatched
-                ends = [window.positions(panel.position)[1] for window in cut[:-1]]
-                split = np.searchsorted(position[extra], ends, side="right")
-                windows += zip(cut, np.split(extra, split), strict=True)
+                cut_windows, position = engine.windows(interval.sites), haplotypes.sites.position
+                unmatched_rows = interval.rows_within(position, unmatched) if len(unmatched) else unmatched
+                ends = [window.positions(panel.position)[1] for window in cut_windows[:-1]]
+                split = np.searchsorted(position[unmatched_rows], ends, side="right")
+                windows += zip(cut_windows, np.split(unmatched_rows, split), strict=True)
             self._impute_windows(engine, records, windows, shares[2])
 
     def _phase(self, matched: MatchedTarget, progress: Progress | None) -> Haplotypes:
@@ -158,20 +158,22 @@ class TargetImputer:
         results = engine.impute_windows([window for window, _ in windows], records.typed_TQ)
         # closing: results end before the engine does, also after an error
         with closing(results), ThreadPoolExecutor(1, "write") as background:
-            for window, extra in windows:
+            for window, unmatched_rows in windows:
                 with summary.stage("impute"):
                     p_UQ = next(results)
                 with summary.stage("wait for writing"):
                     if pending is not None:
                         pending.result()
-                pending = background.submit(records.write, self.writer, window, p_UQ, extra)
-                low, high = np.searchsorted(engine.typed_index, window)
+                pending = background.submit(records.write, self.writer, window, p_UQ, unmatched_rows)
+                first_typed, end_typed = np.searchsorted(engine.typed_index, window)
                 positions = window.positions(records.panel.position)
                 summary.windows.append(
-                    WindowCounts(records.panel.chrom, *positions, window.n_sites, int(high - low))
+                    WindowCounts(
+                        records.panel.chrom, *positions, window.n_sites, int(end_typed - first_typed)
+                    )
                 )
-                summary.kept_unmatched += len(extra)
-                summary.written_sites += len(extra)
+                summary.kept_unmatched += len(unmatched_rows)
+                summary.written_sites += len(unmatched_rows)
                 done += window.n_sites
                 if progress is not None:
                     progress(done / n_sites)
@@ -197,13 +199,15 @@ class WindowRecords:
     er2_T: np.ndarray | None = None  # written if it is not None
     report_data: ReportData | None = None  # gets the quality of every panel site, and of every sample
 
-    def write(self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, extra: np.ndarray) -> None:
+    def write(
+        self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, unmatched_rows: np.ndarray
+    ) -> None:
         """Write the records of the next window from P(ALT), and unmatched sites (rows of the target)."""
         match, panel = self.match, self.panel
-        low, high = np.searchsorted(match.panel_index, window)
-        typed_rows = match.panel_index[low:high] - window.start
-        known = self.typed_TQ[low:high]
-        p_UQ[typed_rows] = np.where(known >= 0, known, p_UQ[typed_rows])
+        first_typed, end_typed = np.searchsorted(match.panel_index, window)
+        typed_rows = match.panel_index[first_typed:end_typed] - window.start
+        typed_UQ = self.typed_TQ[first_typed:end_typed]
+        p_UQ[typed_rows] = np.where(typed_UQ >= 0, typed_UQ, p_UQ[typed_rows])
         hard_UQ = (p_UQ >= 0.5).astype(np.int8)
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
@@ -217,16 +221,16 @@ class WindowRecords:
             far = far_from_typed(panel.cM, self.called_index, window)
         er2 = np.full(len(p_UQ), np.nan)
         if self.er2_T is not None:
-            er2[typed_rows] = self.er2_T[low:high]
+            er2[typed_rows] = self.er2_T[first_typed:end_typed]
         sites = panel.sites.take(window.slice)
-        if len(extra):
-            alleles = self.target.alleles[extra]
+        if len(unmatched_rows):
+            alleles = self.target.alleles[unmatched_rows]
             p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
             hard_UQ = np.concatenate([hard_UQ, alleles])
-            typed = np.concatenate([typed, np.ones(len(extra), dtype=bool)])
-            far = np.concatenate([far, np.zeros(len(extra), dtype=bool)])
-            er2 = np.concatenate([er2, np.full(len(extra), np.nan)])
-            sites = Sites.concatenate([sites, self.target.sites.take(extra)])
+            typed = np.concatenate([typed, np.ones(len(unmatched_rows), dtype=bool)])
+            far = np.concatenate([far, np.zeros(len(unmatched_rows), dtype=bool)])
+            er2 = np.concatenate([er2, np.full(len(unmatched_rows), np.nan)])
+            sites = Sites.concatenate([sites, self.target.sites.take(unmatched_rows)])
             order = np.argsort(sites.position, kind="stable")
             p_UQ, hard_UQ, sites = p_UQ[order], hard_UQ[order], sites.take(order)
             typed, far, er2 = typed[order], far[order], er2[order]

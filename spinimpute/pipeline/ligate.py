@@ -21,7 +21,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.panels.opening import get_panel_paths, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_checks import (
-    check_forms,
+    check_formats,
     check_gaps,
     check_headers,
     check_panel,
@@ -138,14 +138,14 @@ def ligate(
     if not chunks:
         raise InputError("arguments", "there are no chunks to join")
     summary = LigationSummary()
-    half = None if progress is None else lambda fraction: progress(fraction / 2)
+    reading_progress = None if progress is None else lambda fraction: progress(fraction / 2)
     read: list[Chunk] = []
     for path in chunks:
         read.append(read_chunk(path, threads))
-        if half is not None:
-            half(len(read) / len(chunks))
+        if reading_progress is not None:
+            reading_progress(len(read) / len(chunks))
     read.sort(key=lambda chunk: (chunk.region.start, chunk.region.end))
-    check_forms(read, output_type)
+    check_formats(read, output_type)
     for chunk in read[1:]:
         check_headers(read[0], chunk, summary.warnings)
     check_targets(read)
@@ -165,9 +165,9 @@ def ligate(
         for line in read[0].lines
         if (defined := definition(line)) and defined[0] == "contig"
     }
-    done = None if progress is None else lambda fraction: progress((1 + fraction) / 2)
+    writing_progress = None if progress is None else lambda fraction: progress((1 + fraction) / 2)
     with IndexedFile(out, output_type, read[0].file_start(), contigs, threads) as writer:
-        _write(read, summary, writer, threads, done)
+        _write(read, summary, writer, threads, writing_progress)
     summary.span = str(Region(read[0].region.chrom, read[0].region.start, read[-1].region.end))
     summary.chunks, summary.samples = len(read), len(read[0].samples)
     return summary
@@ -180,25 +180,25 @@ def _write(
     threads: int,
     progress: Callable[[float], None] | None,
 ) -> None:
-    exchanged_N = np.zeros(len(chunks[0].samples), bool)
+    swap_N = np.zeros(len(chunks[0].samples), bool)
     first = 0  # record of the chunk that is written first
     for number, chunk in enumerate(chunks):
         join = summary.joins[number] if number < len(summary.joins) else None
         overlap = len(chunk) - (join.sites if join else 0)
-        with chunk.opened(threads, first) as stream:
-            for begin, stop in chunk.pieces(first, overlap):
-                _append(writer, chunk, begin, stop, stream.take(stop), exchanged_N)
+        with chunk.open_records(threads, first) as stream:
+            for begin, stop in chunk.batches(first, overlap):
+                _append(writer, chunk, begin, stop, stream.read_until(stop), swap_N)
                 if progress is not None:
                     progress((number + stop / len(chunk)) / len(chunks))
             summary.sites += overlap - first
             if join is not None:
-                exchanged_N = _cross(join, stream, writer, exchanged_N, threads)
+                swap_N = _write_overlap(join, stream, writer, swap_N, threads)
                 first = join.from_left
                 summary.sites += first
 
 
-def _cross(
-    join: Join, left: ChunkStream, writer: IndexedFile, exchanged_N: np.ndarray, threads: int
+def _write_overlap(
+    join: Join, left: ChunkStream, writer: IndexedFile, swap_N: np.ndarray, threads: int
 ) -> np.ndarray:
     """Write the left half of an overlap, and compare all of it.
 
@@ -208,28 +208,28 @@ def _cross(
     chunk, other = join.left, join.right
     overlap = len(chunk) - join.sites
     middle = overlap + join.from_left
-    votes_N = np.zeros(len(exchanged_N), np.int64)
-    with other.opened(threads) as right:
-        pieces = [*chunk.pieces(overlap, middle), *chunk.pieces(middle, len(chunk))]
-        for begin, stop in pieces:
-            data, its = left.take(stop), right.take(stop - overlap)
+    agreement_N = np.zeros(len(swap_N), np.int64)
+    with other.open_records(threads) as right:
+        batches = [*chunk.batches(overlap, middle), *chunk.batches(middle, len(chunk))]
+        for begin, stop in batches:
+            data, right_data = left.read_until(stop), right.read_until(stop - overlap)
             if stop <= middle:
-                _append(writer, chunk, begin, stop, data, exchanged_N)
-            mine_RN2, dosage_RN = chunk.records.genotypes(data, chunk.length[begin:stop])
-            theirs_RN2, other_RN = other.records.genotypes(
-                its, other.length[begin - overlap : stop - overlap]
+                _append(writer, chunk, begin, stop, data, swap_N)
+            left_RN2, left_dosage_RN = chunk.records.genotypes(data, chunk.length[begin:stop])
+            right_RN2, right_dosage_RN = other.records.genotypes(
+                right_data, other.length[begin - overlap : stop - overlap]
             )
-            votes_N += _votes(mine_RN2, theirs_RN2)
-            if dosage_RN is not None and other_RN is not None:
-                difference = np.fmax.reduce(np.abs(dosage_RN - other_RN), axis=None, initial=0.0)
+            agreement_N += _count_phase_agreement(left_RN2, right_RN2)
+            if left_dosage_RN is not None and right_dosage_RN is not None:
+                difference = np.fmax.reduce(np.abs(left_dosage_RN - right_dosage_RN), axis=None, initial=0.0)
                 join.largest_difference = max(join.largest_difference or 0.0, float(difference))
     # votes are about the chunks as they came, the left one of which may be exchanged itself
-    decided = np.where(exchanged_N, -votes_N, votes_N) < 0
-    join.exchanged = int(decided.sum())
-    return decided
+    swap_right_N = np.where(swap_N, -agreement_N, agreement_N) < 0
+    join.exchanged = int(swap_right_N.sum())
+    return swap_right_N
 
 
-def _votes(left_RN2: np.ndarray, right_RN2: np.ndarray) -> np.ndarray:
+def _count_phase_agreement(left_RN2: np.ndarray, right_RN2: np.ndarray) -> np.ndarray:
     """Number of heterozygotes with equal phase minus those with opposite phase, int64 (N,)."""
     one, another = left_RN2[:, :, 0], left_RN2[:, :, 1]
     het = (one >= 0) & (another >= 0) & (one != another)
@@ -239,9 +239,9 @@ def _votes(left_RN2: np.ndarray, right_RN2: np.ndarray) -> np.ndarray:
 
 
 def _append(
-    writer: IndexedFile, chunk: Chunk, begin: int, stop: int, data: bytes, exchanged_N: np.ndarray
+    writer: IndexedFile, chunk: Chunk, begin: int, stop: int, data: bytes, swap_N: np.ndarray
 ) -> None:
     rows = slice(begin, stop)
-    if exchanged_N.any():
-        data = chunk.records.swap_haplotypes(data, chunk.length[rows], exchanged_N)
+    if swap_N.any():
+        data = chunk.records.swap_haplotypes(data, chunk.length[rows], swap_N)
     writer.append(chunk.region.chrom, chunk.position[rows], chunk.ref_length[rows], chunk.length[rows], data)

@@ -29,7 +29,7 @@ from spinimpute.targets.formats import read_target
 from spinimpute.targets.repair import ALT_TAKEN, CONTRADICTORY, SiteNote, repair_and_match
 
 
-class WithCalls(NamedTuple):
+class HaveCalls(NamedTuple):
     """Which matched sites, and which samples, have a call."""
 
     sites_T: np.ndarray
@@ -49,26 +49,26 @@ class MatchedTarget:
     jumps_per_cM: float | None = None  # recombination scale by all typed sites; None: not known yet
 
     @cached_property
-    def with_calls(self) -> WithCalls:
+    def have_calls(self) -> HaveCalls:
         """Which matched sites and samples have calls; alleles are read a block of sites at a time."""
         target, match = self.target, self.match
         sites_T = np.zeros(len(match.target_index), bool)
-        most_Q = np.full(target.alleles.shape[1], -1, np.int8)
+        max_allele_Q = np.full(target.alleles.shape[1], -1, np.int8)
         for start in range(0, len(sites_T), BLOCK_SITES):
-            some = slice(start, start + BLOCK_SITES)
-            alleles = target.alleles[match.target_index[some]]
-            sites_T[some] = alleles.max(axis=1) >= 0
-            np.maximum(most_Q, alleles.max(axis=0), out=most_Q)
+            rows = slice(start, start + BLOCK_SITES)
+            alleles = target.alleles[match.target_index[rows]]
+            sites_T[rows] = alleles.max(axis=1) >= 0
+            np.maximum(max_allele_Q, alleles.max(axis=0), out=max_allele_Q)
         first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
-        return WithCalls(sites_T, np.maximum.reduceat(most_Q, first_X) >= 0)
+        return HaveCalls(sites_T, np.maximum.reduceat(max_allele_Q, first_X) >= 0)
 
     @property
     def typed_index_used(self) -> np.ndarray:
         """Panel sites where any sample has a call, int64; with an inducing panel, those of its array."""
-        index, array = self.match.panel_index[self.with_calls.sites_T], self.panel.array_index
+        index, array = self.match.panel_index[self.have_calls.sites_T], self.panel.array_index
         return index if array is None else index[np.isin(index, array)]
 
-    def with_rate(self) -> MatchedTarget:
+    def with_recombination_scale(self) -> MatchedTarget:
         """Add the recombination scale of its matched sites, if it has none and the panel has haplotypes."""
         haplotypes = self.panel.haplotypes
         if self.jumps_per_cM is not None or haplotypes is None:
@@ -102,8 +102,8 @@ class TargetRead:
             summary.typed_sites += len(target.sites)
             summary.matched_sites += len(match.panel_index)
             first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
-            least_TX = np.minimum.reduceat(target.alleles[match.target_index], first_X, axis=1)
-            summary.missing_calls += int((least_TX < 0).sum())
+            min_allele_TX = np.minimum.reduceat(target.alleles[match.target_index], first_X, axis=1)
+            summary.missing_calls += int((min_allele_TX < 0).sum())
             for total, counts in (
                 (summary.repaired, Counter(repair.what for repair in one.repairs)),
                 (summary.unmatched, match.unmatched),
@@ -161,7 +161,7 @@ def read_matched(
         if only is None:
             raise
         resolved, only = read(region=None), None
-    found = TargetRead()
+    result = TargetRead()
     failure: NoMatch | None = None
     for panel, part in zip(panels, resolved, strict=True):
         if part is not None:
@@ -170,24 +170,24 @@ def read_matched(
                     panel.sites, panel.frequency, part.haplotypes, settings.ambiguous, allow_unphased
                 )
                 target, match, repairs = repaired.target, repaired.match, repaired.repairs
-                found.matched.append(
+                result.matched.append(
                     MatchedTarget(panel, part, target, match, repairs, repaired.contradictory)
                 )
                 continue
             except NoMatch as error:
                 failure = failure or error
-        untyped = find_x_region(panel)
-        found.warnings.append(
-            f"no panel site is typed in {untyped.name if untyped else panel.chrom} ({panel.chrom}:"
+        x_part = find_x_region(panel)
+        result.warnings.append(
+            f"no panel site is typed in {x_part.name if x_part else panel.chrom} ({panel.chrom}:"
             f"{panel.position[0]}-{panel.position[-1]}): its {panel.n_sites} sites are left out"
         )
-    if not found.matched:
+    if not result.matched:
         assert failure is not None, "a target without a site in any part is refused by its reader"
         raise failure
     if only is None:  # judge the target as a whole
-        called_X = np.logical_or.reduce([one.with_calls.samples_X for one in found.matched])
-        found.warnings += check_called(vcf, found.matched[0].target.samples, called_X)
-        for one in found.matched:
+        called_X = np.logical_or.reduce([one.have_calls.samples_X for one in result.matched])
+        result.warnings += check_called(vcf, result.matched[0].target.samples, called_X)
+        for one in result.matched:
             n_without_alt = sum(repair.what == ALT_TAKEN for repair in one.repairs)
             for verdict in verdicts(
                 one.panel,
@@ -196,9 +196,9 @@ def read_matched(
                 lifted=settings.chain is not None,
                 n_without_alt=n_without_alt,
             ):
-                found.warnings.append(verdict.text)
+                result.warnings.append(verdict.text)
                 if verdict.refused:
-                    found.refusals.append(verdict.text)
-    if found.refusals and not force:
-        raise InputError("mismatch", found.refusals[0])
-    return found
+                    result.refusals.append(verdict.text)
+    if result.refusals and not force:
+        raise InputError("mismatch", result.refusals[0])
+    return result

@@ -54,9 +54,9 @@ def open_outputs(
             if files.writer is not None:
                 files.writer.close()
         except InputError as error:
-            if not files.complete:
+            if not files.completed:
                 raise
-            names = files.complete
+            names = files.completed
             several = f"chromosomes {', '.join(names[:-1])} and {names[-1]}"
             raise InputError(
                 error.code,
@@ -76,54 +76,56 @@ class OutputFiles:
     sexes: Mapping[str, bool] | None
     stack: ExitStack  # closes the writers
     writer: RecordWriter | None = None  # of the current file
-    imputed: str = ""  # last chromosome in the current file
-    complete: list[str] = field(default_factory=list)  # chromosomes in files that have their names
-    absent: NoRecord | None = None  # of the last chromosome that the target lacks
+    last_chromosome: str = ""  # last chromosome in the current file
+    completed: list[str] = field(default_factory=list)  # chromosomes in files that have their names
+    absent_error: NoRecord | None = None  # of the last chromosome that the target lacks
 
     def steps(self, progress: Progress | None) -> Iterator[Step]:
-        """Yield a step for each chromosome, to be done within `unless_absent`.
+        """Yield a step for each chromosome, to be done within `skip_if_absent`.
 
         Raises NoRecord after the last one if the target contains no chromosome of the run.
         """
-        plan, number, anything = self.plan, 0, False
-        everything = [one for chromosomes in plan.outputs.values() for one in chromosomes]
-        shares = split_progress(progress, [1.0] * len(everything))
+        plan, number, any_written = self.plan, 0, False
+        all_chromosomes = [one for chromosomes in plan.outputs.values() for one in chromosomes]
+        shares = split_progress(progress, [1.0] * len(all_chromosomes))
         for path, chromosomes in plan.outputs.items():
             if self.writer is not None:
                 self.writer.close()
-                self.complete.append(self.imputed)
+                self.completed.append(self.last_chromosome)
                 self.writer = None
             regions = [regions_on_chromosome(plan.regions, one.name) for one in chromosomes]
             if not chromosomes[0].name:  # one panel: regions on other chromosomes are refused later
                 regions = [list(plan.regions)]
-            for chromosome, here in zip(chromosomes, regions, strict=True):
-                yield Step(self, path, chromosomes, chromosome, here, sum(map(len, regions)), shares[number])
+            for chromosome, regions_here in zip(chromosomes, regions, strict=True):
+                yield Step(
+                    self, path, chromosomes, chromosome, regions_here, sum(map(len, regions)), shares[number]
+                )
                 number += 1
             if self.writer is not None:
-                anything = True
+                any_written = True
                 with self.summary.stage("finish file and index"):
                     self.writer.finish()
             elif len(plan.outputs) > 1:
                 self.summary.warnings += warn_of_older_output(path, chromosomes[0].name)
-        if not anything:
-            assert self.absent is not None, "each chromosome is written or absent"
-            raise self.absent
-        targets = {str(one.vcf) for one in everything}
-        if len(everything) > 1 and len(targets) == 1 and targets != {""}:
+        if not any_written:
+            assert self.absent_error is not None, "each chromosome is written or absent"
+            raise self.absent_error
+        targets = {str(one.vcf) for one in all_chromosomes}
+        if len(all_chromosomes) > 1 and len(targets) == 1 and targets != {""}:
             # a record that one chromosome skips is read for another
             self.summary.skipped.pop(ON_ANOTHER_CHROMOSOME, None)
         self.summary.peak_memory_mb = peak_memory_mb()
 
     @contextmanager
-    def unless_absent(self, step: Step) -> Iterator[None]:
+    def skip_if_absent(self, step: Step) -> Iterator[None]:
         """Skip the rest of the block, with a warning, if the target lacks one of several chromosomes."""
         try:
             yield
-            self.imputed = step.chromosome.name
+            self.last_chromosome = step.chromosome.name
         except NoRecord as error:
             if not self.plan.several:
                 raise
-            self.absent = error
+            self.absent_error = error
             self.summary.warnings.append(f"chromosome {step.chromosome.name} is left out: {error}")
 
 
@@ -176,14 +178,14 @@ class Step:
         files, output = self.files, self.files.output
         if files.writer is not None:
             return files.writer
-        contig_lines, of_panels = [panels[0].contig_line], panel_lines(panels)
+        contig_lines, panel_header_lines = [panels[0].contig_line], panel_lines(panels)
         if len(self.chromosomes) > 1:
             contig_lines = [each.contig_line for each in self.chromosomes]
-            of_panels = [line for each in self.chromosomes for line in each.panel_lines]
+            panel_header_lines = [line for each in self.chromosomes for line in each.panel_lines]
         header_lines = [
             f"##source=spinimpute {version('spinimpute')}",
             *model_lines,
-            *of_panels,
+            *panel_header_lines,
             *(f"##spinimpute_note={note}" for note in files.summary.notes),
             *output.header_lines,
             *region_lines,
@@ -211,17 +213,17 @@ def open_or_merge(
     Merging takes long, so `fits` is called before: it raises InputError if the target does not fit a panel.
     """
     paths = get_panel_paths(panel)
-    stage, shown = "open panel", "opening the panel"
+    stage_name, stage_label = "open panel", "opening the panel"
     if len(paths) > 1:
         if genetic_map is not None:
             raise map_in_panel_error()
         begin_stage(progress, "checking the target")
         with summary.stage("check target"):
             check_before_merging(paths, fits)
-        stage, shown = "merge panels", "merging panels"
-    begin_stage(progress, shown)
+        stage_name, stage_label = "merge panels", "merging panels"
+    begin_stage(progress, stage_label)
     refine = partial(refine_panel, threads=threads)  # for a VCF that is compiled for the run
     with ExitStack() as stack:
-        with summary.stage(stage):
+        with summary.stage(stage_name):
             panels = stack.enter_context(open_reference(panel, genetic_map, threads, refine))
         yield panels

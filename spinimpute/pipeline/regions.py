@@ -37,8 +37,8 @@ class PanelInterval(NamedTuple):
         """Return those of some rows, int64, whose position lies in the region."""
         if self.region is None:
             return rows
-        there = position[rows]
-        return rows[(there >= self.region.start) & (there <= self.region.end)]
+        row_position = position[rows]
+        return rows[(row_position >= self.region.start) & (row_position <= self.region.end)]
 
 
 def panel_intervals(
@@ -71,14 +71,14 @@ def panel_intervals(
                 absent.discard(region)
     if not absent:
         return found, []
-    shown = summarize_regions([region for region in joined if region in absent])
+    listed = summarize_regions([region for region in joined if region in absent])
     if not found:
         raise NoRecord(
             "mismatch",
-            f"the panel has no site in {shown}; it reaches from {chrom}:{panels[0].position[0]} to "
+            f"the panel has no site in {listed}; it reaches from {chrom}:{panels[0].position[0]} to "
             f"{panels[-1].position[-1]}",
         )
-    return found, [f"the panel has no site in {shown}"]
+    return found, [f"the panel has no site in {listed}"]
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,10 @@ class RegionSelection:
         It is enough only if the same sites are used as when `phase` or `convert` wrote the file.
         """
         settings = self.settings
-        as_written = settings.ambiguous == "frequency" and settings.chain is None and settings.samples is None
-        return self.buffer_cM if as_written and len(panels) == 1 else None
+        default_settings = (
+            settings.ambiguous == "frequency" and settings.chain is None and settings.samples is None
+        )
+        return self.buffer_cM if default_settings and len(panels) == 1 else None
 
     def part_to_check(self, vcf: str | Path, panels: Sequence[ReferencePanel]) -> Region | None:
         """Return what is read of a target to see whether it fits a panel, before panels are merged.
@@ -128,8 +130,8 @@ class RegionSelection:
         buffer_cM = self.buffer_to_read(panels)
         if not self.regions or buffer_cM is None or PANEL_LINE not in _header_of(vcf)[0]:
             return None
-        near = [_with_buffer(first.cM, one.sites, buffer_cM) for one in found[first.checksum]]
-        return Region(first.chrom, *Interval(near[0].start, near[-1].stop).positions(first.position))
+        buffered = [_add_buffer(first.cM, one.sites, buffer_cM) for one in found[first.checksum]]
+        return Region(first.chrom, *Interval(buffered[0].start, buffered[-1].stop).positions(first.position))
 
 
 class PartToRead(NamedTuple):
@@ -158,9 +160,9 @@ def part_to_read(
     if buffer_cM is None:
         return None
     panel = panels[0]
-    wanted = intervals[panel.checksum]
-    regions = [one.region for one in wanted if one.region is not None]
-    if len(regions) < len(wanted):
+    requested = intervals[panel.checksum]
+    regions = [one.region for one in requested if one.region is not None]
+    if len(regions) < len(requested):
         return None
     header, n_records = _header_of(vcf)
     starts = read_starts_line(header, panel)
@@ -171,12 +173,12 @@ def part_to_read(
     if n_records != starts.n_typed or (haplotypes is not None and jumps_per_cM is None):
         return None
     needed = [(region.start, region.end) for region in regions]
-    for sites, _ in wanted:
-        near = _with_buffer(panel.cM, sites, buffer_cM)
-        needed.append(predictor.needed_positions(panel, starts, sites, near))
+    for sites, _ in requested:
+        buffered = _add_buffer(panel.cM, sites, buffer_cM)
+        needed.append(predictor.needed_positions(panel, starts, sites, buffered))
     if selection.min_typed_ratio is not None:
         for low, high in cut_equal_lengths(panel.cM):
-            if any(low < sites.stop and high > sites.start for sites, _ in wanted):
+            if any(low < sites.stop and high > sites.start for sites, _ in requested):
                 needed.append((starts.start_before(int(panel.position[low])), int(panel.position[high - 1])))
     region = Region(panel.chrom, min(start for start, _ in needed), max(end for _, end in needed))
     return PartToRead(region, jumps_per_cM, header)
@@ -219,13 +221,14 @@ def choose_targets(
     buffer_cM = selection.buffer_cM
     if buffer_cM is None:
         return chosen
-    near: list[RegionTarget] = []
+    near_targets: list[RegionTarget] = []
     for target in chosen:
-        matched = target.matched.with_rate()
-        near += [
-            RegionTarget(within(matched, predictor, one.sites, buffer_cM), [one]) for one in target.intervals
+        matched = target.matched.with_recombination_scale()
+        near_targets += [
+            RegionTarget(keep_needed_sites(matched, predictor, one.sites, buffer_cM), [one])
+            for one in target.intervals
         ]
-    return near
+    return near_targets
 
 
 def count_targets(
@@ -234,13 +237,13 @@ def count_targets(
     """Add counts and warnings to a summary; `buffered` targets use a part of the matched sites."""
     read.count(summary)
     for matched in read.matched:
-        own = [one for one in chosen if one.matched.panel.checksum == matched.panel.checksum]
+        own_targets = [one for one in chosen if one.matched.panel.checksum == matched.panel.checksum]
         index, array = matched.match.panel_index, matched.panel.array_index
-        if own and array is not None:
+        if own_targets and array is not None:
             summary.array_sites = (summary.array_sites or 0) + len(array)
             summary.outside_array += int(np.isin(index, array, invert=True).sum())
-        if own and buffered:
-            used = np.unique(np.concatenate([one.matched.match.panel_index for one in own]))
+        if own_targets and buffered:
+            used = np.unique(np.concatenate([one.matched.match.panel_index for one in own_targets]))
             summary.used_sites = (summary.used_sites or 0) + len(used)
     for matched in read.matched:
         found, warnings = untyped_warning(
@@ -268,24 +271,26 @@ def _header_of(vcf: str | Path) -> tuple[str, int]:
         return "", 0
 
 
-def _with_buffer(cM: np.ndarray, sites: Interval, buffer_cM: float) -> Interval:
+def _add_buffer(cM: np.ndarray, sites: Interval, buffer_cM: float) -> Interval:
     """Widen an interval by a genetic distance; cM increases."""
     start = int(np.searchsorted(cM, cM[sites.start] - buffer_cM, side="left"))
     return Interval(start, int(np.searchsorted(cM, cM[sites.stop - 1] + buffer_cM, side="right")))
 
 
-def within(matched: MatchedTarget, predictor: Predictor, sites: Interval, buffer_cM: float) -> MatchedTarget:
+def keep_needed_sites(
+    matched: MatchedTarget, predictor: Predictor, sites: Interval, buffer_cM: float
+) -> MatchedTarget:
     """Keep the matched sites that the results at some panel sites depend on.
 
     Sites within the buffer are kept, and, whatever the buffer, all that a phased target needs for the results
     of a run with all sites. The recombination scale remains that of all sites.
     """
-    matched = matched.with_rate()
+    matched = matched.with_recombination_scale()
     panel, match = matched.panel, matched.match
     index_T = match.panel_index
-    near = Interval(*np.searchsorted(index_T, _with_buffer(panel.cM, sites, buffer_cM)).tolist())
-    some = predictor.needed_typed_sites(panel, index_T, sites, near).slice
-    nearby = replace(match, panel_index=index_T[some], target_index=match.target_index[some])
+    buffered = Interval(*np.searchsorted(index_T, _add_buffer(panel.cM, sites, buffer_cM)).tolist())
+    needed = predictor.needed_typed_sites(panel, index_T, sites, buffered).slice
+    nearby = replace(match, panel_index=index_T[needed], target_index=match.target_index[needed])
     return replace(matched, match=nearby)
 
 
@@ -297,12 +302,12 @@ def unmatched_sites(target: RegionTarget, warnings: list[str]) -> np.ndarray:
     haplotypes, sites = target.matched.target, target.matched.target.sites
     unmatched = target.matched.match.unmatched_index
     rows = np.concatenate([one.rows_within(sites.position, unmatched) for one in target.intervals])
-    unnamed = np.array([UNKNOWN_ALLELE in (sites.ref[i], sites.alt[i]) for i in rows], bool)
-    if unnamed.any():
+    unknown = np.array([UNKNOWN_ALLELE in (sites.ref[i], sites.alt[i]) for i in rows], bool)
+    if unknown.any():
         warnings.append(
-            f"{unnamed.sum()} unmatched typed sites are left out: their file does not give their alleles"
+            f"{unknown.sum()} unmatched typed sites are left out: their file does not give their alleles"
         )
-        rows = rows[~unnamed]
+        rows = rows[~unknown]
     if haplotypes.unphased is not None:
         unphased = haplotypes.unphased[rows].any(axis=1)
         if unphased.any():

@@ -29,8 +29,8 @@ from spinimpute.targets.formats import VARIANTS, format_of
 from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile
 
-_LAST = 1_000  # sorts after all numbered chromosomes
-_LETTERS = {"X": _LAST, "Y": _LAST + 1, "MT": _LAST + 2}
+_AFTER_NUMBERS = 1_000  # sorts after all numbered chromosomes
+_LETTER_RANKS = {"X": _AFTER_NUMBERS, "Y": _AFTER_NUMBERS + 1, "MT": _AFTER_NUMBERS + 2}
 
 Panel = ReferencePanel | str | Path
 
@@ -70,7 +70,7 @@ def plan_run(
     `out` may contain PLACEHOLDER for one output per chromosome; `files` is empty if no target file holds
     records by chromosome. Raises InputError if the files cannot be used together.
     """
-    one_output = fixed_output(out)
+    one_output = get_single_output(out)
     if len(files) < 2 and len(panels) < 2 and one_output is not None:
         return RunPlan({Path(out): [Chromosome("", panels, next(iter(files), ""))]}, regions)
     chromosomes, left_out, warnings = assign_files(files, panels, regions)
@@ -78,8 +78,8 @@ def plan_run(
     if one_output is None:
         read = {Path(path).resolve() for path in files}
         for chrom in left_out:
-            if fits_into_names(chrom) and output_of(out, chrom).resolve() not in read:
-                warnings += warn_of_older_output(output_of(out, chrom), chrom)
+            if fits_file_name(chrom) and get_output_path(out, chrom).resolve() not in read:
+                warnings += warn_of_older_output(get_output_path(out, chrom), chrom)
     if genetic_map is not None:
         raise map_in_panel_error()
     for one in chromosomes:
@@ -94,7 +94,7 @@ def plan_run(
                 "Give panels of one kind, or impute these chromosomes in separate runs",
             )
     if one_output is None:
-        outputs = {output_of(out, one.name): [one] for one in chromosomes}
+        outputs = {get_output_path(out, one.name): [one] for one in chromosomes}
     else:
         outputs = {Path(out): chromosomes}
         if len(chromosomes) > 1 and choose_format(Path(out), output_type) in (BGEN, PGEN):
@@ -108,20 +108,20 @@ def plan_run(
 
 def panel_files(panel: PanelArgument) -> list[Panel]:
     """Return the given panels: one, several, or all in a folder. Raises InputError if there is none."""
-    found: list[Panel] = []
+    listed: list[Panel] = []
     for one in panel if isinstance(panel, Sequence) and not isinstance(panel, str) else [panel]:
         if not isinstance(one, str | Path) or not Path(one).is_dir():
-            found.append(one)
+            listed.append(one)
             continue
         inside = sorted(path for path in Path(one).iterdir() if path.suffix in PANEL_FILES)
         if not inside:
             raise InputError(
                 "not-found", f"panel {one}: the folder contains no {' or '.join(PANEL_FILES)} file"
             )
-        found += inside
-    if not found:
+        listed += inside
+    if not listed:
         raise InputError("arguments", "no panel: give one for each chromosome")
-    return found
+    return listed
 
 
 def assign_files(
@@ -134,21 +134,21 @@ def assign_files(
     file, and other warnings. Raises InputError if two target files have the same chromosome or different
     samples, or if a region has no panel.
     """
-    found = _by_chromosome([_open_chromosome(one, next(iter(files), "")) for one in panels])
+    chromosomes = _by_chromosome([_open_chromosome(one, next(iter(files), "")) for one in panels])
     for region in regions:
-        if not any(same_chromosome(region.chrom, one.name) for one in found):
-            names = ", ".join(one.name for one in found)
+        if not any(same_chromosome(region.chrom, one.name) for one in chromosomes):
+            names = ", ".join(one.name for one in chromosomes)
             raise InputError(
                 "arguments",
                 f"region {region}: the panels are of chromosome {names}. Give a panel of chromosome "
                 f"{region.chrom}, or leave the region out",
             )
-    found = [one for one in found if not regions or regions_on_chromosome(regions, one.name)]
+    chromosomes = [one for one in chromosomes if not regions or regions_on_chromosome(regions, one.name)]
     warnings: list[str] = []
     contigs: list[str] = []
     left_out: dict[str, str] = {}
     if len(files) > 1:
-        contigs, found, left_out = _assign_targets(files, found)
+        contigs, chromosomes, left_out = _assign_targets(files, chromosomes)
         left_out = {
             chrom: why
             for chrom, why in left_out.items()
@@ -157,12 +157,12 @@ def assign_files(
     elif files and format_of(Path(files[0])) is VARIANTS:
         with VariantFile(files[0], "target") as file:
             contigs = file.contigs
-        if len(found) > 1 and not has_fresh_index(Path(files[0])):
+        if len(chromosomes) > 1 and not has_fresh_index(Path(files[0])):
             warnings.append(
                 f"{files[0]} has no index that is newer than the file, so the whole file is read for each "
                 "chromosome. Compress the file with bgzip and index it with 'bcftools index'"
             )
-    return sorted(found, key=lambda one: _sort_key(one.name, contigs)), left_out, warnings
+    return sorted(chromosomes, key=lambda one: _sort_key(one.name, contigs)), left_out, warnings
 
 
 def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
@@ -180,18 +180,20 @@ def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
 
 def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
     """Join the panels of the same chromosome."""
-    found: list[Chromosome] = []
+    chromosomes: list[Chromosome] = []
     for one in panels:
-        at = next((i for i, other in enumerate(found) if same_chromosome(one.name, other.name)), None)
-        if at is None:
-            found.append(one)
+        index = next(
+            (i for i, other in enumerate(chromosomes) if same_chromosome(one.name, other.name)), None
+        )
+        if index is None:
+            chromosomes.append(one)
         else:
-            found[at] = replace(
-                found[at],
-                panels=[*found[at].panels, *one.panels],
-                panel_lines=[*found[at].panel_lines, *one.panel_lines],
+            chromosomes[index] = replace(
+                chromosomes[index],
+                panels=[*chromosomes[index].panels, *one.panels],
+                panel_lines=[*chromosomes[index].panel_lines, *one.panel_lines],
             )
-    return found
+    return chromosomes
 
 
 def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
@@ -200,7 +202,7 @@ def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
 
 
 def _assign_targets(
-    files: Sequence[str | Path], found: Sequence[Chromosome]
+    files: Sequence[str | Path], chromosomes: Sequence[Chromosome]
 ) -> tuple[list[str], list[Chromosome], dict[str, str]]:
     """Assign one of several target files to each chromosome.
 
@@ -238,44 +240,46 @@ def _assign_targets(
     left_out: dict[str, str] = {}
     names = [name for name, _ in file_of.values()]
     used: set[str] = set()
-    for one in found:
-        meant = sorted(chromosome_names(one.name, names))
-        used |= set(meant)
-        if not meant:
+    for one in chromosomes:
+        matching = sorted(chromosome_names(one.name, names))
+        used |= set(matching)
+        if not matching:
             left_out[one.name] = f"chromosome {one.name} is left out: no target file contains it"
             continue
-        if len(meant) > 1:
-            paths = " and ".join(str(file_of[plain_chromosome(name)][1]) for name in meant)
+        if len(matching) > 1:
+            paths = " and ".join(str(file_of[plain_chromosome(name)][1]) for name in matching)
             raise InputError(
                 "mismatch",
                 f"targets {paths} both contain chromosome {one.name}. Give one file per chromosome",
             )
-        chosen.append(replace(one, vcf=file_of[plain_chromosome(meant[0])][1]))
+        chosen.append(replace(one, vcf=file_of[plain_chromosome(matching[0])][1]))
     if not chosen:
         raise InputError(
             "mismatch",
             f"the targets contain chromosomes {', '.join(names)}, the panels "
-            f"{', '.join(one.name for one in found)}: they have none in common",
+            f"{', '.join(one.name for one in chromosomes)}: they have none in common",
         )
     left_out |= {
         name: f"target {path}: chromosome {name} is left out: no panel contains it"
         for name, path in file_of.values()
         if name not in used
     }
-    whole = all(chromosome_names(one.name, contigs) for one in chosen)
-    return contigs if whole else [], chosen, left_out
+    has_all = all(chromosome_names(one.name, contigs) for one in chosen)
+    return contigs if has_all else [], chosen, left_out
 
 
 def _sort_key(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
     """Key that sorts chromosomes by contig lines, then by number."""
     plain = plain_chromosome(chrom)
-    number = int(plain) if plain.isdecimal() and len(plain) < 4 else _LETTERS.get(plain, _LAST + 3)
-    meant = chromosome_names(chrom, contigs)
-    at = next((i for i, name in enumerate(contigs) if name in meant), len(contigs))
-    return at, number, plain
+    number = (
+        int(plain) if plain.isdecimal() and len(plain) < 4 else _LETTER_RANKS.get(plain, _AFTER_NUMBERS + 3)
+    )
+    matching = chromosome_names(chrom, contigs)
+    index = next((i for i, name in enumerate(contigs) if name in matching), len(contigs))
+    return index, number, plain
 
 
-def fixed_output(out: str | Path) -> str | Path | None:
+def get_single_output(out: str | Path) -> str | Path | None:
     """Return an output that is one file; None if its name contains PLACEHOLDER.
 
     Raises InputError for anything else in braces.
@@ -290,14 +294,14 @@ def fixed_output(out: str | Path) -> str | Path | None:
     return None if PLACEHOLDER in str(out) else out
 
 
-def fits_into_names(chrom: str) -> bool:
+def fits_file_name(chrom: str) -> bool:
     """Whether a chromosome's name can be part of a file name without leading to another folder."""
     return chrom not in (os.curdir, os.pardir) and not set(chrom) & {os.sep, "\0"}
 
 
-def output_of(out: str | Path, chrom: str) -> Path:
+def get_output_path(out: str | Path, chrom: str) -> Path:
     """Return the output file of a chromosome. Raises InputError if its name does not fit into a file name."""
-    if not fits_into_names(chrom):
+    if not fits_file_name(chrom):
         raise InputError(
             "argument",
             f"output {out}: chromosome {chrom!r} cannot be part of a file name. Give one output for all "

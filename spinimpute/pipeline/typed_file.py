@@ -73,7 +73,7 @@ def phase(
         As in `impute`, and for a panel without haplotypes.
     """
     threads = choose_threads(threads)
-    job = _Job(vcf, out, panel, genetic_map, target, output, threads, force)
+    job = _TypedFileJob(vcf, out, panel, genetic_map, target, output, threads, force)
     with job.open(progress) as (matched, writer, summary):
         shares = split_progress(progress, [len(one.match.panel_index) for one in matched])
         for number, one in enumerate(matched):
@@ -84,7 +84,7 @@ def phase(
                     f"panel {one.panel.path}: phasing needs haplotypes, but the panel holds "
                     f"{one.panel.holds}. Give a .spin file, a VCF or a BCF",
                 )
-            alleles_TQ, unphased_TX = _typed(one)
+            alleles_TQ, unphased_TX = _typed_calls(one)
             summary.count_phased(unphased_TX)
             begin_stage(shares[number], "phasing")
             with summary.stage("phase"):
@@ -133,15 +133,15 @@ def convert(
     InputError
         As in `impute`.
     """
-    job = _Job(vcf, out, panel, genetic_map, target, output, choose_threads(None), force)
+    job = _TypedFileJob(vcf, out, panel, genetic_map, target, output, choose_threads(None), force)
     with job.open(None) as (matched, writer, summary):
         for one in matched:
-            _write(one, *_typed(one), writer, summary)
+            _write(one, *_typed_calls(one), writer, summary)
     return summary
 
 
 @dataclass(frozen=True)
-class _Job:
+class _TypedFileJob:
     """The parameters of `phase`."""
 
     vcf: str | Path
@@ -173,7 +173,7 @@ class _Job:
             read.count(summary)
             for one in read.matched:
                 one.panel.check_typed(one.match.panel_index)
-            matched = [one.with_rate() for one in read.matched]
+            matched = [one.with_recombination_scale() for one in read.matched]
             with open_writer(
                 out,
                 output_format,
@@ -215,7 +215,7 @@ def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
     ]
 
 
-def _typed(matched: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
+def _typed_calls(matched: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
     """Alleles at the matched sites, int8 (T, Q), and which genotypes are unphased, bool (T, n_samples)."""
     target, index_T = matched.target, matched.match.target_index
     alleles_TQ = target.alleles[index_T]

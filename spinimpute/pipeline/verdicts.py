@@ -27,16 +27,16 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.frequencies import Frequencies
 from spinimpute.runtime.errors import InputError, argument
 
-LEAST_SHARE = 0.1  # smallest share of panel sites among the target's sites in the panel's region,
-LEAST_SHARE_OF_OTHER_BUILD = 0.5  # and where the headers give different genome builds
+MIN_SHARE = 0.1  # smallest share of panel sites among the target's sites in the panel's region,
+MIN_SHARE_OTHER_BUILD = 0.5  # and where the headers give different genome builds
 FEW_SITES = 20  # fewer sites are no reason for a refusal
 
-ODD_SHARE = 0.05  # share of sites with odd frequencies that is worth a warning
+OUTLIER_SHARE = 0.05  # share of sites with odd frequencies that is worth a warning
 # Share of sites that are nearer to the frequency of the panel's other allele. If alleles are exchanged, these
 # are all but the very common ones; if populations differ, fewer than a tenth.
 EXCHANGED_SHARE = 0.3
 # With few samples no single site is odd, but the frequencies of target and panel should correlate.
-OPPOSITE = -0.2
+MIN_CORRELATION = -0.2
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,19 @@ class Verdict:
 
 def check_called(vcf: str | Path, samples: Sequence[str], called_X: np.ndarray) -> list[str]:
     """Return a warning if samples have no call at any panel site. Raises InputError if none has a call."""
-    without = [name for name, called in zip(samples, called_X.tolist(), strict=True) if not called]
-    if len(without) == len(samples):
+    uncalled = [name for name, called in zip(samples, called_X.tolist(), strict=True) if not called]
+    if len(uncalled) == len(samples):
         raise InputError(
             "content",
             f"target {vcf}: all genotypes are missing at the sites that are in the panel, so there is "
             "nothing to impute from. Give a file with called genotypes",
         )
-    if not without:
+    if not uncalled:
         return []
-    more = f" and {len(without) - 5} more" if len(without) > 5 else ""
+    more = f" and {len(uncalled) - 5} more" if len(uncalled) > 5 else ""
     return [
-        f"{len(without)} of {len(samples)} samples have no call at any panel site "
-        f"({', '.join(without[:5])}{more}): they are imputed from allele frequencies only"
+        f"{len(uncalled)} of {len(samples)} samples have no call at any panel site "
+        f"({', '.join(uncalled[:5])}{more}): they are imputed from allele frequencies only"
     ]
 
 
@@ -75,16 +75,17 @@ def verdicts(
 ) -> list[Verdict]:
     """Judge a repaired target, or its part on one part of chromosome X; no verdict if it fits.
 
-    A lifted-over target is not judged by the genome build in its header. n_without_alt: see `sites_alike`.
+    A lifted-over target is not judged by the genome build in its header. n_without_alt: see
+    `check_site_overlap`.
     """
     builds = ("", "") if lifted else tuple(infer_build(x.contig_line, panel.chrom) for x in (target, panel))
     return [
-        *sites_alike(panel.sites, target.sites, match, builds, n_without_alt),
+        *check_site_overlap(panel.sites, target.sites, match, builds, n_without_alt),
         *_frequencies_alike(Frequencies.of(panel, target, match), target),
     ]
 
 
-def sites_alike(
+def check_site_overlap(
     panel: Sites, target: Sites, match: SiteMatch, builds: Sequence[str] = ("", ""), n_without_alt: int = 0
 ) -> list[Verdict]:
     """Judge whether enough of a target's sites are panel sites; at most one verdict.
@@ -95,20 +96,20 @@ def sites_alike(
     """
     inside = (target.position >= panel.position[0]) & (target.position <= panel.position[-1])
     n_inside = int(inside.sum()) - n_without_alt
-    lost = [i for i in match.reasons if inside[i] and match.reasons[i] != DUPLICATE]
-    n_found = n_inside - len(lost)
+    not_in_panel = [i for i in match.reasons if inside[i] and match.reasons[i] != DUPLICATE]
+    n_found = n_inside - len(not_in_panel)
     differ = bool(builds[0] and builds[1] and builds[0] != builds[1])
     by_header = (
         f"by the chromosome length in the headers, the target is on {builds[0]} and the panel on {builds[1]}"
     )
-    least = LEAST_SHARE_OF_OTHER_BUILD if differ else LEAST_SHARE
-    if len(lost) < FEW_SITES or n_found >= least * n_inside:
+    min_share = MIN_SHARE_OTHER_BUILD if differ else MIN_SHARE
+    if len(not_in_panel) < FEW_SITES or n_found >= min_share * n_inside:
         if not differ:
             return []
         text = f"{by_header}, but {n_found} of {n_inside} sites are panel sites: is one header wrong?"
         return [Verdict(text, refused=False)]
     counts = ", ".join(f"{reason}: {count}" for reason, count in Counter(match.reasons.values()).items())
-    first = lost[0]
+    first = not_in_panel[0]
     why = (
         f"{by_header[0].upper()}{by_header[1:]}"
         if differ
@@ -126,28 +127,28 @@ def sites_alike(
 def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Verdict]:
     """Whether the alleles are as common as in the panel; one verdict at most."""
     outlier_T = frequencies.outlier_T
-    n_odd, n_exchanged = int(outlier_T.sum()), int(frequencies.exchanged_T.sum())
+    n_outliers, n_exchanged = int(outlier_T.sum()), int(frequencies.exchanged_T.sum())
     n_known = int((frequencies.called_T > 0).sum())
     where = f"on {target.sites.chrom}"
     correlation = frequencies.correlation()
     exchanged = n_exchanged >= FEW_SITES and n_exchanged > EXCHANGED_SHARE * n_known
-    if exchanged or correlation < OPPOSITE:
-        found = (
+    if exchanged or correlation < MIN_CORRELATION:
+        description = (
             f"at {n_exchanged} of {n_known} typed sites ALT is as common as REF is in the panel"
             if exchanged
             else "alleles that are common in the panel are rare in the target (the correlation of "
             f"frequencies at {n_known} typed sites is {correlation:.2f})"
         )
         text = (
-            f"{found}, {where}: REF and ALT, or their calls, are probably exchanged in the target. Set them "
-            "by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or add "
+            f"{description}, {where}: REF and ALT, or their calls, are probably exchanged in the target. Set "
+            "them by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or add "
             f"{argument('force', True)} to impute anyway"
         )
         # the sites of a haplotype are correlated: few sound samples may look exchanged by one measure
         return [Verdict(text, refused=exchanged and correlation <= 0)]
-    if n_odd >= FEW_SITES and n_odd > ODD_SHARE * n_known:
+    if n_outliers >= FEW_SITES and n_outliers > OUTLIER_SHARE * n_known:
         text = (
-            f"at {n_odd} of {n_known} typed sites, {where}, ALT is far more or less common than in the "
+            f"at {n_outliers} of {n_known} typed sites, {where}, ALT is far more or less common than in the "
             "panel: the panel is of another population and imputes poorly, or alleles are exchanged (check "
             "--out lists the sites)"
         )
@@ -163,14 +164,14 @@ def untyped_warning(
     imputed: typed panel sites, int64 (T,), and the panel sites that are imputed from them.
     """
     found = [
-        stretch
+        one
         for typed_index, sites in imputed
-        for stretch in untyped_intervals(panel.chrom, panel.position, panel.cM, typed_index, sites)
+        for one in untyped_intervals(panel.chrom, panel.position, panel.cM, typed_index, sites)
     ]
-    found.sort(key=lambda stretch: (-stretch.imputed, stretch.start))
+    found.sort(key=lambda one: (-one.imputed, one.start))
     if not found:
         return [], []
-    n_imputed = sum(stretch.imputed for stretch in found)
+    n_imputed = sum(one.imputed for one in found)
     more = "" if len(found) == 1 else f" and {len(found) - 1} smaller stretches, {n_imputed} in all"
     return found, [
         f"hardly any site is typed in {found[0]}{more}: sites more than {FAR_CM} cM from a typed site are "
@@ -178,19 +179,21 @@ def untyped_warning(
     ]
 
 
-def check_typed_ratio(panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, least: float) -> None:
+def check_typed_ratio(
+    panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, min_ratio: float
+) -> None:
     """Raise InputError if a fixed stretch of the panel that overlaps `sites` has too few typed sites."""
     low = []
     for interval in cut_equal_lengths(panel.cM):
         if interval.start < sites.stop and interval.stop > sites.start:
-            stretch = count_sites(panel.chrom, panel.position, typed_index, interval)
-            if stretch.typed < least * interval.n_sites:
-                low.append(stretch)
+            counts = count_sites(panel.chrom, panel.position, typed_index, interval)
+            if counts.typed < min_ratio * interval.n_sites:
+                low.append(counts)
     if low:
         more = f", and in {len(low) - 1} more stretches" if len(low) > 1 else ""
         share = low[0].typed / (low[0].typed + low[0].imputed)
         raise InputError(
             "content",
             f"in {low[0]}, {share:.4%} of the panel sites are typed{more}, and {argument('min_typed_ratio')} "
-            f"requires {least:.4%}. Impute other regions with {argument('region')}, or lower the ratio",
+            f"requires {min_ratio:.4%}. Impute other regions with {argument('region')}, or lower the ratio",
         )

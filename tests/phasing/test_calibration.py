@@ -8,7 +8,7 @@ import pytest
 
 from spinimpute.phasing.calibration import OVERCONFIDENCE, calibrated_pair, pair_of
 from spinimpute.phasing.chains import order_by_chain
-from spinimpute.pipeline.sequenced.records import likeliest_alleles
+from spinimpute.pipeline.sequenced.records import most_likely_alleles
 
 RARE, COMMON = 0.0001, 0.3
 TWO = np.zeros(1, bool)
@@ -51,7 +51,7 @@ def test_genotypes_are_those_that_are_written(some_S3: np.ndarray) -> None:
     after = np.stack(calibrated_pair(some_S3[..., None], frequency_S, np.ones(1), haploid), axis=1)
     for pair_S2X in (before, after):
         assert ((pair_S2X >= 0) & (pair_S2X <= 1)).all()
-    copies = [likeliest_alleles(pair_S2X, haploid).sum(axis=1) for pair_S2X in (before, after)]
+    copies = [most_likely_alleles(pair_S2X, haploid).sum(axis=1) for pair_S2X in (before, after)]
     np.testing.assert_array_equal(*copies)
     assert (before != after).mean() > 0.9
 
@@ -99,4 +99,4 @@ def test_phase_of_heterozygotes_that_no_two_haplotypes_have() -> None:
     np.testing.assert_allclose(pair[0], pair[1], rtol=1e-6)
     for second_carries, alleles in ((False, [1, 0]), (True, [0, 1])):
         p_S2H = order_by_chain(*pair, np.full((2, 1), second_carries))
-        assert likeliest_alleles(p_S2H, TWO)[:, :, 0].tolist() == [alleles, [0, 0]]
+        assert most_likely_alleles(p_S2H, TWO)[:, :, 0].tolist() == [alleles, [0, 0]]

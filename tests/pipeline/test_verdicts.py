@@ -9,7 +9,7 @@ import pytest
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites, match_sites
 from spinimpute.pipeline.matched_target import MatchedTarget
-from spinimpute.pipeline.verdicts import Verdict, check_called, sites_alike, verdicts
+from spinimpute.pipeline.verdicts import Verdict, check_called, check_site_overlap, verdicts
 from spinimpute.runtime.errors import InputError
 
 BUILDS = {"GRCh37": "##contig=<ID=20,length=63025520>", "GRCh38": "##contig=<ID=20,length=64444167>"}
@@ -26,21 +26,21 @@ def test_hardly_any_site_alike_is_refused():
     wrong = [(10 * i + 1, "A", "C") for i in range(4, 60)]
     outside = [(5_000 + i, "A", "C") for i in range(100)]
     target = make_sites([*good, *wrong, *outside])
-    (verdict,) = sites_alike(panel, target, match_sites(panel, target))
+    (verdict,) = check_site_overlap(panel, target, match_sites(panel, target))
     assert verdict.refused
     assert "only 3 of the 59 target sites" in verdict.text
     assert "position not in panel: 156; the first is 20:41 A>C" in verdict.text
     assert "another genome build than the panel. Lift it over (chain=...), or add force=True" in verdict.text
     for fine in ([*good, *outside], [*good, *wrong[:19]], [(10 * i, "A", "C") for i in range(1, 9)] + wrong):
         sites = make_sites(fine)
-        assert sites_alike(panel, sites, match_sites(panel, sites)) == []
+        assert check_site_overlap(panel, sites, match_sites(panel, sites)) == []
 
 
 @pytest.mark.parametrize(("n_wrong", "refused"), [(0, False), (150, False), (250, True)])
 def test_another_build_in_the_header(n_wrong, refused):
     panel = make_sites([(10 * i, "A", "C") for i in range(1, 401)])
     target = make_sites([(10 * i + (i <= n_wrong), "A", "C") for i in range(1, 401)])
-    (verdict,) = sites_alike(panel, target, match_sites(panel, target), ("GRCh38", "GRCh37"))
+    (verdict,) = check_site_overlap(panel, target, match_sites(panel, target), ("GRCh38", "GRCh37"))
     assert verdict.refused == refused
     said = "y the chromosome length in the headers, the target is on GRCh38 and the panel on GRCh37"
     assert said in verdict.text
@@ -102,7 +102,7 @@ def test_calls_by_site_and_by_sample():
     target = Haplotypes(sites, alleles, ["a", "b", "c"], np.array([2, 1, 2], np.uint8), BUILDS["GRCh37"])
     match = SiteMatch(np.array([3, 5, 8]), np.array([0, 1, 2]), {}, {})
     nothing: Any = None
-    called = MatchedTarget(nothing, nothing, target, match, []).with_calls
+    called = MatchedTarget(nothing, nothing, target, match, []).have_calls
     assert called.sites_T.tolist() == [False, True, True]
     assert called.samples_X.tolist() == [True, True, False]
 

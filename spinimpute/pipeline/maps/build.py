@@ -11,7 +11,7 @@ from spinimpute.genotypes.sites import Region
 from spinimpute.hmm.maps.estimated import estimated_map
 from spinimpute.panels import build, spin_files
 from spinimpute.panels.panel import Panel
-from spinimpute.pipeline.trust.judging import find_doubts
+from spinimpute.pipeline.trust.doubts import find_doubts
 from spinimpute.runtime.devices import choose_threads
 
 
@@ -21,7 +21,7 @@ def refine_panel(
     threads: int | None = None,
     *,
     keep_map: bool = False,
-    judge_sites: bool = True,
+    find_bad_sites: bool = True,
 ) -> build.Refinement:
     """Estimate the genetic map and find poorly predicted sites from a panel's own haplotypes.
 
@@ -29,7 +29,7 @@ def refine_panel(
     """
     threads = choose_threads(None) if threads is None else max(1, threads)
     estimated = None if keep_map else estimated_map(panel, panel.frequency, threads)
-    doubts = find_doubts(panel, folder, threads) if judge_sites else None
+    doubts = find_doubts(panel, folder, threads) if find_bad_sites else None
     panel.release_memory()
     if estimated is None:
         return build.Refinement(None, {}, doubts)
@@ -39,7 +39,7 @@ def refine_panel(
 
 def map_only(panel: Panel, folder: Path) -> build.Refinement:
     """Return the refinement of a panel that is only inspected: its genetic map."""
-    return refine_panel(panel, folder, judge_sites=False)
+    return refine_panel(panel, folder, find_bad_sites=False)
 
 
 def build_panel(

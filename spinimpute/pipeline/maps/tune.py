@@ -61,25 +61,25 @@ def tune_panel(
     """
     out = check_output(out, force, [path, array])
     threads = choose_threads(threads)
-    with atomic_write(out) as partial, open_spin_file(path) as panels:
-        made: list[Path] = []
-        typed_P = [_typed(array, panel, alone=len(panels) == 1) for panel in panels]
-        found = max(map(len, typed_P))
+    with atomic_write(out) as temporary, open_spin_file(path) as panels:
+        tuned_files: list[Path] = []
+        typed_by_part = [_read_typed_index(array, panel, only_part=len(panels) == 1) for panel in panels]
+        n_typed = max(map(len, typed_by_part))
         if max(panel.n_haplotypes for panel in panels) < MIN_HAPLOTYPES:
             raise InputError(
                 "content",
                 f"panel {path}: it has {panels[0].n_haplotypes} haplotypes, at least {MIN_HAPLOTYPES} are "
                 "needed to tune a map",
             )
-        if found < MIN_SITES:
+        if n_typed < MIN_SITES:
             raise InputError(
                 "content",
-                f"array {array}: {found} of its sites are in the panel {path}, at least {MIN_SITES} are "
+                f"array {array}: {n_typed} of its sites are in the panel {path}, at least {MIN_SITES} are "
                 "needed to tune a map",
             )
         with temporary_folder_in(out.parent, f".{out.name}.") as folder:
             shares = split_progress(progress, [1.0] * len(panels))
-            for panel, typed_index, share in zip(panels, typed_P, shares, strict=True):
+            for panel, typed_index, share in zip(panels, typed_by_part, shares, strict=True):
                 if TUNED in panel.provenance:
                     raise InputError(
                         "content",
@@ -92,18 +92,20 @@ def tune_panel(
                     "spinimpute": package_version(),
                     "command": command,
                 }
-                made.append(folder / str(len(made)))
-                rewrite_panel(panel, made[-1], {TUNED: tuned} if can_tune(panel, typed_index) else {}, cM)
-            if len(made) == 1:
-                os.replace(made[0], partial)
+                tuned_files.append(folder / str(len(tuned_files)))
+                rewrite_panel(
+                    panel, tuned_files[-1], {TUNED: tuned} if can_tune(panel, typed_index) else {}, cM
+                )
+            if len(tuned_files) == 1:
+                os.replace(tuned_files[0], temporary)
             else:
-                join_panels(made, partial)
+                join_panels(tuned_files, temporary)
 
 
-def _typed(array: str | Path, panel: Panel, alone: bool) -> np.ndarray:
+def _read_typed_index(array: str | Path, panel: Panel, only_part: bool) -> np.ndarray:
     try:
         return read_array(array, panel.sites, panel.frequency).panel_index
     except NoSiteOfPanel:
-        if alone:
+        if only_part:
             raise
         return np.empty(0, np.int64)  # of one part of several

@@ -93,19 +93,19 @@ def impute_sequenced(
     summary.warnings += plan.warnings
     inputs = [*get_panel_paths(panels), genetic_map, *sequencing.paths, region.regions_file]
     outs = list(plan.outputs)
-    reports = output.report_files.to_check(outs)
-    check_outputs([*outs, *reports], force, inputs, streamed=outs[0])
+    check_outputs([*outs, *output.report_files.to_check(outs)], force, inputs, streamed=outs[0])
     choose_format(outs[0], output.output_type)
     threads, max_memory = choose_threads(resources.threads), resources.max_memory
-    with ExitStack() as names, open_outputs(plan, summary, output, threads, sequencing.sexes) as outputs:
+    sexes = sequencing.sexes
+    with ExitStack() as reports, open_outputs(plan, summary, output, threads, sexes) as outputs:
         for step in outputs.steps(progress):
             samples, panel_parts = sequencing, step.chromosome.panels
             if files:
                 samples = replace(sequencing, likelihoods=step.chromosome.vcf)
-            fits = partial(_check_samples, samples, step.regions, buffer_cM, max_memory, force)
+            fits_panel = partial(_check_samples, samples, step.regions, buffer_cM, max_memory, force)
             with (
-                outputs.unless_absent(step),
-                open_or_merge(panel_parts, genetic_map, threads, fits, summary, step.progress) as parts,
+                outputs.skip_if_absent(step),
+                open_or_merge(panel_parts, genetic_map, threads, fits_panel, summary, step.progress) as parts,
             ):
                 begin_stage(step.progress, "reading the samples")
                 with (
@@ -117,7 +117,7 @@ def impute_sequenced(
                 _impute_intervals(step, parts, found.intervals, summary, resources, sequencing)
         summary.warnings += summary.coverage.warnings()  # of all chromosomes
         if output.report_files.wanted:
-            _write_report(summary, output, sequencing, panels, names)
+            _write_report(summary, output, sequencing, panels, reports)
     return summary
 
 
@@ -186,11 +186,12 @@ def _collect_report_data(
     data = summary.report_data = summary.report_data or ReportData(
         SampleQuality(intervals[0].likelihoods.samples)
     )
-    made = data.provenance
-    made.add_run(output.header_lines, "two chains a sample that copy the panel (Li and Stephens); no network")
-    made.add("target", sequencing.named)
+    provenance = data.provenance
+    method = "two chains a sample that copy the panel (Li and Stephens); no network"
+    provenance.add_run(output.header_lines, method)
+    provenance.add("target", sequencing.named)
     for interval in intervals:
-        made.add_panel(interval.panel)
+        provenance.add_panel(interval.panel)
 
 
 def _write_report(
@@ -198,9 +199,9 @@ def _write_report(
     output: OutputSettings,
     sequencing: SequencingSettings,
     panels: Sequence[Panel],
-    names: ExitStack,
+    report_stack: ExitStack,
 ) -> None:
-    """Write the report under a temporary name; it gets its name when `names` closes."""
+    """Write the report under a temporary name; it gets its name when `report_stack` closes."""
     from spinimpute.reports.multiqc import sequenced_samples
     from spinimpute.reports.sequenced_report import sequenced_report
 
@@ -210,5 +211,5 @@ def _write_report(
     output.report_files.write(
         sequenced_report(summary, data, sequencing.named, panel),
         sequenced_samples(data.by_sample, summary),
-        names,
+        report_stack,
     )

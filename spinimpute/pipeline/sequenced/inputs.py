@@ -28,7 +28,7 @@ from spinimpute.vcf.variant_file import VariantFile
 
 Read = TypeVar("Read")
 
-CALL_ERROR = 33  # Phred-scaled: an array's allele is wrong
+CALL_ERROR_PHRED = 33  # Phred-scaled: an array's allele is wrong
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class SequencingSettings:
     @property
     def likelihood_files(self) -> list[str | Path]:
         """Files of likelihoods."""
-        given = self.likelihoods
-        if given is None or isinstance(given, str | Path):
-            return [] if given is None else [given]
-        return list(given)
+        likelihoods_given = self.likelihoods
+        if likelihoods_given is None or isinstance(likelihoods_given, str | Path):
+            return [] if likelihoods_given is None else [likelihoods_given]
+        return list(likelihoods_given)
 
     @property
     def named(self) -> str:
@@ -110,7 +110,7 @@ class LikelihoodReader:
         self.settings, self.warnings, self.absent = settings, list[str](), list[str]()
         self._force = force
         self._likelihoods = files[0] if files else None
-        self._calls: dict[str, MatchedTarget] = {}
+        self._array_targets: dict[str, MatchedTarget] = {}
         self._samples: list[str] | None = None
         if settings.array is not None:
             target = TargetSettings(sexes=settings.sexes)
@@ -122,7 +122,7 @@ class LikelihoodReader:
                     raise
                 self.warnings.append(f"{error}; imputed without it")
             else:
-                self._calls = {matched.panel.checksum: matched for matched in read.matched}
+                self._array_targets = {matched.panel.checksum: matched for matched in read.matched}
                 self._samples = read.matched[0].target.samples
                 self.warnings += read.warnings
         if self._likelihoods is not None:
@@ -138,16 +138,16 @@ class LikelihoodReader:
         likelihoods = calls = reads = None
         if self._likelihoods is not None:
             likelihoods = self._unless_absent(region, partial(self._read_likelihoods, panel, region))
-        if panel.checksum in self._calls:
-            calls = likelihoods_of_calls(self._calls[panel.checksum], region)
+        if panel.checksum in self._array_targets:
+            calls = likelihoods_from_calls(self._array_targets[panel.checksum], region)
         if self.settings.alignments:
             reads = self._unless_absent(region, partial(self._read_alignments, panel, region))
         if likelihoods is not None and reads is not None:
             self._check_independent(likelihoods, reads)
-        known = [part for part in (likelihoods, calls, reads) if part is not None]
+        sources = [part for part in (likelihoods, calls, reads) if part is not None]
         if self._samples is not None:
-            known = [part.reorder_samples(self._samples) for part in known]
-        return reduce(merge_likelihoods, known) if known else None
+            sources = [part.reorder_samples(self._samples) for part in sources]
+        return reduce(merge_likelihoods, sources) if sources else None
 
     def _check_independent(self, likelihoods: GenotypeLikelihoods, reads: GenotypeLikelihoods) -> None:
         """Refuse likelihoods and reads at the same sites: likelihoods made of these reads would count twice.
@@ -186,7 +186,7 @@ class LikelihoodReader:
         found = None
         if self._likelihoods is not None:
             found = self._unless_absent(region, partial(self._has_likelihoods, panel, region))
-        return bool(found or self.settings.alignments or panel.checksum in self._calls)
+        return bool(found or self.settings.alignments or panel.checksum in self._array_targets)
 
     def _has_likelihoods(self, panel: Panel, region: Region | None) -> bool:
         assert self._likelihoods is not None
@@ -230,10 +230,10 @@ class LikelihoodReader:
             return None
 
 
-def likelihoods_of_calls(matched: MatchedTarget, region: Region | None = None) -> GenotypeLikelihoods:
+def likelihoods_from_calls(matched: MatchedTarget, region: Region | None = None) -> GenotypeLikelihoods:
     """Return the likelihoods of array genotypes at matched sites, in a region; None for all sites.
 
-    Each allele is wrong with probability 10 ** (-CALL_ERROR / 10). Missing genotypes have no data.
+    Each allele is wrong with probability 10 ** (-CALL_ERROR_PHRED / 10). Missing genotypes have no data.
     """
     target, match = matched.target, matched.match
     position_T = matched.panel.position[match.panel_index]
@@ -243,10 +243,10 @@ def likelihoods_of_calls(matched: MatchedTarget, region: Region | None = None) -
     alleles_TQ = target.alleles[match.target_index[wanted_T]]
     haploid_X = target.ploidy == 1
     first_X = np.cumsum(target.ploidy.astype(np.int64)) - target.ploidy
-    one_TX, other_TX = alleles_TQ[:, first_X], alleles_TQ[:, first_X + ~haploid_X]
-    missing_TX = (one_TX < 0) | (other_TX < 0)
+    first_TX, second_TX = alleles_TQ[:, first_X], alleles_TQ[:, first_X + ~haploid_X]
+    missing_TX = (first_TX < 0) | (second_TX < 0)
     copies_TX3 = np.arange(3)
-    phred_TX3 = CALL_ERROR * np.abs((one_TX + other_TX)[..., None] - copies_TX3)
+    phred_TX3 = CALL_ERROR_PHRED * np.abs((first_TX + second_TX)[..., None] - copies_TX3)
     phred_TX3 = np.where(haploid_X[:, None], phred_TX3 // 2, phred_TX3)  # one allele, not two
     phred_TX3[missing_TX] = 0
     return GenotypeLikelihoods(
@@ -260,7 +260,7 @@ def likelihoods_of_calls(matched: MatchedTarget, region: Region | None = None) -
     )
 
 
-def haplotypes_of(panel: ReferencePanel) -> Panel:
+def require_haplotypes(panel: ReferencePanel) -> Panel:
     """Return a panel of haplotypes. Raises InputError for a panel of inducing points."""
     if panel.haplotypes is None:
         raise InputError(
@@ -271,7 +271,7 @@ def haplotypes_of(panel: ReferencePanel) -> Panel:
     return panel.haplotypes
 
 
-def at_all_sites(likelihoods: GenotypeLikelihoods, first: int, last: int) -> np.ndarray:
+def expand_to_all_sites(likelihoods: GenotypeLikelihoods, first: int, last: int) -> np.ndarray:
     """Likelihoods at the panel sites [first, last), uint8 (S, X, 3); 0 where there are no data."""
     low, high = np.searchsorted(likelihoods.panel_index, [first, last])
     phred_SX3 = np.zeros((last - first, len(likelihoods.samples), 3), np.uint8)

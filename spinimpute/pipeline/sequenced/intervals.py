@@ -22,8 +22,8 @@ from spinimpute.pipeline.regions import PanelInterval, panel_intervals
 from spinimpute.pipeline.sequenced.inputs import (
     LikelihoodReader,
     SequencingSettings,
-    at_all_sites,
-    haplotypes_of,
+    expand_to_all_sites,
+    require_haplotypes,
 )
 from spinimpute.quality.summary import SequencedSummary
 from spinimpute.runtime.errors import InputError
@@ -31,7 +31,7 @@ from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 BUFFER_CM = 1.0  # sites further away hardly matter
-_MOST_REASONS = 3  # in a message
+_MAX_REASONS = 3  # in a message
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,22 @@ class SequencedInterval:
 
     def phred_SX3(self) -> np.ndarray:
         """Phred-scaled likelihoods at all sites, uint8 (S, X, 3); 0 where nothing is known."""
-        return at_all_sites(self.likelihoods, *self.sites)
+        return expand_to_all_sites(self.likelihoods, *self.sites)
 
 
-class _Buffered(NamedTuple):
+class _BufferedInterval(NamedTuple):
     """Panel sites that are written, and those with their buffer."""
 
     written: PanelInterval
     sites: Interval
 
 
-def _together(panel: Panel, intervals: Sequence[PanelInterval], buffer_cM: float) -> list[list[_Buffered]]:
+def _group_overlapping(
+    panel: Panel, intervals: Sequence[PanelInterval], buffer_cM: float
+) -> list[list[_BufferedInterval]]:
     """Group intervals whose buffers overlap, in order of position: each site is read and imputed once."""
     cM = panel.cM
-    groups: list[list[_Buffered]] = []
+    groups: list[list[_BufferedInterval]] = []
     end = 0
     for one in intervals:
         start, stop = one.sites
@@ -81,18 +83,18 @@ def _together(panel: Panel, intervals: Sequence[PanelInterval], buffer_cM: float
             stop = int(np.searchsorted(cM, cM[stop - 1] + buffer_cM, side="right"))
         if not groups or start >= end:
             groups.append([])
-        groups[-1].append(_Buffered(one, Interval(start, stop)))
+        groups[-1].append(_BufferedInterval(one, Interval(start, stop)))
         end = stop
     return groups
 
 
-def _read_together(
+def _groups_to_read(
     panels: Sequence[Panel], intervals: Mapping[str, Sequence[PanelInterval]], buffer_cM: float | None
-) -> Iterator[tuple[Panel, list[_Buffered], Region | None]]:
+) -> Iterator[tuple[Panel, list[_BufferedInterval], Region | None]]:
     """Yield a panel, intervals whose buffers overlap, and the region that they cover; None for all."""
     for panel in panels:
-        of_panel = intervals.get(panel.checksum, [])
-        for group in _together(panel, of_panel, BUFFER_CM if buffer_cM is None else buffer_cM):
+        panel_group = intervals.get(panel.checksum, [])
+        for group in _group_overlapping(panel, panel_group, BUFFER_CM if buffer_cM is None else buffer_cM):
             region = None
             if group[0].written.region is not None or len(panels) > 1:
                 covered = Interval(group[0].sites.start, group[-1].sites.stop)
@@ -110,24 +112,24 @@ def check_inputs(
 ) -> None:
     """Raise InputError if the samples' files cannot be used, before much of them is read."""
     intervals, _ = panel_intervals(panels, regions)
-    of_haplotypes = [haplotypes_of(one) for one in panels]
-    reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
+    haplotype_panels = [require_haplotypes(one) for one in panels]
+    reader = LikelihoodReader(sequencing, haplotype_panels, force=force)
     for path in sequencing.alignments:
-        AlignmentFile(path, of_haplotypes[-1], sequencing.reference).close()
-    groups = _read_together(of_haplotypes, intervals, buffer_cM)
+        AlignmentFile(path, haplotype_panels[-1], sequencing.reference).close()
+    groups = _groups_to_read(haplotype_panels, intervals, buffer_cM)
     if not any(reader.has_records(panel, region) for panel, _, region in groups):
-        raise _nothing_known(panels, regions, reader.absent)
+        raise _no_data_error(panels, regions, reader.absent)
 
 
-def _nothing_known(
+def _no_data_error(
     panels: Sequence[ReferencePanel], regions: Sequence[Region], reasons: Sequence[str]
 ) -> NoRecord:
     where = regions[0] if len(regions) == 1 else panels[0].chrom
-    why = "; ".join(reasons[:_MOST_REASONS]) or "is it the right file?"
+    why = "; ".join(reasons[:_MAX_REASONS]) or "is it the right file?"
     return NoRecord("content", f"no sample has data in {where}: {why}")
 
 
-def _which_known(found: GenotypeLikelihoods, group: Sequence[_Buffered]) -> list[bool]:
+def _find_data(found: GenotypeLikelihoods, group: Sequence[_BufferedInterval]) -> list[bool]:
     """Whether any sample has data in each of some intervals or their buffers."""
     n_known = np.concatenate([[0], np.cumsum(found.known_SX.any(axis=1))])  # before each of the sites
     low, high = (
@@ -174,26 +176,28 @@ def read_intervals(
     """
     intervals, absent = panel_intervals(panels, regions)
     found, skipped = SequencedInput(warnings=absent), Counter[str]()
-    of_haplotypes = [haplotypes_of(one) for one in panels]
-    reader = LikelihoodReader(sequencing, of_haplotypes, force=force)
-    for panel, group, region in _read_together(of_haplotypes, intervals, buffer_cM):
+    haplotype_panels = [require_haplotypes(one) for one in panels]
+    reader = LikelihoodReader(sequencing, haplotype_panels, force=force)
+    for panel, group, region in _groups_to_read(haplotype_panels, intervals, buffer_cM):
         likelihoods = reader.read(panel, region)
-        known = [False] * len(group)
+        has_data = [False] * len(group)
         if likelihoods is not None:
-            known = _which_known(likelihoods, group)
+            has_data = _find_data(likelihoods, group)
             found.panel_haplotypes = max(found.panel_haplotypes, panel.n_haplotypes)
             found.read.append((likelihoods, group[-1].sites.stop - group[0].sites.start))
             # a file without an index is read again for each group, with all its other chromosomes
-            elsewhere = max(skipped[ON_ANOTHER_CHROMOSOME], likelihoods.skipped.get(ON_ANOTHER_CHROMOSOME, 0))
+            n_elsewhere = max(
+                skipped[ON_ANOTHER_CHROMOSOME], likelihoods.skipped.get(ON_ANOTHER_CHROMOSOME, 0)
+            )
             skipped += Counter(likelihoods.skipped)
-            skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
-        for one in compress(group, map(not_, known)):
+            skipped[ON_ANOTHER_CHROMOSOME] = n_elsewhere
+        for one in compress(group, map(not_, has_data)):
             start, end = one.written.sites.positions(panel.position)
             found.warnings.append(
                 f"no sample has data in {panel.chrom}:{start}-{end}: its {one.written.sites.n_sites} sites "
                 "are left out"
             )
-        kept = list(compress(group, known))
+        kept = list(compress(group, has_data))
         if likelihoods is not None and kept:
             sites = Interval(kept[0].sites.start, kept[-1].sites.stop)
             ends = np.searchsorted(likelihoods.panel_index, sites).tolist()
@@ -203,7 +207,7 @@ def read_intervals(
     found.warnings += reader.warnings
     found.skipped = dict(+skipped)
     if not found.intervals:
-        raise _nothing_known(panels, regions, reader.absent)
+        raise _no_data_error(panels, regions, reader.absent)
     sexes = sequencing.sexes
     if sexes and is_x(panels[0].chrom) and not set(sexes) & set(found.intervals[0].likelihoods.samples):
         found.warnings.append("no sample is in the list of sexes: all have two copies of X")

@@ -14,7 +14,7 @@ from spinimpute.pipeline.sequenced.intervals import SequencedInterval
 from spinimpute.quality.site_quality import site_quality
 from spinimpute.quality.summary import SequencedSummary
 
-MOST_GENOTYPES, MOST_SITES = 2**18, 8_192  # that are written at once
+MAX_GENOTYPES, MAX_SITES = 2**18, 8_192  # that are written at once
 
 
 def write_records(
@@ -30,7 +30,7 @@ def write_records(
     panel, ploidy = interval.panel, interval.likelihoods.ploidy
     haploid_X = ploidy == 1
     writer.set_ploidy(ploidy)
-    most = max(1, min(MOST_SITES, MOST_GENOTYPES // len(haploid_X)))
+    max_rows = max(1, min(MAX_SITES, MAX_GENOTYPES // len(haploid_X)))
     while True:
         with summary.stage("impute"):
             start, imputed_S2X = next(imputed, (0, None))
@@ -38,20 +38,20 @@ def write_records(
             return
         with summary.stage("write"):
             for sites in interval.written_within(start, start + len(imputed_S2X)):
-                for first in range(*sites, most):
-                    rows = slice(first, min(first + most, sites.stop))
+                for first in range(*sites, max_rows):
+                    rows = slice(first, min(first + max_rows, sites.stop))
                     p_S2X = imputed_S2X[rows.start - start : rows.stop - start]
-                    p_SQ = in_columns(p_S2X, haploid_X)
+                    p_SQ = to_haplotype_columns(p_S2X, haploid_X)
                     info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
                     if summary.report_data is not None:
                         copies_X = np.where(haploid_X, 1, 2)
                         summary.report_data.add_window(panel, rows, p_SQ, info, typed_S, copies_X)
-                    alleles_SQ = in_columns(likeliest_alleles(p_S2X, haploid_X), haploid_X)
+                    alleles_SQ = to_haplotype_columns(most_likely_alleles(p_S2X, haploid_X), haploid_X)
                     writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
                 summary.written_sites += sites.n_sites
 
 
-def in_columns(x_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:
+def to_haplotype_columns(x_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:
     """Arrange the values of haplotypes, (S, 2, X), in one column each, (S, Q).
 
     The haplotypes of a sample are next to each other; of a haploid sample only the first is kept.
@@ -61,7 +61,7 @@ def in_columns(x_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x_S2X.transpose(0, 2, 1).reshape(len(x_S2X), 2 * n_samples)[:, kept_Q])
 
 
-def likeliest_alleles(p_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:
+def most_likely_alleles(p_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:
     """Return the alleles of the likeliest genotypes, int8 (S, 2, X), from P(ALT) of both haplotypes.
 
     In a heterozygote, ALT is on the haplotype where it is more likely.

@@ -26,11 +26,11 @@ from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import NEAR, UNITS
 from spinimpute.runtime.kernels import kernel
 
-COMMON = 0.01  # minor allele frequency from which alleles are compared: of rarer ones too little is known
-LEAST_COPIES = 5  # of the minor allele: a carrier without a relative that carries it differs by construction
+MIN_FREQUENCY = 0.01  # of the minor allele; rarer alleles have too few copies to compare
+MIN_COPIES = 5  # of the minor allele: a carrier without a relative that carries it differs by construction
 MAX_HAPLOTYPES = 2_000  # so many find these sites as well as all
 PRIOR = 30.0  # differences expected by chance that are added
-NOBODY = 2  # in place of an allele: no other haplotype is like this one
+NO_RELATIVE = 2  # in place of an allele: no other haplotype is like this one
 _BLOCK, _FLANK = 2_048, 512  # common sites whose discordance is computed together, and around them
 _CHOOSING_SITES = 1_024  # common sites by whose alleles the compared samples are chosen
 
@@ -42,22 +42,22 @@ def find_discordance(panel: Panel) -> np.ndarray:
     """
     count_X = panel.allele_count
     minor_X = np.minimum(count_X, panel.n_haplotypes - count_X)
-    common_T = np.flatnonzero(minor_X >= max(COMMON * panel.n_haplotypes, LEAST_COPIES))
+    common_T = np.flatnonzero(minor_X >= max(MIN_FREQUENCY * panel.n_haplotypes, MIN_COPIES))
     discordance_X = np.zeros(panel.n_sites, np.uint8)
     if len(common_T) == 0:
         return discordance_X
     compared_N, sample_N = _compared_haplotypes(panel, common_T)
     for first in range(0, len(common_T), _BLOCK):
-        before = max(0, first - _FLANK)
-        around_T = common_T[before : first + _BLOCK + _FLANK]
-        allele_TN = alleles_of(panel, around_T, compared_N)
-        found_T = _discordance(panel.position[around_T], allele_TN, sample_N)
-        here = slice(first - before, first - before + _BLOCK)
-        discordance_X[around_T[here]] = np.rint(found_T[here] * UNITS).clip(max=255)
+        start = max(0, first - _FLANK)
+        around_T = common_T[start : first + _BLOCK + _FLANK]
+        allele_TN = read_alleles(panel, around_T, compared_N)
+        discordance_T = _discordance(panel.position[around_T], allele_TN, sample_N)
+        here = slice(first - start, first - start + _BLOCK)
+        discordance_X[around_T[here]] = np.rint(discordance_T[here] * UNITS).clip(max=255)
     return discordance_X
 
 
-def alleles_of(panel: Panel, index_T: np.ndarray, chosen_N: np.ndarray) -> np.ndarray:
+def read_alleles(panel: Panel, index_T: np.ndarray, chosen_N: np.ndarray) -> np.ndarray:
     """Return the alleles of some haplotypes, uint8 (T, N), reading a block of sites at a time."""
     byte_N, shift_N = chosen_N >> 3, (7 - (chosen_N & 7)).astype(np.uint8)
     allele_TN = np.empty((len(index_T), len(chosen_N)), np.uint8)
@@ -67,7 +67,7 @@ def alleles_of(panel: Panel, index_T: np.ndarray, chosen_N: np.ndarray) -> np.nd
     return allele_TN
 
 
-def fairly_ordered(panel: Panel, common_T: np.ndarray) -> np.ndarray:
+def order_samples(panel: Panel, common_T: np.ndarray) -> np.ndarray:
     """Order samples by their alleles at some common sites, see `fair_samples`, int64 (X,)."""
     chosen_T = common_T[np.unique(np.linspace(0, len(common_T) - 1, _CHOOSING_SITES).astype(np.int64))]
     alleles_TN = np.unpackbits(panel.packed_rows(chosen_T), axis=1, count=panel.n_haplotypes)
@@ -76,13 +76,13 @@ def fairly_ordered(panel: Panel, common_T: np.ndarray) -> np.ndarray:
 
 def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Choose about MAX_HAPLOTYPES haplotypes of whole samples, and the rank of each one's sample."""
-    order = fairly_ordered(panel, common_T)
+    order = order_samples(panel, common_T)
     rank_X = np.empty(len(order), np.int64)
     rank_X[order] = np.arange(len(order))
     ploidy_X = np.bincount(panel.haplotype_sample, minlength=len(order))
-    most = int(np.searchsorted(np.cumsum(ploidy_X[order]), MAX_HAPLOTYPES)) + 1
+    n_samples = int(np.searchsorted(np.cumsum(ploidy_X[order]), MAX_HAPLOTYPES)) + 1
     rank_N = rank_X[panel.haplotype_sample]
-    compared_N = np.flatnonzero(rank_N < most)
+    compared_N = np.flatnonzero(rank_N < n_samples)
     return compared_N, rank_N[compared_N]
 
 
@@ -95,54 +95,56 @@ def _discordance(position_T: np.ndarray, allele_TN: np.ndarray, sample_N: np.nda
     order = np.array(sorted(range(len(digests)), key=lambda n: (sample_N[n], digests[n])))
     allele_TN = np.ascontiguousarray(allele_TN[:, order])
     left_TN, right_TN = _nearest(position_T, allele_TN), _nearest(-position_T[::-1], allele_TN[::-1])[::-1]
-    agree_TN = (left_TN == right_TN) & (left_TN != NOBODY)
-    n_T = agree_TN.sum(axis=1)
-    related_T = (agree_TN & (left_TN == 1)).sum(axis=1)
-    own_T = (agree_TN & (allele_TN == 1)).sum(axis=1)
-    differ_T = (agree_TN & (allele_TN != left_TN)).sum(axis=1)
-    by_chance_T = (related_T * (n_T - own_T) + (n_T - related_T) * own_T) / np.maximum(n_T, 1)
-    found: np.ndarray = differ_T / (by_chance_T + PRIOR)
-    return found
+    relatives_agree_TN = (left_TN == right_TN) & (left_TN != NO_RELATIVE)
+    n_T = relatives_agree_TN.sum(axis=1)
+    n_related_alt_T = (relatives_agree_TN & (left_TN == 1)).sum(axis=1)
+    n_own_alt_T = (relatives_agree_TN & (allele_TN == 1)).sum(axis=1)
+    n_differ_T = (relatives_agree_TN & (allele_TN != left_TN)).sum(axis=1)
+    chance_T = n_related_alt_T * (n_T - n_own_alt_T) + (n_T - n_related_alt_T) * n_own_alt_T
+    expected_T = chance_T / np.maximum(n_T, 1)
+    discordance_T: np.ndarray = n_differ_T / (expected_T + PRIOR)
+    return discordance_T
 
 
 def _nearest(position_T: np.ndarray, allele_TN: np.ndarray) -> np.ndarray:
-    """The allele of the haplotype with the longest match that ends NEAR bases before a site, or NOBODY."""
+    """Return the allele of the haplotype with the longest match ending NEAR bases before, or NO_RELATIVE."""
     passed_T = np.searchsorted(position_T, position_T - NEAR, side="right")
     near_TN = np.empty(allele_TN.shape, np.uint8)
-    _fill_nearest(np.ascontiguousarray(np.packbits(allele_TN, axis=1)), passed_T, np.uint8(NOBODY), near_TN)
+    bits_TP = np.ascontiguousarray(np.packbits(allele_TN, axis=1))
+    _fill_nearest(bits_TP, passed_T, np.uint8(NO_RELATIVE), near_TN)
     return near_TN
 
 
 @kernel()
-def _fill_nearest(bits_TP, passed_T, nobody, near_TN):  # type: ignore[no-untyped-def]
+def _fill_nearest(bits_TP, passed_T, no_relative, near_TN):  # type: ignore[no-untyped-def]
     """Fill near_TN with the allele, at each site, of the haplotype with the longest match before the site.
 
     passed_T: matches at sites [0, passed_T) count, int64, non-decreasing. Of equally long matches the first
-    in the order counts. nobody: written where no other haplotype matches.
+    in the order counts. no_relative: written where no other haplotype matches.
     """
     n = near_TN.shape[1]
     order_N, start_N = np.arange(n).astype(np.int32), np.zeros(n, np.int32)
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
     ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
     zeros_N1, near_N = np.empty(n + 1, np.int32), np.empty(n, np.int32)
-    done, found = 0, -1
+    n_advanced, n_matched = 0, -1
     for t in range(len(bits_TP)):
-        while done < passed_T[t]:
+        while n_advanced < passed_T[t]:
             advance(
-                bits_TP[done], order_N, start_N, done, zeros_N1, ones_N, one_start_N, next_order_N,
-                next_start_N,
+                bits_TP[n_advanced], order_N, start_N, n_advanced, zeros_N1, ones_N, one_start_N,
+                next_order_N, next_start_N,
             )  # fmt: skip
             order_N, next_order_N = next_order_N, order_N
             start_N, next_start_N = next_start_N, start_N
-            done += 1
-        if found != done:
-            found = done
+            n_advanced += 1
+        if n_matched != n_advanced:
+            n_matched = n_advanced
             for i in range(n):
-                before = start_N[i] if i else done
-                behind = start_N[i + 1] if i + 1 < n else done
-                if min(before, behind) == done:
+                start_before = start_N[i] if i else n_advanced
+                start_after = start_N[i + 1] if i + 1 < n else n_advanced
+                if min(start_before, start_after) == n_advanced:
                     near_N[order_N[i]] = -1
                 else:
-                    near_N[order_N[i]] = order_N[i - 1] if before <= behind else order_N[i + 1]
+                    near_N[order_N[i]] = order_N[i - 1] if start_before <= start_after else order_N[i + 1]
         for i in range(n):
-            near_TN[t, i] = nobody if near_N[i] < 0 else allele_of(bits_TP[t], near_N[i])
+            near_TN[t, i] = no_relative if near_N[i] < 0 else allele_of(bits_TP[t], near_N[i])

@@ -11,12 +11,12 @@ import pytest
 import spinimpute
 from spinimpute.genotypes.sites import Region
 from spinimpute.pipeline.matched_target import MatchedTarget
-from spinimpute.pipeline.sequenced.inputs import CALL_ERROR, likelihoods_of_calls
+from spinimpute.pipeline.sequenced.inputs import CALL_ERROR_PHRED, likelihoods_from_calls
 from spinimpute.runtime.errors import InputError
 
 pytestmark = pytest.mark.slow
 
-E = CALL_ERROR
+E = CALL_ERROR_PHRED
 
 
 def test_calls_by_hand():
@@ -33,7 +33,7 @@ def test_calls_by_hand():
     match = SimpleNamespace(panel_index=np.array([3, 4, 8, 9]), target_index=np.array([0, 2, 3, 4]))
     panel = SimpleNamespace(position=np.arange(100, 200, 10))
     part = cast(MatchedTarget, SimpleNamespace(target=target, match=match, panel=panel))
-    found = likelihoods_of_calls(part, Region("20", 130, 180))
+    found = likelihoods_from_calls(part, Region("20", 130, 180))
     assert found.samples == ["w", "m", "v"]
     assert found.panel_index.tolist() == [3, 4, 8]
     assert found.phred_SX3.tolist() == [
@@ -43,7 +43,7 @@ def test_calls_by_hand():
     ]
     assert found.known_SX.tolist() == [[True, True, True], [True, True, False], [True, False, False]]
     assert found.skipped == {"why": 2}
-    assert likelihoods_of_calls(part).panel_index.tolist() == [3, 4, 8, 9]
+    assert likelihoods_from_calls(part).panel_index.tolist() == [3, 4, 8, 9]
 
 
 @pytest.fixture

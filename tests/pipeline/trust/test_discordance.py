@@ -23,8 +23,8 @@ from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
 from spinimpute.panels.writer import rewrite_panel
 from spinimpute.pipeline.maps.build import refine_panel
-from spinimpute.pipeline.trust import discordance, judging
-from spinimpute.pipeline.trust.discordance import COMMON, LEAST_COPIES, PRIOR, find_discordance
+from spinimpute.pipeline.trust import discordance, doubts
+from spinimpute.pipeline.trust.discordance import MIN_COPIES, MIN_FREQUENCY, PRIOR, find_discordance
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 from tests.array_panel import ArrayPanel
@@ -76,7 +76,7 @@ def test_as_found_by_comparing_all_pairs(seed, n, n_sites):
     alleles_TN = founders[np.arange(n_sites)[:, None], rng.integers(0, 3, n)[None]].astype(np.uint8)
     alleles_TN ^= (rng.random(alleles_TN.shape) < 0.1).astype(np.uint8)
     count_T = alleles_TN.sum(axis=1)
-    alleles_TN = alleles_TN[np.minimum(count_T, n - count_T) >= LEAST_COPIES]
+    alleles_TN = alleles_TN[np.minimum(count_T, n - count_T) >= MIN_COPIES]
     position = np.cumsum(rng.integers(1, 300, len(alleles_TN)))
     for t, found in enumerate(discordance_of(position, alleles_TN) if len(position) else []):
         left = [s for s in range(t, -1, -1) if position[s] <= position[t] - NEAR]
@@ -139,7 +139,7 @@ def test_sites_that_contradict_their_surroundings_are_found(spoiled):
     before_U = find_discordance(spoiled.clean)[spoiled.others] / UNITS
     assert abs(spoiled.found[spoiled.others] - before_U).max() < 0.2
     with Panel.open(spoiled.path) as panel:
-        rare = np.minimum(panel.frequency, 1 - panel.frequency) < COMMON
+        rare = np.minimum(panel.frequency, 1 - panel.frequency) < MIN_FREQUENCY
     assert rare.any()
     assert not spoiled.found[rare].any()
 
@@ -150,12 +150,12 @@ def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled, tmp_pat
         np.testing.assert_array_equal(panel.doubts.discordance, np.rint(spoiled.found * UNITS))
         confirmed = panel.doubts.confirmed
         assert confirmed[spoiled.sites].all()
-        suspicious = (trust(spoiled.found) < judging.SUSPICIOUS) & (abs(panel.frequency - 0.5) < 0.45)
+        suspicious = (trust(spoiled.found) < doubts.SUSPICIOUS) & (abs(panel.frequency - 0.5) < 0.45)
         suspicious[spoiled.sites] = False
         assert confirmed.sum() - len(spoiled.sites) <= suspicious.sum() / 2
         assert (panel.prediction_trust[~confirmed] == 1).all()
         np.testing.assert_array_equal(panel.prediction_trust[confirmed], panel.trust[confirmed])
-        for found, known in zip(judging.find_doubts(panel, tmp_path, 2), panel.doubts, strict=True):
+        for found, known in zip(doubts.find_doubts(panel, tmp_path, 2), panel.doubts, strict=True):
             np.testing.assert_array_equal(found, known)
 
 
@@ -198,8 +198,8 @@ def test_a_missing_call_nearby_predicts_nothing(spoiled):
 
 def test_too_few_people_judge_nothing(spoiled, tmp_path, monkeypatch):
     with Panel.open(spoiled.path) as panel:
-        monkeypatch.setattr(judging, "LEAST_LEFT_OUT", panel.n_samples)
-        assert not judging.find_doubts(panel, tmp_path, 1).confirmed.any()
+        monkeypatch.setattr(doubts, "MIN_HELD_OUT", panel.n_samples)
+        assert not doubts.find_doubts(panel, tmp_path, 1).confirmed.any()
 
 
 def test_places_do_not_matter(mosaic):

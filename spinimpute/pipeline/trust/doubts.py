@@ -24,19 +24,19 @@ from spinimpute.panels.site_table import SiteTable, encode_raw_table
 from spinimpute.panels.stored_rows import store_rows
 from spinimpute.panels.trust.site_trust import NEAR, UNITS, SiteDoubts, distance_to_typed, trust
 from spinimpute.panels.writer import PanelWriter
-from spinimpute.pipeline.trust.discordance import alleles_of, fairly_ordered, find_discordance
+from spinimpute.pipeline.trust.discordance import find_discordance, order_samples, read_alleles
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 
 SUSPICIOUS = 0.95  # trust below which a site is judged
-COMMON = 0.05  # minor allele frequency of judged sites: of rarer alleles the people left out carry too few
-MOST_LEFT_OUT, LEAST_LEFT_OUT = 100, 10  # samples, at most a fifth of the panel's
-MOST_STAYING = 2_500  # samples: a bound on time and memory
+MIN_FREQUENCY = 0.05  # of the minor allele at tested sites; the held-out samples carry too few rarer alleles
+MAX_HELD_OUT, MIN_HELD_OUT = 100, 10  # samples, at most a fifth of the panel's
+MAX_KEPT_SAMPLES = 2_500  # samples: a bound on time and memory
 # Highest slope, a standard error above its estimate, with which a site keeps its discordance. Chosen on
 # people left out of six real and two simulated panels, of whom these samples are no part
 # (benchmarks/tried.md).
-HIGHEST_SLOPE = 0.9
-SITES_AT_ONCE = 4_096
+MAX_SLOPE = 0.9
+BATCH_SITES = 4_096
 
 
 def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
@@ -45,55 +45,56 @@ def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
     `folder` is for temporary files. Results depend neither on `threads` nor on the order and names of
     samples. No site is confirmed if too few samples can be held out.
     """
-    found_X = find_discordance(panel)
+    discordance_X = find_discordance(panel)
     minor_X = np.minimum(panel.frequency, 1 - panel.frequency)
-    suspicious_U = np.flatnonzero((trust(found_X / UNITS) < SUSPICIOUS) & (minor_X >= COMMON))
+    suspicious_U = np.flatnonzero((trust(discordance_X / UNITS) < SUSPICIOUS) & (minor_X >= MIN_FREQUENCY))
     typed_T = spread_sites(panel.position, panel.frequency, 0)
-    n_left_out = min(MOST_LEFT_OUT, panel.n_samples // 5)
-    doubts = SiteDoubts(found_X, np.zeros(panel.n_sites, bool))
-    if len(suspicious_U) == 0 or len(typed_T) == 0 or n_left_out < LEAST_LEFT_OUT:
+    n_held_out = min(MAX_HELD_OUT, panel.n_samples // 5)
+    doubts = SiteDoubts(discordance_X, np.zeros(panel.n_sites, bool))
+    if len(suspicious_U) == 0 or len(typed_T) == 0 or n_held_out < MIN_HELD_OUT:
         return doubts
     far_T = distance_to_typed(panel.position[typed_T], panel.position[suspicious_U]) > NEAR
     typed_T = typed_T[far_T]
     if len(typed_T) < MIN_SITES:
         return doubts
-    order_X = fairly_ordered(panel, typed_T)
-    out_Q = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[:n_left_out]))
-    stay_N = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[n_left_out : n_left_out + MOST_STAYING]))
+    order_X = order_samples(panel, typed_T)
+    held_out_Q = np.flatnonzero(np.isin(panel.haplotype_sample, order_X[:n_held_out]))
+    kept_X = order_X[n_held_out : n_held_out + MAX_KEPT_SAMPLES]
+    kept_N = np.flatnonzero(np.isin(panel.haplotype_sample, kept_X))
     site_S = np.union1d(typed_T, suspicious_U)
-    _write_part(panel, site_S, stay_N, folder / "stay.spin")
-    with Panel.open(folder / "stay.spin") as stay:
+    _write_subpanel(panel, site_S, kept_N, folder / "stay.spin")
+    with Panel.open(folder / "stay.spin") as kept_panel:
         typed_index, index_U = np.searchsorted(site_S, typed_T), np.searchsorted(site_S, suspicious_U)
-        typed_TQ = alleles_of(panel, typed_T, out_Q).astype(np.int8)
-        predicted_UQ = _predicted(stay, typed_index, typed_TQ, threads)[index_U]
-        frequency_U = stay.frequency[index_U]
-    true_UQ = alleles_of(panel, suspicious_U, out_Q)
+        typed_TQ = read_alleles(panel, typed_T, held_out_Q).astype(np.int8)
+        predicted_UQ = _predict(kept_panel, typed_index, typed_TQ, threads)[index_U]
+        frequency_U = kept_panel.frequency[index_U]
+    true_UQ = read_alleles(panel, suspicious_U, held_out_Q)
     slope_U, error_U = _slopes(predicted_UQ - frequency_U[:, None], true_UQ - frequency_U[:, None])
-    doubts.confirmed[suspicious_U[slope_U + error_U < HIGHEST_SLOPE]] = True
+    doubts.confirmed[suspicious_U[slope_U + error_U < MAX_SLOPE]] = True
     return doubts
 
 
-def _write_part(panel: Panel, site_S: np.ndarray, stay_N: np.ndarray, out: Path) -> None:
+def _write_subpanel(panel: Panel, site_S: np.ndarray, kept_N: np.ndarray, out: Path) -> None:
     """Write some sites and haplotypes of a panel as a panel file."""
-    kept_X, ploidy_X = np.unique(panel.haplotype_sample[stay_N], return_counts=True)
+    kept_X, ploidy_X = np.unique(panel.haplotype_sample[kept_N], return_counts=True)
     counts = []
     with out.open("wb") as file:
-        writer = PanelWriter(file, len(stay_N))
-        for start in range(0, len(site_S), SITES_AT_ONCE):
-            alleles_SN = alleles_of(panel, site_S[start : start + SITES_AT_ONCE], stay_N)
+        writer = PanelWriter(file, len(kept_N))
+        for start in range(0, len(site_S), BATCH_SITES):
+            alleles_SN = read_alleles(panel, site_S[start : start + BATCH_SITES], kept_N)
             counts.append(alleles_SN.sum(axis=1, dtype=np.int64))
-            writer.add_rows(store_rows(np.packbits(alleles_SN, axis=1), len(stay_N)), counts[-1])
+            writer.add_rows(store_rows(np.packbits(alleles_SN, axis=1), len(kept_N)), counts[-1])
         table = SiteTable(panel.sites.take(site_S), panel.cM[site_S], np.concatenate(counts))
         samples, ploidy = [panel.samples[x] for x in kept_X], "".join(map(str, ploidy_X.tolist()))
-        kept = {"samples": samples, "ploidy": ploidy, "n_sites": len(site_S)}
-        header = panel.container.header | {"provenance": panel.provenance} | kept
+        subset = {"samples": samples, "ploidy": ploidy, "n_sites": len(site_S)}
+        header = panel.container.header | {"provenance": panel.provenance} | subset
         columns = encode_raw_table(table, panel.multiallelic[site_S])
         writer.finish(columns, SiteDoubts.none(len(site_S)), header)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _predicted(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray, threads: int) -> np.ndarray:
+def _predict(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray, threads: int) -> np.ndarray:
     """Predict P(ALT) at all sites with the default predictor, float32 (S, Q)."""
     predictor, options = predictor_for(panel, device="cpu")
     job = ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options, scratch=panel.path.parent)
