@@ -11,7 +11,7 @@ from benchmarks.imputation.cases import Case
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile
 from spinimpute.evaluation.imputed_file import ImputedReader
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
-from spinimpute.quality.metrics import turn_probabilities_to_minor, turn_to_minor
+from spinimpute.quality.metrics import minor_allele_dosage, minor_allele_probabilities
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def read_answers(case: Case) -> Answers:
     people = list(file.samples)
     truth = read_truth(file, people, frequencies, read_typed_sites(case.scored_without, frequencies))
     count = np.where(truth.count == MISSING, np.nan, truth.count).astype(np.float32)
-    true, minor = turn_to_minor(count, truth.frequency, truth.ploidy())
+    true, minor = minor_allele_dosage(count, truth.frequency, truth.ploidy())
     typed = [key[1] for key in read_typed_sites(case.target, frequencies) if key in frequencies.frequency]
     position = np.array([key[1] for key in truth.keys], dtype=np.int64)
     return Answers(truth, people, position, minor, true, np.unique(np.array(typed, dtype=np.int64)))
@@ -63,7 +63,7 @@ def read_guess(answers: Answers, imputed: Path) -> Guess:
         if block.probability is not None:
             if probability is None:
                 probability = np.full((*shape, 3), np.nan, dtype=np.float32)
-            probability[block.rows] = turn_probabilities_to_minor(
+            probability[block.rows] = minor_allele_probabilities(
                 block.probability, truth.frequency[block.rows], truth.ploidy(block.rows)
             )
-    return Guess(turn_to_minor(dosage, truth.frequency, truth.ploidy())[0], probability)
+    return Guess(minor_allele_dosage(dosage, truth.frequency, truth.ploidy())[0], probability)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinimpute.quality.metrics import mean_variant_r2, pooled_r2, site_statistics, turn_to_minor
+from spinimpute.quality.metrics import mean_variant_r2, minor_allele_dosage, pooled_r2, site_statistics
 
 R2, R2_HAPLOTYPES, R2_MINOR, R2_RARE, R2_COMMON, MEAN_R2 = (
     "R2", "R2 of haplotypes", "r2 minor", "r2 minor, rare", "r2 minor, common", "mean r2"
@@ -22,8 +22,8 @@ COMMON = 0.01  # minor allele frequency in the panel, above which a site is comm
 def window_scores(p_QU: np.ndarray, truth_QU: np.ndarray, frequency_U: np.ndarray) -> dict[str, float]:
     """Scores of a window; `frequency_U` is the frequency of ALT in the panel."""
     dosage_UP, true_UP = _dosages(p_QU), _dosages(truth_QU)
-    minor_UP, minor_U = turn_to_minor(dosage_UP, frequency_U)
-    statistics = site_statistics(turn_to_minor(true_UP, frequency_U)[0], minor_UP)
+    minor_UP, minor_U = minor_allele_dosage(dosage_UP, frequency_U)
+    statistics = site_statistics(minor_allele_dosage(true_UP, frequency_U)[0], minor_UP)
     common_U = minor_U > COMMON
     return {
         R2: _squared_correlation(dosage_UP, true_UP),

@@ -28,7 +28,7 @@ from spinimpute.hmm.pbwt import CandidateSettings
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
 from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.predictor import SPINPredictor
-from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
+from spinimpute.quality.metrics import minor_allele_dosage, pooled_r2, site_statistics
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
 # seed, people, recombination per bp, typed sites per Mb: outside the seeds of training and validation
@@ -136,8 +136,8 @@ def _named(names: Sequence[str], sizes: Sequence[int]) -> str:
 
 def r2_by_frequency(p_UQ: np.ndarray, truth_UQ: np.ndarray, frequency: np.ndarray) -> list[float]:
     """Pooled dosage r2 of all sites and of each bin, genotypes turned to the panel's minor allele."""
-    dosage, minor = turn_to_minor(p_UQ[:, ::2] + p_UQ[:, 1::2], frequency)
-    truth, _ = turn_to_minor((truth_UQ[:, ::2] + truth_UQ[:, 1::2]).astype(np.float32), frequency)
+    dosage, minor = minor_allele_dosage(p_UQ[:, ::2] + p_UQ[:, 1::2], frequency)
+    truth, _ = minor_allele_dosage((truth_UQ[:, ::2] + truth_UQ[:, 1::2]).astype(np.float32), frequency)
     statistics = site_statistics(truth, dosage)
     bins = [(0.0, 0.5), *itertools.pairwise(BINS)]
     chosen = [(minor > low) & (minor <= high) for low, high in bins]

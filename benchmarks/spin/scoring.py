@@ -14,7 +14,7 @@ from benchmarks.simulated.ablation import simulated_set
 from benchmarks.spin.budget import Budget
 from spinimpute.genotypes.blocks import BlockShape, HaplotypeSource
 from spinimpute.predictors.spin.learner import SPINLearner
-from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
+from spinimpute.quality.metrics import minor_allele_dosage, pooled_r2, site_statistics
 from spinimpute.training.episodes import Episode, draw_episode
 from spinimpute.training.sources import SimulatedSource
 
@@ -70,6 +70,6 @@ def _statistics(learner: SPINLearner, episode: Episode) -> tuple[np.ndarray, np.
     p_UQ, truth_UQ = (x.reshape(-1, n_queries) for x in (outcome.predicted, outcome.truth))
     frequency = outcome.frequency.reshape(-1, n_queries)[:, 0]
     # haplotypes of a sample are neighbours
-    dosage, minor = turn_to_minor(p_UQ[:, ::2] + p_UQ[:, 1::2], frequency)
-    truth, _ = turn_to_minor(truth_UQ[:, ::2] + truth_UQ[:, 1::2], frequency)
+    dosage, minor = minor_allele_dosage(p_UQ[:, ::2] + p_UQ[:, 1::2], frequency)
+    truth, _ = minor_allele_dosage(truth_UQ[:, ::2] + truth_UQ[:, 1::2], frequency)
     return site_statistics(truth, dosage), minor

@@ -19,17 +19,17 @@ from spinimpute.genotypes.regions import parse_regions, summarize_regions
 from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.opening import get_panel_paths
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.quality.concordance import Concordance, MinorGenotypes, kind_of
+from spinimpute.quality.concordance import Concordance, MinorGenotypes, variant_kind
 from spinimpute.quality.metrics import (
     DEFAULT_BINS,
     SITE_STATISTICS,
     GenotypeCalibration,
     frequency_rows,
+    minor_allele_dosage,
+    minor_allele_probabilities,
     minor_concordance,
     pooled_r2,
     site_statistics,
-    turn_probabilities_to_minor,
-    turn_to_minor,
 )
 from spinimpute.runtime.errors import InputError, refuse_pipe
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
@@ -279,11 +279,11 @@ def _score(
         frequency, ploidy = truth.frequency[block.rows], truth.ploidy(block.rows)
         probability = None
         if block.probability is not None:
-            probability = turn_probabilities_to_minor(block.probability, frequency, ploidy)
+            probability = minor_allele_probabilities(block.probability, frequency, ploidy)
             calibration.add(true, probability)
         if concordance is not None:
             imputed_dosage = np.where(np.isnan(block.dosage), np.nan, dosage)
-            kind = np.array([kind_of(*truth.keys[row][2:]) for row in block.rows])
+            kind = np.array([variant_kind(*truth.keys[row][2:]) for row in block.rows])
             concordance.add(
                 MinorGenotypes(true, imputed_dosage, probability, ploidy == 1),
                 np.minimum(frequency, 1 - frequency),
@@ -308,7 +308,7 @@ def _minor_counts(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> tuple[n
     count = truth.count[rows]
     true = np.where(count == MISSING, np.nan, count).astype(np.float32)
     frequency, ploidy = truth.frequency[rows], truth.ploidy(rows)
-    return turn_to_minor(true, frequency, ploidy)[0], turn_to_minor(dosage, frequency, ploidy)[0]
+    return minor_allele_dosage(true, frequency, ploidy)[0], minor_allele_dosage(dosage, frequency, ploidy)[0]
 
 
 def _check_bins(bins: Sequence[float]) -> None:

@@ -261,7 +261,7 @@ def _call_notes(part: MatchedTarget) -> list[SiteNote]:
     """Notes on matched sites: missing genotypes, one allele only, frequencies unlike those of the panel."""
     panel, target, match = part.panel, part.target, part.match
     n_haplotypes = target.alleles.shape[1]
-    frequencies = Frequencies.of(panel, target, match)
+    frequencies = Frequencies.count(panel, target, match)
     n_called, n_alt = frequencies.called_T, frequencies.alt_T
     is_cohort = len(target.samples) > 1
     flags = {

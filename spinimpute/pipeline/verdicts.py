@@ -81,7 +81,7 @@ def verdicts(
     builds = ("", "") if lifted else tuple(infer_build(x.contig_line, panel.chrom) for x in (target, panel))
     return [
         *check_site_overlap(panel.sites, target.sites, match, builds, n_without_alt),
-        *_frequencies_alike(Frequencies.of(panel, target, match), target),
+        *_frequencies_alike(Frequencies.count(panel, target, match), target),
     ]
 
 

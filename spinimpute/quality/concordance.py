@@ -28,7 +28,7 @@ DOSAGE = slice(16, 19)  # the same of the dosage
 FIELDS = 19
 
 
-def kind_of(ref: str, alt: str) -> int:
+def variant_kind(ref: str, alt: str) -> int:
     """SNP, INDEL or OTHER, for alleles in upper case, by htslib's rule.
 
     After common letters at both ends are removed, a SNP has one letter left in both alleles, and an indel
@@ -107,11 +107,11 @@ class Concordance:
 
     def add(self, genotypes: MinorGenotypes, minor_frequency: np.ndarray, kind: np.ndarray) -> None:
         """Count imputed sites, each once; `minor_frequency` and `kind` are of each site."""
-        number = np.full(len(kind), -1)
+        bin_index = np.full(len(kind), -1)
         for i, frequencies in enumerate(self._bins):
-            number[frequencies.contains(minor_frequency)] = i
-        counted = np.flatnonzero((number >= 0) & (kind != OTHER))
-        number, kind = number[counted], kind[counted]
+            bin_index[frequencies.contains(minor_frequency)] = i
+        counted = np.flatnonzero((bin_index >= 0) & (kind != OTHER))
+        bin_index, kind = bin_index[counted], kind[counted]
         block = MinorGenotypes(
             genotypes.true[counted],
             genotypes.dosage[counted],
@@ -119,8 +119,8 @@ class Concordance:
             genotypes.haploid[counted],
         ).as_homozygous()
         best = block.most_likely()
-        for field, values in enumerate(_summands(block, best, minor_frequency[counted])):
-            np.add.at(self.by_bin[:, :, field], (kind, number), values.sum(axis=1))
+        for field, values in enumerate(_tally_columns(block, best, minor_frequency[counted])):
+            np.add.at(self.by_bin[:, :, field], (kind, bin_index), values.sum(axis=1))
             for one in (SNP, INDEL):
                 self.by_sample[one, :, field] += values[kind == one].sum(axis=0)
         self._calibrate(block, best, kind)
@@ -130,25 +130,27 @@ class Concordance:
         chosen = ~(np.isnan(block.true) | np.isnan(block.dosage) | np.isnan(highest))
         true = block.true[chosen].astype(np.int64)
         # as in GLIMPSE2, the last bin is that of probability 1 only
-        number = (highest[chosen].astype(np.float32) * np.float32(CALIBRATION_BINS - 1)).astype(np.int64)
-        number = np.minimum(number, CALIBRATION_BINS - 1)
+        bin_index = (highest[chosen].astype(np.float32) * np.float32(CALIBRATION_BINS - 1)).astype(np.int64)
+        bin_index = np.minimum(bin_index, CALIBRATION_BINS - 1)
         wrong = best[chosen] != true
         kinds = np.broadcast_to(kind[:, None], chosen.shape)[chosen]
         shape = self.by_probability.shape
-        index = np.ravel_multi_index((kinds, number, wrong.astype(np.int64), true), shape)
+        index = np.ravel_multi_index((kinds, bin_index, wrong.astype(np.int64), true), shape)
         self.by_probability += np.bincount(index, minlength=self.by_probability.size).reshape(shape)
 
 
-def _summands(block: MinorGenotypes, best: np.ndarray, minor_frequency: np.ndarray) -> Iterator[np.ndarray]:
+def _tally_columns(
+    block: MinorGenotypes, best: np.ndarray, minor_frequency: np.ndarray
+) -> Iterator[np.ndarray]:
     """The summands of each field of a tally in order, each (n_sites, n_samples)."""
     known = ~np.isnan(block.true)
     imputed = known & ~np.isnan(block.dosage)
     true = np.where(known, block.true, 0).astype(np.float64)
     for count in range(3):
         yield known & (true == count)
-    for right in (best == true, best != true):
+    for is_match in (best == true, best != true):
         for count in range(3):
-            yield imputed & right & (true == count)
+            yield imputed & is_match & (true == count)
     yield imputed
     yield imputed * minor_frequency[:, None]
     true = np.where(imputed, true, 0)

@@ -13,8 +13,8 @@ from spinimpute.quality.leave_one_out import write_table
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 LOW_SHARE = 1 / 3  # of the samples' median; males have half of the reads on X
-SHOWN_SAMPLES = 10  # one by one; the range of more samples
-NAMED_SAMPLES = 3  # in a warning
+MAX_LISTED_SAMPLES = 10  # one by one; the range of more samples
+MAX_NAMED_SAMPLES = 3  # in a warning
 
 
 class _IntervalCounts(NamedTuple):
@@ -38,8 +38,8 @@ class Reads(NamedTuple):
     """
 
     depth_X: np.ndarray
-    without_X: np.ndarray
-    expected_X: np.ndarray
+    no_reads_X: np.ndarray
+    expected_no_reads_X: np.ndarray
 
 
 @dataclass
@@ -79,8 +79,8 @@ class Coverage:
             return None
         share_I = np.array([one.counted for one in counted]) / sum(one.counted for one in counted)
         depth_IX = np.array([one.reads_X / one.counted for one in counted])
-        without_IX = np.array([1 - one.covered_X / one.counted for one in counted])
-        return Reads(share_I @ depth_IX, share_I @ without_IX, share_I @ np.exp(-depth_IX))
+        no_reads_IX = np.array([1 - one.covered_X / one.counted for one in counted])
+        return Reads(share_I @ depth_IX, share_I @ no_reads_IX, share_I @ np.exp(-depth_IX))
 
     @property
     def low_X(self) -> np.ndarray:
@@ -95,8 +95,8 @@ class Coverage:
             {
                 "sample": name,
                 "depth": None if reads is None else float(reads.depth_X[x]),
-                "without_reads": None if reads is None else float(reads.without_X[x]),
-                "expected": None if reads is None else float(reads.expected_X[x]),
+                "without_reads": None if reads is None else float(reads.no_reads_X[x]),
+                "expected": None if reads is None else float(reads.expected_no_reads_X[x]),
                 "unknown": float(unknown_X[x]),
                 "note": "low" if low_X[x] else "",
             }
@@ -109,38 +109,42 @@ class Coverage:
 
     def warnings(self) -> list[str]:
         """Warnings of samples without data, or with little data compared with the median."""
-        nothing_X = self.unknown_X == 1
-        little_X = self.low_X & ~nothing_X
+        no_data_X = self.unknown_X == 1
+        little_data_X = self.low_X & ~no_data_X
         warnings = []
-        if nothing_X.any():
-            warnings.append(f"{self._names(nothing_X)} have no data: they get the panel's allele frequencies")
-        if little_X.any():
+        if no_data_X.any():
+            warnings.append(
+                f"{self._name_samples(no_data_X)} have no data: they get the panel's allele frequencies"
+            )
+        if little_data_X.any():
             measure = "reads" if self.reads is not None else "sites with data"
             warnings.append(
-                f"{self._names(little_X)} have less than a third of the median number of {measure}"
+                f"{self._name_samples(little_data_X)} have less than a third of the median number of {measure}"
             )
         return warnings
 
-    def _names(self, chosen_X: np.ndarray) -> str:
-        names = [self.samples[x] for x in np.flatnonzero(chosen_X)]
-        more = ", ..." if len(names) > NAMED_SAMPLES else ""
-        return f"{len(names)} of {len(self.samples)} samples ({', '.join(names[:NAMED_SAMPLES])}{more})"
+    def _name_samples(self, mask_X: np.ndarray) -> str:
+        names = [self.samples[x] for x in np.flatnonzero(mask_X)]
+        listed = ", ".join(names[:MAX_NAMED_SAMPLES]) + (", ..." if len(names) > MAX_NAMED_SAMPLES else "")
+        return f"{len(names)} of {len(self.samples)} samples ({listed})"
 
     def lines(self) -> list[str]:
         """The coverage as text: each of a few samples, or the range of many."""
-        if len(self.samples) <= SHOWN_SAMPLES:
-            return [f"coverage: {row['sample']}: {_coverage_text(row)}" for row in self.by_sample()]
-        lines = [f"no data:  {_range(self.unknown_X, '.1%')} of a sample's sites"]
+        if len(self.samples) <= MAX_LISTED_SAMPLES:
+            return [f"coverage: {row['sample']}: {_describe_sample(row)}" for row in self.by_sample()]
+        lines = [f"no data:  {_format_range(self.unknown_X, '.1%')} of a sample's sites"]
         if self.reads is not None:
-            without, expected = (_range(x, ".1%") for x in (self.reads.without_X, self.reads.expected_X))
+            no_reads, expected = (
+                _format_range(x, ".1%") for x in (self.reads.no_reads_X, self.reads.expected_no_reads_X)
+            )
             lines += [
-                f"depth:    {_range(self.reads.depth_X, '.2f')} reads per site",
-                f"no reads: {without} of the sites; expected by chance: {expected}",
+                f"depth:    {_format_range(self.reads.depth_X, '.2f')} reads per site",
+                f"no reads: {no_reads} of the sites; expected by chance: {expected}",
             ]
         return lines
 
 
-def _coverage_text(row: dict[str, Any]) -> str:
+def _describe_sample(row: dict[str, Any]) -> str:
     unknown = f"no data at {row['unknown']:.1%} of the sites"
     if row["depth"] is None:
         return unknown
@@ -150,5 +154,5 @@ def _coverage_text(row: dict[str, Any]) -> str:
     )
 
 
-def _range(values_X: np.ndarray, digits: str) -> str:
+def _format_range(values_X: np.ndarray, digits: str) -> str:
     return f"{values_X.min():{digits}} to {values_X.max():{digits}}, median {np.median(values_X):{digits}}"

@@ -16,9 +16,9 @@ from spinimpute.panels.reference import ReferencePanel
 
 # Frequencies of an outlier differ by at least so many standard errors, and at least by this difference. Of an
 # array's sites, a third are outliers between populations of two continents, hardly any within a population.
-OUTLIER = 8.0
-OUTLIER_DIFFERENCE = 0.2
-COMPARABLE_SITES = 100  # for a correlation
+OUTLIER_MIN_ERRORS = 8.0
+OUTLIER_MIN_DIFFERENCE = 0.2
+MIN_SITES_TO_CORRELATE = 100  # for a correlation
 BLOCK_SITES = 1_000  # whose alleles are counted at once; bounds the memory
 EXCHANGED = "as common as the panel's other allele: REF and ALT exchanged?"
 OTHER_STRAND = "as common as the panel's other allele: on the other strand?"
@@ -36,13 +36,13 @@ class Frequencies:
     panel_haplotypes: int  # number of haplotypes from which the panel's frequencies are counted
 
     @classmethod
-    def of(cls, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> Frequencies:
+    def count(cls, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> Frequencies:
         """Count the alleles of a repaired target."""
         called_T, alt_T = np.zeros((2, len(match.target_index)), np.int64)
         for start in range(0, len(called_T), BLOCK_SITES):
-            some = slice(start, start + BLOCK_SITES)
-            alleles = target.alleles[match.target_index[some]]
-            called_T[some], alt_T[some] = (alleles >= 0).sum(axis=1), (alleles == 1).sum(axis=1)
+            rows = slice(start, start + BLOCK_SITES)
+            alleles = target.alleles[match.target_index[rows]]
+            called_T[rows], alt_T[rows] = (alleles >= 0).sum(axis=1), (alleles == 1).sum(axis=1)
         return cls(called_T, alt_T, panel.frequency[match.panel_index], panel.n_haplotypes)
 
     @property
@@ -57,7 +57,11 @@ class Frequencies:
         pooled_T = (self.alt_T + self.panel_T * n) / (self.called_T + n)
         error_T = np.sqrt(pooled_T * (1 - pooled_T) * (1 / called_T + 1 / n))
         difference_T = np.abs(self.target_T - self.panel_T)
-        return (self.called_T > 0) & (difference_T > OUTLIER * error_T) & (difference_T > OUTLIER_DIFFERENCE)
+        return (
+            (self.called_T > 0)
+            & (difference_T > OUTLIER_MIN_ERRORS * error_T)
+            & (difference_T > OUTLIER_MIN_DIFFERENCE)
+        )
 
     @property
     def exchanged_T(self) -> np.ndarray:
@@ -69,7 +73,7 @@ class Frequencies:
     def correlation(self) -> float:
         """Correlation of the frequencies of target and panel; 0 if too few sites can be compared."""
         known_T = self.called_T > 0
-        if np.count_nonzero(known_T) < COMPARABLE_SITES:
+        if np.count_nonzero(known_T) < MIN_SITES_TO_CORRELATE:
             return 0.0
         pair = np.stack([self.target_T[known_T], self.panel_T[known_T]])
         return float(np.corrcoef(pair)[0, 1]) if (np.ptp(pair, axis=1) > 0).all() else 0.0
@@ -83,9 +87,9 @@ class TypedFrequencies:
 
     def add(self, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> None:
         """Add the matched sites of a repaired target."""
-        self.targets.append((panel.sites.take(match.panel_index), Frequencies.of(panel, target, match)))
+        self.targets.append((panel.sites.take(match.panel_index), Frequencies.count(panel, target, match)))
 
-    def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """ALT frequency in target and panel of sites with calls, and whether the site is an outlier."""
         target, panel, outlier = [np.empty(0)], [np.empty(0)], [np.empty(0, bool)]
         for _, one in self.targets:
@@ -96,14 +100,14 @@ class TypedFrequencies:
         return np.concatenate(target), np.concatenate(panel), np.concatenate(outlier)
 
     @property
-    def most_alleles(self) -> int:
+    def max_known_alleles(self) -> int:
         """Largest number of known alleles of the target at a site."""
         return max((int(one.called_T.max(initial=0)) for _, one in self.targets), default=0)
 
     def correlation(self) -> float:
         """Correlation of the frequencies of target and panel; NaN if too few sites can be compared."""
-        target, panel, _ = self.all()
-        if len(target) < COMPARABLE_SITES or np.ptp(target) == 0 or np.ptp(panel) == 0:
+        target, panel, _ = self.columns()
+        if len(target) < MIN_SITES_TO_CORRELATE or np.ptp(target) == 0 or np.ptp(panel) == 0:
             return float("nan")
         return float(np.corrcoef(target, panel)[0, 1])
 
@@ -118,7 +122,7 @@ class TypedFrequencies:
             target_T, exchanged_T = one.target_T, one.exchanged_T
             for t in np.flatnonzero(one.outlier_T).tolist():
                 ref, alt = sites.ref[t], sites.alt[t]
-                turned = OTHER_STRAND if complement(ref.upper()) == alt.upper() else EXCHANGED
+                swap = OTHER_STRAND if complement(ref.upper()) == alt.upper() else EXCHANGED
                 rows.append(
                     {
                         "chrom": sites.chrom,
@@ -129,7 +133,7 @@ class TypedFrequencies:
                         "target": float(target_T[t]),
                         "panel": float(one.panel_T[t]),
                         "alleles": int(one.called_T[t]),
-                        "what": turned if exchanged_T[t] else OTHER_POPULATION,
+                        "what": swap if exchanged_T[t] else OTHER_POPULATION,
                     }
                 )
         return sorted(rows, key=lambda row: -abs(row["target"] - row["panel"]))

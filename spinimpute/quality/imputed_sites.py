@@ -42,24 +42,24 @@ class ImputedSites:
         self.typed.append(typed)
         self.variance.append(variance.astype(np.float32))
 
-    def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Position, minor allele frequency, R2 and whether typed, of the sites of all windows."""
         position, minor, r2, typed = map(np.concatenate, (self.positions, self.minor, self.r2, self.typed))
         return position, minor, r2, typed
 
-    def expected_r2(self, chosen: np.ndarray) -> float:
+    def expected_r2(self, mask: np.ndarray) -> float:
         """The r2 of dosages that the probabilities imply, for a bool mask of the sites of all windows.
 
         It is pooled over sites and samples, with deviations from the panel's frequencies. NaN without
         variance.
         """
-        explained, residual = np.concatenate(self.variance)[chosen].sum(axis=0, dtype=np.float64).tolist()
+        explained, residual = np.concatenate(self.variance)[mask].sum(axis=0, dtype=np.float64).tolist()
         return explained / (explained + residual) if explained + residual else float("nan")
 
     @property
     def common(self) -> np.ndarray:
         """Imputed sites with a minor allele frequency of at least COMMON, bool (n_sites,)."""
-        _, minor, _, typed = self.all()
+        _, minor, _, typed = self.columns()
         return np.asarray(~typed & (minor >= COMMON))
 
     def by_frequency(self, bins: Sequence[float] = DEFAULT_BINS) -> list[dict[str, Any]]:
@@ -68,19 +68,19 @@ class ImputedSites:
         A row for each bin (low, high] with imputed sites: bin, sites, r2 (mean), good (share of sites with
         R2 of at least GOOD_R2), expected_r2.
         """
-        _, minor, r2, typed = self.all()
+        _, minor, r2, typed = self.columns()
         rows = []
         for one in frequency_bins(bins):
-            chosen = ~typed & one.contains(minor)
-            if not chosen.any():
+            mask = ~typed & one.contains(minor)
+            if not mask.any():
                 continue
             rows.append(
                 {
                     "bin": one.label,
-                    "sites": int(chosen.sum()),
-                    "r2": float(r2[chosen].mean()),
-                    "good": float((r2[chosen] >= GOOD_R2).mean()),
-                    "expected_r2": self.expected_r2(chosen),
+                    "sites": int(mask.sum()),
+                    "r2": float(r2[mask].mean()),
+                    "good": float((r2[mask] >= GOOD_R2).mean()),
+                    "expected_r2": self.expected_r2(mask),
                 }
             )
         return rows
@@ -89,10 +89,10 @@ class ImputedSites:
         """Rows of chrom, sites (of the panel), typed, r2 (mean) and expected_r2 of the `common` sites."""
         chrom = np.repeat(self.chroms, [len(position) for position in self.positions])
         names = list(dict.fromkeys(self.chroms))
-        densities = self._densities([chrom == name for name in names])
-        return [{"chrom": name} | row for name, row in zip(names, densities, strict=True)]
+        group_rows = self._rows_by_group([chrom == name for name in names])
+        return [{"chrom": name} | row for name, row in zip(names, group_rows, strict=True)]
 
-    def along(self, n_segments: int = 60) -> list[dict[str, Any]]:
+    def by_segment(self, n_segments: int = 60) -> list[dict[str, Any]]:
         """Rows of equally long segments of a single chromosome.
 
         Columns are Mb (the middle), length_Mb, and those of `by_chromosome`.
@@ -100,25 +100,25 @@ class ImputedSites:
         position = np.concatenate(self.positions)
         edge = np.linspace(position[0], position[-1] + 1, n_segments + 1)
         segment = np.clip(np.searchsorted(edge, position, side="right") - 1, 0, n_segments - 1)
-        densities = self._densities([segment == i for i in range(n_segments)])
+        group_rows = self._rows_by_group([segment == i for i in range(n_segments)])
         return [
             {"Mb": float(edge[i] + edge[i + 1]) / 2e6, "length_Mb": float(edge[i + 1] - edge[i]) / 1e6} | row
-            for i, row in enumerate(densities)
+            for i, row in enumerate(group_rows)
         ]
 
-    def _densities(self, masks: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    def _rows_by_group(self, masks: Sequence[np.ndarray]) -> list[dict[str, Any]]:
         """Numbers of panel and typed sites, and quality of common sites, for each mask of sites."""
-        _, _, r2, typed = self.all()
+        _, _, r2, typed = self.columns()
         common = self.common
         rows = []
-        for here in masks:
-            chosen = here & common
+        for in_group in masks:
+            mask = in_group & common
             rows.append(
                 {
-                    "sites": int(here.sum()),
-                    "typed": int((here & typed).sum()),
-                    "r2": float(r2[chosen].mean()) if chosen.any() else float("nan"),
-                    "expected_r2": self.expected_r2(chosen),
+                    "sites": int(in_group.sum()),
+                    "typed": int((in_group & typed).sum()),
+                    "r2": float(r2[mask].mean()) if mask.any() else float("nan"),
+                    "expected_r2": self.expected_r2(mask),
                 }
             )
         return rows

@@ -18,10 +18,10 @@ import numpy as np
 from spinimpute.genotypes.sites import Sites
 from spinimpute.quality.metrics import (
     frequency_rows,
+    minor_allele_dosage,
     minor_concordance,
     pooled_r2,
     site_statistics,
-    turn_to_minor,
 )
 from spinimpute.runtime.errors import printable
 
@@ -66,14 +66,14 @@ class LeaveOneOutQuality:
         true_TX = np.where(missing_TX, np.nan, np.add.reduceat(alleles_TQ, first, axis=1, dtype=np.float32))
         dosage_TX = np.add.reduceat(probability_TQ, first, axis=1)
         copies = ploidy.astype(np.float32)
-        true_TX, minor_T = turn_to_minor(true_TX, frequency_T, copies)
-        dosage_TX, _ = turn_to_minor(dosage_TX, frequency_T, copies)
+        true_TX, minor_T = minor_allele_dosage(true_TX, frequency_T, copies)
+        dosage_TX, _ = minor_allele_dosage(dosage_TX, frequency_T, copies)
         site_T = site_statistics(true_TX, dosage_TX)
         sample_X = site_statistics(true_TX.T, dosage_TX.T)
         self.intervals.append(_IntervalStatistics(sites, minor_T, site_T, sample_X))
-        return _r2_of_rows(site_T)
+        return _r2_by_row(site_T)
 
-    def all(self) -> float:
+    def overall_r2(self) -> float:
         """Pooled r2 of all calls."""
         return pooled_r2(np.concatenate([one.site_T for one in self.intervals]))
 
@@ -99,10 +99,10 @@ class LeaveOneOutQuality:
             )
         r2 = np.array([row["r2"] for row in rows])
         if np.isfinite(r2).any():
-            middle = float(np.nanmedian(r2))
-            deviation = 1.4826 * float(np.nanmedian(np.abs(r2 - middle)))
+            median = float(np.nanmedian(r2))
+            deviation = 1.4826 * float(np.nanmedian(np.abs(r2 - median)))
             for row in rows:
-                if row["r2"] < middle - max(LOW_DEVIATIONS * deviation, LOW_DIFFERENCE):
+                if row["r2"] < median - max(LOW_DEVIATIONS * deviation, LOW_DIFFERENCE):
                     row["note"] = "low"
         return rows
 
@@ -116,17 +116,17 @@ class LeaveOneOutQuality:
             n_windows = max(1, len(one.sites) // WINDOW_TYPED)
             for i in range(n_windows):
                 stop = len(one.sites) if i == n_windows - 1 else (i + 1) * WINDOW_TYPED
-                here = slice(i * WINDOW_TYPED, stop)
-                position = one.sites.position[here]
+                rows_of_window = slice(i * WINDOW_TYPED, stop)
+                position = one.sites.position[rows_of_window]
                 rows.append(
                     {
                         "chrom": one.sites.chrom,
                         "start": int(position[0]),
                         "end": int(position[-1]),
                         "typed": len(position),
-                        "calls": int(one.site_T[here]["genotypes"].sum()),
-                        "r2": pooled_r2(one.site_T[here]),
-                        "minor_concordance": minor_concordance(one.site_T[here]),
+                        "calls": int(one.site_T[rows_of_window]["genotypes"].sum()),
+                        "r2": pooled_r2(one.site_T[rows_of_window]),
+                        "minor_concordance": minor_concordance(one.site_T[rows_of_window]),
                     }
                 )
         return rows
@@ -135,7 +135,7 @@ class LeaveOneOutQuality:
         """Rows of typed sites: chrom, position, id, ref, alt, panel_maf, calls, er2, minor_concordance."""
         for one in self.intervals:
             sites = one.sites
-            for i, er2 in enumerate(_r2_of_rows(one.site_T)):
+            for i, er2 in enumerate(_r2_by_row(one.site_T)):
                 yield {
                     "chrom": sites.chrom,
                     "position": int(sites.position[i]),
@@ -154,7 +154,7 @@ class LeaveOneOutQuality:
         write_table(path, rows)
 
 
-def _r2_of_rows(statistics: np.ndarray) -> np.ndarray:
+def _r2_by_row(statistics: np.ndarray) -> np.ndarray:
     """Squared correlation of each row; NaN where the truth does not vary, 0 where the dosage does not."""
     squares = statistics["square_true"] * statistics["square_dosage"]
     r2 = statistics["product"] ** 2 / np.maximum(squares, 1e-12)
@@ -172,10 +172,10 @@ def write_table(path: Path, rows: Iterable[dict[str, Any]]) -> None:
             if writer is None:
                 writer = csv.DictWriter(file, list(row), delimiter="\t", lineterminator="\n")
                 writer.writeheader()
-            writer.writerow({name: _cell(value) for name, value in row.items()})
+            writer.writerow({name: _format_cell(value) for name, value in row.items()})
 
 
-def _cell(value: object) -> object:
+def _format_cell(value: object) -> object:
     if value is None:
         return "NA"
     if isinstance(value, float):

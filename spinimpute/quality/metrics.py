@@ -1,6 +1,7 @@
 """Accuracy of dosages and calibration of genotype probabilities, compared with true genotypes.
 
-Dosages are counted in copies of the panel's minor allele (`turn_to_minor`). Otherwise a bin would mix sites
+Dosages are counted in copies of the panel's minor allele (`minor_allele_dosage`). Otherwise a bin would mix
+sites
 with a rare ALT and sites with a common ALT, and a predictor that knows only allele frequencies would seem to
 explain most of the variance.
 
@@ -35,7 +36,7 @@ EDGE_TOLERANCE = 1e-9
 CONSTANT_DEVIATION = 1e-7
 
 
-def turn_to_minor(
+def minor_allele_dosage(
     dosage: np.ndarray, frequency: np.ndarray, ploidy: np.ndarray | int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
     """Turn dosages of ALT (n_sites, n_samples) to the panel's minor allele; also its frequency (n_sites,).
@@ -43,24 +44,24 @@ def turn_to_minor(
     `frequency` is that of ALT in the panel; ALT is the minor allele at 0.5. `ploidy` is a number, or of each
     sample or genotype. NaN stays NaN.
     """
-    turned = frequency > 0.5
-    minor = np.where(turned[:, None], np.asarray(ploidy, dtype=dosage.dtype) - dosage, dosage)
+    alt_is_major = frequency > 0.5
+    minor = np.where(alt_is_major[:, None], np.asarray(ploidy, dtype=dosage.dtype) - dosage, dosage)
     return minor, np.minimum(frequency, 1 - frequency)
 
 
-def turn_probabilities_to_minor(
+def minor_allele_probabilities(
     probability: np.ndarray, frequency: np.ndarray, ploidy: np.ndarray | int = 2
 ) -> np.ndarray:
     """Probabilities of 0, 1, 2 copies of the panel's minor allele from those of ALT, (n_sites, n_samples, 3).
 
     With one allele the third probability is ignored, and NaN in the result. Other arguments are those of
-    `turn_to_minor`.
+    `minor_allele_dosage`.
     """
     haploid = np.broadcast_to(np.asarray(ploidy) == 1, probability.shape[:2])
     out = probability.copy()
-    turned = frequency > 0.5
-    out[turned] = out[turned][:, :, ::-1]
-    one_copy = np.where(turned[:, None, None], probability[:, :, 1::-1], probability[:, :, :2])
+    alt_is_major = frequency > 0.5
+    out[alt_is_major] = out[alt_is_major][:, :, ::-1]
+    one_copy = np.where(alt_is_major[:, None, None], probability[:, :, 1::-1], probability[:, :, :2])
     out[haploid, :2] = one_copy[haploid]
     out[haploid, 2] = np.nan
     return out
@@ -220,15 +221,15 @@ class GenotypeCalibration:
         """
         n_bins = len(self.edges) - 1
         for copies in range(len(self.GENOTYPES)):
-            given = probability[:, :, copies]
-            usable = ~np.isnan(true) & ~np.isnan(given)
-            predicted = given[usable].astype(np.float64)
+            p = probability[:, :, copies]
+            usable = ~np.isnan(true) & ~np.isnan(p)
+            predicted = p[usable].astype(np.float64)
             observed = true[usable] == copies
             # keeps float32 probabilities such as 0.01 on the edge, not just below it
-            number = np.searchsorted(self.edges[1:-1], predicted + 1e-7, side="right")
-            self.count[copies] += np.bincount(number, minlength=n_bins)
-            self.sum_predicted[copies] += np.bincount(number, weights=predicted, minlength=n_bins)
-            self.sum_observed[copies] += np.bincount(number, weights=observed, minlength=n_bins)
+            bin_index = np.searchsorted(self.edges[1:-1], predicted + 1e-7, side="right")
+            self.count[copies] += np.bincount(bin_index, minlength=n_bins)
+            self.sum_predicted[copies] += np.bincount(bin_index, weights=predicted, minlength=n_bins)
+            self.sum_observed[copies] += np.bincount(bin_index, weights=observed, minlength=n_bins)
 
     def rows(self) -> list[dict[str, Any]]:
         """The calibration table: for "any" and each number of copies, a row of all bins and of each used bin.

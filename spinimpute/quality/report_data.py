@@ -38,14 +38,14 @@ class Provenance:
 
     def add_panel(self, panel: ReferencePanel) -> None:
         """Add a panel with its source, genetic map and genome build."""
-        made, part = panel.provenance, find_x_region(panel)
-        source = made.get("source", made.get("panel", "not recorded"))
-        name = panel.path.name if part is None else f"{panel.path.name} {part.name}"
+        record, x_region = panel.provenance, find_x_region(panel)
+        source = record.get("source", record.get("panel", "not recorded"))
+        name = panel.path.name if x_region is None else f"{panel.path.name} {x_region.name}"
         self.add("panel", f"{name}: {panel.n_haplotypes:,} haplotypes, {panel.n_sites:,} sites")
         self.add("panel's checksum", f"{name}: {panel.checksum}{panel.made_of}")
-        self.add("panel's source", f"{name}: {source}, by spinimpute {made.get('spinimpute', '')}")
-        self.add("genetic map", f"{name}: {made.get('map', 'not recorded')}")
-        if "map tuned" in made:
+        self.add("panel's source", f"{name}: {source}, by spinimpute {record.get('spinimpute', '')}")
+        self.add("genetic map", f"{name}: {record.get('map', 'not recorded')}")
+        if "map tuned" in record:
             self.add("genetic map", f"{name}: tuned to its haplotypes")
         self.add_build("panel's genome build", panel.contig_line, panel.chrom)
 

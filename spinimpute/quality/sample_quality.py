@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
-from spinimpute.quality.metrics import turn_to_minor
+from spinimpute.quality.metrics import minor_allele_dosage
 
 
 @dataclass
@@ -46,7 +46,7 @@ class SampleQuality:
             return
         first = np.cumsum(ploidy.astype(np.int64)) - ploidy
         dosage_UX = np.add.reduceat(p_UQ, first, axis=1)
-        dosage_UX, _ = turn_to_minor(dosage_UX, frequency_U, ploidy.astype(np.float32))
+        dosage_UX, _ = minor_allele_dosage(dosage_UX, frequency_U, ploidy.astype(np.float32))
         self.sites += len(p_UQ)
         self.sum_X += dosage_UX.sum(axis=0, dtype=np.float64)
         self.square_X += np.einsum("ux,ux->x", dosage_UX, dosage_UX, dtype=np.float64)
@@ -71,15 +71,17 @@ class SampleQuality:
 
         The last three are those of `leave_one_out` for the same samples; NaN and "" without it.
         """
-        without = {"r2": float("nan"), "minor_concordance": float("nan"), "note": ""}
-        loo_rows = [without] * len(self.samples) if leave_one_out is None else leave_one_out.by_sample()
+        no_leave_one_out = {"r2": float("nan"), "minor_concordance": float("nan"), "note": ""}
+        loo_rows = (
+            [no_leave_one_out] * len(self.samples) if leave_one_out is None else leave_one_out.by_sample()
+        )
         return [
             {
                 "sample": name,
                 "typed": int(self.called_X[x]),
                 "call_rate": float(self.call_rate_X[x]),
                 "expected_r2": float(self.expected_r2_X[x]),
-                **{key: loo_rows[x][key] for key in without},
+                **{key: loo_rows[x][key] for key in no_leave_one_out},
             }
             for x, name in enumerate(self.samples)
         ]

@@ -7,14 +7,14 @@ import numpy as np
 
 from spinimpute.runtime.kernels import kernel
 
-LEAST_DOSAGE = 0.0005  # a smaller P(minor allele) is 0 in files, which have three decimals
+MIN_DOSAGE = 0.0005  # a smaller P(minor allele) is 0 in files, which have three decimals
 
 
 @kernel()
 def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
     """Fill moment_U5 with sums of d², m d², m² d², m² and the product of 1 - m, see `site_quality`.
 
-    The product is 1 where all m are below LEAST_DOSAGE.
+    The product is 1 where all m are below MIN_DOSAGE.
     """
     for u in range(len(p_UQ)):
         total, score, n = 0.0, 0.0, 0
@@ -28,7 +28,7 @@ def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
         flip = mean > 0.5
         center = 1 - mean if flip else mean
         second = third = fourth = square = 0.0
-        nobody, most = 1.0, 0.0
+        p_no_carrier, largest = 1.0, 0.0
         for q in range(p_UQ.shape[1]):
             p = p_UQ[u, q]
             if not np.isnan(p):
@@ -38,11 +38,11 @@ def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
                 third += m * deviation
                 fourth += m * m * deviation
                 square += m * m
-                nobody *= 1 - m
-                most = max(most, m)
+                p_no_carrier *= 1 - m
+                largest = max(largest, m)
         mean_U[u] = mean
         moment_U5[u, 0], moment_U5[u, 1], moment_U5[u, 2], moment_U5[u, 3] = second, third, fourth, square
-        moment_U5[u, 4] = nobody if most >= LEAST_DOSAGE else 1.0
+        moment_U5[u, 4] = p_no_carrier if largest >= MIN_DOSAGE else 1.0
         score_U[u] = score / n if n else np.nan
 
 
@@ -55,7 +55,7 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
     least one haplotype carries the minor allele: without a carrier there is no correlation. At common sites
     the condition has no effect, and R2 is the variance of the dosages over p (1 - p), where p is their mean,
     as in Minimac (Das et al. 2016, Nat. Genet. 48:1284). R2 is 0 where the dosages do not vary or no P(minor
-    allele) reaches LEAST_DOSAGE.
+    allele) reaches MIN_DOSAGE.
 
     Let m be the probabilities of the minor allele, M their sum, K the number of carriers, d the deviations of
     m from its mean, and V the sum of d². If K carriers are drawn with odds m, the squared covariance of
@@ -72,12 +72,13 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
 
 def _expected_r2(p_UQ: np.ndarray, minor_U: np.ndarray, moment_U5: np.ndarray) -> np.ndarray:
     """R2, see `site_quality`."""
-    second_U, third_U, fourth_U, square_U, nobody_U = moment_U5.T
+    second_U, third_U, fourth_U, square_U, p_no_carrier_U = moment_U5.T
     n_U = (~np.isnan(p_UQ)).sum(axis=1)
     total_U = minor_U * n_U
-    carried = (total_U > 0) & (nobody_U < 1)
+    carried = (total_U > 0) & (p_no_carrier_U < 1)
     zeros_U = np.zeros(len(total_U))
-    carriers_U = np.divide(total_U, 1 - nobody_U, out=zeros_U + 1, where=carried)  # given that there are any
+    # expected number of carriers, given that there is at least one
+    carriers_U = np.divide(total_U, 1 - p_no_carrier_U, out=zeros_U + 1, where=carried)
     pairs_U = total_U * total_U - square_U
     first_term_U = np.divide(third_U, total_U, out=zeros_U.copy(), where=carried)
     second_term_U = np.divide(second_U**2 - fourth_U, pairs_U, out=zeros_U.copy(), where=pairs_U > 1e-12)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spinimpute.quality.report_data import ReportData
     from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
-SHOWN_STRETCHES = 10
+MAX_LISTED_INTERVALS = 10
 RELIABLE_SAMPLES = 50  # with which the standard error of a correlation of 0.9 is 0.03
 
 
@@ -156,16 +156,16 @@ class ImputationSummary(RunSummary):
             n_low = sum(row["note"] == "low" for row in self.leave_one_out.by_sample())
             out.append(
                 "loo:      typed calls are predicted by the others with r2 = "
-                f"{self.leave_one_out.all():.4f}; {n_low} samples are far below the rest"
+                f"{self.leave_one_out.overall_r2():.4f}; {n_low} samples are far below the rest"
             )
-        out += [f"untyped:  {stretch}" for stretch in self.untyped[:SHOWN_STRETCHES]]
-        if len(self.untyped) > SHOWN_STRETCHES:
-            out.append(f"          and {len(self.untyped) - SHOWN_STRETCHES} smaller stretches")
+        out += [f"untyped:  {interval}" for interval in self.untyped[:MAX_LISTED_INTERVALS]]
+        if len(self.untyped) > MAX_LISTED_INTERVALS:
+            out.append(f"          and {len(self.untyped) - MAX_LISTED_INTERVALS} smaller stretches")
         out.append(f"written:  {self.written_sites} sites")
         out += [f"note:     {note}" for note in self.notes]
-        several = len({window.chrom for window in self.windows}) > 1
+        many_chromosomes = len({window.chrom for window in self.windows}) > 1
         for window in self.windows:
-            chrom = f"{window.chrom}:" if several else ""
+            chrom = f"{window.chrom}:" if many_chromosomes else ""
             out.append(
                 f"window:   {chrom}{window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
                 f"({window.typed / window.sites:.2%})"

@@ -40,7 +40,7 @@ def imputation_report(summary: ImputationSummary, data: ReportData, target: str,
     if summary.samples < RELIABLE_SAMPLES:
         shown["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
     if leave_one_out is not None:
-        shown["r² of typed calls left out"] = number(leave_one_out.all(), 3)
+        shown["r² of typed calls left out"] = number(leave_one_out.overall_r2(), 3)
     return Page(
         "Imputation report",
         f"{target} imputed from {panel}",
@@ -113,7 +113,7 @@ def _along(imputed: ImputedSites, n_samples: int, leave_one_out: LeaveOneOutQual
 
 
 def _along_one(imputed: ImputedSites, n_samples: int) -> list[str | Chart]:
-    along = imputed.along()
+    along = imputed.by_segment()
     middle = [float(row["Mb"]) for row in along]
     density = line_chart(
         TYPED_SITES,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from spinimpute.quality.frequencies import OUTLIER, OUTLIER_DIFFERENCE, TypedFrequencies
+from spinimpute.quality.frequencies import OUTLIER_MIN_DIFFERENCE, OUTLIER_MIN_ERRORS, TypedFrequencies
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.metrics import curve
@@ -99,7 +99,7 @@ def estimate_of(n_samples: int) -> tuple[str, str]:
 
 def r2_of_sites(imputed: ImputedSites, n_samples: int) -> Section | None:
     """Histogram of the R2 of imputed sites; None for one sample or without imputed sites."""
-    _, _, r2, typed = imputed.all()
+    _, _, r2, typed = imputed.columns()
     if n_samples == 1 or typed.all():
         return None
     description = "How many imputed sites have which estimated R2; 0 where dosages do not vary."
@@ -136,7 +136,7 @@ def quality_by_chromosome(imputed: ImputedSites, n_samples: int) -> str:
 
 def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
     """ALT frequencies of target and panel at typed sites, and the outliers; None where no site has a call."""
-    target, panel, outlier = frequencies.all()
+    target, panel, outlier = frequencies.columns()
     if not len(target):
         return None
     correlation = frequencies.correlation()
@@ -144,12 +144,13 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
     parts: list[str | Chart] = [
         paragraph(
             "Typed sites after repairs, with the alleles of the panel. A site is far off if the frequencies "
-            f"differ by more than {OUTLIER_DIFFERENCE} and {OUTLIER:g} standard errors. A few such sites "
+            f"differ by more than {OUTLIER_MIN_DIFFERENCE} and {OUTLIER_MIN_ERRORS:g} standard errors. "
+            "A few such sites "
             "have poor assays or alleles on the wrong strand. Many such sites mean that REF and ALT are "
             "exchanged, that the genome builds differ, or that the panel is of another population."
         )
     ]
-    if frequencies.most_alleles < FEW_ALLELES:
+    if frequencies.max_known_alleles < FEW_ALLELES:
         text = f"A frequency from fewer than {FEW_ALLELES} alleles of the target says little."
         parts.append(paragraph(text, soft=True))
     parts.append(

@@ -57,7 +57,7 @@ def sequenced_report(summary: SequencedSummary, data: ReportData, target: str, p
 def _along(imputed: ImputedSites, n_samples: int) -> Section:
     if len(set(imputed.chroms)) > 1:
         return Section("Along the chromosomes", [quality_by_chromosome(imputed, n_samples)])
-    return Section("Along the chromosome", [quality_along(imputed.along(), n_samples)])
+    return Section("Along the chromosome", [quality_along(imputed.by_segment(), n_samples)])
 
 
 def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:

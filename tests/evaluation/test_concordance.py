@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spinimpute.evaluation.evaluate import evaluate
-from spinimpute.quality.concordance import INDEL, OTHER, SNP, kind_of
+from spinimpute.quality.concordance import INDEL, OTHER, SNP, variant_kind
 from spinimpute.runtime.errors import InputError
 
 BINS = (0, 0.2, 0.3, 0.5)
@@ -223,7 +223,7 @@ def test_dosages_agree_with_our_own_tables(problem):
 def test_kinds_of_variants(kind, variants):
     for variant in variants:
         ref, _, alt = variant.partition(">")
-        assert kind_of(ref, alt) == kind, variant
+        assert variant_kind(ref, alt) == kind, variant
 
 
 @pytest.mark.parametrize("prefix", ["", "new/", "new/.hidden"])

@@ -13,7 +13,7 @@ from spinimpute.panels import panel_blocks
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, BlockReader, PanelBlock
 from spinimpute.predictors.spin import predictor as allele_predictor
 from spinimpute.predictors.spin.predictor import SPINPredictor
-from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
+from spinimpute.quality.metrics import minor_allele_dosage, pooled_r2, site_statistics
 from spinimpute.training.simulation import Segment
 from spinimpute.vcf.reader import read_haplotypes
 from tests.array_panel import ArrayPanel
@@ -210,10 +210,10 @@ def r2_of_example(example: Path, panel: spinimpute.Panel, shuffle: bool) -> tupl
     rows = np.searchsorted(at_truth.panel_index, scored)
     true = truth.alleles[at_truth.target_index][rows]
     frequency = panel.frequency[scored]
-    counts, _ = turn_to_minor((true[:, ::2] + true[:, 1::2]).astype(np.float32), frequency)
+    counts, _ = minor_allele_dosage((true[:, ::2] + true[:, 1::2]).astype(np.float32), frequency)
     results = []
     for dosage in (p[scored, ::2] + p[scored, 1::2], np.repeat(2 * frequency[:, None], 20, axis=1)):
-        turned, _ = turn_to_minor(dosage.astype(np.float32), frequency)
+        turned, _ = minor_allele_dosage(dosage.astype(np.float32), frequency)
         results.append(pooled_r2(site_statistics(counts, turned)))
     return results[0], results[1]
 

@@ -50,8 +50,8 @@ def test_reads_in_two_intervals():
     reads = coverage.reads
     assert reads is not None
     np.testing.assert_allclose(reads.depth_X, [4 / 6, 6 / 6])
-    np.testing.assert_allclose(reads.without_X, [4 / 6, 4 / 6])
-    np.testing.assert_allclose(reads.expected_X, [(4 * np.exp(-1) + 2) / 6, np.exp(-1)])
+    np.testing.assert_allclose(reads.no_reads_X, [4 / 6, 4 / 6])
+    np.testing.assert_allclose(reads.expected_no_reads_X, [(4 * np.exp(-1) + 2) / 6, np.exp(-1)])
     np.testing.assert_allclose(coverage.unknown_X, [4 / 7, 4 / 7])
     assert coverage.lines()[0] == (
         "coverage: s0: 0.67 reads per site, none at 66.7% (expected by chance: 57.9%); "

@@ -12,11 +12,11 @@ from spinimpute.quality.metrics import (
     frequency_bins,
     frequency_rows,
     mean_variant_r2,
+    minor_allele_dosage,
+    minor_allele_probabilities,
     minor_concordance,
     pooled_r2,
     site_statistics,
-    turn_probabilities_to_minor,
-    turn_to_minor,
 )
 
 
@@ -73,7 +73,7 @@ def test_pooled_r2_does_not_depend_on_blocks_of_sites():
 def test_turning_to_minor_changes_sites_with_a_common_alt():
     frequency = np.array([0.1, 0.5, 0.9])
     dosage = np.array([[0.25, 1.0], [0.25, 1.0], [0.25, 1.0]])
-    minor, minor_frequency = turn_to_minor(dosage, frequency, np.array([2, 1]))
+    minor, minor_frequency = minor_allele_dosage(dosage, frequency, np.array([2, 1]))
     assert minor.tolist() == [[0.25, 1.0], [0.25, 1.0], [1.75, 0.0]]
     assert minor_frequency == pytest.approx([0.1, 0.5, 0.1])
 
@@ -82,7 +82,7 @@ def test_turning_probabilities():
     frequency = np.array([0.2, 0.8])
     diploid, haploid = [0.7, 0.2, 0.1], [0.6, 0.4, np.nan]
     probability = np.array([[diploid, haploid], [diploid, haploid]])
-    turned = turn_probabilities_to_minor(probability, frequency, np.array([2, 1]))
+    turned = minor_allele_probabilities(probability, frequency, np.array([2, 1]))
     assert np.array_equal(turned[0], [diploid, haploid], equal_nan=True)
     assert np.array_equal(turned[1], [[0.1, 0.2, 0.7], [0.4, 0.6, np.nan]], equal_nan=True)
 
@@ -96,8 +96,8 @@ def test_frequencies_seem_to_explain_singletons_unless_dosages_are_turned_to_min
     guess = np.broadcast_to(2 * frequency[:, None], true.shape).astype(np.float32)
     assert pooled_r2(site_statistics(true, guess)) > 0.9
 
-    minor_true, minor_frequency = turn_to_minor(true, frequency)
-    minor_guess, _ = turn_to_minor(guess, frequency)
+    minor_true, minor_frequency = minor_allele_dosage(true, frequency)
+    minor_guess, _ = minor_allele_dosage(guess, frequency)
     statistics = site_statistics(minor_true, minor_guess)
     rows = frequency_rows("guess", statistics, minor_frequency, np.zeros(n_sites, dtype=bool))
     for row in rows:

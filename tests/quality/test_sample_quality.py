@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spinimpute.quality.metrics import pooled_r2, site_statistics, turn_to_minor
+from spinimpute.quality.metrics import minor_allele_dosage, pooled_r2, site_statistics
 from spinimpute.quality.sample_quality import SampleQuality
 
 PLOIDY = np.array([2, 1, 2], np.uint8)
@@ -27,7 +27,9 @@ def test_expected_r2_equals_the_r2_of_drawn_genotypes():
     found = []
     for x, (first, copies) in enumerate(zip(FIRST, PLOIDY, strict=True)):
         mine = slice(first, first + copies)
-        both = [turn_to_minor(of[:, mine].sum(1)[:, None], frequency, int(copies))[0] for of in (alleles, p)]
+        both = [
+            minor_allele_dosage(of[:, mine].sum(1)[:, None], frequency, int(copies))[0] for of in (alleles, p)
+        ]
         found.append(pooled_r2(site_statistics(both[0].T, both[1].T)))
         assert 0.05 < found[x] < 0.99
     assert quality.expected_r2_X == pytest.approx(found, abs=0.01)

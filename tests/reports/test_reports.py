@@ -120,7 +120,7 @@ def test_the_numbers_are_those_of_the_run(pages, example_panel, tmp_path):
     target, out = EXAMPLE / "target.vcf.gz", tmp_path / "o.bcf"
     summary = spinimpute.impute(target, out, example_panel, output=output)
     assert summary.leave_one_out is not None
-    assert f"{summary.leave_one_out.all():.3f}" in words
+    assert f"{summary.leave_one_out.overall_r2():.3f}" in words
     assert "246 of 246" in words
     assert "4,453" in words
     worst = min(summary.leave_one_out.by_sample(), key=lambda row: row["r2"])
@@ -228,6 +228,6 @@ def test_imputed_sites_by_frequency_and_place():
     assert row["r2"] == pytest.approx(r2[chosen].mean(), abs=1e-6)
     assert row["expected_r2"] == pytest.approx(variance[chosen, 0].sum() / variance[chosen].sum(), abs=1e-6)
     assert row["good"] == pytest.approx((r2[chosen] >= 0.8).mean())
-    along = sites.along(10)
+    along = sites.by_segment(10)
     assert sum(row["sites"] for row in along) == 400
     assert sum(row["typed"] for row in along) == typed.sum()

@@ -107,7 +107,7 @@ def test_depths_of_a_file_of_likelihoods(world, tmp_path):
     reads = summary.coverage.reads
     assert reads is not None
     np.testing.assert_allclose(reads.depth_X, 2 * 2 / 3, atol=0.05)
-    np.testing.assert_allclose(reads.without_X, 1 / 3, atol=0.05)
+    np.testing.assert_allclose(reads.no_reads_X, 1 / 3, atol=0.05)
     np.testing.assert_allclose(summary.coverage.unknown_X, 3 / 4, atol=0.05)
 
 

@@ -54,9 +54,9 @@ def test_the_summary(world, gl, bams, tmp_path):
     reads = of_reads.coverage.reads
     assert reads is not None
     np.testing.assert_allclose(reads.depth_X, 1, atol=0.2)
-    np.testing.assert_allclose(reads.expected_X, np.exp(-reads.depth_X))
-    np.testing.assert_allclose(reads.without_X, reads.expected_X, atol=0.05)
-    np.testing.assert_array_equal(reads.without_X, of_reads.coverage.unknown_X)
+    np.testing.assert_allclose(reads.expected_no_reads_X, np.exp(-reads.depth_X))
+    np.testing.assert_allclose(reads.no_reads_X, reads.expected_no_reads_X, atol=0.05)
+    np.testing.assert_array_equal(reads.no_reads_X, of_reads.coverage.unknown_X)
 
 
 def test_bytes_do_not_depend_on_threads_or_other_samples(world, gl, impute):
