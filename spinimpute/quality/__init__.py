@@ -1,1 +1,1 @@
-"""How good imputed genotypes are: metrics, statistics by site and sample, the summary of a run."""
+"""Accuracy of imputed genotypes: metrics, statistics by site and by sample, and the summary of a run."""

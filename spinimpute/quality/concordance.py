@@ -1,8 +1,13 @@
-"""Counts of true and imputed genotypes as in GLIMPSE2_concordance, by allele frequency and by sample.
+"""Counts of matching and mismatching genotypes, defined as in the program GLIMPSE2_concordance.
 
-The counts differ from `metrics`: SNPs and indels are separate, and other variants are left out; a genotype
-that is not imputed does not count; the imputed genotype is the most likely one by GP. Haploid 0 and 1 count
-as homozygous, because the columns are those of diploid genotypes.
+`evaluate` fills these counts, and `evaluation.concordance_files` writes them in GLIMPSE2's file formats.
+
+The rules are those of GLIMPSE2 and differ from `quality.metrics`:
+
+- SNPs and indels are counted separately. Other variants are skipped.
+- A genotype that was not imputed is skipped.
+- The imputed genotype is the one with the highest probability (GP), not the rounded dosage.
+- A haploid genotype counts as the homozygous one, because GLIMPSE2's columns are for diploid genotypes.
 """
 
 from __future__ import annotations
@@ -17,22 +22,25 @@ from spinimpute.quality.metrics import CONSTANT_DEVIATION, DEFAULT_BINS, frequen
 SNP, INDEL, OTHER = 0, 1, -1
 CALIBRATION_BINS = 100
 
-# Indices of counts and sums in the last axis of a tally
-VALIDATED = slice(0, 3)  # known true genotypes with 0, 1 and 2 minor alleles
-MATCHES = slice(3, 6)  # of these, correctly imputed ones
-MISMATCHES = slice(6, 9)  # and wrongly imputed ones
-GENOTYPES, FREQUENCY = 9, 10  # imputed genotypes: number, and sum of minor allele frequencies
-TRUE, TRUE_SQUARE = 11, 12  # of imputed genotypes: sum and squares of true minor alleles
-BEST = slice(13, 16)  # of the most likely genotype: sum, squares, products with the truth
-DOSAGE = slice(16, 19)  # the same of the dosage
+# A tally is a row of 19 counts and sums over genotypes. These are their indices in the row. All sums are over
+# the imputed genotypes with a known truth, counted in copies of the minor allele.
+VALIDATED = slice(0, 3)  # number of known true genotypes with 0, 1 and 2 minor alleles
+MATCHES = slice(3, 6)  # number of correctly imputed genotypes with 0, 1 and 2 true minor alleles
+MISMATCHES = slice(6, 9)  # number of wrongly imputed genotypes with 0, 1 and 2 true minor alleles
+GENOTYPES, FREQUENCY = 9, 10  # number of imputed genotypes, and sum of their sites' minor allele frequencies
+TRUE, TRUE_SQUARE = 11, 12  # sum of true copies, sum of their squares
+BEST = slice(
+    13, 16
+)  # copies in the most likely genotype: sum, sum of squares, sum of products with the truth
+DOSAGE = slice(16, 19)  # dosages: sum, sum of squares, sum of products with the truth
 FIELDS = 19
 
 
 def variant_kind(ref: str, alt: str) -> int:
-    """SNP, INDEL or OTHER, for alleles in upper case, by htslib's rule.
+    """Return SNP, INDEL or OTHER for two alleles in upper case, by the rule of htslib.
 
-    After common letters at both ends are removed, a SNP has one letter left in both alleles, and an indel
-    none in one of them.
+    First, common bases at both ends are removed. In a SNP, one base is left in each allele. In an indel, no
+    base is left in one of the alleles.
     """
     if not (ref.isalpha() and alt.isalpha()):
         return OTHER
@@ -44,24 +52,24 @@ def variant_kind(ref: str, alt: str) -> int:
 
 
 def _n_common(one: str, other: str) -> int:
-    """Length of the common prefix."""
+    """Return the length of the common prefix of two alleles."""
     pairs = zip(one, other, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 @dataclass(frozen=True)
 class MinorGenotypes:
-    """A block of genotypes, counted in copies of the panel's minor allele."""
+    """True and imputed genotypes of some sites, counted in copies of the panel's minor allele."""
 
     true: np.ndarray  # float (n_sites, n_samples): true copies; NaN where unknown
     dosage: np.ndarray  # float (n_sites, n_samples): imputed copies; NaN where not imputed
-    # float (n_sites, n_samples, 3) or None: probabilities of 0, 1, 2 copies; NaN where not imputed, and for 2
-    # copies of a haploid sample
+    # float (n_sites, n_samples, 3) or None: probabilities of 0, 1 and 2 copies; NaN where not imputed. For a
+    # haploid sample, the probability of 2 copies is NaN.
     probability: np.ndarray | None
-    haploid: np.ndarray  # bool (n_sites, n_samples): whether a genotype has one allele
+    haploid: np.ndarray  # bool (n_sites, n_samples): whether the genotype has a single allele
 
     def as_homozygous(self) -> MinorGenotypes:
-        """Haploid genotypes as homozygous ones."""
+        """Return a copy in which haploid genotypes are homozygous: one copy becomes two."""
         if not self.haploid.any():
             return self
         factor = np.where(self.haploid, 2, 1).astype(np.float32)
@@ -75,7 +83,11 @@ class MinorGenotypes:
         )
 
     def most_likely(self) -> np.ndarray:
-        """Most likely copies by GP, 0 if two are equally likely, or the rounded dosage without GP: float."""
+        """Return the number of copies with the highest probability, float (n_sites, n_samples).
+
+        It is 0 if two numbers of copies share the highest probability. Without probabilities it is the
+        rounded dosage.
+        """
         rounded = np.rint(self.dosage)
         if self.probability is None:
             return rounded
@@ -85,7 +97,7 @@ class MinorGenotypes:
         return np.where(np.isnan(highest), rounded, best)
 
     def highest(self) -> np.ndarray:
-        """Probability of the most likely genotype, float (n_sites, n_samples); NaN without GP."""
+        """Return the probability of the most likely genotype, float (n_sites, n_samples); NaN without GP."""
         if self.probability is None:
             return np.full(self.true.shape, np.nan, dtype=np.float32)
         return self.probability.max(axis=2)
@@ -94,19 +106,23 @@ class MinorGenotypes:
 class Concordance:
     """Tallies of SNPs and indels by bin of minor allele frequency, by sample, and by probability.
 
-    Sites outside all bins are not counted.
+    Only sites whose minor allele frequency is in a bin are counted. The first axis of each table is SNP,
+    INDEL.
     """
 
     def __init__(self, n_samples: int, bins: Sequence[float] = DEFAULT_BINS) -> None:
         self._bins = frequency_bins(bins)
-        # SNPs and indels, by minor allele frequency, by sample, and by the probability of the most likely
-        # genotype: right and wrong ones, with 0, 1, 2 true minor alleles
         self.by_bin = np.zeros((2, len(self._bins), FIELDS))
         self.by_sample = np.zeros((2, n_samples, FIELDS))
+        # number of genotypes; axes: SNP or INDEL, bin of the most likely genotype's probability, right or
+        # wrong, and 0, 1 or 2 true minor alleles
         self.by_probability = np.zeros((2, CALIBRATION_BINS, 2, 3), dtype=np.int64)
 
     def add(self, genotypes: MinorGenotypes, minor_frequency: np.ndarray, kind: np.ndarray) -> None:
-        """Count imputed sites, each once; `minor_frequency` and `kind` are of each site."""
+        """Add the genotypes of imputed sites. `minor_frequency` and `kind` have one value for each site.
+
+        Each site must be added only once.
+        """
         bin_index = np.full(len(kind), -1)
         for i, frequencies in enumerate(self._bins):
             bin_index[frequencies.contains(minor_frequency)] = i
@@ -129,7 +145,7 @@ class Concordance:
         highest = block.highest()
         chosen = ~(np.isnan(block.true) | np.isnan(block.dosage) | np.isnan(highest))
         true = block.true[chosen].astype(np.int64)
-        # as in GLIMPSE2, the last bin is that of probability 1 only
+        # as in GLIMPSE2, the last bin contains probability 1 only
         bin_index = (highest[chosen].astype(np.float32) * np.float32(CALIBRATION_BINS - 1)).astype(np.int64)
         bin_index = np.minimum(bin_index, CALIBRATION_BINS - 1)
         wrong = best[chosen] != true
@@ -142,7 +158,7 @@ class Concordance:
 def _tally_columns(
     block: MinorGenotypes, best: np.ndarray, minor_frequency: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """The summands of each field of a tally in order, each (n_sites, n_samples)."""
+    """Yield, for each of the 19 columns of a tally, the term of each genotype (n_sites, n_samples)."""
     known = ~np.isnan(block.true)
     imputed = known & ~np.isnan(block.dosage)
     true = np.where(known, block.true, 0).astype(np.float64)
@@ -164,9 +180,10 @@ def _tally_columns(
 
 
 def tally_r2(tally: np.ndarray, guess: slice) -> np.ndarray:
-    """Squared correlation of true genotypes with a guess (BEST or DOSAGE), for each row of tallies, float64.
+    """Return the r² of true genotypes and `guess` (BEST or DOSAGE) for each tally, float64 (n_tallies,).
 
-    As in GLIMPSE2_concordance, it is 0 without genotypes and NaN where truth or guess is constant.
+    As in GLIMPSE2_concordance, r² is 0 if a tally has no genotypes, and NaN if the truth or the guess is
+    constant.
     """
     n = np.maximum(tally[:, GENOTYPES], 1)
     true, true_square = tally[:, TRUE], tally[:, TRUE_SQUARE]

@@ -1,6 +1,9 @@
-"""How much data each sequenced sample has: its reads, and the sites without any.
+"""Coverage of sequenced samples: how many reads each sample has, and at how many sites it has no data.
 
-Axes: X samples, I intervals.
+Genotype likelihoods are added interval by interval. The results are shown in the summary and the report of
+`impute`. A sample has data at a site if its genotype likelihoods are not all equal there.
+
+Axes: X samples, I intervals, S sites with data of any sample.
 """
 
 from dataclasses import dataclass, field
@@ -12,39 +15,33 @@ import numpy as np
 from spinimpute.quality.leave_one_out import write_table
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
-LOW_SHARE = 1 / 3  # of the samples' median; males have half of the reads on X
-MAX_LISTED_SAMPLES = 10  # one by one; the range of more samples
-MAX_NAMED_SAMPLES = 3  # in a warning
+LOW_SHARE = 1 / 3  # samples below this share of the median are "low"; below 1/2, because males have one X
+MAX_LISTED_SAMPLES = 10  # for up to this many samples, `lines` describes each; for more it gives ranges
+MAX_NAMED_SAMPLES = 3  # names in a warning
 
 
 class _IntervalCounts(NamedTuple):
-    """Counts in an interval of the panel: its sites, sites with data of any sample, and with counted reads.
+    """Counts in one interval of the panel. Arrays are int64 and have one value for each sample."""
 
-    Of each sample, int64: sites with data, sites with reads, and reads at the counted sites.
-    """
-
-    sites: int
-    known: int
-    counted: int
-    known_X: np.ndarray
-    covered_X: np.ndarray
-    reads_X: np.ndarray
+    sites: int  # panel sites
+    known: int  # sites with data of any sample
+    counted: int  # sites at which reads were counted; some of these sites have no reads
+    known_X: np.ndarray  # sites with data of the sample
+    covered_X: np.ndarray  # sites with a read of the sample
+    reads_X: np.ndarray  # reads of the sample, summed over the counted sites
 
 
 class Reads(NamedTuple):
-    """Mean depth of each sample, and the share of the counted sites without reads, float64.
+    """Depth of each sample at the sites where reads were counted, float64."""
 
-    `expected_X` is the share without reads if reads lay at random (Poisson): exp(-depth).
-    """
-
-    depth_X: np.ndarray
-    no_reads_X: np.ndarray
-    expected_no_reads_X: np.ndarray
+    depth_X: np.ndarray  # mean number of reads per site
+    no_reads_X: np.ndarray  # share of the sites without reads
+    expected_no_reads_X: np.ndarray  # expected share if reads lay at random (Poisson): exp(-depth)
 
 
 @dataclass
 class Coverage:
-    """Coverage of the samples, collected interval by interval."""
+    """Coverage of all samples, collected interval by interval."""
 
     samples: list[str] = field(default_factory=list)
     intervals: list[_IntervalCounts] = field(default_factory=list)
@@ -62,18 +59,18 @@ class Coverage:
 
     @property
     def known_sites(self) -> int:
-        """Sites of the panel with data of any sample."""
+        """Number of panel sites with data of any sample."""
         return sum(one.known for one in self.intervals)
 
     @property
     def unknown_X(self) -> np.ndarray:
-        """Share of the panel's sites without data of a sample, float64."""
+        """Share of the panel's sites without data, for each sample, float64."""
         known_X = np.sum([one.known_X for one in self.intervals], axis=0)
         return np.asarray(1 - known_X / sum(one.sites for one in self.intervals))
 
     @property
     def reads(self) -> Reads | None:
-        """Reads of each sample; None if reads were not counted at any site."""
+        """Depth of each sample; None if reads were not counted at any site."""
         counted = [one for one in self.intervals if one.counted]
         if not counted:
             return None
@@ -84,12 +81,18 @@ class Coverage:
 
     @property
     def low_X(self) -> np.ndarray:
-        """Samples without data, or with little data compared with the median, bool."""
+        """Whether each sample has no data or less than LOW_SHARE of the median, bool.
+
+        The data of a sample are its depth, or its number of sites with data if reads were not counted.
+        """
         measure_X = 1 - self.unknown_X if self.reads is None else self.reads.depth_X
         return (self.unknown_X == 1) | (measure_X < LOW_SHARE * np.median(measure_X))
 
     def by_sample(self) -> list[dict[str, Any]]:
-        """Rows of sample, depth, without_reads, expected (may be None), unknown, note ("low" or "")."""
+        """Return a row for each sample: sample, depth, without_reads, expected, unknown, note ("low" or "").
+
+        Depth, without_reads and expected are None if reads were not counted.
+        """
         unknown_X, low_X, reads = self.unknown_X, self.low_X, self.reads
         return [
             {
@@ -108,7 +111,7 @@ class Coverage:
         write_table(path, self.by_sample())
 
     def warnings(self) -> list[str]:
-        """Warnings of samples without data, or with little data compared with the median."""
+        """Return warnings that name the samples without data and the samples with little data."""
         no_data_X = self.unknown_X == 1
         little_data_X = self.low_X & ~no_data_X
         warnings = []
@@ -119,7 +122,8 @@ class Coverage:
         if little_data_X.any():
             measure = "reads" if self.reads is not None else "sites with data"
             warnings.append(
-                f"{self._name_samples(little_data_X)} have less than a third of the median number of {measure}"
+                f"{self._name_samples(little_data_X)} have less than a third of the median number of "
+                f"{measure}"
             )
         return warnings
 
@@ -129,7 +133,7 @@ class Coverage:
         return f"{len(names)} of {len(self.samples)} samples ({listed})"
 
     def lines(self) -> list[str]:
-        """The coverage as text: each of a few samples, or the range of many."""
+        """Return the coverage as text: a line for each sample, or ranges if there are many samples."""
         if len(self.samples) <= MAX_LISTED_SAMPLES:
             return [f"coverage: {row['sample']}: {_describe_sample(row)}" for row in self.by_sample()]
         lines = [f"no data:  {_format_range(self.unknown_X, '.1%')} of a sample's sites"]

@@ -1,6 +1,9 @@
-"""Allele frequencies of a target compared with those of its panel, at the sites of both.
+"""Comparison of ALT allele frequencies in a target and in its panel.
 
-Axes: T matched sites.
+A large difference at a site has a technical cause, such as exchanged alleles or a poor assay, or another
+population. `check` and the report of `impute` list these sites as outliers.
+
+Axis T: the typed sites that are panel sites (matched sites).
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import SiteMatch, Sites, complement
 from spinimpute.panels.reference import ReferencePanel
 
-# Frequencies of an outlier differ by at least so many standard errors, and at least by this difference. Of an
-# array's sites, a third are outliers between populations of two continents, hardly any within a population.
+# A site is an outlier if its two frequencies differ by more than OUTLIER_MIN_ERRORS standard errors and by
+# more than OUTLIER_MIN_DIFFERENCE. If target and panel are from different continents, a third of an array's
+# sites are outliers. If they are from one population, hardly any site is an outlier.
 OUTLIER_MIN_ERRORS = 8.0
 OUTLIER_MIN_DIFFERENCE = 0.2
-MIN_SITES_TO_CORRELATE = 100  # for a correlation
-BLOCK_SITES = 1_000  # whose alleles are counted at once; bounds the memory
+MIN_SITES_TO_CORRELATE = 100
+BLOCK_SITES = 1_000  # sites whose alleles are read together; limits the memory
 EXCHANGED = "as common as the panel's other allele: REF and ALT exchanged?"
 OTHER_STRAND = "as common as the panel's other allele: on the other strand?"
 OTHER_POPULATION = "between both: other population than the panel's, or a bad assay?"
@@ -29,15 +33,14 @@ OTHER_POPULATION = "between both: other population than the panel's, or a bad as
 class Frequencies:
     """ALT frequencies of target and panel at the matched sites."""
 
-    # int64: known alleles of the target, and those that are ALT
-    called_T: np.ndarray
-    alt_T: np.ndarray
-    panel_T: np.ndarray  # float64: the panel's frequencies
-    panel_haplotypes: int  # number of haplotypes from which the panel's frequencies are counted
+    called_T: np.ndarray  # int64: number of known alleles in the target
+    alt_T: np.ndarray  # int64: number of ALT alleles in the target
+    panel_T: np.ndarray  # float64: ALT frequency in the panel
+    panel_haplotypes: int
 
     @classmethod
     def count(cls, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> Frequencies:
-        """Count the alleles of a repaired target."""
+        """Count the alleles of a target whose alleles have been matched to the panel's (repaired)."""
         called_T, alt_T = np.zeros((2, len(match.target_index)), np.int64)
         for start in range(0, len(called_T), BLOCK_SITES):
             rows = slice(start, start + BLOCK_SITES)
@@ -47,12 +50,12 @@ class Frequencies:
 
     @property
     def target_T(self) -> np.ndarray:
-        """The target's frequencies, float64; 0 where no allele is known."""
+        """ALT frequency in the target, float64; 0 where no allele is known."""
         return self.alt_T / np.maximum(self.called_T, 1)
 
     @property
     def outlier_T(self) -> np.ndarray:
-        """Outliers: sites with frequencies that differ far beyond the sampling error, bool."""
+        """Whether each site is an outlier: its frequencies differ far beyond the sampling error, bool."""
         called_T, n = np.maximum(self.called_T, 1), self.panel_haplotypes
         pooled_T = (self.alt_T + self.panel_T * n) / (self.called_T + n)
         error_T = np.sqrt(pooled_T * (1 - pooled_T) * (1 / called_T + 1 / n))
@@ -65,13 +68,13 @@ class Frequencies:
 
     @property
     def exchanged_T(self) -> np.ndarray:
-        """Outliers that fit the frequency of the panel's other allele better, bool."""
+        """Whether each site is an outlier that would fit better if REF and ALT were exchanged, bool."""
         target_T = self.target_T
         other_T, own_T = np.abs(target_T - (1 - self.panel_T)), np.abs(target_T - self.panel_T)
         return self.outlier_T & (other_T < own_T)
 
     def correlation(self) -> float:
-        """Correlation of the frequencies of target and panel; 0 if too few sites can be compared."""
+        """Return the correlation of the two frequencies over sites; 0 if too few sites can be compared."""
         known_T = self.called_T > 0
         if np.count_nonzero(known_T) < MIN_SITES_TO_CORRELATE:
             return 0.0
@@ -81,16 +84,19 @@ class Frequencies:
 
 @dataclass
 class TypedFrequencies:
-    """Frequencies at typed sites, collected target by target, with the sites of the panel."""
+    """Frequencies at the typed sites of several targets, such as one for each chromosome."""
 
     targets: list[tuple[Sites, Frequencies]] = field(default_factory=list)
 
     def add(self, panel: ReferencePanel, target: Haplotypes, match: SiteMatch) -> None:
-        """Add the matched sites of a repaired target."""
+        """Add the matched sites of a target; see `Frequencies.count`."""
         self.targets.append((panel.sites.take(match.panel_index), Frequencies.count(panel, target, match)))
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """ALT frequency in target and panel of sites with calls, and whether the site is an outlier."""
+        """Return three columns: ALT frequency in the target, in the panel, and whether it is an outlier.
+
+        They contain the sites at which an allele of the target is known.
+        """
         target, panel, outlier = [np.empty(0)], [np.empty(0)], [np.empty(0, bool)]
         for _, one in self.targets:
             known_T = one.called_T > 0
@@ -101,21 +107,21 @@ class TypedFrequencies:
 
     @property
     def max_known_alleles(self) -> int:
-        """Largest number of known alleles of the target at a site."""
+        """Largest number of known alleles of the target at any site."""
         return max((int(one.called_T.max(initial=0)) for _, one in self.targets), default=0)
 
     def correlation(self) -> float:
-        """Correlation of the frequencies of target and panel; NaN if too few sites can be compared."""
+        """Return the correlation of the two frequencies over sites; NaN if too few sites can be compared."""
         target, panel, _ = self.columns()
         if len(target) < MIN_SITES_TO_CORRELATE or np.ptp(target) == 0 or np.ptp(panel) == 0:
             return float("nan")
         return float(np.corrcoef(target, panel)[0, 1])
 
     def outliers(self) -> list[dict[str, Any]]:
-        """Rows of the outliers, the largest difference first.
+        """Return a row for each outlier, the largest difference first.
 
-        Columns: chrom, position, id, ref, alt, target and panel (ALT frequencies), alleles (of the target,
-        known), what (likely cause).
+        Columns: chrom, position, id, ref, alt, target and panel (ALT frequencies), alleles (number of known
+        alleles in the target), what (likely cause).
         """
         rows = []
         for sites, one in self.targets:

@@ -1,4 +1,8 @@
-"""Quality of imputed sites for a report, collected window by window."""
+"""Estimated quality of imputed sites, for the report of `impute`.
+
+The run adds each window of sites when it is imputed. The report then asks for tables by allele frequency, by
+chromosome, and by position.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,20 +13,20 @@ import numpy as np
 from spinimpute.quality.metrics import DEFAULT_BINS, frequency_bins
 
 GOOD_R2 = 0.8
-COMMON = 0.05  # minor allele frequency; rarer sites are imputed less well everywhere
+COMMON = 0.05  # minimum MAF of the sites in comparisons along the genome; rarer sites are imputed less well
 
 
 @dataclass
 class ImputedSites:
-    """Estimated quality of every panel site: lists with an entry for each window."""
+    """Estimated quality of every panel site. Each list has one entry for each window."""
 
     chroms: list[str] = field(default_factory=list)
-    positions: list[np.ndarray] = field(default_factory=list)  # integers (n_sites,): positions in base pairs
+    positions: list[np.ndarray] = field(default_factory=list)  # int (n_sites,): positions in base pairs
     # float32 (n_sites,): minor allele frequency in the panel
     minor: list[np.ndarray] = field(default_factory=list)
     r2: list[np.ndarray] = field(default_factory=list)  # float32 (n_sites,): estimated R2, see `site_quality`
-    typed: list[np.ndarray] = field(default_factory=list)  # bool (n_sites,): whether the site is typed
-    # float32 (n_sites, 2): explained and residual sums of squares, see `dosage_variance`
+    typed: list[np.ndarray] = field(default_factory=list)  # bool (n_sites,)
+    # float32 (n_sites, 2): explained and residual sum of squares, see `site_quality.dosage_variance`
     variance: list[np.ndarray] = field(default_factory=list)
 
     def add(
@@ -34,7 +38,7 @@ class ImputedSites:
         typed: np.ndarray,
         variance: np.ndarray,
     ) -> None:
-        """Add the sites of a window; `frequency` is that of ALT in the panel."""
+        """Add the sites of a window. `frequency` is the ALT frequency in the panel."""
         self.chroms.append(chrom)
         self.positions.append(position)
         self.minor.append(np.minimum(frequency, 1 - frequency).astype(np.float32))
@@ -43,30 +47,29 @@ class ImputedSites:
         self.variance.append(variance.astype(np.float32))
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Position, minor allele frequency, R2 and whether typed, of the sites of all windows."""
+        """Return four columns for the sites of all windows: position, minor allele frequency, R2, typed."""
         position, minor, r2, typed = map(np.concatenate, (self.positions, self.minor, self.r2, self.typed))
         return position, minor, r2, typed
 
     def expected_r2(self, mask: np.ndarray) -> float:
-        """The r2 of dosages that the probabilities imply, for a bool mask of the sites of all windows.
+        """Return the pooled r2 to expect at some sites if the imputed probabilities are calibrated.
 
-        It is pooled over sites and samples, with deviations from the panel's frequencies. NaN without
-        variance.
+        It is explained / (explained + residual) sum of squares, see `site_quality.dosage_variance`. It is NaN
+        if both sums are 0. `mask` is bool over the sites of all windows.
         """
         explained, residual = np.concatenate(self.variance)[mask].sum(axis=0, dtype=np.float64).tolist()
         return explained / (explained + residual) if explained + residual else float("nan")
 
     @property
     def common(self) -> np.ndarray:
-        """Imputed sites with a minor allele frequency of at least COMMON, bool (n_sites,)."""
+        """Whether each site is imputed and its minor allele frequency at least COMMON, bool (n_sites,)."""
         _, minor, _, typed = self.columns()
         return np.asarray(~typed & (minor >= COMMON))
 
     def by_frequency(self, bins: Sequence[float] = DEFAULT_BINS) -> list[dict[str, Any]]:
-        """Quality of imputed sites by minor allele frequency.
+        """Return a row for each bin (low, high] of minor allele frequency that contains imputed sites.
 
-        A row for each bin (low, high] with imputed sites: bin, sites, r2 (mean), good (share of sites with
-        R2 of at least GOOD_R2), expected_r2.
+        Columns: bin, sites, r2 (mean R2), good (share of sites with R2 of at least GOOD_R2), expected_r2.
         """
         _, minor, r2, typed = self.columns()
         rows = []
@@ -86,16 +89,20 @@ class ImputedSites:
         return rows
 
     def by_chromosome(self) -> list[dict[str, Any]]:
-        """Rows of chrom, sites (of the panel), typed, r2 (mean) and expected_r2 of the `common` sites."""
+        """Return a row for each chromosome.
+
+        Columns: chrom, sites (number of panel sites), typed (number of typed sites), and mean r2 and
+        expected_r2 of the `common` sites.
+        """
         chrom = np.repeat(self.chroms, [len(position) for position in self.positions])
         names = list(dict.fromkeys(self.chroms))
         group_rows = self._rows_by_group([chrom == name for name in names])
         return [{"chrom": name} | row for name, row in zip(names, group_rows, strict=True)]
 
     def by_segment(self, n_segments: int = 60) -> list[dict[str, Any]]:
-        """Rows of equally long segments of a single chromosome.
+        """Cut the only chromosome into segments of equal length, and return a row for each.
 
-        Columns are Mb (the middle), length_Mb, and those of `by_chromosome`.
+        Columns: Mb (middle of the segment), length_Mb, and the columns of `by_chromosome` without chrom.
         """
         position = np.concatenate(self.positions)
         edge = np.linspace(position[0], position[-1] + 1, n_segments + 1)
@@ -107,7 +114,7 @@ class ImputedSites:
         ]
 
     def _rows_by_group(self, masks: Sequence[np.ndarray]) -> list[dict[str, Any]]:
-        """Numbers of panel and typed sites, and quality of common sites, for each mask of sites."""
+        """Return a row for each mask of sites, with the columns of `by_chromosome` without chrom."""
         _, _, r2, typed = self.columns()
         common = self.common
         rows = []

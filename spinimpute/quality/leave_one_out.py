@@ -1,7 +1,11 @@
-"""Accuracy of leave-one-out predictions of typed calls: by site (ER2), sample, window and frequency.
+"""Leave-one-out accuracy: how well typed calls are predicted from the other typed calls.
 
-Calls are counted in copies of the panel's minor allele. The haplotypes of a diploid sample are added, so that
-nothing depends on the phase.
+It shows how accurate a run is without true genotypes. Each typed call is predicted as if it were untyped, and
+compared with the call itself. Tables by site (ER2), sample, window and allele frequency go to the report and
+to files.
+
+Calls and predictions are counted in copies of the panel's minor allele. The two haplotypes of a diploid
+sample are summed first, because their order (the phase) may be wrong.
 
 Axes: T typed sites, X samples, Q haplotypes.
 """
@@ -25,25 +29,26 @@ from spinimpute.quality.metrics import (
 )
 from spinimpute.runtime.errors import printable
 
-WINDOW_TYPED = 50  # typed sites of a window
-# A sample is low if its r2 is so many (robust) standard deviations below the median, and at least this much.
+WINDOW_TYPED = 50  # typed sites per window
+# A sample is "low" if its r2 is below the median of all samples by more than LOW_DEVIATIONS robust standard
+# deviations (from the median absolute deviation) and by more than LOW_DIFFERENCE.
 LOW_DEVIATIONS = 6.0
 LOW_DIFFERENCE = 0.05
 TABLES = ("sites", "samples", "windows")
 
 
 class _IntervalStatistics(NamedTuple):
-    """SITE_STATISTICS of the typed sites of a panel, over samples, and of the samples, over sites."""
+    """Statistics of the typed sites of one interval."""
 
     sites: Sites
     minor_T: np.ndarray  # minor allele frequency in the panel
-    site_T: np.ndarray
-    sample_X: np.ndarray
+    site_T: np.ndarray  # SITE_STATISTICS of each site, over samples
+    sample_X: np.ndarray  # SITE_STATISTICS of each sample, over sites
 
 
 @dataclass
 class LeaveOneOutQuality:
-    """Leave-one-out accuracy of the samples, collected interval by interval."""
+    """Leave-one-out accuracy, collected interval by interval."""
 
     samples: list[str]
     intervals: list[_IntervalStatistics] = field(default_factory=list)
@@ -56,10 +61,11 @@ class LeaveOneOutQuality:
         probability_TQ: np.ndarray,
         ploidy: np.ndarray,
     ) -> np.ndarray:
-        """Add calls (0, 1, or -1 for missing), their predicted P(ALT), and the panel's ALT frequencies.
+        """Add an interval, and return the ER2 of its sites, float64 (T,).
 
-        Returns ER2, the squared correlation of calls and predictions over samples, float64 (T,); NaN where
-        all calls are equal.
+        ER2 is the squared correlation, over samples, of the calls and their predictions. It is NaN where all
+        calls are equal. `alleles_TQ` are the calls (0, 1, or -1 for missing) and `probability_TQ` is their
+        predicted P(ALT). `frequency_T` is the ALT frequency in the panel.
         """
         first = np.cumsum(ploidy.astype(np.int64)) - ploidy
         missing_TX = np.logical_or.reduceat(alleles_TQ < 0, first, axis=1)
@@ -74,17 +80,17 @@ class LeaveOneOutQuality:
         return _r2_by_row(site_T)
 
     def overall_r2(self) -> float:
-        """Pooled r2 of all calls."""
+        """Return the pooled r2 of all calls and their predictions."""
         return pooled_r2(np.concatenate([one.site_T for one in self.intervals]))
 
     def by_frequency(self) -> list[dict[str, Any]]:
-        """Rows of `frequency_rows`."""
+        """Return the rows of `metrics.frequency_rows` for the typed sites."""
         statistics = np.concatenate([one.site_T for one in self.intervals])
         minor = np.concatenate([one.minor_T for one in self.intervals])
         return frequency_rows("leave-one-out", statistics, minor, np.zeros(len(minor), bool))
 
     def by_sample(self) -> list[dict[str, Any]]:
-        """Rows of sample, calls, r2 (pooled), minor_concordance, and note ("low" if far below the others)."""
+        """Return a row for each sample: sample, calls, r2 (pooled), minor_concordance, note ("low" or "")."""
         rows: list[dict[str, Any]] = []
         for x, name in enumerate(self.samples):
             statistics = np.stack([one.sample_X[x] for one in self.intervals])
@@ -107,9 +113,10 @@ class LeaveOneOutQuality:
         return rows
 
     def by_window(self) -> list[dict[str, Any]]:
-        """Rows of windows: chrom, start, end, typed, calls, r2 (pooled), minor_concordance.
+        """Return a row for each window: chrom, start, end, typed, calls, r2 (pooled), minor_concordance.
 
-        A window has WINDOW_TYPED typed sites; the last one of an interval may have up to twice as many.
+        A window has WINDOW_TYPED typed sites. The last window of an interval also contains the remaining
+        sites, so it may be almost twice as large.
         """
         rows = []
         for one in self.intervals:
@@ -132,7 +139,10 @@ class LeaveOneOutQuality:
         return rows
 
     def by_site(self) -> Iterable[dict[str, Any]]:
-        """Rows of typed sites: chrom, position, id, ref, alt, panel_maf, calls, er2, minor_concordance."""
+        """Yield a row for each typed site.
+
+        Columns: chrom, position, id, ref, alt, panel_maf, calls, er2, minor_concordance.
+        """
         for one in self.intervals:
             sites = one.sites
             for i, er2 in enumerate(_r2_by_row(one.site_T)):
@@ -149,22 +159,22 @@ class LeaveOneOutQuality:
                 }
 
     def write(self, table: str, path: Path) -> None:
-        """Write one of TABLES, see `write_table`."""
+        """Write one of TABLES to a file, see `write_table`."""
         rows = {"sites": self.by_site, "samples": self.by_sample, "windows": self.by_window}[table]()
         write_table(path, rows)
 
 
 def _r2_by_row(statistics: np.ndarray) -> np.ndarray:
-    """Squared correlation of each row; NaN where the truth does not vary, 0 where the dosage does not."""
+    """Return the r2 of each row. It is NaN if the truth is constant, and 0 if only the dosage is constant."""
     squares = statistics["square_true"] * statistics["square_dosage"]
     r2 = statistics["product"] ** 2 / np.maximum(squares, 1e-12)
     return np.where(statistics["square_true"] > 1e-9, r2, np.nan)
 
 
 def write_table(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows with equal keys as a tab-separated table with a header; undefined values are NA.
+    """Write rows as a tab-separated table with a header. None and NaN are written as NA.
 
-    Raises OSError if the file cannot be written.
+    All rows must have the same keys. Raises OSError if the file cannot be written.
     """
     with path.open("w", newline="") as file:
         writer = None

@@ -1,12 +1,13 @@
-"""Accuracy of dosages and calibration of genotype probabilities, compared with true genotypes.
+"""Metrics that compare imputed dosages and genotype probabilities with true genotypes.
 
-Dosages are counted in copies of the panel's minor allele (`minor_allele_dosage`). Otherwise a bin would mix
-sites
-with a rare ALT and sites with a common ALT, and a predictor that knows only allele frequencies would seem to
-explain most of the variance.
+`evaluate` and the leave-one-out tables use them.
 
-Each site is first reduced to a few sums (`site_statistics`), from which tables are made: memory depends on
-the number of sites, not on sites times samples.
+Dosages are first counted in copies of the panel's minor allele (`minor_allele_dosage`). In copies of ALT, a
+frequency bin would mix sites with a rare ALT and sites with a common ALT. Allele frequencies alone would then
+explain most of the variance in the bin, and every method would seem accurate.
+
+Each site is reduced to a few sums (`site_statistics`), and all tables are computed from these sums. The sums
+take much less memory than the genotypes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,29 +21,30 @@ DEFAULT_PROBABILITY_EDGES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7,
 
 SITE_STATISTICS = np.dtype(
     [
-        ("genotypes", "i8"),  # known true genotypes
+        ("genotypes", "i8"),  # number of known true genotypes
         ("mean_true", "f8"),
         ("mean_dosage", "f8"),
-        ("square_true", "f8"),  # sum of squares about the site's own mean
-        ("square_dosage", "f8"),
-        ("product", "f8"),  # sum of products about the site's own means
-        ("carriers", "i8"),  # genotypes with a minor allele in the truth or in the best guess
-        ("concordant", "i8"),  # carriers whose best guess is right
+        ("square_true", "f8"),  # sum of squared deviations of the truth from its mean at the site
+        ("square_dosage", "f8"),  # sum of squared deviations of the dosage from its mean at the site
+        ("product", "f8"),  # sum of products of the two deviations
+        ("carriers", "i8"),  # number of genotypes with a minor allele in the truth or in the rounded dosage
+        ("concordant", "i8"),  # number of carriers whose rounded dosage equals the truth
     ]
 )
 
-# frequencies are ratios of counts: keeps a site on its side of a bin's edge despite rounding
+# Tolerance for frequencies that lie exactly on the edge of a bin and differ from it by rounding.
 EDGE_TOLERANCE = 1e-9
-CONSTANT_DEVIATION = 1e-7
+CONSTANT_DEVIATION = 1e-7  # genotypes or dosages with a smaller standard deviation count as constant
 
 
 def minor_allele_dosage(
     dosage: np.ndarray, frequency: np.ndarray, ploidy: np.ndarray | int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Turn dosages of ALT (n_sites, n_samples) to the panel's minor allele; also its frequency (n_sites,).
+    """Return dosages of the panel's minor allele (n_sites, n_samples), and its frequency (n_sites,).
 
-    `frequency` is that of ALT in the panel; ALT is the minor allele at 0.5. `ploidy` is a number, or of each
-    sample or genotype. NaN stays NaN.
+    `dosage` counts ALT alleles, and `frequency` is the ALT frequency in the panel. At frequency 0.5, ALT is
+    the minor allele. `ploidy` is a number, or an array that broadcasts to (n_sites, n_samples). NaN stays
+    NaN.
     """
     alt_is_major = frequency > 0.5
     minor = np.where(alt_is_major[:, None], np.asarray(ploidy, dtype=dosage.dtype) - dosage, dosage)
@@ -52,10 +54,11 @@ def minor_allele_dosage(
 def minor_allele_probabilities(
     probability: np.ndarray, frequency: np.ndarray, ploidy: np.ndarray | int = 2
 ) -> np.ndarray:
-    """Probabilities of 0, 1, 2 copies of the panel's minor allele from those of ALT, (n_sites, n_samples, 3).
+    """Return the probabilities of 0, 1 and 2 copies of the panel's minor allele (n_sites, n_samples, 3).
 
-    With one allele the third probability is ignored, and NaN in the result. Other arguments are those of
-    `minor_allele_dosage`.
+    `probability` (n_sites, n_samples, 3) is the probability of 0, 1 and 2 copies of ALT. For haploid
+    genotypes its third value is ignored, and the third value of the result is NaN. Other parameters are those
+    of `minor_allele_dosage`.
     """
     haploid = np.broadcast_to(np.asarray(ploidy) == 1, probability.shape[:2])
     out = probability.copy()
@@ -68,10 +71,10 @@ def minor_allele_probabilities(
 
 
 def site_statistics(true: np.ndarray, dosage: np.ndarray) -> np.ndarray:
-    """Reduce each site to the sums from which every accuracy is computed: SITE_STATISTICS (n_sites,).
+    """Return the sums of each site from which all metrics are computed, SITE_STATISTICS (n_sites,).
 
-    `true` are minor allele counts (n_sites, n_samples); genotypes with NaN do not count. `dosage` must not be
-    NaN where `true` is known.
+    `true` (n_sites, n_samples) counts minor alleles; NaN marks unknown genotypes, which are skipped. `dosage`
+    must not be NaN where `true` is known.
     """
     known = ~np.isnan(true)
     n = known.sum(1)
@@ -96,7 +99,7 @@ def site_statistics(true: np.ndarray, dosage: np.ndarray) -> np.ndarray:
 
 
 def pooled_r2(statistics: np.ndarray) -> float:
-    """Squared correlation over all genotypes of all sites; NaN where truth or dosage is constant."""
+    """Return the squared correlation over all genotypes of all sites; NaN if truth or dosage is constant."""
     n = statistics["genotypes"]
     total = n.sum()
     if total == 0:
@@ -112,9 +115,10 @@ def pooled_r2(statistics: np.ndarray) -> float:
 
 
 def mean_variant_r2(statistics: np.ndarray) -> float:
-    """Mean squared correlation within a site over the sites that vary in the truth; NaN without such a site.
+    """Return the mean, over sites, of the squared correlation within the site.
 
-    A site with a constant dosage counts as 0.
+    Sites with constant true genotypes are skipped; the result is NaN if no site is left. A site with a
+    constant dosage counts as 0.
     """
     varies = statistics[statistics["square_true"] > 1e-9]
     if len(varies) == 0:
@@ -124,24 +128,25 @@ def mean_variant_r2(statistics: np.ndarray) -> float:
 
 
 def minor_concordance(statistics: np.ndarray) -> float:
-    """Share of carriers whose best-guess genotype is right; NaN without a carrier.
+    """Return the share of carriers whose rounded dosage is right; NaN without carriers.
 
-    A carrier is a genotype with a minor allele in the truth or in the best guess. Other homozygotes, most of
-    which are trivially right, do not count.
+    A carrier is a genotype with a minor allele in the truth or in the rounded dosage. Genotypes without a
+    minor allele in either do not count, because nearly all of them are right at rare sites, whatever the
+    method.
     """
     carriers = statistics["carriers"].sum()
     return float(statistics["concordant"].sum() / carriers) if carriers else float("nan")
 
 
 class FrequencyBin(NamedTuple):
-    """A bin of minor allele frequencies (low, high], with its label in tables."""
+    """A bin of minor allele frequencies (low, high], with the label that it has in tables."""
 
     low: float
     high: float
     label: str
 
     def contains(self, minor_frequency: np.ndarray) -> np.ndarray:
-        """Whether each minor allele frequency is in the bin: bool of the same shape."""
+        """Return whether each minor allele frequency is in the bin, bool, in the shape of the argument."""
         return (minor_frequency > self.low + EDGE_TOLERANCE) & (minor_frequency <= self.high + EDGE_TOLERANCE)
 
 
@@ -149,7 +154,7 @@ ALL_FREQUENCIES = FrequencyBin(0.0, 0.5, "all")
 
 
 def frequency_bins(edges: Sequence[float] = DEFAULT_BINS) -> list[FrequencyBin]:
-    """The bins between increasing edges of minor allele frequency, from 0 to 0.5 at most."""
+    """Return the bins between neighbouring edges. The edges increase and lie in 0 to 0.5."""
     return [FrequencyBin(low, high, f"({low:g},{high:g}]") for low, high in pairwise(edges)]
 
 
@@ -160,11 +165,11 @@ def frequency_rows(
     missing: np.ndarray,
     bins: Sequence[float] = DEFAULT_BINS,
 ) -> list[dict[str, Any]]:
-    """Rows of an imputer's accuracy over all sites and in each bin with sites.
+    """Return the accuracy of an imputer: a row for all sites, and a row for each bin that contains sites.
 
-    `minor_frequency` is that of each site in the panel, `missing` marks sites that were not imputed (bool).
-    Columns: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites,
-    genotypes.
+    `minor_frequency` is the minor allele frequency of each site in the panel. `missing` (bool) marks the
+    sites that were not imputed. Columns: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele
+    concordance), missing_sites, genotypes.
     """
     rows: list[dict[str, Any]] = []
     for one in (ALL_FREQUENCIES, *frequency_bins(bins)):
@@ -188,21 +193,25 @@ def frequency_rows(
 
 
 def bin_labels(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
-    """Labels of the bins in rows of `frequency_rows`, in order, without the one of all sites."""
+    """Return the labels of the bins in rows of `frequency_rows`, in order, without the row of all sites."""
     return [label for label in dict.fromkeys(row["bin"] for row in rows) if label != ALL_FREQUENCIES.label]
 
 
 def curve(rows: Sequence[Mapping[Any, Any]], labels: Sequence[str], measure: str) -> list[float]:
-    """Values of a column in rows of one imputer (`frequency_rows`), by label of bin; NaN without a row."""
+    """Return the value of column `measure` for each bin label; NaN if no row has the label.
+
+    `rows` are the `frequency_rows` of one imputer.
+    """
     value_of = {row["bin"]: row[measure] for row in rows}
     return [value_of.get(label, float("nan")) for label in labels]
 
 
 class GenotypeCalibration:
-    """Calibration of genotype probabilities: the share of true genotypes among those of probability p.
+    """Calibration of genotype probabilities: how often is a genotype with probability p the true one?
 
-    Each of a genotype's probabilities (0, 1, 2 copies of the minor allele) is one prediction, true or false.
-    `edges` are the increasing edges of bins of probability, [low, high), the last one [low, 1].
+    The probabilities of 0, 1 and 2 copies of the minor allele are three separate predictions, each of which
+    is true or false. Predictions are grouped into bins of probability [low, high), with increasing `edges`.
+    The last bin includes its upper edge, 1.
     """
 
     GENOTYPES = ("0", "1", "2")
@@ -215,9 +224,9 @@ class GenotypeCalibration:
         self.sum_observed = np.zeros(shape)
 
     def add(self, true: np.ndarray, probability: np.ndarray) -> None:
-        """Count genotypes, from minor allele counts and the probabilities of 0, 1, 2 copies (last axis).
+        """Add genotypes: minor allele counts (n_sites, n_samples), and probabilities of 0, 1 and 2 copies.
 
-        NaN does not count.
+        `probability` is (n_sites, n_samples, 3). Values that are NaN in either are skipped.
         """
         n_bins = len(self.edges) - 1
         for copies in range(len(self.GENOTYPES)):
@@ -225,18 +234,21 @@ class GenotypeCalibration:
             usable = ~np.isnan(true) & ~np.isnan(p)
             predicted = p[usable].astype(np.float64)
             observed = true[usable] == copies
-            # keeps float32 probabilities such as 0.01 on the edge, not just below it
+            # float32 probabilities such as 0.01 may be just below the edge of a bin: 1e-7 lifts them over it
             bin_index = np.searchsorted(self.edges[1:-1], predicted + 1e-7, side="right")
             self.count[copies] += np.bincount(bin_index, minlength=n_bins)
             self.sum_predicted[copies] += np.bincount(bin_index, weights=predicted, minlength=n_bins)
             self.sum_observed[copies] += np.bincount(bin_index, weights=observed, minlength=n_bins)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The calibration table: for "any" and each number of copies, a row of all bins and of each used bin.
+        """Return the calibration table.
 
-        Columns: minor_alleles, bin, predictions, mean_predicted, observed, calibration_error. In the row of
-        bin "all" the last is the expected calibration error: |mean_predicted - observed| weighted by
-        predictions.
+        There is a group of rows for each number of minor alleles ("0", "1", "2") and for all together
+        ("any"). A group has a row for each bin that contains predictions, and one for all bins ("all").
+
+        Columns: minor_alleles, bin, predictions, mean_predicted, observed, calibration_error. The
+        calibration_error is |mean_predicted - observed|. For "all", it is the mean of the bins' errors,
+        weighted by their predictions.
         """
         groups = [("any", self.count.sum(0), self.sum_predicted.sum(0), self.sum_observed.sum(0))]
         groups += [

@@ -1,4 +1,7 @@
-"""Data that a run collects for its report, in addition to the counts of its summary."""
+"""Data that a run collects for its HTML report, in addition to the counts in its summary.
+
+They are collected only if a report is requested. `reports` turns them into a page.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,30 +17,30 @@ from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.site_quality import dosage_variance
 
-_COMMAND = "##spinimpute_command="  # the command line adds it to the header
+_COMMAND = "##spinimpute_command="  # header line that the command-line program adds to outputs
 
 
 @dataclass
 class Provenance:
-    """Program, command, model, panels and targets of an output: distinct texts by subject."""
+    """How an output was made: for each subject, such as "panel" or "command", the distinct texts about it."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, subject: str, text: str) -> None:
-        """Add a text on a subject, unless it has it already."""
+        """Add a text about a subject, unless the subject already has this text."""
         texts = self.texts.setdefault(subject, [])
         if text not in texts:
             texts.append(text)
 
     def add_run(self, header_lines: Sequence[str], model: str) -> None:
-        """Add the program, the model, and the command if it is among the header lines."""
+        """Add the program's version, the model, and the command in the header lines (if there is one)."""
         self.add("program", f"spinimpute {version('spinimpute')}")
         commands = [line.removeprefix(_COMMAND) for line in header_lines if line.startswith(_COMMAND)]
         self.add("command", commands[0] if commands else "none: called from Python")
         self.add("model", model)
 
     def add_panel(self, panel: ReferencePanel) -> None:
-        """Add a panel with its source, genetic map and genome build."""
+        """Add a panel's size, checksum, source, genetic map and genome build."""
         record, x_region = panel.provenance, find_x_region(panel)
         source = record.get("source", record.get("panel", "not recorded"))
         name = panel.path.name if x_region is None else f"{panel.path.name} {x_region.name}"
@@ -50,11 +53,11 @@ class Provenance:
         self.add_build("panel's genome build", panel.contig_line, panel.chrom)
 
     def add_build(self, subject: str, contig_line: str, chrom: str) -> None:
-        """Add the genome build of a panel or target, from the header line of the chromosome."""
+        """Add the genome build, as inferred from the header line of the chromosome (##contig)."""
         self.add(subject, infer_build(contig_line, chrom) or f"not stated for chromosome {chrom}")
 
     def rows(self) -> list[tuple[str, str]]:
-        """Subjects and texts; further texts of a subject have no subject."""
+        """Return pairs of subject and text. The subject is "" from the second text of a subject on."""
         return [
             (subject if i == 0 else "", text)
             for subject, texts in self.texts.items()
@@ -64,7 +67,7 @@ class Provenance:
 
 @dataclass
 class ReportData:
-    """Quality of samples and imputed sites, allele frequencies of typed sites, and the provenance."""
+    """Quality of samples and of imputed sites, allele frequencies at typed sites, and the provenance."""
 
     by_sample: SampleQuality
     imputed: ImputedSites = field(default_factory=ImputedSites)
@@ -80,7 +83,11 @@ class ReportData:
         typed_U: np.ndarray,
         ploidy: np.ndarray,
     ) -> None:
-        """Add P(ALT) and the `site_quality` of consecutive panel sites; `typed_U` marks typed sites."""
+        """Add the results of a window: P(ALT) `p_UQ` and the site statistics `info` (see `site_quality`).
+
+        `rows` are the panel sites of the window, `typed_U` marks the typed ones, and `ploidy` has one value
+        for each sample. Axes: U sites, Q haplotypes.
+        """
         frequency_U, r2_U = panel.frequency[rows], info["R2"]
         assert r2_U is not None
         self.by_sample.add_dosages(p_UQ[~typed_U], frequency_U[~typed_U], ploidy)

@@ -1,6 +1,6 @@
-"""Quality by sample: typed calls, and the expected accuracy of the dosages.
+"""Quality by sample, for the report: call rate at typed sites, and the expected accuracy of the dosages.
 
-Axes: T typed sites, U sites, X samples, Q haplotypes.
+Axes: T typed sites, U imputed sites, X samples, Q haplotypes.
 """
 
 from dataclasses import dataclass, field
@@ -16,32 +16,32 @@ from spinimpute.quality.metrics import minor_allele_dosage
 class SampleQuality:
     """Typed calls and dosages of each sample, collected window by window.
 
-    The expected r2 is the pooled r2 of a sample in `evaluate` if the probabilities are right: the variance
-    over sites of its dosages, counted in copies of the panel's minor allele, over this variance plus the mean
-    variance of the genotypes given the probabilities.
+    The expected r2 of a sample is the pooled r2 that `evaluate` would find if the imputed probabilities were
+    calibrated. It is v / (v + w). v is the variance over sites of the sample's dosages, counted in copies of
+    the panel's minor allele. w is the mean over sites of the variance of the genotype under its imputed
+    probabilities.
     """
 
     samples: list[str]
-    typed_sites: int = 0  # sites with target calls of any sample
-    called_X: np.ndarray = field(init=False)  # int64: typed sites with a call of the sample
-    sites: int = 0  # sites with added dosages
-    # float64: sums over these sites of dosages, of their squares, and of variances of the genotypes
-    sum_X: np.ndarray = field(init=False)
-    square_X: np.ndarray = field(init=False)
-    residual_X: np.ndarray = field(init=False)
+    typed_sites: int = 0  # number of typed sites
+    called_X: np.ndarray = field(init=False)  # int64: number of typed sites with a call of the sample
+    sites: int = 0  # number of imputed sites
+    sum_X: np.ndarray = field(init=False)  # float64: sum of the dosages over imputed sites
+    square_X: np.ndarray = field(init=False)  # float64: sum of the squared dosages
+    residual_X: np.ndarray = field(init=False)  # float64: sum of the genotypes' variances
 
     def __post_init__(self) -> None:
         self.called_X = np.zeros(len(self.samples), np.int64)
         self.sum_X, self.square_X, self.residual_X = np.zeros((3, len(self.samples)))
 
     def add_calls(self, alleles_TQ: np.ndarray, ploidy: np.ndarray) -> None:
-        """Add calls: 0, 1, or -1 (missing); `ploidy` is that of each sample."""
+        """Add calls at typed sites: 0, 1, or -1 (missing). `ploidy` has one value for each sample."""
         first = np.cumsum(ploidy.astype(np.int64)) - ploidy
         self.typed_sites += len(alleles_TQ)
         self.called_X += (np.minimum.reduceat(alleles_TQ, first, axis=1) >= 0).sum(axis=0)
 
     def add_dosages(self, p_UQ: np.ndarray, frequency_U: np.ndarray, ploidy: np.ndarray) -> None:
-        """Add P(ALT) of the imputed sites of a window, with their ALT frequency in the panel."""
+        """Add P(ALT) at the imputed sites of a window. `frequency_U` is the ALT frequency in the panel."""
         if not len(p_UQ):
             return
         first = np.cumsum(ploidy.astype(np.int64)) - ploidy
@@ -55,7 +55,7 @@ class SampleQuality:
 
     @property
     def call_rate_X(self) -> np.ndarray:
-        """Share of the typed sites with a call of the sample, float64; NaN without typed sites."""
+        """Share of the typed sites at which the sample has a call, float64; NaN without typed sites."""
         return self.called_X / self.typed_sites if self.typed_sites else np.full(len(self.samples), np.nan)
 
     @property
@@ -67,9 +67,10 @@ class SampleQuality:
         return np.divide(explained_X, total_X, out=np.full(len(total_X), np.nan), where=total_X > 0)
 
     def by_sample(self, leave_one_out: LeaveOneOutQuality | None = None) -> list[dict[str, Any]]:
-        """Rows of sample, typed (sites with a call), call_rate, expected_r2, r2, minor_concordance and note.
+        """Return a row for each sample.
 
-        The last three are those of `leave_one_out` for the same samples; NaN and "" without it.
+        Columns: sample, typed (number of sites with a call), call_rate, expected_r2, r2, minor_concordance,
+        note. The last three are taken from `leave_one_out`; without it they are NaN, NaN and "".
         """
         no_leave_one_out = {"r2": float("nan"), "minor_concordance": float("nan"), "note": ""}
         loo_rows = (

@@ -1,4 +1,6 @@
-"""Statistics of imputed sites from the dosages alone: allele frequency and estimated accuracy.
+"""Statistics of imputed sites: allele frequency, and accuracy estimated without true genotypes.
+
+They are computed from the imputed P(ALT) of each haplotype. `impute` writes them to INFO of the output.
 
 Axes: U sites, Q haplotypes, X samples.
 """
@@ -7,14 +9,15 @@ import numpy as np
 
 from spinimpute.runtime.kernels import kernel
 
-MIN_DOSAGE = 0.0005  # a smaller P(minor allele) is 0 in files, which have three decimals
+MIN_DOSAGE = 0.0005  # a smaller P(minor allele) is written as 0, because dosages have three decimals
 
 
 @kernel()
 def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
-    """Fill moment_U5 with sums of d², m d², m² d², m² and the product of 1 - m, see `site_quality`.
+    """Fill moment_U5 with the sums of d², m d², m² d² and m², and the product of 1 - m, see `site_quality`.
 
-    The product is 1 where all m are below MIN_DOSAGE.
+    The product is the probability that no haplotype has the minor allele. It is set to 1 if all m are below
+    MIN_DOSAGE. mean_U gets the mean of p, score_U the mean of max(p, 1 - p).
     """
     for u in range(len(p_UQ)):
         total, score, n = 0.0, 0.0, 0
@@ -47,21 +50,23 @@ def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
 
 
 def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
-    """AF, MAF, AVG_CS and R2 of sites from P(ALT) of haplotypes; NaN is ignored, float64 (U,) each.
+    """Return AF, MAF, AVG_CS and R2 of sites, float64 (U,) each, from P(ALT) of each haplotype.
 
-    AVG_CS is the mean probability of the likelier allele. All are NaN for a site without a dosage.
+    AVG_CS is the mean probability of the more likely allele. NaN in `p_UQ` is ignored. A site at which all
+    haplotypes are NaN gets NaN.
 
-    R2 is the squared correlation of dosages and true alleles that the probabilities imply, given that at
-    least one haplotype carries the minor allele: without a carrier there is no correlation. At common sites
-    the condition has no effect, and R2 is the variance of the dosages over p (1 - p), where p is their mean,
-    as in Minimac (Das et al. 2016, Nat. Genet. 48:1284). R2 is 0 where the dosages do not vary or no P(minor
-    allele) reaches MIN_DOSAGE.
+    R2 is the squared correlation of dosages and true alleles to expect if the probabilities are calibrated
+    and at least one haplotype has the minor allele. (If none has it, the correlation is undefined.) At common
+    sites the condition has no effect, and R2 is the variance of the dosages divided by p (1 - p), where p is
+    their mean, as in Minimac (Das et al. 2016, Nat. Genet. 48:1284). R2 is 0 if the dosages do not vary, or
+    if no P(minor allele) reaches MIN_DOSAGE.
 
-    Let m be the probabilities of the minor allele, M their sum, K the number of carriers, d the deviations of
-    m from its mean, and V the sum of d². If K carriers are drawn with odds m, the squared covariance of
-    alleles and dosages has the expectation K / M sum(m d²) + K (K - 1) / (M² - sum(m²)) (V² - sum(m² d²)),
-    and the variance of the alleles is K (1 - K / n). R2 is the quotient of the former and of the latter times
-    V, with the mean of K over K > 0 for K - 1 and K / n.
+    For each of the n haplotypes let m be the probability of the minor allele, and d the deviation of m from
+    its mean. Let M = sum(m), V = sum(d²), and K the number of haplotypes that have the minor allele. If these
+    K haplotypes are drawn with probabilities proportional to m, the squared covariance of alleles and dosages
+    has the expectation C = K / M sum(m d²) + K (K - 1) / (M² - sum(m²)) (V² - sum(m² d²)). The variance of
+    the alleles is A = K (1 - K / n). Then R2 = C / (A V), in which the factor K cancels. The remaining K is
+    replaced by its mean, given K > 0.
     """
     frequency, score = np.empty(len(p_UQ)), np.empty(len(p_UQ))
     moment_U5 = np.empty((len(p_UQ), 5))
@@ -71,7 +76,7 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
 
 
 def _expected_r2(p_UQ: np.ndarray, minor_U: np.ndarray, moment_U5: np.ndarray) -> np.ndarray:
-    """R2, see `site_quality`."""
+    """Return R2, see `site_quality`."""
     second_U, third_U, fourth_U, square_U, p_no_carrier_U = moment_U5.T
     n_U = (~np.isnan(p_UQ)).sum(axis=1)
     total_U = minor_U * n_U
@@ -89,13 +94,13 @@ def _expected_r2(p_UQ: np.ndarray, minor_U: np.ndarray, moment_U5: np.ndarray) -
 
 
 def dosage_variance(p_UQ: np.ndarray, frequency_U: np.ndarray, ploidy: np.ndarray) -> np.ndarray:
-    """Explained and residual sums of squares of the genotypes of each site, float64 (U, 2).
+    """Return the explained and the residual sum of squares of each site, float64 (U, 2).
 
-    `frequency_U` is that of ALT in the panel, `ploidy` of each sample. The first is the sum over samples of
-    the squared deviation of the dosage from its expectation by frequency, the second the variance of the
-    genotypes given the probabilities. If the probabilities are right, their sum is the expected squared
-    deviation of the genotypes, and the share of the first, over many sites, is the expected r2. Other samples
-    are not needed.
+    The explained sum is over samples: the squared deviation of the dosage from ploidy times `frequency_U`,
+    the ALT frequency in the panel. The residual sum is the variance of the genotypes under their imputed
+    probabilities. If the probabilities are calibrated, explained / (explained + residual), with both summed
+    over many sites, is the expected r2. It can be computed for a single sample. `ploidy` has one value for
+    each sample.
     """
     ploidy = np.asarray(ploidy, np.int64)
     dosage_UX = np.add.reduceat(p_UQ, np.cumsum(ploidy) - ploidy, axis=1, dtype=np.float64)

@@ -1,6 +1,7 @@
 """Summaries of runs: counts, warnings, time and memory.
 
-A run fills its summary while it works.
+A run fills its summary while it works. The command line prints `lines` at the end, and Python callers get the
+summary as the result. Axes: T typed sites, X samples.
 """
 
 from __future__ import annotations
@@ -24,49 +25,49 @@ if TYPE_CHECKING:
     from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 MAX_LISTED_INTERVALS = 10
-RELIABLE_SAMPLES = 50  # with which the standard error of a correlation of 0.9 is 0.03
+RELIABLE_SAMPLES = 50  # with this many samples, the standard error of a correlation of 0.9 is 0.03
 
 
 class WindowCounts(NamedTuple):
-    """Panel sites of a computed window, and how many are typed; `start` and `end` are positions."""
+    """A window that was imputed, from position `start` to `end`."""
 
     chrom: str
     start: int
     end: int
-    sites: int
-    typed: int
+    sites: int  # number of panel sites
+    typed: int  # number of typed sites
 
 
 @dataclass(repr=False)
 class RunSummary:
     """The summary of any run."""
 
-    # time by stage, in the order in which the stages started
+    # time in seconds by stage, in the order in which the stages started
     seconds: dict[str, float] = field(default_factory=dict, kw_only=True)
-    peak_memory_mb: float = field(default=0.0, kw_only=True)  # largest resident size in MB
+    peak_memory_mb: float = field(default=0.0, kw_only=True)  # largest resident set size in MB
     warnings: list[str] = field(default_factory=list, kw_only=True)
-    # notes to the user, which are also in the output's header
+    # notes to the user, also written to the output's header
     notes: list[str] = field(default_factory=list, kw_only=True)
-    # further data for the report, if a report is wanted
+    # further data for the HTML report; None if no report is requested
     report_data: ReportData | None = field(default=None, kw_only=True)
-    # records that were not read, by reason
+    # number of records that were not used, by reason
     skipped: dict[str, int] = field(default_factory=dict, kw_only=True)
 
     def __repr__(self) -> str:
         return "\n".join(map(printable, self.lines()))
 
     def lines(self) -> list[str]:
-        """The summary as text."""
+        """Return the summary as text, one string for each line."""
         return self.closing_lines()
 
     def count_skipped(self, skipped: Mapping[str, int]) -> None:
-        """Add records of a file that were not read, by reason."""
+        """Add the numbers of records of a file that were not used, by reason."""
         for reason, count in skipped.items():
             self.skipped[reason] = self.skipped.get(reason, 0) + count
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time of the `with` block to a stage."""
+        """Add the time that the `with` block takes to the time of a stage."""
         start = time.perf_counter()
         try:
             yield
@@ -81,7 +82,7 @@ class RunSummary:
             )
 
     def closing_lines(self) -> list[str]:
-        """Time and memory as text."""
+        """Return time and memory as text."""
         times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
         return [f"time:     {times}", f"memory:   {self.peak_memory_mb:.0f} MB at most"]
 
@@ -96,34 +97,33 @@ class ImputationSummary(RunSummary):
     haplotypes: int = 0
     typed_sites: int = 0
     matched_sites: int = 0  # typed sites that are panel sites
-    array_sites: int | None = None  # sites of the array of an inducing panel
-    outside_array: int = 0  # matched sites outside that array, which the model does not use
-    used_sites: int | None = None  # matched sites that are used for the region and its buffer
+    array_sites: int | None = None  # number of sites of the array for which a .spip panel was built
+    outside_array: int = 0  # matched sites that are not on this array, so the model does not use them
+    used_sites: int | None = None  # matched sites in the region and its buffer; None without a region
     missing_calls: int = 0  # typed genotype calls with a missing allele, which were imputed
-    # phased heterozygotes, and samples with phased heterozygotes
-    phased_calls: int = 0
-    phased_samples: int = 0
-    kept_unmatched: int = 0  # written unmatched typed sites
+    phased_calls: int = 0  # heterozygotes that the run phased
+    phased_samples: int = 0  # samples with heterozygotes that the run phased
+    kept_unmatched: int = 0  # unmatched typed sites that were written to the output
     written_sites: int = 0
-    repaired: dict[str, int] = field(default_factory=dict)  # target sites by repair
-    unmatched: dict[str, int] = field(default_factory=dict)  # unmatched target sites by reason
-    mended_calls: dict[str, int] = field(default_factory=dict)  # calls that were set missing, by reason
-    # numbers of haploid samples: a line for each chromosome or part of X with haploid samples
+    repaired: dict[str, int] = field(default_factory=dict)  # number of target sites by kind of repair
+    unmatched: dict[str, int] = field(default_factory=dict)  # number of unmatched target sites by reason
+    mended_calls: dict[str, int] = field(default_factory=dict)  # number of calls set missing, by reason
+    # a line of text for each chromosome or part of X that has haploid samples, with their number
     haploid: list[str] = field(default_factory=list)
-    windows: list[WindowCounts] = field(default_factory=list)  # windows in the order of computation
-    # intervals of the panel without a typed site nearby, the largest of each panel first
+    windows: list[WindowCounts] = field(default_factory=list)  # in the order of computation
+    # intervals of the panel without a typed site nearby; for each panel, the largest comes first
     untyped: list[IntervalCounts] = field(default_factory=list)
-    # reasons to refuse the target without `force`; they are also in the warnings
+    # reasons to refuse the target unless `force` is set; they are also in the warnings
     refusals: list[str] = field(default_factory=list)
-    leave_one_out: LeaveOneOutQuality | None = None  # accuracy at typed sites, if wanted
+    leave_one_out: LeaveOneOutQuality | None = None  # accuracy at typed sites, if requested
 
     def count_phased(self, unphased_TX: np.ndarray) -> None:
-        """Add the heterozygotes that are phased, bool (T, X)."""
+        """Count the heterozygotes that the run phases: those that are unphased in the target, bool (T, X)."""
         self.phased_calls += int(unphased_TX.sum())
         self.phased_samples = max(self.phased_samples, int(unphased_TX.any(axis=0).sum()))
 
     def lines(self) -> list[str]:
-        """The summary as text."""
+        """Return the summary as text, one string for each line."""
         out = [
             f"target:   {self.samples} samples, {self.haplotypes} haplotypes, {self.typed_sites} typed sites",
             f"panel:    {self.panel_haplotypes} haplotypes, {self.panel_sites} sites",
@@ -180,11 +180,10 @@ class SequencedSummary(RunSummary):
     panel_sites: int = 0
     panel_haplotypes: int = 0
     coverage: Coverage = field(default_factory=Coverage)
-    # sites of the files, and those that are panel sites
-    file_sites: int = 0
-    matched_sites: int = 0
-    repaired: dict[str, int] = field(default_factory=dict)  # sites by repair
-    haploid: int = 0
+    file_sites: int = 0  # biallelic sites of the input files
+    matched_sites: int = 0  # sites of the input files that are panel sites
+    repaired: dict[str, int] = field(default_factory=dict)  # number of sites by kind of repair
+    haploid: int = 0  # number of haploid samples
     written_sites: int = 0
 
     @property
@@ -193,7 +192,7 @@ class SequencedSummary(RunSummary):
         return self.coverage.samples
 
     def count(self, likelihoods: GenotypeLikelihoods, n_sites: int) -> None:
-        """Add the likelihoods at `n_sites` further panel sites; the caller sets `skipped`."""
+        """Count the likelihoods of an interval with `n_sites` panel sites. The caller sets `skipped`."""
         self.coverage.add(likelihoods, n_sites)
         self.panel_sites += n_sites
         self.file_sites += likelihoods.n_sites_file
@@ -202,7 +201,7 @@ class SequencedSummary(RunSummary):
         self.haploid = max(self.haploid, int((likelihoods.ploidy == 1).sum()))
 
     def input_lines(self) -> list[str]:
-        """The counts of the input as text."""
+        """Return the counts of the input as text."""
         out = [
             f"target:   {len(self.samples)} samples with data at {self.coverage.known_sites} sites",
             f"panel:    {self.panel_haplotypes} haplotypes, {self.panel_sites} sites",
@@ -216,7 +215,7 @@ class SequencedSummary(RunSummary):
         return out
 
     def lines(self) -> list[str]:
-        """The summary as text."""
+        """Return the summary as text, one string for each line."""
         out = [*self.input_lines(), f"written:  {self.written_sites} sites"]
         out += [f"note:     {note}" for note in self.notes]
         return out + self.closing_lines()
