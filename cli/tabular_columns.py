@@ -100,7 +100,7 @@ class LabelledTable:
 
 def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
     """Read the rows of a table whose target is known, at least one. Raises InputError."""
-    from spinimpute.tabular.table_files import quote_cell, read_table
+    from spinimpute.tabular.table_files import quote, read_table
 
     table = choice.table
     rows = read_table(table)
@@ -116,7 +116,7 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
         which = "every row" if weight is None else "every row whose weight is not 0"
         raise InputError(
             "content",
-            f"table {table}: the target {choice.target!r} is {quote_cell(counted.tolist()[0])} in {which}",
+            f"table {table}: the target {choice.target!r} is {quote(counted.tolist()[0])} in {which}",
         )
     return LabelledTable(features_of(rows, table, columns, choice.categorical), label, weight, task)
 
@@ -212,7 +212,7 @@ def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Seri
 
 def _weight(column: pd.Series, table: str) -> np.ndarray:
     """(N,)."""
-    from spinimpute.tabular.table_files import parse_numbers, quote_cell
+    from spinimpute.tabular.table_files import parse_numbers, quote
 
     weight = parse_numbers(column, table)
     wrong = (~(weight >= 0)).nonzero()[0]
@@ -220,7 +220,7 @@ def _weight(column: pd.Series, table: str) -> np.ndarray:
         raise InputError(
             "content",
             f"table {table}: row {column.index[wrong[0]] + 1}, column {column.name!r}: a weight must be 0 or "
-            f"more, got {quote_cell(column.iloc[wrong[0]])}",
+            f"more, got {quote(column.iloc[wrong[0]])}",
         )
     if not weight.any():
         raise InputError("content", f"table {table}: every weight in column {column.name!r} is 0")

@@ -74,7 +74,7 @@ class FittedProcess:
         float64 of the same shape
             Predicted standard deviations.
         """
-        flat = np.ndim(y_context) == 1
+        is_vector = np.ndim(y_context) == 1
         arrays = (
             self.x.scaled(_as_columns(x_context)),
             self.y.scaled(_as_columns(y_context)),
@@ -83,7 +83,7 @@ class FittedProcess:
         prediction = self.model(*(torch.from_numpy(a.astype(np.float32))[None] for a in arrays), samples)
         mean = prediction.mean[0].double().numpy() * self.y.sd + self.y.mean
         sd = prediction.stddev[0].double().numpy() * self.y.sd
-        return (mean[:, 0], sd[:, 0]) if flat else (mean, sd)
+        return (mean[:, 0], sd[:, 0]) if is_vector else (mean, sd)
 
 
 def fit(

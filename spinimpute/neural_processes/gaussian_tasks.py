@@ -57,10 +57,10 @@ class ProcessSettings:
     def __post_init__(self) -> None:
         if self.kernel not in KERNELS:
             raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {self.kernel!r}")
-        for name, least in (("context", 0), ("target", 1)):
+        for name, minimum in (("context", 0), ("target", 1)):
             low, high = _check_range(name, getattr(self, name), Integral)
-            if not least <= low <= high:
-                raise ValueError(f"{name} must be a range of numbers from {least}, got {low}, {high}")
+            if not minimum <= low <= high:
+                raise ValueError(f"{name} must be a range of numbers from {minimum}, got {low}, {high}")
         for name in ("tasks", "x_size", "y_size"):
             require_count(name, getattr(self, name))
         for name in ("context", "target", "tasks", "x_size", "y_size"):

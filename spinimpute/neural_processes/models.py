@@ -207,18 +207,17 @@ class _AttentiveProcess(NeuralProcess):
         for encoder in self.left_encoders:
             with torch.no_grad():  # no gradient: earlier readings must not learn to produce useful residuals
                 residual_BNY = y_BNY - self.mean(summary, x_BNX).to(y_BNY.dtype)
-            summary = summary._replace(
-                reading_points=(*summary.reading_points, self._encode_points(encoder, x_BNX, residual_BNY))
-            )
+            points = self._encode_points(encoder, x_BNX, residual_BNY)
+            summary = summary._replace(reading_points=(*summary.reading_points, points))
         return summary
 
     def first_reading(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         """Return the summary of only the first reading; `decode` accepts it."""
-        kept = self._encode_points(self.value_encoder, x_BNX, y_BNY)
-        all_points_BLE = kept.value_BLE
+        points = self._encode_points(self.value_encoder, x_BNX, y_BNY)
+        pooling_input_BLE = points.value_BLE
         if self.pooled_encoder is not None:
-            all_points_BLE = self.pooled_encoder(torch.cat([x_BNX, y_BNY], -1))
-        return Summary((kept,), self.after_pooling(pooled(all_points_BLE)))
+            pooling_input_BLE = self.pooled_encoder(torch.cat([x_BNX, y_BNY], -1))
+        return Summary((points,), self.after_pooling(pooled(pooling_input_BLE)))
 
     def _encode_points(self, encoder: nn.Module, x_BNX: Tensor, y_BNY: Tensor) -> ContextPoints:
         if isinstance(encoder, PointEncoder):
@@ -233,26 +232,22 @@ class _AttentiveProcess(NeuralProcess):
     @staticmethod
     def readings(summary: Summary) -> list[Summary]:
         """Return the summaries after one reading, two readings, and so on; all of them enter the loss."""
-        return [
-            summary._replace(reading_points=summary.reading_points[: n + 1])
-            for n in range(len(summary.reading_points))
-        ]
+        points = summary.reading_points
+        return [summary._replace(reading_points=points[: n + 1]) for n in range(len(points))]
 
     def read(self, summary: Summary, x_BQX: Tensor) -> list[TargetReading]:
         """Return what these targets read in each reading."""
-        key_BQE = self.position(x_BQX)
-        readers = [self.reader, *self.left_readers][: len(summary.reading_points)]
-        return [
-            reader(key_BQE, x_BQX, kept) for reader, kept in zip(readers, summary.reading_points, strict=True)
-        ]
+        key_BQE, all_points = self.position(x_BQX), summary.reading_points
+        readers = [self.reader, *self.left_readers][: len(all_points)]
+        return [reader(key_BQE, x_BQX, points) for reader, points in zip(readers, all_points, strict=True)]
 
-    def _decoded(self, input_BQI: Tensor, read: list[TargetReading]) -> Normal:
+    def _decoded(self, input_BQI: Tensor, results: list[TargetReading]) -> Normal:
         """Decode: correct the sum of carried outputs of all readings. Readings after the summary's are 0."""
-        carried_BQY = torch.stack([reading.carried_BQY for reading in read]).sum(0)
-        if len(read) == 1:
+        carried_BQY = torch.stack([reading.carried_BQY for reading in results]).sum(0)
+        if len(results) == 1:
             return self.decoder(input_BQI, None, carried_BQY)
-        extra_BQI = torch.cat([reading.r_BQI for reading in read[1:]], -1)
-        missing_width = (1 + len(self.left_readers) - len(read)) * self.reader.width
+        extra_BQI = torch.cat([reading.r_BQI for reading in results[1:]], -1)
+        missing_width = (1 + len(self.left_readers) - len(results)) * self.reader.width
         return self.decoder(input_BQI, functional.pad(extra_BQI, (0, missing_width)), carried_BQY)
 
 
@@ -264,18 +259,18 @@ class ConditionalProcess(_AttentiveProcess):
 
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
         """Predict targets from a summary."""
-        read = self.read(summary, x_BQX)
-        return self._decoded(self.decoder_input(summary, x_BQX, read), read)
+        results = self.read(summary, x_BQX)
+        return self._decoded(self.decoder_input(summary, x_BQX, results), results)
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
         """Return the mean prediction (B, Q, Y) at targets."""
         return self.decode(summary, x_BQX).mean
 
     @staticmethod
-    def decoder_input(summary: Summary, x_BQX: Tensor, read: list[TargetReading]) -> Tensor:
+    def decoder_input(summary: Summary, x_BQX: Tensor, results: list[TargetReading]) -> Tensor:
         """Return the decoder's input (B, Q, I): position, result of the first reading, pooled context."""
         pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
-        return torch.cat([x_BQX, read[0].r_BQI, pooled_BQE], -1)
+        return torch.cat([x_BQX, results[0].r_BQI, pooled_BQE], -1)
 
     def loss(self, task: Task) -> Tensor:
         """Return the negative log-likelihood, averaged over the summaries of `readings`."""
@@ -305,12 +300,12 @@ class LatentProcess(_AttentiveProcess):
 
     def _decode_given_latent(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal:
         """Return p(y | z, x, context), batch shape (S, B, Q, Y)."""
-        read = self.read(summary, x_BQX)
-        input_BQI = torch.cat([x_BQX, read[0].r_BQI], -1)
+        results = self.read(summary, x_BQX)
+        input_BQI = torch.cat([x_BQX, results[0].r_BQI], -1)
         shape = (len(z_SBE), *input_BQI.shape[:2], -1)
         z_SBQE = z_SBE[:, :, None].expand(*shape[:-1], z_SBE.shape[-1])
         input_SBQI = torch.cat([input_BQI.expand(*shape[:-1], input_BQI.shape[-1]), z_SBQE], -1)
-        return self._decoded(input_SBQI, read)
+        return self._decoded(input_SBQI, results)
 
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
         """Return the mean prediction (B, Q, Y) at targets if z is its mean."""
@@ -422,12 +417,12 @@ class BottleneckProcess(NeuralProcess):
         """Summarize a context as the latents of all blocks, concatenated; they are both keys and values."""
         d_BNE = self.embed(torch.cat([x_BNX, y_BNY], -1))
         l_BHE = self.embed(self.points).expand(len(d_BNE), -1, -1)
-        kept = []
+        latents = []
         for read, mix in zip(self.read_context, self.read_latents, strict=True):
             l_BHE = read(l_BHE, d_BNE)
             l_BHE = mix(l_BHE, l_BHE)
-            kept.append(l_BHE)
-        value_BLE = torch.cat(kept, 1)
+            latents.append(l_BHE)
+        value_BLE = torch.cat(latents, 1)
         nothing_B1L0 = value_BLE[:, None, :, :0]
         return Summary((ContextPoints(value_BLE, value_BLE, nothing_B1L0),), pooled(l_BHE))
 

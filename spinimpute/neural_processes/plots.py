@@ -32,18 +32,18 @@ def plot_predictions(
     low, high = tasks.inputs
     settings = ProcessSettings(**{**vars(tasks), "context": (max(CONTEXTS),) * 2, "target": (1, 1)})
     task, process = draw_tasks(settings, 0, number)
-    at = torch.linspace(low, high, POSITIONS)[None, :, None].expand(len(task.x_BNX), -1, -1)
+    x_target = torch.linspace(low, high, POSITIONS)[None, :, None].expand(len(task.x_BNX), -1, -1)
     for row, context in zip(axes, CONTEXTS, strict=True):
         x, y = task.x_BNX[:, :context], task.y_BNY[:, :context]
         for ax, name in zip(row, names, strict=True):
             torch.manual_seed(number)
             prediction = (
-                oracle(Task(x, y, at, torch.zeros_like(at)), process)
+                oracle(Task(x, y, x_target, torch.zeros_like(x_target)), process)
                 if name == "oracle"
-                else models[name].eval()(x, y, at, 50)
+                else models[name].eval()(x, y, x_target, 50)
             )
             mean, sd = prediction.mean[0, :, 0].float(), prediction.stddev[0, :, 0].float()
-            positions = at[0, :, 0]
+            positions = x_target[0, :, 0]
             ax.fill_between(positions, mean - 2 * sd, mean + 2 * sd, alpha=0.25, linewidth=0)
             ax.plot(positions, mean, linewidth=1.2)
             ax.plot(x[0, :, 0], y[0, :, 0], "k.", markersize=4)

@@ -156,7 +156,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             table, weight_N = _take_rows(table, used_N), weight_N[used_N]
             label_N = self._encode_labels(np.asarray(y)[used_N], len(table))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with self._seeded(seed), _peak_memory(self._device()) as peak:
+        with self._seeded(seed), _peak_memory(self._device()) as peak_memory:
             training_N, validation_N = self._split(label_N, seed)
             self.encoder_ = TableEncoder(self.scaling, self.categorical_features).fit(
                 _take_rows(table, training_N), seed
@@ -166,7 +166,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             label = self._label_tensor(label_N)
             weight = torch.as_tensor(weight_N / weight_N[training_N].mean(), device=label.device)
             self._train(LabelledRows(rows, label, weight), training_N, validation_N, seed)
-        self.peak_memory_ = peak()
+        self.peak_memory_ = peak_memory()
         self.n_parameters_ = sum(p.numel() for p in self.network_.parameters())
         return self
 
@@ -189,7 +189,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             self.network_,
             optimiser,
             schedule,
-            self._loss_at(training_data, generator),
+            self._make_step_loss(training_data, generator),
             validation_loss if len(validation) else None,
             steps=self.steps,
             patience=self.patience,
@@ -208,7 +208,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         """Make an untrained network for the columns in the encoder's schema."""
 
     @abstractmethod
-    def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
+    def _make_step_loss(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
         """Return a function that draws the rows of a training step and computes their loss."""
 
     @abstractmethod
@@ -306,9 +306,9 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
             )
         is_frame = hasattr(X, "iloc") and hasattr(X, "columns")
         if is_frame:
-            X, times = times_to_days(X, None if reset else self.time_columns_)
+            X, time_columns = times_to_days(X, None if reset else self.time_columns_)
         if reset:
-            self.time_columns_: list[int] = times if is_frame else []
+            self.time_columns_: list[int] = time_columns if is_frame else []
         if is_frame and self._keeps_frame(X, reset):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)

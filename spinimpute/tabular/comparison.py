@@ -191,15 +191,13 @@ def _class_scores(
     probability: np.ndarray,
     weight: np.ndarray | None,
     classes: np.ndarray,
-    trained_classes: np.ndarray,
+    model_classes: np.ndarray,
 ) -> dict[str, float]:
     """Score predicted probabilities, whose columns are the classes of the training rows."""
     full = np.full((len(target), len(classes)), MIN_PROBABILITY)
-    full[:, np.searchsorted(classes, trained_classes)] = probability.clip(MIN_PROBABILITY)
+    full[:, np.searchsorted(classes, model_classes)] = probability.clip(MIN_PROBABILITY)
     full /= full.sum(1, keepdims=True)
     return {
-        "accuracy": float(
-            accuracy_score(target, trained_classes[probability.argmax(1)], sample_weight=weight)
-        ),
+        "accuracy": float(accuracy_score(target, model_classes[probability.argmax(1)], sample_weight=weight)),
         "log_loss": float(log_loss(target, full, labels=classes, sample_weight=weight)),
     }

@@ -63,7 +63,7 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
         optimiser = Lookahead(Lamb(self.network_.parameters(), lr=self.learning_rate))
         return optimiser, flat_then_cosine(optimiser, self.steps)
 
-    def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
+    def _make_step_loss(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
         n_rows = len(data.rows)
         n_queries = max(1, min(self.batch_size, int(MAX_QUERY_FRACTION * n_rows)))
         n_context = max(1, min(self.context_size, n_rows - n_queries))
@@ -172,15 +172,15 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
         share = attribute_weight(step, self.steps, self.attribute_loss)
         hidden = torch.zeros_like(query.rows.missing_ND)
         if share:
-            drawn = torch.rand(hidden.shape, generator=generator, device=hidden.device)
-            hidden = drawn < self.attribute_masking
+            random = torch.rand(hidden.shape, generator=generator, device=hidden.device)
+            hidden = random < self.attribute_masking
         visible = Rows(query.rows.value_ND, query.rows.missing_ND | hidden)
         outputs = self.network_(context.rows, context.label_N, visible)
-        labels = self._mean_member_loss(self.network_.label_outputs(outputs)[None], query)
+        label_loss = self._mean_member_loss(self.network_.label_outputs(outputs)[None], query)
         if not share:
-            return labels
-        attributes = self.network_.attribute_loss(outputs, query.rows, hidden)
-        return (1 - share) * labels + share * attributes
+            return label_loss
+        attribute_loss = self.network_.attribute_loss(outputs, query.rows, hidden)
+        return (1 - share) * label_loss + share * attribute_loss
 
     def _store_context(self, rows: Rows, label_N: Tensor) -> None:
         self.context_, self.context_label_ = rows, label_N
@@ -274,9 +274,9 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     def _episode_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
     ) -> Tensor:
-        outputs_AQO, read_AQO = self.network_(context.rows, context.label_N, query.rows)
+        outputs_AQO, uncorrected_AQO = self.network_(context.rows, context.label_N, query.rows)
         corrected = self._mean_member_loss(outputs_AQO, query)
-        return corrected + self.read_loss * self._mean_member_loss(read_AQO, query)
+        return corrected + self.read_loss * self._mean_member_loss(uncorrected_AQO, query)
 
     def _store_context(self, rows: Rows, label_N: Tensor) -> None:
         self._encoded_rows_, self._encoded_label_ = rows, label_N

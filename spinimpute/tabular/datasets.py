@@ -167,9 +167,9 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
         raise InputError("argument", f"there is no table {name!r}. Choose one of {', '.join(NAMES)}.")
     if name not in _FORMATS:
         return _load_bundled(name)
-    file_format = _FORMATS[name]
-    features, target = _load(Path(folder), file_format, verify)
-    n_test = file_format.test_rows
+    spec = _FORMATS[name]
+    features, target = _load(Path(folder), spec, verify)
+    n_test = spec.test_rows
     if name in ("adult", "poker"):  # their test rows are not in the first file
         more_features, more_target = (
             _load(Path(folder), _FORMATS["adult test"], verify)
@@ -179,7 +179,7 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
         n_test = len(more_target)
         features, target = pd.concat([features, more_features]), np.concatenate([target, more_target])
         # concat turns a column into text if its categories differ
-        features = features.astype(dict.fromkeys(file_format.columns_marked("c"), "category"))
+        features = features.astype(dict.fromkeys(spec.columns_marked("c"), "category"))
     if len(target) <= n_test:
         raise InputError(
             "content",
@@ -187,7 +187,7 @@ def load_table(name: str, folder: str | Path, *, verify: bool = True) -> Table:
             "The file is truncated; fetch it again.",
         )
     fixed_test = np.arange(len(target) - n_test, len(target)) if n_test else None
-    task = "regression" if file_format.columns_marked("y") else "classification"
+    task = "regression" if spec.columns_marked("y") else "classification"
     return Table(name, features.reset_index(drop=True), target, task, fixed_test)
 
 
@@ -269,14 +269,12 @@ def _load_bundled(name: str) -> Table:
     return Table(name, features.astype(np.float64).assign(sex=sex), target.to_numpy(np.float64), "regression")
 
 
-def _load(folder: Path, file_format: _Format, verify: bool) -> tuple[pd.DataFrame, np.ndarray]:
+def _load(folder: Path, spec: _Format, verify: bool) -> tuple[pd.DataFrame, np.ndarray]:
     """Read a file and check its values; return features and target."""
-    path = next((folder / name for name in file_format.files.split() if (folder / name).is_file()), None)
+    path = next((folder / name for name in spec.files.split() if (folder / name).is_file()), None)
     if path is None:
-        names = " or ".join(file_format.files.split())
-        raise InputError(
-            "not-found", f"{names} is not in the folder {folder}. Get it from {file_format.source}."
-        )
+        names = " or ".join(spec.files.split())
+        raise InputError("not-found", f"{names} is not in the folder {folder}. Get it from {spec.source}.")
     if verify and path.name in CHECKSUMS:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -284,46 +282,46 @@ def _load(folder: Path, file_format: _Format, verify: bool) -> tuple[pd.DataFram
             raise InputError(
                 "damaged",
                 f"{path}: its SHA-256 is {digest}, not {CHECKSUMS[path.name]}: it is damaged or another "
-                f"edition. Fetch it again ({file_format.source}), or read it anyway with "
+                f"edition. Fetch it again ({spec.source}), or read it anyway with "
                 "verify=False.",
             )
-    frame = _read(path, file_format)
-    for name in file_format.columns_marked("d"):
+    frame = _read(path, spec)
+    for name in spec.columns_marked("d"):
         dates = pd.to_datetime(frame[name].astype(object), format="%m/%d/%Y", errors="coerce")
         bad = dates.isna() & frame[name].notna()
         _check_rows(path, bad, frame[name], f"is not a month/day/year in column {name}")
         frame[name] = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
-    (name,) = file_format.columns_marked("ykl")
-    features, labels = frame.drop(columns=[name, *file_format.columns_marked("x")]), frame[name]
+    (name,) = spec.columns_marked("ykl")
+    features, labels = frame.drop(columns=[name, *spec.columns_marked("x")]), frame[name]
     if name == "hand":
         for card in _CARDS:
             n_codes = 4 if card.startswith("S") else 13
             bad = ~features[card].isin(range(1, n_codes + 1))
             _check_rows(path, bad, features[card], f"is not 1 to {n_codes} in column {card}")
         features = _card_frame(features.to_numpy(np.int8))
-    if file_format.columns_marked("l"):
+    if spec.columns_marked("l"):
         return features, np.array([str(label).removesuffix(".") for label in labels])
-    if file_format.columns_marked("k"):
+    if spec.columns_marked("k"):
         _check_rows(path, labels % 1 != 0, labels, f"is not a class in column {name}")
         return features, labels.to_numpy(np.int64)
     return features, labels.to_numpy()
 
 
-def _read(path: Path, file_format: _Format) -> pd.DataFrame:
+def _read(path: Path, spec: _Format) -> pd.DataFrame:
     """Parse a file: numbers become float64, texts become categories; the index holds line numbers."""
-    names, texts = file_format.names, file_format.columns_marked("cdl")
+    names, texts = spec.names, spec.columns_marked("cdl")
     separator = r"\s+" if ".txt" in path.suffixes else ","
-    first = 1 if file_format.first_line == "row" else 2
+    first = 1 if spec.first_line == "row" else 2
     line, width = first, len(names)  # pandas expects every row to have as many columns as the first
     options: dict[str, Any] = {"sep": separator, "header": None, "skipinitialspace": True}
     try:
-        if file_format.first_line == "names":
+        if spec.first_line == "names":
             header = pd.read_csv(path, nrows=1, dtype=str, **options).iloc[0].tolist()
             if header != names:
                 raise InputError("content", f"{path}, line 1 must be {','.join(names)}, got {header}")
         # keep blank lines for now: then row numbers are line numbers
         options |= {"skiprows": first - 1, "skip_blank_lines": False, "low_memory": False}
-        options |= {"na_values": ["", file_format.missing], "keep_default_na": False}
+        options |= {"na_values": ["", spec.missing], "keep_default_na": False}
         dtypes = {i: str for i, name in enumerate(names) if name in texts}
         frame = pd.read_csv(path, dtype=dtypes, **options)
         width = frame.shape[1]
@@ -346,7 +344,7 @@ def _read(path: Path, file_format: _Format) -> pd.DataFrame:
     _check_rows(path, frame[names[-1]].isna(), None, f"has fewer than {width} columns")
     for name in names:
         columns[name] = frame[name].astype("category") if name in texts else _numbers(path, frame[name])
-        if not file_format.missing or name in file_format.columns_marked("ykl"):
+        if not spec.missing or name in spec.columns_marked("ykl"):
             _check_rows(path, columns[name].isna(), None, f"has no value in column {name}")
     return pd.DataFrame(columns)
 

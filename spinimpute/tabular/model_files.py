@@ -43,7 +43,7 @@ ESTIMATORS: dict[str, type[TableEstimator]] = {
     for name in (f"{kind}Classifier", f"{kind}Regressor")
 }
 SCALAR_TYPES = (str, bool, int, float)
-WEIGHTS_PREFIX = "network/"  # of the names of the network's weights among the tensors
+PREFIX = "network/"  # of the names of the network's weights among the tensors
 
 
 def save_estimator(
@@ -71,9 +71,7 @@ def save_estimator(
     if ESTIMATORS.get(name) is not type(estimator):
         raise InputError("argument", f"{name} cannot be saved, only {', '.join(ESTIMATORS)}")
     check_is_fitted(estimator, "n_parameters_")
-    tensors = arrays_of(
-        {WEIGHTS_PREFIX + key: value for key, value in estimator.network_.state_dict().items()}
-    )
+    tensors = arrays_of({PREFIX + key: value for key, value in estimator.network_.state_dict().items()})
     try:
         parameters = {key: _to_json(value) for key, value in estimator.get_params(deep=False).items()}
         check_parameters(estimator, parameters)
@@ -242,11 +240,8 @@ def _check_types(estimator: TableEstimator) -> None:
 def _check_fitted(estimator: TableEstimator) -> None:
     """Check that the attributes of a fitted estimator agree: categories, scales, names and labels."""
     encoder = estimator.encoder_
-    columns, category_lists = len(encoder.categories_), [c for c in encoder.categories_ if c is not None]
-    _require(
-        all(c.dtype.kind == "U" and (c[1:] > c[:-1]).all() for c in category_lists),
-        "categories are not sorted",
-    )
+    columns, lists = len(encoder.categories_), [c for c in encoder.categories_ if c is not None]
+    _require(all(c.dtype.kind == "U" and (c[1:] > c[:-1]).all() for c in lists), "categories are not sorted")
     cardinality = tuple(0 if c is None else max(1, len(c)) for c in encoder.categories_)
     _require(
         encoder.schema_.cardinality == cardinality,
@@ -256,7 +251,7 @@ def _check_fitted(estimator: TableEstimator) -> None:
         [*map(type, encoder.schema_.may_miss)] == [bool] * columns,
         "may_miss of the schema must have a boolean for each column",
     )
-    numbers = (columns - len(category_lists),)
+    numbers = (columns - len(lists),)
     _require(
         [encoder.mean_.dtype, encoder.sd_.dtype] == [np.dtype(np.float64)] * 2,
         "means and standard deviations must be float64",
@@ -304,11 +299,7 @@ def _check_fitted(estimator: TableEstimator) -> None:
 
 def _weights(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Select the weights of the network among the arrays of a file."""
-    return {
-        key.removeprefix(WEIGHTS_PREFIX): part
-        for key, part in arrays.items()
-        if key.startswith(WEIGHTS_PREFIX)
-    }
+    return {key.removeprefix(PREFIX): part for key, part in arrays.items() if key.startswith(PREFIX)}
 
 
 def _check_prediction(estimator: TableEstimator) -> None:

@@ -47,7 +47,7 @@ class RowEstimator(TableEstimator):  # numpydoc ignore=PR02
         groups: list[dict[str, Any]] = [{"params": decaying}, {"params": others, "weight_decay": 0.0}]
         return AdamW(groups, lr=self.learning_rate, weight_decay=self.weight_decay), None
 
-    def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
+    def _make_step_loss(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
         batches: list[Tensor] = []
         n_rows = len(data.rows)
         size = min(self.batch_size, n_rows)
@@ -112,14 +112,14 @@ class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
     residual_dropout: float = 0.0
     scaling: str = "quantile"
 
-    def _loss_at(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
+    def _make_step_loss(self, data: LabelledRows, generator: torch.Generator) -> Callable[[int], Tensor]:
         n_rows = len(data.rows)
         if n_rows < 2 or self.batch_size < 2:
             raise ValueError(
                 f"BatchNorm needs at least 2 rows in a batch, got n_samples = {n_rows}, "
                 f"batch_size = {self.batch_size}"
             )
-        return super()._loss_at(data, generator)
+        return super()._make_step_loss(data, generator)
 
     def _make_network(self) -> nn.Module:
         return ResNet(

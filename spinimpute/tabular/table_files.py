@@ -108,7 +108,7 @@ def parse_numbers(column: pd.Series, path: str | Path) -> np.ndarray:
     invalid = np.flatnonzero(~missing & ~(np.abs(values) <= MAX_NUMBER))
     if len(invalid):
         problem = "is not a number" if np.isnan(values[invalid[0]]) else f"is not within ±{MAX_NUMBER:g}"
-        row, cell = column.index[invalid[0]] + 1, quote_cell(column.iloc[invalid[0]])
+        row, cell = column.index[invalid[0]] + 1, quote(column.iloc[invalid[0]])
         raise InputError("content", f"table {path}: row {row}, column {column.name!r}: {cell} {problem}")
     return values
 
@@ -116,7 +116,7 @@ def parse_numbers(column: pd.Series, path: str | Path) -> np.ndarray:
 def parse_categories(column: pd.Series) -> pd.Series:
     """Convert a column to names of categories, None if missing; the name of 1.0 is "1"."""
     cells = zip(column.tolist(), missing_cells(column), strict=True)
-    return text_column(None if is_missing else _category_name(cell) for cell, is_missing in cells)
+    return text_column(None if absent else _category_name(cell) for cell, absent in cells)
 
 
 def text_column(cells: Iterable[str | None]) -> pd.Series:
@@ -124,7 +124,7 @@ def text_column(cells: Iterable[str | None]) -> pd.Series:
     return pd.Series(list(cells), dtype=object)
 
 
-def quote_cell(cell: object) -> str:
+def quote(cell: object) -> str:
     """Quote a cell for a message, cut to 40 characters."""
     text = repr(cell)
     return text if len(text) <= 40 else f"{text[:37]}..."
@@ -136,16 +136,14 @@ def _parse_cells(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     if column.dtype.kind in "iuf":
         return column.to_numpy(np.float64, na_value=np.nan), missing
     cells = zip(column, missing, strict=True)
-    return np.array(
-        [math.nan if is_missing else _parse_number(cell) for cell, is_missing in cells], np.float64
-    ), missing
+    return np.array([math.nan if absent else _number(cell) for cell, absent in cells], np.float64), missing
 
 
 def _category_name(cell: object) -> str:
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
-def _parse_number(text: str) -> float:
+def _number(text: str) -> float:
     try:
         return math.nan if "_" in text else float(text)
     except ValueError:
@@ -156,8 +154,7 @@ def _check_names(path: Path, names: list[str]) -> None:
     for number, name in enumerate(names, 1):
         if any(ord(character) < 32 for character in name):
             raise InputError(
-                "content",
-                f"table {path}: the name of column {number} has control characters: {quote_cell(name)}",
+                "content", f"table {path}: the name of column {number} has control characters: {quote(name)}"
             )
     if (duplicate := repeated(names)) is not None:
         raise InputError("content", f"table {path}: two columns are named {duplicate!r}; rename one")
@@ -236,14 +233,12 @@ def _read_errors_as_input_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InputError(
-            "content", f"table {path}: it is not UTF-8 text{_explain_not_utf8(path, error)}"
-        ) from error
+        raise InputError("content", f"table {path}: it is not UTF-8 text{_diagnose(path, error)}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError("read", f"table {path}: it cannot be read: {error}") from error
 
 
-def _explain_not_utf8(path: Path, error: UnicodeDecodeError) -> str:
+def _diagnose(path: Path, error: UnicodeDecodeError) -> str:
     """Describe a file that is not UTF-8, and say what to do."""
     with path.open("rb") as file:
         start = file.read(2)
@@ -314,5 +309,5 @@ def _column_values(column: pd.Series) -> Any:
     elif column.dtype.kind in "iuf":
         return column.to_numpy()
     return text_column(
-        None if is_missing else str(cell) for cell, is_missing in zip(column, column.isna(), strict=True)
+        None if absent else str(cell) for cell, absent in zip(column, column.isna(), strict=True)
     )

@@ -128,11 +128,11 @@ def draw_interval(source: HaplotypeSource, rng: np.random.Generator, most_entrie
 
     Returns the whole segment if it is small enough or if most_entries is 0.
     """
-    most = most_entries // source.n_haplotypes
-    if most_entries == 0 or source.n_sites <= most:
+    max_sites = most_entries // source.n_haplotypes
+    if most_entries == 0 or source.n_sites <= max_sites:
         return source
-    start = int(rng.integers(source.n_sites - most + 1))
-    return SourceInterval(source, start, start + most)
+    start = int(rng.integers(source.n_sites - max_sites + 1))
+    return SourceInterval(source, start, start + max_sites)
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ def _draw_foreign_queries(
 
     If the other populations have too few samples, queries and context come from all populations.
     """
-    own = deme[samples] == deme[samples[0]]
-    natives, others = samples[own], samples[~own]
+    is_native = deme[samples] == deme[samples[0]]
+    natives, others = samples[is_native], samples[~is_native]
     n_queries = min(settings.queries, len(natives), len(samples) // 4)
     if len(others) < settings.context_samples:
         return samples[:n_queries], samples[n_queries:]
@@ -267,13 +267,13 @@ def draw_episode(
     site_BGU = np.zeros((b, g, u), dtype=np.int64)
     valid_BGU = np.zeros((b, g, u), dtype=np.float32)
     fraction_BGU, distance_BGU = np.zeros_like(valid_BGU), np.zeros_like(valid_BGU)
-    typed, query, known, places, compared = [], [], [], [], []
+    typed, query, known, padded_blocks, compared = [], [], [], [], []
     for i, block in enumerate(blocks):
-        place = pad_typed_sites(int(block), typed_cM, shape, 0, n_typed)
-        places.append(place)
-        typed.append(place.fill(typed_context_TN))
-        query.append(place.fill(split.typed_query_TQ))
-        known.append(place.fill(split.known_TQ))
+        padded = pad_typed_sites(int(block), typed_cM, shape, 0, n_typed)
+        padded_blocks.append(padded)
+        typed.append(padded.fill(typed_context_TN))
+        query.append(padded.fill(split.typed_query_TQ))
+        known.append(padded.fill(split.known_TQ))
         untyped = []
         for j in range(g):
             gap = int(block) * g + j
@@ -302,8 +302,8 @@ def draw_episode(
         typed_BNS=np.stack(typed),
         query_BQS=np.stack(query),
         known_BQS=np.stack(known),
-        cM_BS=np.stack([p.cM_S for p in places]),
-        valid_BS=np.stack([p.valid_S for p in places]),
+        cM_BS=np.stack([p.cM_S for p in padded_blocks]),
+        valid_BS=np.stack([p.valid_S for p in padded_blocks]),
         compared_BNC=compared_BNC,
         start_BHX=_pad_and_stack(starts),
         start_mass_BH=_pad_and_stack([np.ones(len(start), np.float32) for start in starts]),
@@ -317,12 +317,12 @@ def draw_episode(
 
 
 def _draw_compared(
-    candidates: list[np.ndarray], predicted: np.ndarray, most: int, rng: np.random.Generator
+    candidates: list[np.ndarray], predicted: np.ndarray, max_sites: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw the sites by which haplotypes are compared: the predicted sites, and others up to `most`."""
+    """Draw the sites by which haplotypes are compared: the predicted sites, and others up to `max_sites`."""
     others = np.setdiff1d(np.concatenate([*candidates, predicted]), predicted)
-    if len(others) > max(most - len(predicted), 0):
-        others = rng.choice(others, max(most - len(predicted), 0), replace=False)
+    if len(others) > max(max_sites - len(predicted), 0):
+        others = rng.choice(others, max(max_sites - len(predicted), 0), replace=False)
     return np.sort(np.concatenate([predicted, others]))
 
 

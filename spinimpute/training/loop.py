@@ -104,8 +104,8 @@ class TrainingLoop(ABC, Generic[Network]):
         if self.tasks == 1:
             loss = self._backward(0)
         else:
-            mine, gradient = self._gradient(self.processes.own_slice(range(self.tasks)))
-            loss = sum(self.processes.gather([mine]))
+            own_loss, gradient = self._gradient(self.processes.own_slice(range(self.tasks)))
+            loss = sum(self.processes.gather([own_loss]))
             self.processes.sum_all(gradient)
             for parameter, part in zip(self.parameters, gradient, strict=True):
                 parameter.grad = part
@@ -136,9 +136,9 @@ class TrainingLoop(ABC, Generic[Network]):
         """
         if len(numbers) > 1:
             half = len(numbers) // 2
-            left, gradient = self._gradient(numbers[:half])
-            right, more = self._gradient(numbers[half:])
-            return left + right, [a.add_(b) for a, b in zip(gradient, more, strict=True)]
+            left_loss, gradient = self._gradient(numbers[:half])
+            right_loss, right_gradient = self._gradient(numbers[half:])
+            return left_loss + right_loss, [a.add_(b) for a, b in zip(gradient, right_gradient, strict=True)]
         loss = self._backward(numbers[0])
         # a parameter may have a gradient only in other tasks of the step
         return loss, [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]

@@ -93,8 +93,8 @@ class PanelSource:
     def validation(self, count: int) -> list[HaplotypeSource]:
         """Draw segments with the held-out samples as queries and all others as context."""
         rng = np.random.default_rng(4)
-        every = np.arange(self.panel.n_samples)
-        return [self._segment(rng, every, self.held_out) for _ in range(count)]
+        all_samples = np.arange(self.panel.n_samples)
+        return [self._segment(rng, all_samples, self.held_out) for _ in range(count)]
 
     def _segment(
         self, rng: np.random.Generator, samples: np.ndarray, queries: np.ndarray | None
