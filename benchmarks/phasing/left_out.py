@@ -30,7 +30,7 @@ from spinimpute.vcf.reader import read_haplotypes
 RESULTS = Path(__file__).parent / "results"
 MISSING = 0.01  # of the calls
 PEOPLE = {"chr20_eur": 100, "chr22_1kg": 400}
-SETTINGS = ("CORE", "FLANK", "PHASING_MISMATCH", "FACTORS", "DOUBTFUL", "VOTES", "MOST_OTHERS")
+SETTINGS = ("CORE", "FLANK", "PHASING_MISMATCH", "FACTORS", "DOUBTFUL", "VOTES", "MAX_OTHER_HAPLOTYPES")
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import numpy as np
 
 MAX_TYPED = 10_000  # sites of a block's core, and of a flank
 FAR_CM = 5.0  # distance to a typed site that does not exist
-LIKE_WIDTHS = 24, 72  # central typed sites that make haplotypes alike, see `initial_groups`
+WEIGHT_WIDTHS = 24, 72  # central typed sites that make haplotypes alike, see `initial_groups`
 MAX_COMPARED = 512  # untyped sites of a block by which haplotypes are compared
 FAR_SITES = 400  # sites before the first or after the last typed site to compare, or to predict in training
-COLUMNS_AT_ONCE = 64
+BATCH_COLUMNS = 64
 
 
 class HaplotypeSource(Protocol):
@@ -168,9 +168,9 @@ def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.nd
     if len(patterns_RS) <= count:
         return pattern_N
     weight_R = shared_R.astype(np.float64)
-    for width in LIKE_WIDTHS:
-        _, like_R, _ = _patterns(patterns_RS[:, :width])
-        weight_R *= np.bincount(like_R, shared_R)[like_R] ** -0.25
+    for width in WEIGHT_WIDTHS:
+        _, cluster_R, _ = _patterns(patterns_RS[:, :width])
+        weight_R *= np.bincount(cluster_R, shared_R)[cluster_R] ** -0.25
     middle_R = (np.cumsum(weight_R) - weight_R / 2) / weight_R.sum()
     group_R = np.minimum((middle_R * count).astype(np.int64), count - 1)
     return np.unique(group_R, return_inverse=True)[1][pattern_N]
@@ -200,8 +200,8 @@ def group_means(x_NX: np.ndarray, group_N: np.ndarray) -> np.ndarray:
     order = np.argsort(group_N, kind="stable")
     first = np.flatnonzero(np.diff(group_N[order], prepend=-1))
     total_HX = np.empty((len(first), x_NX.shape[1]), dtype=np.float32)
-    for low in range(0, x_NX.shape[1], COLUMNS_AT_ONCE):  # reduceat converts its whole argument to floats
-        columns = slice(low, low + COLUMNS_AT_ONCE)
+    for low in range(0, x_NX.shape[1], BATCH_COLUMNS):  # reduceat converts its whole argument to floats
+        columns = slice(low, low + BATCH_COLUMNS)
         np.add.reduceat(x_NX[order, columns], first, axis=0, dtype=np.float32, out=total_HX[:, columns])
     return total_HX / np.bincount(group_N)[:, None].astype(np.float32)
 

@@ -17,8 +17,10 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.unpacking import GZIP_MAGIC, TooLong, decompressed_text, text_lines
 
 MAX_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
-LONG = 1_000_000  # base pairs: shorter maps may lie in a hot spot or a region without recombination
-CHROMOSOME = 20_000_000  # base pairs: longer maps have rates of chromosomes, but yeast has 350 cM/Mb
+# The unit of maps up to this length (base pairs) is not checked: a short map may lie in a recombination hot
+# spot or in a region without recombination.
+MIN_CHECKED_BASES = 1_000_000
+MIN_REFUSED_BASES = 20_000_000  # base pairs: longer maps have rates of chromosomes, but yeast has 350 cM/Mb
 # mean rates of long maps, in cM/Mb: conifers and wheat have 0.1 to 0.3, honeybees about 25
 MIN_RATE, MAX_RATE = 0.05, 50
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
@@ -95,13 +97,13 @@ class GeneticMap:
         fail = _failure(path)
         positions: list[int] = []
         cMs: list[float] = []
-        others: dict[str, int] = {}
-        named = {
+        other_chromosomes: dict[str, int] = {}
+        file_names = {
             fields[columns.chrom]
             for number, line in _rows(path, content)
             if number >= first_row and len(fields := line.split()) == columns.count
         }
-        meant = chromosome_names(chrom, named)
+        matching_names = chromosome_names(chrom, file_names)
         for number, line in _rows(path, content):
             if number < first_row:
                 continue
@@ -110,8 +112,8 @@ class GeneticMap:
                 raise fail(number, f"{len(fields)} columns, but a {columns.name} map has {columns.count}")
             position, cM = _numbers(fields, columns, fail, number)
             name = fields[columns.chrom]
-            if name not in meant:
-                others[name] = others.get(name, 0) + 1
+            if name not in matching_names:
+                other_chromosomes[name] = other_chromosomes.get(name, 0) + 1
                 continue
             if positions and position <= positions[-1]:
                 raise fail(number, f"position {position} after {positions[-1]}: they must strictly increase")
@@ -120,7 +122,7 @@ class GeneticMap:
             positions.append(position)
             cMs.append(cM)
         if not positions:
-            found = ", ".join(list(others)[:10]) or "none"
+            found = ", ".join(list(other_chromosomes)[:10]) or "none"
             raise InputError(
                 "mismatch", f"{path}: no row of chromosome {chrom}, only of {found}. Give the map of {chrom}"
             )
@@ -167,7 +169,7 @@ class GeneticMap:
 
 def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
     rate = cM / bases * 10**6
-    if bases <= LONG or MIN_RATE <= rate <= MAX_RATE:
+    if bases <= MIN_CHECKED_BASES or MIN_RATE <= rate <= MAX_RATE:
         return
     advice = (
         "If the map is in Morgans, multiply its genetic positions by 100"
@@ -178,7 +180,7 @@ def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
         f"{path}: chromosome {chrom} is {cM:g} cM long by this map, {rate:.3g} cM/Mb; the human genome has "
         f"about {DEFAULT_RATE:g}. {advice}"
     )
-    if bases > CHROMOSOME:
+    if bases > MIN_REFUSED_BASES:
         raise InputError("content", text)
     warnings.warn(text, stacklevel=5)
 

@@ -20,15 +20,15 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 
 MIN_EXPECTED = 50.0  # heterozygotes; with fewer, the sex of a sample stays unknown
-FEW = 0.1  # share of the expected heterozygotes that no male exceeds by genotyping errors,
-MANY = 0.3  # and that every female exceeds, even if her parents are related
+MAX_MALE_SHARE = 0.1  # share of the expected heterozygotes that no male exceeds by genotyping errors,
+MIN_FEMALE_SHARE = 0.3  # and that every female exceeds, even if her parents are related
 HETEROZYGOUS_HAPLOID = "heterozygous calls of haploid samples"
 HALF_MISSING = "unphased calls with one missing allele"
 HAPLOID_DIPLOID = "calls with one allele of diploid samples"
 
 _MALE = {"1", "m", "male"}
 _FEMALE = {"2", "f", "female"}
-_HEADS = {"sex", "gender"}
+_COLUMN_NAMES = {"sex", "gender"}
 _UNKNOWN = {"0", "-9", "na", "nan", "u", "unknown", ""}
 
 
@@ -37,7 +37,7 @@ class ResolvedPloidy:
     """Haplotypes of a region in which each sample has one ploidy."""
 
     haplotypes: Haplotypes
-    lost: dict[str, int]  # numbers of calls set missing, by reason
+    set_missing: dict[str, int]  # numbers of calls set missing, by reason
     share_X: np.ndarray  # float64, observed / expected heterozygotes, NaN where hardly any are expected
     doubts: list[str]  # sentences on samples whose calls contradict their given sex
 
@@ -86,7 +86,7 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
             sample = f"{fields[0]}_{sample}"
         known = sex.lower()
         if known not in _MALE | _FEMALE | _UNKNOWN:
-            if number == 1 and known in _HEADS:
+            if number == 1 and known in _COLUMN_NAMES:
                 continue
             raise InputError(
                 "content", f"list of sexes {path}, line {number}: {sex!r} is not a sex. Give M, F, 1 or 2"
@@ -145,14 +145,14 @@ def resolve_ploidy(
         haploid_X = np.ones(len(calls.samples), bool)
     elif sexed:
         by_calls_X |= one_SX.any(axis=0) & ~(two_SX & (first != second)).any(axis=0)
-        haploid_X = by_calls_X | (share_X < FEW)
+        haploid_X = by_calls_X | (share_X < MAX_MALE_SHARE)
         for x, name in enumerate(calls.samples):
             if name not in sexes:
                 continue
             haploid_X[x] = sexes[name]
-            if sexes[name] and share_X[x] > MANY:
+            if sexes[name] and share_X[x] > MIN_FEMALE_SHARE:
                 doubts.append(f"{name} is given as male, but has {share_X[x]:.0%} of a woman's")
-            elif not sexes[name] and (by_calls_X[x] or share_X[x] < FEW):
+            elif not sexes[name] and (by_calls_X[x] or share_X[x] < MAX_MALE_SHARE):
                 what = "calls with one allele" if by_calls_X[x] else f"{share_X[x]:.0%} of a woman's"
                 doubts.append(f"{name} is given as female, but has {what}")
     else:
@@ -174,9 +174,11 @@ def resolve_ploidy(
         ),
         np.where(haploid_X, 1, 2).astype(np.uint8),
     )
-    lost = {
+    set_missing = {
         HETEROZYGOUS_HAPLOID: int(error_SX.sum()),
         HAPLOID_DIPLOID: int(halved_SX.sum()),
         HALF_MISSING: 0 if haplotypes.halved is None else int(haplotypes.halved.sum()),
     }
-    return ResolvedPloidy(haplotypes, {what: count for what, count in lost.items() if count}, share_X, doubts)
+    return ResolvedPloidy(
+        haplotypes, {what: count for what, count in set_missing.items() if count}, share_X, doubts
+    )

@@ -15,7 +15,7 @@ import numpy as np
 from spinimpute.genotypes.intervals import Interval
 
 FAR_CM = 0.5  # to both sides: within 1 cM a haplotype is often a mosaic of several panel haplotypes
-FEW_TYPED = 2  # so few typed sites do not split an untyped interval
+MAX_IGNORED_TYPED = 2  # so few typed sites do not split an untyped interval
 EQUAL_LENGTH_CM = 5.0  # long enough for any array to have typed some of the sites
 
 
@@ -39,10 +39,10 @@ def far_from_typed(cM: np.ndarray, typed_index: np.ndarray, interval: Interval) 
     cM: genetic positions of all panel sites. typed_index: the typed panel sites, increasing; the nearest on
     both sides of the interval must be among them.
     """
-    beyond_T = np.concatenate([[-np.inf], cM[typed_index], [np.inf]])
+    padded_cM_T = np.concatenate([[-np.inf], cM[typed_index], [np.inf]])
     here_U = cM[interval.slice]
-    behind_U = np.searchsorted(typed_index, np.arange(*interval))  # number of typed sites before each site
-    nearest_U = np.minimum(here_U - beyond_T[behind_U], beyond_T[behind_U + 1] - here_U)
+    n_before_U = np.searchsorted(typed_index, np.arange(*interval))  # number of typed sites before each site
+    nearest_U = np.minimum(here_U - padded_cM_T[n_before_U], padded_cM_T[n_before_U + 1] - here_U)
     return nearest_U > FAR_CM
 
 
@@ -57,7 +57,7 @@ def untyped_intervals(
     if not len(far):
         return []
     before = np.searchsorted(typed_index, far)
-    cuts = np.flatnonzero(np.diff(before) > FEW_TYPED) + 1
+    cuts = np.flatnonzero(np.diff(before) > MAX_IGNORED_TYPED) + 1
     counts = [
         count_sites(chrom, position, typed_index, Interval(int(sites[0]), int(sites[-1]) + 1))
         for sites in np.split(far, cuts)

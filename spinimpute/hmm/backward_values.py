@@ -16,7 +16,14 @@ import numpy as np
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import SpanPatterns
-from spinimpute.hmm.steps import enter_span, go_through, n_patterns, span_values, step_back, sum_patterns
+from spinimpute.hmm.steps import (
+    cross_span_and_sum,
+    enter_span,
+    n_patterns,
+    span_values,
+    step_back,
+    sum_patterns,
+)
 from spinimpute.runtime.kernels import kernel
 
 
@@ -24,14 +31,14 @@ class BackwardValues(NamedTuple):
     """Backward values of consecutive spans, float32.
 
     The value of haplotype n in pattern d of the i-th of these spans, right of place p of the span, is
-    stay_PDL[p, d] * behind_INL[i, n] + come_PDL[p, d].
+    stay_PDL[p, d] * after_INL[i, n] + switch_PDL[p, d].
     """
 
-    behind_INL: np.ndarray  # values behind each of the spans
-    # stay_PDL, come_PDL: parts of queries that do not leave their haplotype up to the span's end, and of
+    after_INL: np.ndarray  # values behind each of the spans
+    # stay_PDL, switch_PDL: parts of queries that do not leave their haplotype up to the span's end, and of
     # those that leave it. They are undefined in other spans.
     stay_PDL: np.ndarray
-    come_PDL: np.ndarray
+    switch_PDL: np.ndarray
 
 
 class Workspace:
@@ -52,10 +59,10 @@ class Workspace:
             self._numbers = np.empty(0, np.float32)  # frees the old memory first
             # the next group may have more patterns
             self._numbers = np.empty(ends[-1] + n_values // 4, np.float32)
-        behind_INL, stay_PDL, come_PDL = np.split(self._numbers[: ends[-1]], ends[:-1])
+        after_INL, stay_PDL, switch_PDL = np.split(self._numbers[: ends[-1]], ends[:-1])
         shape_PDL = SPAN, len(patterns.bits_D), LANES
         return BackwardValues(
-            behind_INL.reshape(shape_INL), stay_PDL.reshape(shape_PDL), come_PDL.reshape(shape_PDL)
+            after_INL.reshape(shape_INL), stay_PDL.reshape(shape_PDL), switch_PDL.reshape(shape_PDL)
         )
 
 
@@ -70,7 +77,7 @@ def backward_values(
     first, stop = places or (0, len(jump_S))
     first_span, stop_span = first // SPAN, -(-stop // SPAN)
     values = (workspace or Workspace()).allocate(patterns, stop_span - first_span)
-    values.behind_INL[-1] = 1
+    values.after_INL[-1] = 1
     fill_backwards(patterns, emission_S2L, jump_S, first_span, values)
     return values
 
@@ -79,15 +86,15 @@ def backward_values(
 def fill_backwards(patterns, emission_S2L, jump_S, first_span, right):  # type: ignore[no-untyped-def]
     """Fill `BackwardValues` of the spans from first_span on; returns the `SpanValues` before these spans.
 
-    The last row of right.behind_INL holds the values behind the panel's last span.
+    The last row of right.after_INL holds the values behind the panel's last span.
     """
     n_spans, n_places = len(patterns.pattern_IN), len(jump_S)
-    behind_INL, stay_PDL, come_PDL = right
-    stop_span = first_span + len(behind_INL)
+    after_INL, stay_PDL, switch_PDL = right
+    stop_span = first_span + len(after_INL)
     values = span_values(patterns)
-    behind_DL = np.empty_like(values.stay_DL)
-    row = len(behind_INL) - 1  # of the values behind a span
-    sum_patterns(patterns, n_spans - 1, behind_INL[row], behind_DL)
+    after_DL = np.empty_like(values.stay_DL)
+    row = len(after_INL) - 1  # of the values behind a span
+    sum_patterns(patterns, n_spans - 1, after_INL[row], after_DL)
     for i in range(n_spans - 1, first_span - 1, -1):
         first, d = patterns.first_I1[i], n_patterns(patterns, i)
         enter_span(patterns, i, values)
@@ -95,9 +102,9 @@ def fill_backwards(patterns, emission_S2L, jump_S, first_span, right):  # type: 
             at = place - i * SPAN
             if i < stop_span:
                 stay_PDL[at, first : first + d] = values.stay_DL[:d]
-                come_PDL[at, first : first + d] = values.come_DL[:d]
-            step_back(patterns, place, emission_S2L, jump_S[place], behind_DL, values)
+                switch_PDL[at, first : first + d] = values.switch_DL[:d]
+            step_back(patterns, place, emission_S2L, jump_S[place], after_DL, values)
         if i > first_span:
             from_row, row = row, row - (i < stop_span)
-            go_through(patterns, i, i - 1, values, behind_INL[from_row], behind_INL[row], behind_DL)
+            cross_span_and_sum(patterns, i, i - 1, values, after_INL[from_row], after_INL[row], after_DL)
     return values

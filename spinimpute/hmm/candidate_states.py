@@ -74,7 +74,7 @@ def _copy_by_block(kept, first_BQ1, haplotype_C, posterior_CP):  # type: ignore[
 class _Thresholds(NamedTuple):
     """See `copying_posteriors` and the reasons in `parameters`."""
 
-    least: np.float32
+    threshold: np.float32
     max_share: np.float32
     min_mass: np.float32
 
@@ -100,12 +100,12 @@ def fill_posteriors_of_own_states(
     jump_S: np.ndarray,
     blocks: BlockPlaces,
     candidates: Candidates,
-    least: np.float32,
+    threshold: np.float32,
     kept: KeptCandidates,
 ) -> None:
     """Fill `KeptCandidates`, see `copying_posteriors`: as many as there were candidates, at most."""
     thresholds = _Thresholds(
-        least, np.float32(parameters.MAX_THRESHOLD_SHARE), np.float32(parameters.MIN_MASS)
+        threshold, np.float32(parameters.MAX_THRESHOLD_SHARE), np.float32(parameters.MIN_MASS)
     )
     _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresholds, kept)
 
@@ -130,7 +130,7 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
         n, at_C = _list_states(haplotype_C, first_BQ1, q, number_N, state_N)
         if n == 0:
             continue
-        least = min(thresholds.least, thresholds.max_share / np.float32(n))
+        threshold = min(thresholds.threshold, thresholds.max_share / np.float32(n))
         bits_IK = _bits_by_span(panel_NW, state_N[:n])
         value_K = np.empty(bits_IK.shape[1], np.float32)
         value_K[:n] = share
@@ -163,14 +163,14 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
             i -= len(own_K)
             bound_4 = _bound(steps, begin, end)
             # X counts the likely states: likely_X lists them, chosen_X numbers those of them that are kept
-            likely_X = _find_likely(bound_4, forward_BK[b, :n], backward_BK[b, :n], least)
-            posterior_PX, most_X = _posteriors_between(
+            likely_X = _find_likely(bound_4, forward_BK[b, :n], backward_BK[b, :n], threshold)
+            posterior_PX, max_X = _posteriors_between(
                 bits_IK, likely_X, steps, forward_BK[b], backward_BK[b], begin, end
             )
             for x in range(len(likely_X)):
                 number_N[likely_X[x]] = x  # by state; there are no more states than haplotypes
             chosen_X = _choose(
-                own_K, number_N, posterior_PX, most_X, state_N[likely_X], least, thresholds.min_mass
+                own_K, number_N, posterior_PX, max_X, state_N[likely_X], threshold, thresholds.min_mass
             )
             for k in likely_X:
                 number_N[k] = -1
@@ -197,10 +197,10 @@ def _bound(steps, begin, end):  # type: ignore[no-untyped-def]
     forward_P2[0, 0] = backward_P2[n - 1, 0] = 1
     one = np.float32(1)
     for p in range(begin + 1, end):
-        stay, come = _forward_step(steps, p)
+        stay, switch = _forward_step(steps, p)
         best = max(steps.emission_S2[p, 0], steps.emission_S2[p, 1])
         forward_P2[p - begin, 0] = forward_P2[p - begin - 1, 0] * stay * best
-        forward_P2[p - begin, 1] = (forward_P2[p - begin - 1, 1] * stay + come) * best
+        forward_P2[p - begin, 1] = (forward_P2[p - begin - 1, 1] * stay + switch) * best
     for p in range(end - 1, begin, -1):
         best = max(steps.emission_S2[p, 0], steps.emission_S2[p, 1])
         backward_P2[p - begin - 1, 0] = backward_P2[p - begin, 0] * steps.keep_S[p] * best
@@ -209,28 +209,28 @@ def _bound(steps, begin, end):  # type: ignore[no-untyped-def]
         ) * best
     bound_4 = np.zeros(4, np.float32)
     for p in range(begin, end):
-        of_f, alone = forward_P2[p - begin] * steps.joint_S[p]
-        of_v = backward_P2[p - begin, 0] * steps.keep_S[p]
+        factor_f, alone = forward_P2[p - begin] * steps.joint_S[p]
+        factor_v = backward_P2[p - begin, 0] * steps.keep_S[p]
         rest = backward_P2[p - begin, 1] * steps.keep_S[p] + steps.arrive_S[p]
-        bound_4[0] += of_f * of_v
-        bound_4[1] += of_f * rest
-        bound_4[2] += alone * of_v
+        bound_4[0] += factor_f * factor_v
+        bound_4[1] += factor_f * rest
+        bound_4[2] += alone * factor_v
         bound_4[3] += alone * rest
     return bound_4 * (one + ROUNDING)
 
 
 @kernel(fast=True)
-def _find_likely(bound_4, forward_K, backward_K, least):  # type: ignore[no-untyped-def]
-    """Return the states that may have `least`, by their values at both ends.
+def _find_likely(bound_4, forward_K, backward_K, threshold):  # type: ignore[no-untyped-def]
+    """Return the states that may have `threshold`, by their values at both ends.
 
     The bound may be infinite or NaN for a query that is unlike all of its states.
     """
     likely_X, n = np.empty(len(forward_K), np.int32), 0
-    of_both, of_forward, of_backward, alone = bound_4
+    factor_fv, factor_f, factor_v, alone = bound_4
     for k in range(len(forward_K)):
         likely_X[n] = k
         f, v = forward_K[k], backward_K[k]
-        n += not ((of_both * v + of_forward) * f + (of_backward * v + alone) < least)
+        n += not ((factor_fv * v + factor_f) * f + (factor_v * v + alone) < threshold)
     return likely_X[:n]
 
 
@@ -252,34 +252,34 @@ def _posteriors_between(bits_IK, likely_X, steps, forward_K, backward_K, begin, 
             bits_IX[i, x] = bits_IK[first + i, likely_X[x]]
     posterior_PX, backward_X = np.empty((end - begin, width), np.float32), np.zeros(width, np.float32)
     posterior_PX[0, n:] = 0
-    most_X = np.zeros(width, np.float32)
+    max_X = np.zeros(width, np.float32)
     for x in range(n):
         posterior_PX[0, x], backward_X[x] = forward_K[likely_X[x]], backward_K[likely_X[x]]
     for p in range(begin + 1, end):
         forward_X = posterior_PX[p - begin]
         forward_X[:] = posterior_PX[p - begin - 1]
-        stay, come = _forward_step(steps, p)
-        step_list(bits_IX, p - 16 * first, n, steps.emission_S2[p], stay, come, forward_X)
+        stay, switch = _forward_step(steps, p)
+        step_list(bits_IX, p - 16 * first, n, steps.emission_S2[p], stay, switch, forward_X)
     for p in range(end - 1, begin - 1, -1):
         keep, arrive = steps.keep_S[p], steps.arrive_S[p]
-        _multiply(posterior_PX[p - begin], backward_X, keep, arrive, steps.joint_S[p], most_X)
+        _multiply(posterior_PX[p - begin], backward_X, keep, arrive, steps.joint_S[p], max_X)
         if p > begin:
             step_list(bits_IX, p - 16 * first, n, steps.emission_S2[p], keep, arrive, backward_X)
-    return posterior_PX, most_X
+    return posterior_PX, max_X
 
 
 @kernel(fast=True)
-def _multiply(forward_X, backward_X, keep, arrive, joint, most_X):  # type: ignore[no-untyped-def]
-    """Replace forward values by posteriors, and update the largest posterior of each state, most_X."""
+def _multiply(forward_X, backward_X, keep, arrive, joint, max_X):  # type: ignore[no-untyped-def]
+    """Replace forward values by posteriors, and update the largest posterior of each state, max_X."""
     for x in range(len(forward_X)):
         posterior = forward_X[x] * (backward_X[x] * keep + arrive) * joint
         forward_X[x] = posterior
-        most_X[x] = posterior if posterior > most_X[x] else most_X[x]
+        max_X[x] = posterior if posterior > max_X[x] else max_X[x]
 
 
 @kernel()
-def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, min_mass):  # type: ignore[no-untyped-def]
-    """Choose the likely states that are candidates of the block and have `least` at any place.
+def _choose(own_K, number_K, posterior_PX, max_X, state_X, threshold, min_mass):  # type: ignore[no-untyped-def]
+    """Choose the likely states that are candidates of the block and have `threshold` at any place.
 
     If they have less than min_mass at a place, the likeliest other states join them, up to the number of
     candidates. own_K: the block's candidates, as states, in order of haplotypes. number_K: index of a state
@@ -288,7 +288,7 @@ def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, min_mass):  #
     stay_X, n = np.empty(len(own_K), np.int64), 0
     for k in own_K:
         x = number_K[k]
-        if x >= 0 and most_X[x] >= least:
+        if x >= 0 and max_X[x] >= threshold:
             stay_X[n] = x
             n += 1
     n_others = len(own_K) - n
@@ -301,10 +301,10 @@ def _choose(own_K, number_K, posterior_PX, most_X, state_X, least, min_mass):  #
             break
     else:
         return stay_X
-    is_other_X = most_X[: len(state_X)] >= least
+    is_other_X = max_X[: len(state_X)] >= threshold
     is_other_X[stay_X] = False
     other_X = np.flatnonzero(is_other_X)
-    other_X = other_X[np.argsort(-most_X[other_X], kind="mergesort")[:n_others]]
+    other_X = other_X[np.argsort(-max_X[other_X], kind="mergesort")[:n_others]]
     both_X = np.concatenate((stay_X, other_X))
     return both_X[np.argsort(state_X[both_X])]
 

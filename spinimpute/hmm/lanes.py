@@ -202,7 +202,7 @@ def multiply_add(typing_context, x, y, z):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def first_lanes(typing_context, lanes, n):  # type: ignore[no-untyped-def]
+def keep_first_lanes(typing_context, lanes, n):  # type: ignore[no-untyped-def]
     """Set lanes from the n-th on to 0."""
     order = ir.Constant(ir.VectorType(ir.IntType(64), LANES), list(range(LANES)))
 
@@ -214,7 +214,7 @@ def first_lanes(typing_context, lanes, n):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def without_tiny(typing_context, lanes):  # type: ignore[no-untyped-def]
+def flush_tiny(typing_context, lanes):  # type: ignore[no-untyped-def]
     """Set numbers that are not above SMALLEST to 0."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]

@@ -20,15 +20,15 @@ from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.hmm.steps import (
     allele_emissions,
+    cross_span_and_sum,
+    cross_span_and_sum_around,
     emit,
     enter_span,
-    go_through,
-    go_through_to_meet,
+    group_lanes,
     join,
     jump_probabilities,
     leave,
     leave_span,
-    side_by_side,
     span_sums,
     span_values,
     sum_around,
@@ -79,7 +79,7 @@ def _predict_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: fl
     """Return P(ALT) of up to LANES haplotypes at the places that the window decides, float32 (S, L)."""
     patterns = span_patterns(window.panel_NW, len(alleles_SQ))
     jump_S = jump_probabilities(window.cM_S, len(window.panel_NW), jumps_per_cM)
-    emission_S2L = side_by_side(allele_emissions(alleles_SQ.T, MISMATCH))[0]
+    emission_S2L = group_lanes(allele_emissions(alleles_SQ.T, MISMATCH))[0]
     right = backward_values(patterns, emission_S2L, jump_S, window.decided)
     probability_SL = np.zeros((len(alleles_SQ), LANES), np.float32)
     _predict(patterns, emission_S2L, jump_S, right, window.decided, probability_SL)
@@ -94,7 +94,7 @@ def _predict(patterns, emission_S2L, jump_S, right, decided, probability_SL):  #
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
     first_span, stop_span = decided.start // SPAN, (decided.stop - 1) // SPAN + 1
     if first_span == 0:
-        sum_around(patterns, 0, left_NL, right.behind_INL[0], sums)
+        sum_around(patterns, 0, left_NL, right.after_INL[0], sums)
     else:
         sum_patterns(patterns, 0, left_NL, sums.left_DL)
     for i in range(stop_span):
@@ -109,6 +109,8 @@ def _predict(patterns, emission_S2L, jump_S, right, decided, probability_SL):  #
         if i + 1 < stop_span:
             leave_span(patterns, i, values)
             if i + 1 < first_span:
-                go_through(patterns, i, i + 1, values, left_NL, left_NL, sums.left_DL)
+                cross_span_and_sum(patterns, i, i + 1, values, left_NL, left_NL, sums.left_DL)
             else:
-                go_through_to_meet(patterns, i, values, left_NL, right.behind_INL[i + 1 - first_span], sums)
+                cross_span_and_sum_around(
+                    patterns, i, values, left_NL, right.after_INL[i + 1 - first_span], sums
+                )

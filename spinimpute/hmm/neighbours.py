@@ -13,8 +13,8 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.runtime.kernels import kernel
 
-SEEN = 2_048  # equally long matches that are looked at on each side of the query
-COMPARED = 32  # matches compared at once
+MAX_TIES = 2_048  # equally long matches that are looked at on each side of the query
+STRIDE = 32  # matches compared at once
 
 
 class NotedHaplotypes(NamedTuple):
@@ -32,9 +32,9 @@ class NotedHaplotypes(NamedTuple):
 
 @kernel()
 def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
-    """Return whether any of COMPARED matches from `first` on starts behind `start`."""
+    """Return whether any of STRIDE matches from `first` on starts behind `start`."""
     latest = np.int32(0)
-    for match_start in start_N[first : first + COMPARED]:
+    for match_start in start_N[first : first + STRIDE]:
         latest = max(latest, match_start)
     return latest > start
 
@@ -42,8 +42,8 @@ def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
 @kernel()
 def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
     """Return the last position in first + 1 ... last whose match starts behind `start`, or `first`."""
-    while last - first >= COMPARED and not _any_later(start_N, last - COMPARED + 1, start):
-        last -= COMPARED
+    while last - first >= STRIDE and not _any_later(start_N, last - STRIDE + 1, start):
+        last -= STRIDE
     while last > first and start_N[last] <= start:
         last -= 1
     return last
@@ -52,8 +52,8 @@ def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
 @kernel()
 def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
     """Return the first position in first ... end - 1 whose match starts behind `start`, or `end`."""
-    while end - first >= COMPARED and not _any_later(start_N, first, start):
-        first += COMPARED
+    while end - first >= STRIDE and not _any_later(start_N, first, start):
+        first += STRIDE
     while first < end and start_N[first] <= start:
         first += 1
     return first
@@ -81,22 +81,22 @@ def note_neighbours(order_N, start_N, position, start_2, place, settings, blocks
         first = old_first = above + 1
         last = old_last = below
         if start_above == start:
-            first = _last_later(start_N, max(above + 1 - SEEN, 0), above, start)
+            first = _last_later(start_N, max(above + 1 - MAX_TIES, 0), above, start)
             above, start_above = first - 1, max(start, start_N[first]) if first > 0 else none
         if start_below == start:
-            last = _first_later(start_N, below + 1, min(below + SEEN, n), start)
+            last = _first_later(start_N, below + 1, min(below + MAX_TIES, n), start)
             below, start_below = last, max(start, start_N[last]) if last < n else none
         n_above, here = old_first - first, old_first - first + last - old_last
         done_first = done_last = 0
         if taken == 0:
-            all_seen = max(n_above, last - old_last) < SEEN
+            all_examined = max(n_above, last - old_last) < MAX_TIES
             one, other = order_N[first], order_N[last - 1]
             same = (
                 start == before_6[0] and here == before_6[1] and one == before_6[2] and other == before_6[3]
             )
             if same and here >= nearest:
                 done_first, done_last = before_6[4], before_6[5]
-            before_6[0], before_6[1] = start, here if all_seen else -1
+            before_6[0], before_6[1] = start, here if all_examined else -1
             before_6[2], before_6[3] = one, other
             before_6[4], before_6[5] = first_block, last_block
         wanted = min(here, most - taken)

@@ -41,7 +41,7 @@ MIN_HAPLOTYPES = 4  # panel haplotypes needed to tune a map
 
 # The map that `panel build` estimates from the panel alone (benchmarks/tried.md).
 MAP_STEP = 2_000  # base pairs; one common site of each step is used, and steps of 4,000 gain a little less
-COMMON = 0.05  # minimum minor allele frequency of these sites
+MIN_MAP_FREQUENCY = 0.05  # minimum minor allele frequency of these sites
 MAX_HAPLOTYPES_FOR_MAP = 5_000  # more haplotypes gain nothing
 MAX_HELD_OUT, MIN_HELD_OUT = 200, 10  # held-out haplotypes that test the map, at most a fifth of the panel
 TEST_INTERVALS, TEST_SITES = 8, 256  # number of intervals in which the maps are compared, and sites in each

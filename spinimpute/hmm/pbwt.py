@@ -29,7 +29,7 @@ from spinimpute.hmm.neighbours import NotedHaplotypes, note_neighbours, sort_onc
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.runtime.kernels import kernel
 
-COUNTED = 512  # haplotypes between two counts of keys
+COUNT_INTERVAL = 512  # haplotypes between two counts of keys
 
 
 class Candidates(NamedTuple):
@@ -40,7 +40,7 @@ class Candidates(NamedTuple):
     first_BQ1: np.ndarray
 
     @classmethod
-    def of(cls, chosen_BQN: np.ndarray) -> Candidates:
+    def from_mask(cls, chosen_BQN: np.ndarray) -> Candidates:
         """Return the haplotypes where a boolean array is true."""
         count_BQ = chosen_BQN.sum(axis=2)
         last_BQ = np.cumsum(count_BQ.ravel()).reshape(count_BQ.shape)
@@ -58,9 +58,9 @@ class CandidateSettings(NamedTuple):
 
     # Haplotypes taken at each typed site and side, with all that match as long as the last of them
     nearest: int = 8
-    # Largest number taken there. If more match equally long (up to `neighbours.SEEN` on each side are looked
-    # at), they are taken at even distances in the order: those next to the query resemble one another where
-    # they differ from it.
+    # Maximum number taken at each typed site and side. If more match equally long (up to `neighbours.MAX_TIES`
+    # are examined), the taken ones are evenly spaced in the order, because haplotypes that are next to one
+    # another in the order tend to differ from the query at the same sites.
     most: int = 256
     margin: int = 8  # typed sites beyond a block's ends whose neighbours count, too
 
@@ -96,7 +96,7 @@ def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # typ
     next_order_N = np.empty_like(order_N)
     key_N = np.empty(n, np.uint8)
     next_K = np.empty(256, np.int64)
-    before_CK = np.empty((n // COUNTED + 1, 256), np.int32)  # how often each key came before
+    before_CK = np.empty((n // COUNT_INTERVAL + 1, 256), np.int32)  # how often each key came before
     for step in range((place + 7) >> 3):
         mask = (1 << min(8, place - 8 * step)) - 1
         next_K[:] = 0
@@ -109,9 +109,9 @@ def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # typ
             total += next_K[key]
             next_K[key] = total - next_K[key]
         for i in range(n):
-            if i % COUNTED == 0:
+            if i % COUNT_INTERVAL == 0:
                 for key in range(256):
-                    before_CK[i // COUNTED, key] = next_K[key]
+                    before_CK[i // COUNT_INTERVAL, key] = next_K[key]
             haplotype = order_N[i]
             key = key_N[haplotype]
             next_order_N[next_K[key]] = haplotype
@@ -124,9 +124,9 @@ def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # typ
             if position == n:
                 position_Q[q] = next_K[key]
                 continue
-            counted = position // COUNTED
+            counted = position // COUNT_INTERVAL
             position_Q[q] = before_CK[counted, key]
-            for i in range(counted * COUNTED, position):
+            for i in range(counted * COUNT_INTERVAL, position):
                 position_Q[q] += key_N[order_N[i]] == key
         order_N[:] = next_order_N
     known_W = np.full(panel_NW.shape[1], ALL_ONES)
@@ -313,7 +313,7 @@ def longest_matches(
     left_B, right_B = first_B - 1, first_B + n_gaps_B - 2  # places at which matches end
     if not on_left:  # places are counted from the other end
         left_B, right_B = n_places - first_B - n_gaps_B, n_places - 1 - first_B
-        queries = TypedAlleles.of(queries.alleles_SX[::-1])
+        queries = TypedAlleles.from_alleles(queries.alleles_SX[::-1])
     anchors = _find_anchors(n_places, left_B - settings.margin, right_B + settings.margin)
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
     most_listed = 0

@@ -33,14 +33,14 @@ from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.steps import (
     SpanSums,
     SpanValues,
+    cross_span_and_sum,
     emit,
     enter_span,
-    go_through,
+    group_lanes,
     leave,
     leave_span,
     meet,
     n_patterns,
-    side_by_side,
     span_sums,
     span_values,
     step_back,
@@ -76,16 +76,16 @@ def copying_posteriors(
     """
     n_slots = int(n_gaps_B.max()) + 1
     blocks = BlockPlaces(first_B - 1, first_B + n_gaps_B - 1)
-    least = np.float32(least_share / len(panel_NW))
+    threshold = np.float32(least_share / len(panel_NW))
     most = len(candidates.haplotype_C)
     start_QB, count_QB = np.zeros((2, len(emission_QS2), len(first_B)), np.int64)
     kept = KeptCandidates(np.empty(most, np.int32), np.empty((most, n_slots), np.float32), start_QB, count_QB)
     if len(panel_NW) > parameters.MAX_PANEL_AS_STATES:
-        fill_posteriors_of_own_states(panel_NW, emission_QS2, jump_S, blocks, candidates, least, kept)
+        fill_posteriors_of_own_states(panel_NW, emission_QS2, jump_S, blocks, candidates, threshold, kept)
     else:
         assert patterns is not None, "only a large panel needs no patterns"
-        emission_GS2L = side_by_side(emission_QS2)
-        _fill_posteriors_of_all(_Model(patterns, jump_S, blocks, candidates, least), emission_GS2L, kept)
+        emission_GS2L = group_lanes(emission_QS2)
+        _fill_posteriors_of_all(_Model(patterns, jump_S, blocks, candidates, threshold), emission_GS2L, kept)
     posterior_CP, candidates = order_by_block(kept)
     _fill_ends(len(jump_S), blocks, candidates.first_BQ1, posterior_CP)
     return posterior_CP, candidates
@@ -109,18 +109,18 @@ class _Forward(NamedTuple):
     first_span: int
     stop_span: int
     first_pattern: int  # the first pattern of these spans
-    # stay_PDL, come_PDL: float32, as in `BackwardValues`, from this pattern on
+    # stay_PDL, switch_PDL: float32, as in `BackwardValues`, from this pattern on
     stay_PDL: np.ndarray
-    come_PDL: np.ndarray
+    switch_PDL: np.ndarray
     scale_SL: np.ndarray  # float32, one over the sum of all values at each place
 
 
 class _Held(NamedTuple):
     """Values of the spans of one block; span i is at index i modulo H. All are float32 but filled_HD."""
 
-    # stay_HPDL, come_HPDL: backward values
+    # stay_HPDL, switch_HPDL: backward values
     stay_HPDL: np.ndarray
-    come_HPDL: np.ndarray
+    switch_HPDL: np.ndarray
     joint_HPL: np.ndarray  # one over the sum of forward times backward values of all haplotypes
     # sum_HDLF, values_HDFP: see `_sum_over_places` and `_fill_values`
     sum_HDLF: np.ndarray
@@ -144,7 +144,7 @@ class _Model(NamedTuple):
     jump_S: np.ndarray
     blocks: BlockPlaces
     candidates: Candidates
-    least: np.float32
+    threshold: np.float32
 
 
 class _Workspace(NamedTuple):
@@ -161,7 +161,7 @@ class _Workspace(NamedTuple):
 
 @kernel(fast=True)
 def _fill_posteriors_of_all(model, emission_GS2L, kept):  # type: ignore[no-untyped-def]
-    """Fill `KeptCandidates` with those that have `least` at any place of their block."""
+    """Fill `KeptCandidates` with those that have `threshold` at any place of their block."""
     work, n_kept = _allocate(model), 0
     for group in range(len(emission_GS2L)):
         n_ends = _go_forward(model, emission_GS2L[group], group, work)
@@ -230,7 +230,7 @@ def _go_forward(model, emission_S2L, group, work):  # type: ignore[no-untyped-de
             forward.scale_SL[p] = values.scale_L
             if i >= forward.first_span:
                 forward.stay_PDL[p - i * SPAN, first : first + d] = values.stay_DL[:d]
-                forward.come_PDL[p - i * SPAN, first : first + d] = values.come_DL[:d]
+                forward.switch_PDL[p - i * SPAN, first : first + d] = values.switch_DL[:d]
         if i >= forward.first_span:
             for block in range(len(blocks.first_B)):
                 low, high = _shared_places(blocks, block, i, n_places)
@@ -239,7 +239,7 @@ def _go_forward(model, emission_S2L, group, work):  # type: ignore[no-untyped-de
                     n_ends = _keep_ends(forward_NL, candidates, block, group, ends.value_X, n_ends)
         if i + 1 < forward.stop_span:
             leave_span(patterns, i, values)
-            go_through(patterns, i, i + 1, values, forward_NL, forward_NL, sums.left_DL)
+            cross_span_and_sum(patterns, i, i + 1, values, forward_NL, forward_NL, sums.left_DL)
     return n_ends
 
 
@@ -264,7 +264,7 @@ def _go_backward(model, emission_S2L, group, work, n_ends, kept, n_kept):  # typ
             at = p - i * SPAN
             if needed:
                 held.stay_HPDL[i % n_held, at, :d] = values.stay_DL[:d]
-                held.come_HPDL[i % n_held, at, :d] = values.come_DL[:d]
+                held.switch_HPDL[i % n_held, at, :d] = values.switch_DL[:d]
                 held.joint_HPL[i % n_held, at] = joint_L
             step_back(patterns, p, emission_S2L, jump_S[p], sums.right_DL, values)
             if needed and p > 0:  # forward times backward values have the same sum, but for their scales
@@ -284,7 +284,7 @@ def _go_backward(model, emission_S2L, group, work, n_ends, kept, n_kept):  # typ
                     _sum_over_places(patterns, span, low - span * SPAN, high - span * SPAN, forward, held)
                 n_kept = _write_likely(model, i, stop, block, group, work, kept, n_kept)
         if i > forward.first_span:
-            go_through(patterns, i, i - 1, values, backward_NL, backward_NL, sums.right_DL)
+            cross_span_and_sum(patterns, i, i - 1, values, backward_NL, backward_NL, sums.right_DL)
     return n_kept
 
 
@@ -309,20 +309,20 @@ def _keep_ends(value_NL, candidates, block, group, value_X, n):  # type: ignore[
 @kernel(fast=True)
 def _scale_of_place(patterns, place, forward, sums, values, scale_L):  # type: ignore[no-untyped-def]
     """Fill scale_L with one over the sum of forward times backward values of all haplotypes."""
-    stay_DL, come_DL, _ = values
+    stay_DL, switch_DL, _ = values
     left_DL, right_DL, product_DL = sums
     span = place // SPAN
     at, first_count = place % SPAN, patterns.first_I1[span]
     first = first_count - forward.first_pattern
     total = all_lanes(np.float32(0))
     for d in range(n_patterns(patterns, span)):
-        stayed, come, factor = meet(
-            load(forward.stay_PDL, (at, first + d)), load(forward.come_PDL, (at, first + d)),
-            load(left_DL, d), load(stay_DL, d), load(come_DL, d), load(right_DL, d), load(product_DL, d),
+        stayed, switch, factor = meet(
+            load(forward.stay_PDL, (at, first + d)), load(forward.switch_PDL, (at, first + d)),
+            load(left_DL, d), load(stay_DL, d), load(switch_DL, d), load(right_DL, d), load(product_DL, d),
             np.float32(1) / patterns.count_D[first_count + d],
         )  # fmt: skip
         total += stayed
-        total += come * factor
+        total += switch * factor
     store(scale_L, 0, np.float32(1) / total)
 
 
@@ -335,34 +335,39 @@ def _sum_over_places(patterns, span, low, high, forward, held):  # type: ignore[
     """
     h, first_count = span % len(held.joint_HPL), patterns.first_I1[span]
     first = first_count - forward.first_pattern
-    stay_HPDL, come_HPDL, joint_HPL, sum_HDLF = held.stay_HPDL, held.come_HPDL, held.joint_HPL, held.sum_HDLF
+    stay_HPDL, switch_HPDL, joint_HPL, sum_HDLF = (
+        held.stay_HPDL,
+        held.switch_HPDL,
+        held.joint_HPL,
+        held.sum_HDLF,
+    )
     for d in range(n_patterns(patterns, span)):
         share = np.float32(1) / patterns.count_D[first_count + d]
-        of_both, of_forward = all_lanes(np.float32(0)), all_lanes(np.float32(0))
-        of_backward, constant = all_lanes(np.float32(0)), all_lanes(np.float32(0))
+        factor_fb, factor_f = all_lanes(np.float32(0)), all_lanes(np.float32(0))
+        factor_b, constant = all_lanes(np.float32(0)), all_lanes(np.float32(0))
         for p in range(low, high):
             joint = load(joint_HPL, (h, p))
             stay = load(forward.stay_PDL, (p, first + d)) * joint
-            come = load(forward.come_PDL, (p, first + d)) * joint * share
-            back_stay, back_come = load(stay_HPDL, (h, p, d)), load(come_HPDL, (h, p, d))
-            of_both += stay * back_stay
-            of_forward += stay * back_come
-            of_backward += come * back_stay
-            constant += come * back_come
+            switch = load(forward.switch_PDL, (p, first + d)) * joint * share
+            back_stay, back_switch = load(stay_HPDL, (h, p, d)), load(switch_HPDL, (h, p, d))
+            factor_fb += stay * back_stay
+            factor_f += stay * back_switch
+            factor_b += switch * back_stay
+            constant += switch * back_switch
         for l in range(LANES):
-            sum_HDLF[h, d, l, 0], sum_HDLF[h, d, l, 1] = lane(of_both, l), lane(of_forward, l)
-            sum_HDLF[h, d, l, 2], sum_HDLF[h, d, l, 3] = lane(of_backward, l), lane(constant, l)
+            sum_HDLF[h, d, l, 0], sum_HDLF[h, d, l, 1] = lane(factor_fb, l), lane(factor_f, l)
+            sum_HDLF[h, d, l, 2], sum_HDLF[h, d, l, 3] = lane(factor_b, l), lane(constant, l)
 
 
 @kernel(fast=True)
 def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept):  # type: ignore[no-untyped-def]
-    """Write LANES queries' candidates of a block that have `least`; returns how many are kept in all.
+    """Write LANES queries' candidates of a block that have `threshold`; returns how many are kept in all.
 
     The block has places in the spans [first_span, stop_span).
     """
     pattern_IN, first_I1, _, count_D = model.patterns
     haplotype_C, first_BQ1 = model.candidates
-    forward, held, ends, least = work.forward, work.held, work.ends, model.least
+    forward, held, ends, threshold = work.forward, work.held, work.ends, model.threshold
     sum_HDLF, values_HDFP, filled_HD, value_X = held.sum_HDLF, held.values_HDFP, held.filled_HD, ends.value_X
     first_query, block_first = group * LANES, model.blocks.first_B[block]
     first_place, stop_place = max(block_first, 0), min(model.blocks.last_B[block] + 1, len(model.jump_S))
@@ -387,7 +392,7 @@ def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept
                 expected += (sum_HDLF[h, d, l, 0] * b + sum_HDLF[h, d, l, 1]) * f + (
                     sum_HDLF[h, d, l, 2] * b + sum_HDLF[h, d, l, 3]
                 )
-            if expected * (np.float32(1) + ROUNDING) < least:
+            if expected * (np.float32(1) + ROUNDING) < threshold:
                 continue
             for j in range(n_spans):
                 h, d, first = held_J[j], pattern_IN[first_span + j, n], first_I1[first_span + j]
@@ -406,7 +411,7 @@ def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept
             for place in range(first_place, stop_place):
                 posterior = row_X[place - first_span * SPAN]
                 kept.posterior_CP[n_kept, place - block_first] = posterior
-                likely |= posterior >= least
+                likely |= posterior >= threshold
             if likely:
                 kept.haplotype_C[n_kept] = n
                 n_kept += 1
@@ -425,6 +430,6 @@ def _fill_values(forward, forward_d, held, h, d, l, count):  # type: ignore[no-u
     for p in range(SPAN):
         joint = held.joint_HPL[h, p, l]
         values_HDFP[h, d, 0, p] = forward.stay_PDL[p, forward_d, l] * joint
-        values_HDFP[h, d, 1, p] = forward.come_PDL[p, forward_d, l] * (share * joint)
+        values_HDFP[h, d, 1, p] = forward.switch_PDL[p, forward_d, l] * (share * joint)
         values_HDFP[h, d, 2, p] = held.stay_HPDL[h, p, d, l]
-        values_HDFP[h, d, 3, p] = held.come_HPDL[h, p, d, l]
+        values_HDFP[h, d, 3, p] = held.switch_HPDL[h, p, d, l]

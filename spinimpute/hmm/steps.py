@@ -29,7 +29,8 @@ import numpy as np
 
 from spinimpute.hmm.lanes import (
     all_lanes,
-    first_lanes,
+    flush_tiny,
+    keep_first_lanes,
     load,
     multiply_add,
     select_by_allele,
@@ -37,7 +38,6 @@ from spinimpute.hmm.lanes import (
     store,
     sum_lanes,
     where_positive,
-    without_tiny,
 )
 from spinimpute.hmm.parameters import JUMPS_PER_CM, LANES, SPAN
 from spinimpute.hmm.patterns import max_patterns
@@ -71,7 +71,7 @@ def allele_emissions(alleles: np.ndarray, mismatch: float | np.ndarray) -> np.nd
     return np.ascontiguousarray(np.stack([ref, alt], axis=-1))
 
 
-def side_by_side(emission_QS2: np.ndarray) -> np.ndarray:
+def group_lanes(emission_QS2: np.ndarray) -> np.ndarray:
     """Arrange emissions in groups of LANES queries, float32 (G, S, 2, L), filled up with the last query."""
     n_queries = len(emission_QS2)
     lane_GL = np.arange(-(-n_queries // LANES) * LANES).reshape(-1, LANES).clip(max=n_queries - 1)
@@ -84,9 +84,9 @@ def side_by_side(emission_QS2: np.ndarray) -> np.ndarray:
 class SpanValues(NamedTuple):
     """Values of the patterns at a place of a span, float32."""
 
-    # stay_DL, come_DL: see the module's docstring
+    # stay_DL, switch_DL: see the module's docstring
     stay_DL: np.ndarray
-    come_DL: np.ndarray
+    switch_DL: np.ndarray
     scale_L: np.ndarray  # forwards one over the sum of all values, backwards the last divisor
 
 
@@ -130,36 +130,36 @@ def enter_span(patterns, span, values):  # type: ignore[no-untyped-def]
     """Start a span: no query has left its haplotype yet."""
     d = n_patterns(patterns, span)
     values.stay_DL[:d] = 1
-    values.come_DL[:d] = 0
+    values.switch_DL[:d] = 0
     values.scale_L[:] = 1
 
 
 @kernel(fast=True)
 def leave(patterns, place, jump, values):  # type: ignore[no-untyped-def]
     """Take forward values from the place before to this one, without its emissions."""
-    stay_DL, come_DL, scale_L = values
+    stay_DL, switch_DL, scale_L = values
     span, count_D = place // SPAN, patterns.count_D
     first = patterns.first_I1[span]
     keep, arrive = np.float32(1) - jump, jump / np.float32(patterns.pattern_IN.shape[1])
     scale = load(scale_L, 0)
     for d in range(n_patterns(patterns, span)):
-        store(stay_DL, d, without_tiny(load(stay_DL, d) * scale * keep))
-        store(come_DL, d, load(come_DL, d) * scale * keep + arrive * count_D[first + d])
+        store(stay_DL, d, flush_tiny(load(stay_DL, d) * scale * keep))
+        store(switch_DL, d, load(switch_DL, d) * scale * keep + arrive * count_D[first + d])
 
 
 @kernel(fast=True)
 def emit(patterns, place, emission_S2L, left_DL, values):  # type: ignore[no-untyped-def]
     """Multiply forward values by the emissions of a place. left_DL: see `SpanSums`."""
-    stay_DL, come_DL, scale_L = values
+    stay_DL, switch_DL, scale_L = values
     span, bits_D = place // SPAN, patterns.bits_D
     first, at = patterns.first_I1[span], place % SPAN
     total = all_lanes(np.float32(0))
     for d in range(n_patterns(patterns, span)):
         emission = load(emission_S2L, (place, allele_at(bits_D[first + d], at)))
-        stay, come = load(stay_DL, d) * emission, load(come_DL, d) * emission
+        stay, switch = load(stay_DL, d) * emission, load(switch_DL, d) * emission
         store(stay_DL, d, stay)
-        store(come_DL, d, come)
-        total += stay * load(left_DL, d) + come
+        store(switch_DL, d, switch)
+        total += stay * load(left_DL, d) + switch
     store(scale_L, 0, np.float32(1) / total)
 
 
@@ -169,19 +169,19 @@ def step_back(patterns, place, emission_S2L, jump, right_DL, values):  # type: i
 
     right_DL: see `SpanSums`.
     """
-    stay_DL, come_DL, divisor_L = values
+    stay_DL, switch_DL, divisor_L = values
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
     first, at, n = patterns.first_I1[span], place % SPAN, patterns.pattern_IN.shape[1]
     total = all_lanes(np.float32(0))
     for d in range(n_patterns(patterns, span)):
         emission = load(emission_S2L, (place, allele_at(bits_D[first + d], at)))
-        total += emission * (load(stay_DL, d) * load(right_DL, d) + load(come_DL, d) * count_D[first + d])
+        total += emission * (load(stay_DL, d) * load(right_DL, d) + load(switch_DL, d) * count_D[first + d])
     keep = (np.float32(1) - jump) * (np.float32(n) / total)
     store(divisor_L, 0, total * (np.float32(1) / np.float32(n)))
     for d in range(n_patterns(patterns, span)):
         kept = load(emission_S2L, (place, allele_at(bits_D[first + d], at))) * keep
-        store(stay_DL, d, without_tiny(kept * load(stay_DL, d)))
-        store(come_DL, d, kept * load(come_DL, d) + jump)
+        store(stay_DL, d, flush_tiny(kept * load(stay_DL, d)))
+        store(switch_DL, d, kept * load(switch_DL, d) + jump)
 
 
 @kernel(inline=True)
@@ -191,15 +191,15 @@ def allele_at(bits, at):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True, inline=True)
-def meet(stay, come, left, right_stay, right_come, right, product, share):  # type: ignore[no-untyped-def]
+def meet(stay, switch, left, right_stay, right_switch, right, product, share):  # type: ignore[no-untyped-def]
     """Sum forward times backward values over the haplotypes of a pattern, at a place.
 
     Returns the sum over queries that have stayed on their haplotype since the span's start, and two factors
-    of the sum over those that have come since. left, right, product: see `SpanSums`. share: one over the
+    of the sum over those that have switch since. left, right, product: see `SpanSums`. share: one over the
     number of haplotypes.
     """
-    stayed = stay * multiply_add(right_come, left, right_stay * product)
-    return stayed, come, share * right_stay * right + right_come
+    stayed = stay * multiply_add(right_switch, left, right_stay * product)
+    return stayed, switch, share * right_stay * right + right_switch
 
 
 @kernel(fast=True)
@@ -208,19 +208,19 @@ def join(patterns, place, values, sums, right, joined_2L):  # type: ignore[no-un
 
     The emissions of the place itself do not enter. right: `BackwardValues`.
     """
-    stay_DL, come_DL, _ = values
+    stay_DL, switch_DL, _ = values
     left_DL, right_DL, product_DL = sums
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
     first, at = patterns.first_I1[span], place % SPAN
     joined_2L[:] = 0
     for d in range(n_patterns(patterns, span)):
         allele = allele_at(bits_D[first + d], at)
-        stayed, come, factor = meet(
-            load(stay_DL, d), load(come_DL, d), load(left_DL, d), load(right.stay_PDL, (at, first + d)),
-            load(right.come_PDL, (at, first + d)), load(right_DL, d),
+        stayed, switch, factor = meet(
+            load(stay_DL, d), load(switch_DL, d), load(left_DL, d), load(right.stay_PDL, (at, first + d)),
+            load(right.switch_PDL, (at, first + d)), load(right_DL, d),
             load(product_DL, d), np.float32(1) / count_D[first + d],
         )  # fmt: skip
-        store(joined_2L, allele, load(joined_2L, allele) + multiply_add(come, factor, stayed))
+        store(joined_2L, allele, load(joined_2L, allele) + multiply_add(switch, factor, stayed))
 
 
 @kernel(fast=True)
@@ -258,52 +258,52 @@ def clear_sums(patterns, span, sums):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def leave_span(patterns, span, values):  # type: ignore[no-untyped-def]
-    """Scale forward values at a span's end, with come_DL per haplotype, as `go_through` needs them."""
-    stay_DL, come_DL, scale_L = values
+    """Scale forward values at a span's end for `cross_span`: switch_DL becomes the value per haplotype."""
+    stay_DL, switch_DL, scale_L = values
     first, count_D = patterns.first_I1[span], patterns.count_D
     scale = load(scale_L, 0)
     for d in range(n_patterns(patterns, span)):
         store(stay_DL, d, load(stay_DL, d) * scale)
-        store(come_DL, d, load(come_DL, d) * (scale / count_D[first + d]))
+        store(switch_DL, d, load(switch_DL, d) * (scale / count_D[first + d]))
 
 
 @kernel(fast=True)
-def go_through_alone(patterns, span, values, x_NL):  # type: ignore[no-untyped-def]
+def cross_span(patterns, span, values, x_NL):  # type: ignore[no-untyped-def]
     """Take the haplotypes' values from the near side of a span to the far side, in place."""
-    stay_DL, come_DL, _ = values
+    stay_DL, switch_DL, _ = values
     pattern_N = patterns.pattern_IN[span]
     for h in range(len(pattern_N)):
         d = pattern_N[h]
-        store(x_NL, h, load(stay_DL, d) * load(x_NL, h) + load(come_DL, d))
+        store(x_NL, h, load(stay_DL, d) * load(x_NL, h) + load(switch_DL, d))
 
 
 @kernel(fast=True)
-def go_through(patterns, span, next_span, values, x_NL, out_NL, sum_DL):  # type: ignore[no-untyped-def]
+def cross_span_and_sum(patterns, span, next_span, values, x_NL, out_NL, sum_DL):  # type: ignore[no-untyped-def]
     """Take the haplotypes' values through a span, and sum them over the patterns of the next one.
 
     x_NL: values on the near side; out_NL may be the same array. One pass does both, as memory access takes
     most of the time.
     """
-    stay_DL, come_DL, _ = values
+    stay_DL, switch_DL, _ = values
     sum_DL[: n_patterns(patterns, next_span)] = 0
     pattern_N, next_pattern_N = patterns.pattern_IN[span], patterns.pattern_IN[next_span]
     for h in range(len(pattern_N)):
         d, e = pattern_N[h], next_pattern_N[h]
-        x = load(stay_DL, d) * load(x_NL, h) + load(come_DL, d)
+        x = load(stay_DL, d) * load(x_NL, h) + load(switch_DL, d)
         store(out_NL, h, x)
         store(sum_DL, e, load(sum_DL, e) + x)
 
 
 @kernel(fast=True)
-def go_through_to_meet(patterns, span, values, x_NL, y_NL, sums):  # type: ignore[no-untyped-def]
+def cross_span_and_sum_around(patterns, span, values, x_NL, y_NL, sums):  # type: ignore[no-untyped-def]
     """Take forward values through a span, in place, and fill `SpanSums` of the next one; y_NL: behind it."""
-    stay_DL, come_DL, _ = values
+    stay_DL, switch_DL, _ = values
     x_DL, y_DL, product_DL = sums
     clear_sums(patterns, span + 1, sums)
     pattern_N, next_pattern_N = patterns.pattern_IN[span], patterns.pattern_IN[span + 1]
     for h in range(len(pattern_N)):
         d, e = pattern_N[h], next_pattern_N[h]
-        x, y = load(stay_DL, d) * load(x_NL, h) + load(come_DL, d), load(y_NL, h)
+        x, y = load(stay_DL, d) * load(x_NL, h) + load(switch_DL, d), load(y_NL, h)
         store(x_NL, h, x)
         store(x_DL, e, load(x_DL, e) + x)
         store(y_DL, e, load(y_DL, e) + y)
@@ -353,22 +353,22 @@ def step_back_states(  # type: ignore[no-untyped-def]
     those of `step_forward_states`.
     """
     one = np.float32(1)
-    all_come, all_stay = all_lanes(np.float32(0)), all_lanes(np.float32(0))
+    all_switch, all_stay = all_lanes(np.float32(0)), all_lanes(np.float32(0))
     for k in range(0, len(allele_K), LANES):
         share = load(share_K, k)
         emission = select_by_allele(allele_K, k, emission_2[0], emission_2[1])
         # values of states that cannot be copied would grow without bound
         value = where_positive(share, load(backward_K, k) * emission)
         store(backward_K, k, value)
-        all_come += share * value
+        all_switch += share * value
         all_stay += load(forward_K, k) * value
-    come = jump * sum_lanes(all_come)
+    switch = jump * sum_lanes(all_switch)
     stayed = (one - jump) * sum_lanes(all_stay) / forward_total
-    scale = one / (come + stayed)
-    keep, arrive = (one - jump) * scale, come * scale
+    scale = one / (switch + stayed)
+    keep, arrive = (one - jump) * scale, switch * scale
     for k in range(0, len(allele_K), LANES):
         store(backward_K, k, load(backward_K, k) * keep + arrive)
-    return come / (come + stayed)
+    return switch / (switch + stayed)
 
 
 @kernel(fast=True)
@@ -389,7 +389,7 @@ def step_list(bits_IK, place, n, emission_2, keep, arrive, value_K):  # type: ig
         total += value
     if whole < n:
         emission = select_by_bit(bits_K, whole, bit, emission_2[0], emission_2[1])
-        value = first_lanes((load(value_K, whole) * keep + arrive) * emission, n - whole)
+        value = keep_first_lanes((load(value_K, whole) * keep + arrive) * emission, n - whole)
         store(value_K, whole, value)
         total += value
     return sum_lanes(total)

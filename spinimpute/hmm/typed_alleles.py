@@ -22,7 +22,7 @@ class PanelAlleles:
     bits_NW: np.ndarray  # uint64, bit s is set if the allele at place s is 1 (`pack_rows`)
 
     @classmethod
-    def of(cls, alleles_SN: np.ndarray) -> PanelAlleles:
+    def from_alleles(cls, alleles_SN: np.ndarray) -> PanelAlleles:
         """Pack alleles, uint8, 0 or 1."""
         packed_SP = np.packbits(alleles_SN, axis=1)
         return cls(packed_SP, rows_of_packed(packed_SP, alleles_SN.shape[1]))
@@ -48,7 +48,7 @@ class TypedAlleles:
     known_XW: np.ndarray  # uint64, bit s is set if the call at place s is not missing
 
     @classmethod
-    def of(cls, alleles_SX: np.ndarray) -> TypedAlleles:
+    def from_alleles(cls, alleles_SX: np.ndarray) -> TypedAlleles:
         """Pack alleles of any integer type; all but 0 and 1 are missing."""
         known_SX = (alleles_SX == 0) | (alleles_SX == 1)
         return cls(

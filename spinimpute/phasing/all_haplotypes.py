@@ -17,7 +17,7 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.backward_values import BackwardValues, fill_backwards
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import SpanPatterns, span_patterns
-from spinimpute.hmm.steps import SpanValues, go_through_alone
+from spinimpute.hmm.steps import SpanValues, cross_span
 from spinimpute.phasing.chains import Chains, Evidence, Sweep
 from spinimpute.phasing.copied_panel import CopiedPanel, CopyingWindows
 from spinimpute.phasing.likelihood_passes import sweep_forward
@@ -66,35 +66,35 @@ class ChainsOverAll(Chains):
         first_G1 = np.cumsum([0, *(len(one.pattern_IN) * SPAN for one in patterns)]).tolist()
         self._places = list(map(slice, first_G1[:-1], first_G1[1:]))
 
-    def _go(self, sweep: Sweep, counted: bool) -> Iterator[np.ndarray | None]:
-        behind_GNL = self._behind_groups(sweep)
+    def _update_chains(self, sweep: Sweep, count_usage: bool) -> Iterator[np.ndarray | None]:
+        after_GNL = self._values_after_groups(sweep)
         left_NL = np.full((self.n_haplotypes, LANES), np.float32(1) / self.n_haplotypes, np.float32)
         for group, patterns in enumerate(self.patterns):
-            right, _ = self._backward(group, sweep, behind_GNL[group])
+            right, _ = self._backward(group, sweep, after_GNL[group])
             swept = self._swept_places(sweep, self._places[group])
             sweep_forward(patterns, swept, right, left_NL, self.fragments)
-            if not counted:
+            if not count_usage:
                 yield None
                 continue
-            copied_NL = left_NL * behind_GNL[group]
+            copied_NL = left_NL * after_GNL[group]
             copied_NL /= copied_NL.sum(axis=0)
             yield copied_NL[:, :HALF] + copied_NL[:, HALF:]
 
-    def _behind_groups(self, sweep: Sweep) -> list[np.ndarray]:
+    def _values_after_groups(self, sweep: Sweep) -> list[np.ndarray]:
         """Return the backward values behind each group of spans."""
         behind = [np.ones((self.n_haplotypes, LANES), np.float32)]
         for group in range(len(self.patterns) - 1, 0, -1):
             right, values = self._backward(group, sweep, behind[-1])
-            before_NL = right.behind_INL[0]
-            go_through_alone(self.patterns[group], 0, values, before_NL)
+            before_NL = right.after_INL[0]
+            cross_span(self.patterns[group], 0, values, before_NL)
             behind.append(before_NL.copy())
         return behind[::-1]
 
-    def _backward(self, group: int, sweep: Sweep, behind_NL: np.ndarray) -> tuple[BackwardValues, SpanValues]:
+    def _backward(self, group: int, sweep: Sweep, after_NL: np.ndarray) -> tuple[BackwardValues, SpanValues]:
         """Return the backward values of a group, and those of its first span."""
         patterns, here = self.patterns[group], self._places[group]
-        behind_INL = np.empty((*patterns.pattern_IN.shape, LANES), np.float32)
-        behind_INL[-1] = behind_NL
-        stay_PDL, come_PDL = (np.empty((SPAN, len(patterns.bits_D), LANES), np.float32) for _ in range(2))
-        right = BackwardValues(behind_INL, stay_PDL, come_PDL)
+        after_INL = np.empty((*patterns.pattern_IN.shape, LANES), np.float32)
+        after_INL[-1] = after_NL
+        stay_PDL, switch_PDL = (np.empty((SPAN, len(patterns.bits_D), LANES), np.float32) for _ in range(2))
+        right = BackwardValues(after_INL, stay_PDL, switch_PDL)
         return right, fill_backwards(patterns, self.emission_S2L[here], sweep.jump_S[here], 0, right)

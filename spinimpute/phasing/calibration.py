@@ -17,7 +17,7 @@ FREQUENCIES = (0.0005, 0.01, 0.05, 0.5)
 OVERCONFIDENCE = (0.15, 0.05, 0.1, 0.25)
 
 
-def pair_of(genotype_S3H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def haplotype_pair(genotype_S3H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return two probabilities of ALT, the larger one first, that give these genotype probabilities.
 
     They keep the mean number of copies. Their product is P(2 copies) if there are such numbers; else both
@@ -25,29 +25,29 @@ def pair_of(genotype_S3H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     _, one_SH, two_SH = genotype_S3H.transpose(1, 0, 2)
     mean_SH = one_SH / 2 + two_SH
-    apart_SH = np.sqrt((mean_SH**2 - two_SH).clip(0))
-    return (mean_SH + apart_SH).clip(0, 1), (mean_SH - apart_SH).clip(0, 1)
+    half_difference_SH = np.sqrt((mean_SH**2 - two_SH).clip(0))
+    return (mean_SH + half_difference_SH).clip(0, 1), (mean_SH - half_difference_SH).clip(0, 1)
 
 
 def calibrated_pair(
     genotype_S3H: np.ndarray, frequency_S: np.ndarray, share_H: np.ndarray, haploid_H: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `pair_of` the calibrated genotype probabilities; the likeliest genotype stays the likeliest.
+    """Calibrate genotype probabilities and return them as a `haplotype_pair`.
 
-    frequency_S: of ALT in the panel. share_H: of the sites at which a sample is observed. Probabilities of
-    haploid samples, bool haploid_H, stay as they are, both alike: the calibration of single chains is
-    unknown.
+    The most likely genotype does not change. frequency_S: ALT frequency in the panel. share_H: share of sites
+    at which a sample is observed. haploid_H: bool; for haploid samples both numbers are the uncalibrated
+    P(ALT), because no calibration of single chains is known.
     """
-    pair_2SH = np.stack(pair_of(genotype_S3H))
-    as_written_S3H = _genotypes(pair_2SH)
+    pair_2SH = np.stack(haplotype_pair(genotype_S3H))
+    uncalibrated_S3H = _genotypes(pair_2SH)
     class_S = np.searchsorted(FREQUENCIES[:-1], np.minimum(frequency_S, 1 - frequency_S))
     exponent_SH = 1 - np.array(OVERCONFIDENCE, np.float32)[class_S, None] * share_H.astype(np.float32)
-    softer_S3H = as_written_S3H ** exponent_SH[:, None]
-    softer_S3H /= softer_S3H.sum(axis=1, keepdims=True)
-    softer_2SH = np.stack(pair_of(softer_S3H))
+    calibrated_S3H = uncalibrated_S3H ** exponent_SH[:, None]
+    calibrated_S3H /= calibrated_S3H.sum(axis=1, keepdims=True)
+    calibrated_2SH = np.stack(haplotype_pair(calibrated_S3H))
     # where no two numbers have this product another genotype may become the likeliest: one in 100,000
-    kept_SH = _genotypes(softer_2SH).argmax(axis=1) == as_written_S3H.argmax(axis=1)
-    pair_2SH = np.where(kept_SH, softer_2SH, pair_2SH)
+    kept_SH = _genotypes(calibrated_2SH).argmax(axis=1) == uncalibrated_S3H.argmax(axis=1)
+    pair_2SH = np.where(kept_SH, calibrated_2SH, pair_2SH)
     mean_SH = genotype_S3H[:, 1] / 2 + genotype_S3H[:, 2]
     # the larger number marks the chain with the ALT of a heterozygote, by the last digit if both are equal
     pair_2SH[0] = np.maximum(pair_2SH[0], np.nextafter(pair_2SH[1], np.float32(1)) * (mean_SH > 0))

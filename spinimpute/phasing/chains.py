@@ -69,7 +69,7 @@ class Sweep(NamedTuple):
     """A sweep: jump probabilities, whether it is the first, and places behind which chains are exchanged."""
 
     jump_S: np.ndarray
-    starting: bool
+    is_first: bool
     exchanged_SH: np.ndarray
 
 
@@ -110,7 +110,7 @@ class Chains(ABC):
         self.usage_WNH = np.zeros((len(windows.windows), n_haplotypes, self.half), np.float32)
 
     @abstractmethod
-    def _go(self, sweep: Sweep, counted: bool) -> Iterator[np.ndarray | None]:
+    def _update_chains(self, sweep: Sweep, count_usage: bool) -> Iterator[np.ndarray | None]:
         """Update all chains from the first site to the last.
 
         Yields the copied shares behind each group of sites, float32 (N, H) with a sum of 2, or None if they
@@ -124,7 +124,7 @@ class Chains(ABC):
             sweep.jump_S[here],
             self.likelihood_S3H[here],
             self.haploid_H,
-            sweep.starting,
+            sweep.is_first,
             self.emission_S2L[here],
             self.probability_SL[here],
             self.factor_S2H[here],
@@ -168,11 +168,11 @@ class Chains(ABC):
     def _sweep(self, jump_S: np.ndarray, weight_SH: np.ndarray | None = None) -> None:
         """Update all emissions and add weighted genotype probabilities; the first sweep has no weights."""
         sweep = Sweep(jump_S, weight_SH is None, np.zeros((len(jump_S), self.half), bool))
-        counted = self._counts_usage and not sweep.starting
+        count_usage = self._counts_usage and not sweep.is_first
         self.fragments.rewind()
-        for group, copied_NH in enumerate(self._go(sweep, counted)):
+        for group, copied_NH in enumerate(self._update_chains(sweep, count_usage)):
             if copied_NH is not None:
-                for window in self.windows.counted_G[group]:
+                for window in self.windows.windows_G[group]:
                     self.usage_WNH[window] += copied_NH
         self._exchange_chains(sweep.exchanged_SH)
         if weight_SH is not None:
@@ -180,13 +180,13 @@ class Chains(ABC):
 
     def _exchange_chains(self, exchanged_SH: np.ndarray) -> None:
         """Exchange the chains behind each place where the sweep decided so."""
-        behind_SH = np.zeros_like(exchanged_SH)
-        behind_SH[1:] = np.logical_xor.accumulate(exchanged_SH, axis=0)[:-1]
-        behind_SL = np.concatenate([behind_SH, behind_SH], axis=1)
-        for x, behind in ((self.probability_SL, behind_SL), (self.emission_S2L, behind_SL[:, None])):
-            x[...] = np.where(behind, np.roll(x, self.half, axis=-1), x)
-        self.factor_S2H = np.where(behind_SH[:, None], self.factor_S2H[:, ::-1], self.factor_S2H)
-        self.fragments.exchange_chains(behind_SH)
+        exchange_SH = np.zeros_like(exchanged_SH)
+        exchange_SH[1:] = np.logical_xor.accumulate(exchanged_SH, axis=0)[:-1]
+        exchange_SL = np.concatenate([exchange_SH, exchange_SH], axis=1)
+        for x, exchange in ((self.probability_SL, exchange_SL), (self.emission_S2L, exchange_SL[:, None])):
+            x[...] = np.where(exchange, np.roll(x, self.half, axis=-1), x)
+        self.factor_S2H = np.where(exchange_SH[:, None], self.factor_S2H[:, ::-1], self.factor_S2H)
+        self.fragments.exchange_chains(exchange_SH)
 
     def _genotypes(self) -> np.ndarray:
         """Return P(0, 1 and 2 copies of ALT), float32 (S, 3, H)."""
@@ -223,9 +223,9 @@ class Chains(ABC):
     def haplotype_probabilities(self) -> np.ndarray:
         """Return P(ALT) of both haplotypes, float32 (S, 2, H), in the order of the chains."""
         pair = calibrated_pair(self.genotype_S3H, self.frequency_S, self.share_H, self.haploid_H)
-        return order_by_chain(*pair, self.second_carries())
+        return order_by_chain(*pair, self.alt_on_second())
 
-    def second_carries(self) -> np.ndarray:
+    def alt_on_second(self) -> np.ndarray:
         """Return whether the second chain likelier has the ALT of a heterozygote, bool (S, H)."""
         first_SH, second_SH = self._heterozygotes()
         return second_SH > first_SH
@@ -242,8 +242,8 @@ def scaled_likelihoods(phred: np.ndarray) -> np.ndarray:
     return likelihood / likelihood.max(axis=-1, keepdims=True)
 
 
-def order_by_chain(high_SH: np.ndarray, low_SH: np.ndarray, second_carries_SH: np.ndarray) -> np.ndarray:
+def order_by_chain(high_SH: np.ndarray, low_SH: np.ndarray, alt_on_second_SH: np.ndarray) -> np.ndarray:
     """Order the higher and the lower P(ALT) of a sample's haplotypes by its chains, (S, 2, H)."""
     return np.stack(
-        [np.where(second_carries_SH, low_SH, high_SH), np.where(second_carries_SH, high_SH, low_SH)], axis=1
+        [np.where(alt_on_second_SH, low_SH, high_SH), np.where(alt_on_second_SH, high_SH, low_SH)], axis=1
     )

@@ -69,19 +69,19 @@ class CopyingWindow(NamedTuple):
 class CopyingWindows:
     """Windows of equal genetic length in which copying is counted, no more than counting places.
 
-    `counted_G` lists the windows for which each of the places `counted_at` counts.
+    `windows_G` lists the windows for which each of the places `count_places` counts.
     """
 
-    def __init__(self, cM_S: np.ndarray, counted_at: Sequence[int], length_cM: float) -> None:
-        self.windows = _cut_windows(cM_S, len(counted_at), length_cM)
-        self.counted_G: list[list[int]] = [[] for _ in counted_at]
+    def __init__(self, cM_S: np.ndarray, count_places: Sequence[int], length_cM: float) -> None:
+        self.windows = _cut_windows(cM_S, len(count_places), length_cM)
+        self.windows_G: list[list[int]] = [[] for _ in count_places]
         for w, window in enumerate(self.windows):
             start, stop = window.seen
-            distance_G = [max(start - place, place - stop + 1, 0) for place in counted_at]
+            distance_G = [max(start - place, place - stop + 1, 0) for place in count_places]
             nearest = min(distance_G)
             for g, distance in enumerate(distance_G):
                 if distance == nearest:  # 0 for all places seen, or that of the nearest place
-                    self.counted_G[g].append(w)
+                    self.windows_G[g].append(w)
 
 
 def _cut_windows(cM_S: np.ndarray, most: int, length_cM: float) -> list[CopyingWindow]:

@@ -93,36 +93,36 @@ def genotypes_by_window(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the first site of a window and its `genotypes_from_likelihoods`, one window after the other."""
     region = Interval(first, first + len(phred_SX3))
-    behind = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)  # of the last window, beyond its end
-    for window, seen in cut_chain_windows(panel.cM, region):
+    overlap_S2X = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)  # of the last window, beyond its end
+    for window, flanked in cut_chain_windows(panel.cM, region):
 
         def report(share: float, window: Interval = window) -> None:
             if progress is not None:
                 progress((window.start - first + share * window.n_sites) / region.n_sites)
 
-        phred_seen = phred_SX3[seen.start - first : seen.stop - first]
+        phred_SX3_flanked = phred_SX3[flanked.start - first : flanked.stop - first]
         p_S2X = genotypes_from_likelihoods(
-            panel, seen.start, phred_seen, haploid_X, threads, report, bases_X
-        )[window.start - seen.start :]
-        both = min(len(behind), len(p_S2X))
-        agreement_SX = (behind[:both, 0] - behind[:both, 1]) * (p_S2X[:both, 0] - p_S2X[:both, 1])
+            panel, flanked.start, phred_SX3_flanked, haploid_X, threads, report, bases_X
+        )[window.start - flanked.start :]
+        both = min(len(overlap_S2X), len(p_S2X))
+        agreement_SX = (overlap_S2X[:both, 0] - overlap_S2X[:both, 1]) * (p_S2X[:both, 0] - p_S2X[:both, 1])
         p_S2X = np.where(agreement_SX.sum(axis=0) < 0, p_S2X[:, ::-1], p_S2X)
-        behind = p_S2X[window.n_sites :].copy()
+        overlap_S2X = p_S2X[window.n_sites :].copy()
         yield window.start, p_S2X[: window.n_sites]
 
 
 def cut_chain_windows(cM: np.ndarray, region: Interval) -> list[tuple[Interval, Interval]]:
     """Cut sites of a panel into windows; returns each window, and the window with its flanks."""
-    found = []
+    windows = []
     for start in range(region.start, region.stop, WINDOW_SITES):
         stop = min(start + WINDOW_SITES, region.stop)
         low = int(np.searchsorted(cM, cM[start] - FLANK_CM))
         high = int(np.searchsorted(cM, cM[stop - 1] + FLANK_CM, side="right"))
-        seen = Interval(
+        flanked = Interval(
             max(low, start - MAX_FLANK_SITES, region.start), min(high, stop + MAX_FLANK_SITES, region.stop)
         )
-        found.append((Interval(start, stop), seen))
-    return found
+        windows.append((Interval(start, stop), flanked))
+    return windows
 
 
 def threads_within(
@@ -137,15 +137,15 @@ def threads_within(
 
     Raises InputError if one thread does not fit, see `chain_threads`.
     """
-    windows = [seen for _, seen in cut_chain_windows(panel.cM, region)]
-    widest = max(seen.n_sites for seen in windows)
-    bases = max((one.n_at(seen) for one in bases_X for seen in windows), default=0)
+    windows = [flanked for _, flanked in cut_chain_windows(panel.cM, region)]
+    widest = max(flanked.n_sites for flanked in windows)
+    bases = max((one.n_at(flanked) for one in bases_X for flanked in windows), default=0)
     n = panel.n_haplotypes
     n_common = n_minor = 0
     if n > MAX_COPIED:
-        for seen in windows:
-            is_common = common_sites(panel.frequency[seen.slice])
-            count = panel.allele_count[seen.slice][~is_common]
+        for flanked in windows:
+            is_common = common_sites(panel.frequency[flanked.slice])
+            count = panel.allele_count[flanked.slice][~is_common]
             n_common = max(n_common, int(is_common.sum()))
             n_minor = max(n_minor, int(np.minimum(count, n - count).sum()))
     return chain_threads(

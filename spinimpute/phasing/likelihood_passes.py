@@ -21,9 +21,9 @@ import numpy as np
 
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.steps import (
+    cross_span,
     emit,
     enter_span,
-    go_through_alone,
     join,
     leave,
     leave_span,
@@ -57,7 +57,7 @@ class SweptPlaces(NamedTuple):
     haploid_H: np.ndarray  # bool, samples with one copy
     # This is the first sweep. The two chains are still the same: each is given the likeliest allele of the
     # other, and nothing is exchanged.
-    starting: bool
+    is_first: bool
     emission_S2L: np.ndarray  # float32, the chains' emissions, updated by the sweep
     # float32, P(ALT) of the chains from all other places; at the start only for observed samples
     probability_SL: np.ndarray
@@ -76,18 +76,18 @@ def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[n
     values, sums, cross_DL = span_values(patterns), span_sums(patterns), span_sums(patterns).product_DL
     own_2L, cross_2L = np.empty((2, LANES), np.float32), np.empty((2, LANES), np.float32)
     crossed_2H, known_H = np.empty((2, HALF), np.float32), np.zeros(HALF, np.bool_)
-    scale_L, starting = values.scale_L, swept.starting
+    scale_L, is_first = values.scale_L, swept.is_first
     for i in range(len(patterns.pattern_IN)):
-        sum_around(patterns, i, left_NL, right.behind_INL[i], sums)
-        if not starting:
-            sum_cross(patterns, i, left_NL, right.behind_INL[i], cross_DL)
+        sum_around(patterns, i, left_NL, right.after_INL[i], sums)
+        if not is_first:
+            sum_cross(patterns, i, left_NL, right.after_INL[i], cross_DL)
         enter_span(patterns, i, values)
         for place in range(i * SPAN, min(i * SPAN + SPAN, len(swept.jump_S))):
             leave(patterns, place, swept.jump_S[place], values)
             likelihood_3H, factor_2H = swept.likelihood_S3H[place], swept.factor_S2H[place]
             exchanged_H, any_known = swept.exchanged_SH[place], find_known(likelihood_3H, known_H)
-            crossing = not starting and place % EXCHANGE_EVERY == 0
-            if any_known or not starting:
+            crossing = not is_first and place % EXCHANGE_EVERY == 0
+            if any_known or not is_first:
                 join(patterns, place, values, sums, right, own_2L)
                 if crossing:
                     join_cross(patterns, place, values, sums, cross_DL, right, cross_2L)
@@ -116,18 +116,18 @@ def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[n
                     exchange_left_side(patterns, i, values, sums, cross_DL, left_NL, l)
                     exchange_left(fragments, l)
         leave_span(patterns, i, values)
-        go_through_alone(patterns, i, values, left_NL)
+        cross_span(patterns, i, values, left_NL)
 
 
 @kernel()
 def find_known(likelihood_3H, known_H):  # type: ignore[no-untyped-def]
     """Find the samples that are observed at a place; returns whether there is any."""
-    found = False
+    any_known = False
     for l in range(len(known_H)):
         first = likelihood_3H[0, l]
         known_H[l] = first != likelihood_3H[1, l] or first != likelihood_3H[2, l]
-        found |= known_H[l]
-    return found
+        any_known |= known_H[l]
+    return any_known
 
 
 @kernel()
@@ -175,7 +175,7 @@ def condition(swept, place, lane, fragments, stop):  # type: ignore[no-untyped-d
     # with the ALT of the first chain, and with that of the second one
     first = likelihood_S3H[place, 1, lane] * factor_S2H[place, 0, lane]
     second = likelihood_S3H[place, 1, lane] * factor_S2H[place, 1, lane]
-    if swept.starting:
+    if swept.is_first:
         p, q = _likeliest_pair(p, q, none, first, second, two)
     _set_emission(emission_2L, lane, (one - q) * none + q * second, (one - q) * first + q * two)
     _set_emission(emission_2L, other, (one - p) * none + p * first, (one - p) * second + p * two)

@@ -27,27 +27,29 @@ from spinimpute.sequencing.fragments import FragmentBases
 PAIRS = ((0.25, 192, 0.5), (0.9, 128, 0.3))
 # Pairs ignore which bases lie on one fragment: they gain less with fragments, and nothing with long reads.
 WEIGHT_WITH_FRAGMENTS = 0.3
-MAX_SITES_OF_FRAGMENT = 4.0  # mean number of common sites of a fragment; pairs of reads of 150 bases have two
+MAX_SITES_PER_FRAGMENT = (
+    4.0  # mean number of common sites of a fragment; pairs of reads of 150 bases have two
+)
 SCALE = 0.75  # jumps per cM of a haplotype
 WINDOW_CM = 1.5
-RAREST = 0.0005  # alleles up to this frequency tell more about errors than about haplotypes
+MAX_RARE_FREQUENCY = 0.0005  # alleles up to this frequency tell more about errors than about haplotypes
 MIN_FREQUENCY = 0.005  # rarer alleles are left to the chains
 
 
 class LikelyPairs:
     """The data that the pairs of all samples at some panel sites share.
 
-    counted_at: places at which copying is counted, see `CopyingWindows`.
+    count_places: places at which copying is counted, see `CopyingWindows`.
     """
 
-    def __init__(self, panel: CopiedPanel, sites: Interval, counted_at: Sequence[int]) -> None:
+    def __init__(self, panel: CopiedPanel, sites: Interval, count_places: Sequence[int]) -> None:
         self.cM_S, self.trust_S = panel.cM[sites.slice], panel.trust[sites.slice]
         self.frequency_S = panel.frequency[sites.slice].astype(np.float32)
         minor_S = np.minimum(self.frequency_S, 1 - self.frequency_S)
         self.common_S = minor_S >= MIN_FREQUENCY
-        self.rows_R = np.flatnonzero(minor_S > RAREST)
+        self.rows_R = np.flatnonzero(minor_S > MAX_RARE_FREQUENCY)
         self.packed_RB = panel.packed_rows(sites.start + self.rows_R)
-        self.windows = CopyingWindows(self.cM_S, counted_at, WINDOW_CM)
+        self.windows = CopyingWindows(self.cM_S, count_places, WINDOW_CM)
 
     def plan(self, share: float, linked: FragmentBases | None, first: int) -> tuple[int, float]:
         """Return the number of haplotypes in pairs and the weight of pairs; zeros where they gain nothing.
@@ -58,7 +60,7 @@ class LikelyPairs:
         most, weight = next(((most, weight) for below, most, weight in PAIRS if share < below), (0, 0.0))
         if linked is not None and len(linked.fragment):
             n_fragments = len(np.unique(linked.fragment))
-            if self.common_S[linked.panel_index - first].sum() > MAX_SITES_OF_FRAGMENT * n_fragments:
+            if self.common_S[linked.panel_index - first].sum() > MAX_SITES_PER_FRAGMENT * n_fragments:
                 return 0, 0.0
             weight = min(weight, WEIGHT_WITH_FRAGMENTS)
         return most, weight
@@ -73,10 +75,10 @@ class LikelyPairs:
         of haplotypes in a window. mismatch: probability that an allele differs from the copied one.
         """
         known_S = (likelihood_S3 != likelihood_S3[:, :1]).any(axis=1)
-        taken_R = self.common_S[self.rows_R] | known_S[self.rows_R]
-        rows_R = self.rows_R[taken_R]
-        place_R = np.flatnonzero(taken_R)
-        found = [np.empty((0, 3), np.float32)]
+        used_R = self.common_S[self.rows_R] | known_S[self.rows_R]
+        rows_R = self.rows_R[used_R]
+        place_R = np.flatnonzero(used_R)
+        genotypes_of_windows = [np.empty((0, 3), np.float32)]
         for window, usage_N in zip(self.windows.windows, usage_WN, strict=True):
             (low, high), (first, last) = np.searchsorted(rows_R, np.array(window)).tolist()
             if low == high:
@@ -87,9 +89,11 @@ class LikelyPairs:
             allele_RK = self._alleles(place_R[first:last], chosen_K)
             copied_R3 = pair_posteriors(allele_RK, likelihood_S3[seen_R], jump_R, mismatch)
             genotype_R3 = copied_R3 @ observed_given_copied(float(MUTATION))
-            found.append(self._mix_with_frequencies(genotype_R3, seen_R)[low - first : high - first])
+            genotypes_of_windows.append(
+                self._mix_with_frequencies(genotype_R3, seen_R)[low - first : high - first]
+            )
         kept_R = self.common_S[rows_R]
-        return rows_R[kept_R], np.concatenate(found)[kept_R]
+        return rows_R[kept_R], np.concatenate(genotypes_of_windows)[kept_R]
 
     def _alleles(self, place_R: np.ndarray, chosen_K: np.ndarray) -> np.ndarray:
         """Return the alleles of some haplotypes, uint8 (R, K)."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spinimpute.hmm.parameters import LANES, MAX_COPIED, MAX_SEARCHED, SPAN
-from spinimpute.phasing.large_panels.genotypes import AT_ONCE, CHOSEN
-from spinimpute.phasing.large_panels.haplotype_alleles import BYTES_AT_ONCE
+from spinimpute.phasing.large_panels.genotypes import BATCH_SAMPLES, MAX_CHOSEN
+from spinimpute.phasing.large_panels.haplotype_alleles import BATCH_BYTES
 from spinimpute.phasing.large_panels.state_chains import GROUP
-from spinimpute.phasing.large_panels.states import OTHERS
+from spinimpute.phasing.large_panels.states import MAX_REPRESENTATIVES
 from spinimpute.phasing.likely_pairs import PAIRS
 from spinimpute.phasing.passes import HALF
 from spinimpute.runtime.errors import InputError
@@ -29,12 +29,12 @@ PAIR = 4  # bytes for each pair of haplotypes and kept place: twice the root of 
 LIKELIHOODS = 6  # bytes for each site of the region and sample
 PATTERNS = 40  # of a span; real panels have 20 on average
 COMPILED_CHAINS = 100e6  # compiled functions and buffers that only chains need
-ALLOWANCE = 1.1  # for what the system adds
+OVERHEAD = 1.1  # for what the system adds
 
 # chains that copy the likeliest haplotypes of large panels
-LISTED = 36  # bytes for each minor allele at a rare site, while lists are sorted
+MINOR_ALLELE = 36  # bytes for each minor allele at a rare site, while lists are sorted
 MATCH_SITE = 600  # bytes for each common site and sample whose matches are listed at the same time
-WIDEST = 0.25  # share of the sites at which the states of one window differ
+DIFFERING_SHARE = 0.25  # share of the sites at which the states of one window differ
 
 
 class ChainSizes(NamedTuple):
@@ -79,27 +79,27 @@ def chain_memory(sizes: ChainSizes, threads: int) -> float:
     per_thread = lanes * values + GROUP_SITE * sites + BASE * HALF * sizes.bases + pairs
     # the patterns, alleles of a group, and packed alleles for pairs
     panel = n_haplotypes * (4 * spans + 2 * SPAN * group + sites / 8)
-    return ALLOWANCE * (panel + threads * per_thread + GENOTYPE * sites * sizes.samples)
+    return OVERHEAD * (panel + threads * per_thread + GENOTYPE * sites * sizes.samples)
 
 
 def large_panel_memory(sizes: ChainSizes, threads: int) -> float:
     """Return the bytes that chains need that copy the likeliest haplotypes of a large panel."""
     sites, common = sizes.sites, sizes.common
     searched = min(sizes.haplotypes, MAX_SEARCHED)
-    search = chain_memory(ChainSizes(searched, common, 0), threads) / ALLOWANCE
-    n_states = CHOSEN + OTHERS
+    search = chain_memory(ChainSizes(searched, common, 0), threads) / OVERHEAD
+    n_states = MAX_CHOSEN + MAX_REPRESENTATIVES
     # bits of states, twice; alleles of a window, twice; both chains' values at places and behind groups
-    states = sites * n_states * (2 / 8 + 2 * WIDEST) + 8 * n_states * (GROUP + sites / GROUP)
+    states = sites * n_states * (2 / 8 + 2 * DIFFERING_SHARE) + 8 * n_states * (GROUP + sites / GROUP)
     pairs = 2 * PAIR * max(most for _, most, _ in PAIRS) ** 2 * sites**0.5
     per_thread = states + pairs + GROUP_SITE / 4 * sites + BASE * sizes.bases
     # bits by site and by haplotype, in both directions
-    panel = 4 * sizes.haplotypes * common / 8 + LISTED * sizes.minor_alleles + 3 * BYTES_AT_ONCE
+    panel = 4 * sizes.haplotypes * common / 8 + MINOR_ALLELE * sizes.minor_alleles + 3 * BATCH_BYTES
     panel += searched * 4 * common / SPAN  # patterns that are searched
     matches = 0
     if sizes.haplotypes > MAX_SEARCHED:
-        matches = MATCH_SITE * common * min(sizes.samples, AT_ONCE)
+        matches = MATCH_SITE * common * min(sizes.samples, BATCH_SAMPLES)
     at_work = max(search, threads * per_thread) + panel + matches
-    return ALLOWANCE * (at_work + GENOTYPE * sites * sizes.samples)
+    return OVERHEAD * (at_work + GENOTYPE * sites * sizes.samples)
 
 
 def chain_threads(budget: int | None, sizes: ChainSizes, region_sites: int, threads: int) -> int:

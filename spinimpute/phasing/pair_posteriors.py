@@ -30,12 +30,12 @@ def pair_posteriors(
     """
     n_places, n = allele_SK.shape
     block = max(1, round(n_places**0.5))
-    kept_BKK = np.empty((-(-n_places // block), n, n), np.float32)
+    stored_BKK = np.empty((-(-n_places // block), n, n), np.float32)
     arrived_TKK = np.empty((block, n, n), np.float32)
     genotype_S3 = np.empty((n_places, 3), np.float32)
     by_copied_S3 = likelihood_S3 @ observed_given_copied(mismatch).T
     by_copied_S3 /= by_copied_S3.max(axis=1, keepdims=True)
-    _sum_pairs(allele_SK, by_copied_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3)
+    _sum_pairs(allele_SK, by_copied_S3, jump_S, stored_BKK, arrived_TKK, genotype_S3)
     return genotype_S3
 
 
@@ -48,10 +48,10 @@ def observed_given_copied(mismatch: float) -> np.ndarray:
 
 
 @kernel(fast=True)
-def _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype_S3):  # type: ignore[no-untyped-def]
+def _sum_pairs(allele_SK, likelihood_S3, jump_S, stored_BKK, arrived_TKK, genotype_S3):  # type: ignore[no-untyped-def]
     """Go forward through all places, and back through one block after the other.
 
-    kept_BKK: memory for forward values before each block. arrived_TKK: memory for forward values at each
+    stored_BKK: memory for forward values before each block. arrived_TKK: memory for forward values at each
     place of a block, without its emissions.
     """
     n_places, n = allele_SK.shape
@@ -61,14 +61,14 @@ def _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype
     emission_2K, joined_2K = np.empty((2, n), np.float32), np.empty((2, n), np.float32)
     for s in range(n_places):
         if s % block == 0:
-            kept_BKK[s // block] = pair_KK
+            stored_BKK[s // block] = pair_KK
         _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
         _forward(allele_SK[s], emission_2K, jump_S[s], sum_K, next_K, pair_KK, arrived_TKK[0])
-    behind_KK = np.ones((n, n), np.float32)
-    behind_sum_K = np.full(n, np.float32(n))
-    for b in range(len(kept_BKK) - 1, -1, -1):
+    backward_KK = np.ones((n, n), np.float32)
+    backward_sum_K = np.full(n, np.float32(n))
+    for b in range(len(stored_BKK) - 1, -1, -1):
         low, high = b * block, min(b * block + block, n_places)
-        pair_KK[:] = kept_BKK[b]
+        pair_KK[:] = stored_BKK[b]
         _sum_columns(pair_KK, sum_K)
         for s in range(low, high):
             _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
@@ -78,7 +78,7 @@ def _sum_pairs(allele_SK, likelihood_S3, jump_S, kept_BKK, arrived_TKK, genotype
             jump = jump_S[s + 1] if s + 1 < n_places else np.float32(1)
             _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
             _backward(
-                allele_SK[s], emission_2K, jump, behind_sum_K, next_K, behind_KK, arrived_TKK[s - low],
+                allele_SK[s], emission_2K, jump, backward_sum_K, next_K, backward_KK, arrived_TKK[s - low],
                 joined_2K,
             )  # fmt: skip
             _genotypes(allele_SK[s], joined_2K, genotype_S3[s])
@@ -99,13 +99,13 @@ def _shares(jump, sum_K):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for k in range(len(sum_K)):
         total += sum_K[k]
-    keep, come = np.float32(1) - jump, jump / n
-    return keep * keep / total, keep * come / total, come * come
+    keep, switch = np.float32(1) - jump, jump / n
+    return keep * keep / total, keep * switch / total, switch * switch
 
 
 @kernel(fast=True)
 def _forward(allele_K, emission_2K, jump, sum_K, next_K, pair_KK, arrived_KK):  # type: ignore[no-untyped-def]
-    """Take forward values from behind the place before to behind this one; sum_K: sums of columns."""
+    """Take forward values from backward the place before to backward this one; sum_K: sums of columns."""
     both, one, none = _shares(jump, sum_K)
     next_K[:] = 0
     for i in range(len(sum_K)):
@@ -123,11 +123,11 @@ def _forward(allele_K, emission_2K, jump, sum_K, next_K, pair_KK, arrived_KK):  
 
 
 @kernel(fast=True)
-def _backward(allele_K, emission_2K, jump, sum_K, next_K, behind_KK, arrived_KK, joined_2K):  # type: ignore[no-untyped-def]
-    """Take backward values from before the place behind to before this one.
+def _backward(allele_K, emission_2K, jump, sum_K, next_K, backward_KK, arrived_KK, joined_2K):  # type: ignore[no-untyped-def]
+    """Take backward values from the left of the next place to the left of this one.
 
-    jump: of the place behind. joined_2K: filled with forward times backward values at this place, without its
-    emissions, summed over one haplotype by its allele.
+    jump: jump probability of the next place. joined_2K: filled with the products of forward and backward
+    values at this place, without its emissions, summed over the first haplotype by its allele.
     """
     both, one, none = _shares(jump, sum_K)
     next_K[:] = 0
@@ -135,12 +135,12 @@ def _backward(allele_K, emission_2K, jump, sum_K, next_K, behind_KK, arrived_KK,
     for i in range(len(sum_K)):
         row = one * sum_K[i] + none
         emission_K, joined_K = emission_2K[allele_K[i]], joined_2K[allele_K[i]]
-        behind_K, arrived_K = behind_KK[i], arrived_KK[i]
+        backward_K, arrived_K = backward_KK[i], arrived_KK[i]
         for k in range(len(sum_K)):
-            behind = both * behind_K[k] + (one * sum_K[k] + row)
-            joined_K[k] += arrived_K[k] * behind
-            value = behind * emission_K[k]
-            behind_K[k] = value
+            backward = both * backward_K[k] + (one * sum_K[k] + row)
+            joined_K[k] += arrived_K[k] * backward
+            value = backward * emission_K[k]
+            backward_K[k] = value
             next_K[k] += value
     for k in range(len(sum_K)):
         sum_K[k] = next_K[k]

@@ -21,9 +21,9 @@ from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.steps import (
     allele_at,
     clear_sums,
+    cross_span_and_sum,
     emit,
     enter_span,
-    go_through,
     join,
     leave,
     leave_span,
@@ -57,12 +57,12 @@ class LaneDecisions(NamedTuple):
 
 
 @kernel(fast=True)
-def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, starting, decisions):  # type: ignore[no-untyped-def]
+def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, decisions):  # type: ignore[no-untyped-def]
     """Fill `LaneDecisions` at the places of the interval `decided`.
 
     lanes: `TargetLanes`; emissions of calls are exchanged as decided. right: `BackwardValues` of these
     places. locked_H2: places of a target's first and last heterozygote whose phase is known; between them
-    nothing behind is exchanged. starting: the phase of the right side is unknown, so that nothing behind is
+    nothing behind is exchanged. is_first: the phase of the right side is unknown, so that nothing behind is
     exchanged.
     """
     emission_S2L, open_SH = lanes.call_S2L, lanes.open_SH
@@ -73,8 +73,8 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, starting, d
     decision_H, linked_H = np.zeros(HALF, np.uint8), np.full(HALF, decided.start == 0)
     first_span, stop_span = decided.start // SPAN, (decided.stop - 1) // SPAN + 1
     if first_span == 0:
-        sum_around(patterns, 0, left_NL, right.behind_INL[0], sums)
-        sum_cross(patterns, 0, left_NL, right.behind_INL[0], cross_DL)
+        sum_around(patterns, 0, left_NL, right.after_INL[0], sums)
+        sum_cross(patterns, 0, left_NL, right.after_INL[0], cross_DL)
     else:
         sum_patterns(patterns, 0, left_NL, sums.left_DL)
     for i in range(stop_span):
@@ -87,12 +87,12 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, starting, d
                 join(patterns, place, values, sums, right, own_2L)
                 for l in range(LANES):
                     decisions.probability_SL[place, l] = own_2L[1, l] / (own_2L[0, l] + own_2L[1, l])
-                if is_open and not starting:
+                if is_open and not is_first:
                     join_cross(patterns, place, values, sums, cross_DL, right, cross_2L)
                 emission_2L = emission_S2L[place]
                 for l in range(HALF):
                     if open_SH[place, l]:
-                        may_cross = not starting and (place < locked_H2[l, 0] or place >= locked_H2[l, 1])
+                        may_cross = not is_first and (place < locked_H2[l, 0] or place >= locked_H2[l, 1])
                         decision, posterior = _decide(own_2L, cross_2L, emission_2L, l, may_cross)
                         decision_H[l], decisions.posterior_SH[place, l] = decision, posterior
                         if linked_H[l] or decision != EXCHANGED | EXCHANGED_RIGHT:
@@ -107,10 +107,10 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, starting, d
         if i + 1 < stop_span:
             leave_span(patterns, i, values)
             if i + 1 < first_span:
-                go_through(patterns, i, i + 1, values, left_NL, left_NL, sums.left_DL)
+                cross_span_and_sum(patterns, i, i + 1, values, left_NL, left_NL, sums.left_DL)
             else:
-                behind_NL = right.behind_INL[i + 1 - first_span]
-                _go_through_to_decide(patterns, i, values, left_NL, behind_NL, sums, cross_DL)
+                after_NL = right.after_INL[i + 1 - first_span]
+                _cross_span_and_sum_crossed(patterns, i, values, left_NL, after_NL, sums, cross_DL)
 
 
 @kernel(fast=True)
@@ -124,16 +124,16 @@ def sum_cross(patterns, span, left_NL, right_NL, cross_DL):  # type: ignore[no-u
 
 
 @kernel(fast=True)
-def _go_through_to_decide(patterns, span, values, left_NL, right_NL, sums, cross_DL):  # type: ignore[no-untyped-def]
-    """`go_through_to_meet` that also fills the next span's sums as `sum_cross` does."""
-    stay_DL, come_DL, _ = values
+def _cross_span_and_sum_crossed(patterns, span, values, left_NL, right_NL, sums, cross_DL):  # type: ignore[no-untyped-def]
+    """`cross_span_and_sum_around` that also fills the next span's sums as `sum_cross` does."""
+    stay_DL, switch_DL, _ = values
     left_DL, right_DL, own_DL = sums
     clear_sums(patterns, span + 1, sums)
     cross_DL[: n_patterns(patterns, span + 1)] = 0
     pattern_N, next_pattern_N = patterns.pattern_IN[span], patterns.pattern_IN[span + 1]
     for h in range(len(pattern_N)):
         d, e = pattern_N[h], next_pattern_N[h]
-        left, right = load(stay_DL, d) * load(left_NL, h) + load(come_DL, d), load(right_NL, h)
+        left, right = load(stay_DL, d) * load(left_NL, h) + load(switch_DL, d), load(right_NL, h)
         store(left_NL, h, left)
         store(left_DL, e, load(left_DL, e) + left)
         store(right_DL, e, load(right_DL, e) + right)
@@ -144,20 +144,20 @@ def _go_through_to_decide(patterns, span, values, left_NL, right_NL, sums, cross
 @kernel(fast=True)
 def join_cross(patterns, place, values, sums, cross_DL, right, joined_2L):  # type: ignore[no-untyped-def]
     """`join` with the right side of the target's other haplotype."""
-    stay_DL, come_DL, _ = values
+    stay_DL, switch_DL, _ = values
     left_DL, right_DL, _ = sums
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
     first, at = patterns.first_I1[span], place % SPAN
     joined_2L[:] = 0
     for d in range(n_patterns(patterns, span)):
         allele = allele_at(bits_D[first + d], at)
-        stayed, come, factor = meet(
-            load(stay_DL, d), load(come_DL, d), load(left_DL, d),
+        stayed, switch, factor = meet(
+            load(stay_DL, d), load(switch_DL, d), load(left_DL, d),
             exchange_halves(load(right.stay_PDL, (at, first + d))),
-            exchange_halves(load(right.come_PDL, (at, first + d))), exchange_halves(load(right_DL, d)),
+            exchange_halves(load(right.switch_PDL, (at, first + d))), exchange_halves(load(right_DL, d)),
             load(cross_DL, d), np.float32(1) / count_D[first + d],
         )  # fmt: skip
-        store(joined_2L, allele, load(joined_2L, allele) + multiply_add(come, factor, stayed))
+        store(joined_2L, allele, load(joined_2L, allele) + multiply_add(switch, factor, stayed))
 
 
 @kernel()
@@ -198,7 +198,7 @@ def exchange_left_side(patterns, span, values, sums, cross_DL, left_NL, lane):  
     """Exchange a sample's two lanes left of a place, while the right side keeps its lanes."""
     d, m = n_patterns(patterns, span), lane + HALF
     exchange(values.stay_DL, d, lane)
-    exchange(values.come_DL, d, lane)
+    exchange(values.switch_DL, d, lane)
     exchange(sums.left_DL, d, lane)
     exchange(left_NL, len(left_NL), lane)
     own_DL, scale_L = sums.product_DL, values.scale_L

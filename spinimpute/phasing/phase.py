@@ -38,7 +38,7 @@ from spinimpute.phasing.targets import (
     TargetLanes,
     Targets,
     apply_decisions,
-    elect,
+    apply_votes,
     fill_lanes,
     vote,
 )
@@ -48,7 +48,9 @@ from spinimpute.runtime.progress import Progress, split_progress
 FACTORS = (12.0, 3.0, 0.5)  # multiples of the panel's recombination scale; the last pass fills missing calls
 DOUBTFUL = (0.99, 0.9, 0.6)  # probabilities below which a heterozygote is doubtful; more passes gain nothing
 VOTES = 3  # passes; twice as many gain nothing
-MOST_OTHERS = 2_000  # haplotypes of other targets that a target may copy; without them a tenth more errors
+MAX_OTHER_HAPLOTYPES = (
+    2_000  # haplotypes of other targets that a target may copy; without them a tenth more errors
+)
 
 # A task is a window and up to MAX_GROUPS groups of samples, which share the panel's patterns. A pass has at
 # least TASKS tasks per thread, if there are enough groups.
@@ -63,7 +65,7 @@ class _Pass:
 
     jumps_per_cM: float  # the recombination scale
     doubtful_TX: np.ndarray  # bool, heterozygotes that are missing on the right side of a decision
-    starting: bool  # this is the first pass
+    is_first: bool  # this is the first pass
 
 
 def phase_haplotypes(
@@ -120,15 +122,15 @@ def phase_haplotypes(
         def run(number: int, settings: _Pass) -> np.ndarray:
             return _run_pass(pool, tasks[number % len(tasks)], targets, settings, passes[number])
 
-        posterior_TX = run(0, _Pass(scale, targets.open_TX, starting=True))
+        posterior_TX = run(0, _Pass(scale, targets.open_TX, is_first=True))
         for number in range(1, n_passes):
             factor = FACTORS[(number - 1) % len(FACTORS)]
             voting = number > len(DOUBTFUL)
             doubtful_TX = none_TX if voting else targets.open_TX & (posterior_TX < DOUBTFUL[number - 1])
-            posterior_TX = run(number, _Pass(scale * factor, doubtful_TX, starting=False))
+            posterior_TX = run(number, _Pass(scale * factor, doubtful_TX, is_first=False))
             if voting:
                 vote(targets, votes_TX)
-    elect(targets, targets.locked_X2[:, 0] == len(typed_index), votes_TX)
+    apply_votes(targets, targets.locked_X2[:, 0] == len(typed_index), votes_TX)
     _separate_alternatives(panel.position[typed_index], targets)
     _copy_to_samples_with_the_same_calls(targets)
     keep_TQ = targets.known_TQ.copy()
@@ -233,8 +235,8 @@ def _run_pass(
 
 def _cut_tasks(windows: list[PassWindow], n_samples: int, threads: int) -> list[_Task]:
     n_groups = -(-n_samples // HALF)
-    at_once = min(max(1, len(windows) * n_groups // (TASKS * threads)), MAX_GROUPS) * HALF
-    return [(window, samples) for window in windows for samples in _cut(Interval(0, n_samples), at_once)]
+    n_per_task = min(max(1, len(windows) * n_groups // (TASKS * threads)), MAX_GROUPS) * HALF
+    return [(window, samples) for window in windows for samples in _cut(Interval(0, n_samples), n_per_task)]
 
 
 def _cut(samples: Interval, length: int) -> list[Interval]:
@@ -249,7 +251,7 @@ def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions
     patterns = span_patterns(window.panel_NW, n_places)
     with_rows = PatternsWithRows(patterns)
     groups = _cut(samples, HALF)
-    rows_XW, others = (None, []) if settings.starting else _copied_targets(window, targets, groups)
+    rows_XW, others = (None, []) if settings.is_first else _copied_targets(window, targets, groups)
     jumps_of = cache(partial(jump_probabilities, window.cM_S, jumps_per_cM=settings.jumps_per_cM))
     lanes, workspace = TargetLanes.allocate(n_places), Workspace()
     for number, group in enumerate(groups):
@@ -257,15 +259,19 @@ def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions
         if rows_XW is not None:
             patterns = with_rows.add(rows_XW[others[number]])
         jump_S = jumps_of(patterns.pattern_IN.shape[1])
-        right = backward_values(patterns, lanes.seen_S2L, jump_S, window.decided, workspace)
+        right = backward_values(patterns, lanes.confident_S2L, jump_S, window.decided, workspace)
         sample_H = np.arange(group.start, group.start + HALF).clip(max=group.stop - 1)
         locked_H2 = targets.locked_X2[sample_H] - window.sites.start
-        found, n = LaneDecisions.allocate(n_places), group.stop - group.start
-        pass_forward(patterns, lanes, jump_S, right, window.decided, locked_H2, settings.starting, found)
-        decisions.decision_TX[rows, group.slice] = found.decision_SH[here, :n]
-        decisions.posterior_TX[rows, group.slice] = found.posterior_SH[here, :n]
-        decisions.likely_T2X[rows, 0, group.slice] = found.probability_SL[here, :n] > 0.5
-        decisions.likely_T2X[rows, 1, group.slice] = found.probability_SL[here, HALF : HALF + n] > 0.5
+        lane_decisions, n = LaneDecisions.allocate(n_places), group.stop - group.start
+        pass_forward(
+            patterns, lanes, jump_S, right, window.decided, locked_H2, settings.is_first, lane_decisions
+        )
+        decisions.decision_TX[rows, group.slice] = lane_decisions.decision_SH[here, :n]
+        decisions.posterior_TX[rows, group.slice] = lane_decisions.posterior_SH[here, :n]
+        decisions.likely_T2X[rows, 0, group.slice] = lane_decisions.probability_SL[here, :n] > 0.5
+        decisions.likely_T2X[rows, 1, group.slice] = (
+            lane_decisions.probability_SL[here, HALF : HALF + n] > 0.5
+        )
         del right  # frees the workspace's memory before the next group allocates more
 
 
@@ -277,7 +283,7 @@ def _copied_targets(
     others = []
     for start, stop in groups:
         copied = np.flatnonzero((targets.sample_Q < start) | (targets.sample_Q >= stop))
-        others.append(copied[:: max(1, -(-len(copied) // MOST_OTHERS))])
+        others.append(copied[:: max(1, -(-len(copied) // MAX_OTHER_HAPLOTYPES))])
     used = np.unique(np.concatenate(others))
     if 2 * len(used) > alleles_SQ.shape[1]:  # selecting columns would cost more than packing all
         return pack_rows(alleles_SQ), others

@@ -44,21 +44,21 @@ class TargetLanes(NamedTuple):
     # float32, emissions of the calls (`allele_emissions`). Lane l is the first haplotype of target l, lane l
     # + HALF its other one; the last target fills up the lanes.
     call_S2L: np.ndarray
-    seen_S2L: np.ndarray  # float32, the same emissions with doubtful calls missing
+    confident_S2L: np.ndarray  # float32, the same emissions with doubtful calls missing
     open_SH: np.ndarray  # bool, unphased heterozygotes
     wanted_S: np.ndarray  # bool, places with a missing call
 
     @classmethod
     def allocate(cls, n_places: int) -> Self:
         """Return undefined lanes, which `fill_lanes` fills for one group of targets after the other."""
-        call_S2L, seen_S2L = np.empty((2, n_places, 2, LANES), np.float32)
-        return cls(call_S2L, seen_S2L, np.empty((n_places, HALF), bool), np.empty(n_places, bool))
+        call_S2L, confident_S2L = np.empty((2, n_places, 2, LANES), np.float32)
+        return cls(call_S2L, confident_S2L, np.empty((n_places, HALF), bool), np.empty(n_places, bool))
 
 
 @kernel()
 def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignore[no-untyped-def]
     """Fill `TargetLanes` with up to HALF samples, an interval; first_site: the window's first typed site."""
-    call_S2L, seen_S2L, open_SH, wanted_S = lanes
+    call_S2L, confident_S2L, open_SH, wanted_S = lanes
     for s in range(len(wanted_S)):
         t = first_site + s
         wrong = targets.mismatch_T[t]
@@ -73,8 +73,8 @@ def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignor
                 call_S2L[s, 0, lane] = wrong if known and allele == 1 else right
                 call_S2L[s, 1, lane] = wrong if known and allele == 0 else right
                 seen = known and not doubtful_TX[t, x]
-                seen_S2L[s, 0, lane] = wrong if seen and allele == 1 else right
-                seen_S2L[s, 1, lane] = wrong if seen and allele == 0 else right
+                confident_S2L[s, 0, lane] = wrong if seen and allele == 1 else right
+                confident_S2L[s, 1, lane] = wrong if seen and allele == 0 else right
                 wanted_S[s] |= not known
 
 
@@ -83,7 +83,7 @@ def apply_decisions(targets, decisions):  # type: ignore[no-untyped-def]
     """Exchange alleles as decided, and fill missing calls again."""
     alleles_TQ, known_TQ, column_X2 = targets.alleles_TQ, targets.known_TQ, targets.column_X2
     decision_TX, likely_T2X = decisions.decision_TX, decisions.likely_T2X
-    behind_X = np.zeros(len(column_X2), np.bool_)
+    exchanged_X = np.zeros(len(column_X2), np.bool_)
     for t in range(len(decision_TX)):
         for x in range(len(column_X2)):
             first, second = column_X2[x]
@@ -94,11 +94,11 @@ def apply_decisions(targets, decisions):  # type: ignore[no-untyped-def]
                 one = np.uint8(likely_T2X[t, 0, x])
             if not known_TQ[t, second]:
                 other = np.uint8(likely_T2X[t, 1, x])
-            if behind_X[x]:
+            if exchanged_X[x]:
                 one, other = other, one
             alleles_TQ[t, first], alleles_TQ[t, second] = one, other
             if decision_TX[t, x] & EXCHANGED_RIGHT:
-                behind_X[x] = not behind_X[x]
+                exchanged_X[x] = not exchanged_X[x]
 
 
 @kernel()
@@ -115,7 +115,7 @@ def vote(targets, votes_TX):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def elect(targets, free_X, votes_TX):  # type: ignore[no-untyped-def]
+def apply_votes(targets, free_X, votes_TX):  # type: ignore[no-untyped-def]
     """Take the phase with most votes; samples that are not free keep the phase of the last pass."""
     alleles_TQ, open_TX, column_X2 = targets.alleles_TQ, targets.open_TX, targets.column_X2
     last_X = np.zeros(len(column_X2), np.uint8)

@@ -107,7 +107,7 @@ class TargetRead:
             for total, counts in (
                 (summary.repaired, Counter(repair.what for repair in one.repairs)),
                 (summary.unmatched, match.unmatched),
-                (summary.mended_calls, one.resolved.lost),
+                (summary.mended_calls, one.resolved.set_missing),
                 (summary.mended_calls, {CONTRADICTORY: one.contradictory} if one.contradictory else {}),
             ):
                 for what, count in counts.items():

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Names that two modules still share. Add none; remove a name once only one module has it.
 SHARED = {
     "Chunk", "Reading", "Split", "TrainingSettings",
-    "check_weights", "load", "side_by_side", "spread", "write_table",
+    "check_weights", "load", "group_lanes", "spread", "write_table",
 }  # fmt: skip
 # The entry point of the package hands over to the entry point of the command line.
 SAME_BY_INTENT = {"main"}

@@ -12,7 +12,7 @@ from spinimpute.genotypes.intervals import Interval, cut_chunks, cut_windows
 from spinimpute.genotypes.untyped_intervals import (
     EQUAL_LENGTH_CM,
     FAR_CM,
-    FEW_TYPED,
+    MAX_IGNORED_TYPED,
     cut_equal_lengths,
     far_from_typed,
     untyped_intervals,
@@ -161,7 +161,7 @@ def test_as_plain_loops_say(seed: int, n: int, share: float, step: float) -> Non
     assert covered[far].all()
     in_order = sorted(intervals, key=lambda s: s.start)
     for a, b in pairwise(in_order):
-        assert ((position[typed] > a.end) & (position[typed] < b.start)).sum() > FEW_TYPED
+        assert ((position[typed] > a.end) & (position[typed] < b.start)).sum() > MAX_IGNORED_TYPED
 
 
 def test_the_panel_is_cut_into_equal_lengths() -> None:

@@ -24,13 +24,13 @@ def test_a_man_is_told_whatever_the_share_of_his_calls_with_one_allele(n_one: in
     found = resolved(np.arange(N) < n_one)
     assert found.haplotypes.ploidy.tolist() == [1]
     assert found.haplotypes.alleles[:, 0].tolist() == [0, 1] * 20
-    assert found.lost == {}
+    assert found.set_missing == {}
 
 
 def test_heterozygous_calls_leave_it_to_the_majority() -> None:
     heterozygous = np.where(np.arange(N) > 30, 1 - np.arange(N) % 2, np.arange(N) % 2)
     woman = resolved(np.arange(N) < 5, heterozygous)
-    assert (woman.haplotypes.ploidy.tolist(), woman.lost) == ([2], {HAPLOID_DIPLOID: 5})
+    assert (woman.haplotypes.ploidy.tolist(), woman.set_missing) == ([2], {HAPLOID_DIPLOID: 5})
     assert resolved(np.arange(N) < 30, heterozygous).haplotypes.ploidy.tolist() == [1]
 
 

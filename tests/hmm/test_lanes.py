@@ -7,14 +7,14 @@ from numba.core.errors import TypingError
 from spinimpute.hmm.lanes import (
     all_lanes,
     exchange_halves,
-    first_lanes,
+    flush_tiny,
+    keep_first_lanes,
     load,
     select_by_allele,
     select_by_bit,
     store,
     sum_lanes,
     where_positive,
-    without_tiny,
 )
 from spinimpute.hmm.parameters import LANES, SMALLEST
 from spinimpute.runtime.kernels import kernel
@@ -40,12 +40,12 @@ def test_arithmetic_is_by_lane(rng: np.random.Generator) -> None:
 def _rearrange(x_K, allele_K, words_K, k, out_7L):  # type: ignore[no-untyped-def]
     x = load(x_K, k)
     store(out_7L, 0, exchange_halves(x))
-    store(out_7L, 1, without_tiny(x))
+    store(out_7L, 1, flush_tiny(x))
     store(out_7L, 2, where_positive(x, all_lanes(np.float32(7))))
     store(out_7L, 3, select_by_allele(allele_K, k, np.float32(0.25), np.float32(0.75)))
     store(out_7L, 4, all_lanes(sum_lanes(x)))
     store(out_7L, 5, select_by_bit(words_K, k, 11, np.float32(0.25), np.float32(0.75)))
-    store(out_7L, 6, first_lanes(x, 5))
+    store(out_7L, 6, keep_first_lanes(x, 5))
 
 
 def test_lanes_are_exchanged_chosen_and_summed(rng: np.random.Generator) -> None:

@@ -14,7 +14,7 @@ from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import PatternsWithRows, span_patterns
 from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.posteriors import copying_posteriors
-from spinimpute.hmm.steps import allele_emissions, jump_probabilities, side_by_side
+from spinimpute.hmm.steps import allele_emissions, group_lanes, jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING
 
 
@@ -27,7 +27,7 @@ def test_alleles_are_likely_where_the_state_has_them() -> None:
 
 def test_groups_of_lanes_are_filled_up_with_the_last_query() -> None:
     emission_QS2 = np.random.default_rng(1).random((LANES + 3, 5, 2)).astype(np.float32)
-    found = side_by_side(emission_QS2)
+    found = group_lanes(emission_QS2)
     assert found.shape == (2, 5, 2, LANES)
     assert found.flags.c_contiguous
     for lane in range(LANES):
@@ -42,7 +42,7 @@ def test_a_factor_common_to_both_alleles_changes_no_posterior(seed: int, n_place
     panel_SN = (rng.random((n_places, n)) < rng.uniform(0.05, 0.95, (n_places, 1))).astype(np.uint8)
     emission_QS2 = ((1 - rng.random((3, n_places, 2))) ** rng.choice([1, 4])).astype(np.float32)
     jump_S = jump_probabilities(rng.random(n_places).cumsum(), n, 3)
-    panel_NW, everyone = pack_rows(panel_SN), Candidates.of(np.ones((1, 3, n), bool))
+    panel_NW, everyone = pack_rows(panel_SN), Candidates.from_mask(np.ones((1, 3, n), bool))
     patterns, block = span_patterns(panel_NW, n_places), (np.array([0]), np.array([n_places + 1]))
     factor_QS1 = rng.uniform(0.01, 100, (3, n_places, 1)).astype(np.float32)
     for most_states in (0, n):
@@ -81,9 +81,9 @@ def test_backward_values_in_memory_that_is_used_again(rng: np.random.Generator) 
         expected = backward_values(patterns, emission_S2L, jump_S, places)
         found = backward_values(patterns, emission_S2L, jump_S, places, workspace)
         wanted = slice(*patterns.first_I1[[first // SPAN, -(-stop // SPAN)]])
-        np.testing.assert_array_equal(found.behind_INL, expected.behind_INL)
+        np.testing.assert_array_equal(found.after_INL, expected.after_INL)
         n_last = n_places - (len(patterns.pattern_IN) - 1) * SPAN  # places of the last span
-        for one, other in ((found.stay_PDL, expected.stay_PDL), (found.come_PDL, expected.come_PDL)):
+        for one, other in ((found.stay_PDL, expected.stay_PDL), (found.switch_PDL, expected.switch_PDL)):
             last = patterns.first_I1[-2]
             whole = slice(wanted.start, min(wanted.stop, last))
             np.testing.assert_array_equal(one[:, whole], other[:, whole])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.blocks import (
     FAR_CM,
-    LIKE_WIDTHS,
+    WEIGHT_WIDTHS,
     BlockShape,
     gap_geometry,
     group_means,
@@ -121,7 +121,7 @@ def plain_groups(typed_NS: np.ndarray, count: int) -> list[int]:
     weights = []
     for pattern in patterns:
         weight = float(rows.count(pattern))
-        for width in LIKE_WIDTHS:
+        for width in WEIGHT_WIDTHS:
             weight *= sum(row[:width] == pattern[:width] for row in rows) ** -0.25
         weights.append(weight)
     parts, before = [], 0.0

@@ -6,7 +6,7 @@ Axes: S sites, H samples; 3: copies of ALT.
 import numpy as np
 import pytest
 
-from spinimpute.phasing.calibration import OVERCONFIDENCE, calibrated_pair, pair_of
+from spinimpute.phasing.calibration import OVERCONFIDENCE, calibrated_pair, haplotype_pair
 from spinimpute.phasing.chains import order_by_chain
 from spinimpute.pipeline.sequenced.records import most_likely_alleles
 
@@ -47,7 +47,7 @@ def test_the_likeliest_genotype_stays(some_S3: np.ndarray, frequency: float, sha
 
 def test_genotypes_are_those_that_are_written(some_S3: np.ndarray) -> None:
     frequency_S, haploid = np.full(len(some_S3), COMMON), np.zeros(1, bool)
-    before = np.stack(pair_of(some_S3[..., None]), axis=1)
+    before = np.stack(haplotype_pair(some_S3[..., None]), axis=1)
     after = np.stack(calibrated_pair(some_S3[..., None], frequency_S, np.ones(1), haploid), axis=1)
     for pair_S2X in (before, after):
         assert ((pair_S2X >= 0) & (pair_S2X <= 1)).all()
@@ -84,7 +84,7 @@ def test_haploid_samples_are_as_they_were() -> None:
 
 def test_genotypes_that_no_two_haplotypes_have() -> None:
     genotype_S3 = np.array([[0.46, 0.08, 0.46], [0.6, 0.05, 0.35]])
-    first, second = pair_of(genotype_S3[..., None])
+    first, second = haplotype_pair(genotype_S3[..., None])
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(first[:, 0], genotype_S3[:, 1] / 2 + genotype_S3[:, 2])
     as_written_S3 = genotypes((first, second))[..., 0]
@@ -97,6 +97,6 @@ def test_phase_of_heterozygotes_that_no_two_haplotypes_have() -> None:
     genotype_S3H = np.array([[[0.25], [0.4], [0.35]], [[1.0], [0.0], [0.0]]], np.float32)
     pair = calibrated_pair(genotype_S3H, np.full(2, COMMON), np.ones(1), TWO)
     np.testing.assert_allclose(pair[0], pair[1], rtol=1e-6)
-    for second_carries, alleles in ((False, [1, 0]), (True, [0, 1])):
-        p_S2H = order_by_chain(*pair, np.full((2, 1), second_carries))
+    for alt_on_second, alleles in ((False, [1, 0]), (True, [0, 1])):
+        p_S2H = order_by_chain(*pair, np.full((2, 1), alt_on_second))
         assert most_likely_alleles(p_S2H, TWO)[:, :, 0].tolist() == [alleles, [0, 0]]

@@ -175,8 +175,8 @@ def test_fragments_tell_phase(
     if n_searched:
         monkeypatch.setattr(genotypes, "MAX_COPIED", 100)
         monkeypatch.setattr(search, "MAX_SEARCHED", n_searched)
-        monkeypatch.setattr(states, "OTHERS", 40)
-        monkeypatch.setattr(large, "CHOSEN", 60)
+        monkeypatch.setattr(states, "MAX_REPRESENTATIVES", 40)
+        monkeypatch.setattr(large, "MAX_CHOSEN", 60)
     n_sites, n_samples = 120, 5
     panel = panel_without_ld(rng, n_sites)
     first_SX = rng.integers(0, 2, (n_sites, n_samples))

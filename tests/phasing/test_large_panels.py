@@ -17,7 +17,7 @@ from spinimpute.phasing.large_panels import genotypes as large
 from spinimpute.phasing.large_panels import search, states
 from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
 from spinimpute.phasing.large_panels.state_chains import ChainsOverStates, last_of_groups
-from spinimpute.phasing.large_panels.states import States, choose_others, fill_slots
+from spinimpute.phasing.large_panels.states import States, choose_representatives, fill_slots
 from spinimpute.phasing.passes import HALF
 from spinimpute.sequencing.fragments import FragmentBases
 from tests.array_panel import ArrayPanel
@@ -42,8 +42,8 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Panels of more than 40 haplotypes are large, and 60 of them searched."""
     monkeypatch.setattr(genotypes, "MAX_COPIED", 40)
     monkeypatch.setattr(search, "MAX_SEARCHED", 60)
-    monkeypatch.setattr(states, "OTHERS", 12)
-    monkeypatch.setattr(large, "CHOSEN", 24)
+    monkeypatch.setattr(states, "MAX_REPRESENTATIVES", 12)
+    monkeypatch.setattr(large, "MAX_CHOSEN", 24)
 
 
 def evidence_of(
@@ -93,7 +93,7 @@ def test_all_haplotypes_as_states(rng: np.random.Generator, kind: str) -> None:
     found = over_states(panel, np.ones(37), evidence_of(panel, phred_SH3[:, :1], haploid_H[:1], bases_H[:1]))
     np.testing.assert_allclose(found.genotype_S3H[:, :, 0], expected.genotype_S3H[:, :, 0], atol=2e-3)
     assert found.usage_WNH.shape[1] == 37
-    n_counted = np.bincount(np.concatenate(found.windows.counted_G))
+    n_counted = np.bincount(np.concatenate(found.windows.windows_G))
     np.testing.assert_allclose(found.usage_WNH.sum(axis=(1, 2)), 2 * len(SCALES) * n_counted, rtol=1e-4)
     if kind != "fragments":
         assert np.corrcoef(found.usage_WNH.sum((0, 2)), expected.usage_WNH.sum((0, 2)))[0, 1] > 0.95
@@ -153,12 +153,12 @@ def test_haplotypes_keep_their_slots(chosen_W: list[list[int]]) -> None:
 
 
 def test_others_stand_for_those_that_were_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "OTHERS", 4)
-    np.testing.assert_array_equal(choose_others(np.array([], int), 16), [0, 4, 8, 12])
-    np.testing.assert_array_equal(choose_others(np.array([12, 13, 14, 15, 4]), 16), [0, 5, 8, 1])
-    assert len(set(choose_others(np.arange(5), 16).tolist())) == 4
-    np.testing.assert_array_equal(choose_others(np.arange(1, 16), 16), [0])
-    assert len(choose_others(np.arange(16), 16)) == 0
+    monkeypatch.setattr(states, "MAX_REPRESENTATIVES", 4)
+    np.testing.assert_array_equal(choose_representatives(np.array([], int), 16), [0, 4, 8, 12])
+    np.testing.assert_array_equal(choose_representatives(np.array([12, 13, 14, 15, 4]), 16), [0, 5, 8, 1])
+    assert len(set(choose_representatives(np.arange(5), 16).tolist())) == 4
+    np.testing.assert_array_equal(choose_representatives(np.arange(1, 16), 16), [0])
+    assert len(choose_representatives(np.arange(16), 16)) == 0
 
 
 def test_shares_add_up_to_the_panel(rng: np.random.Generator, small_limits: None) -> None:
@@ -185,7 +185,7 @@ def sequenced(
 @pytest.mark.usefixtures("small_limits")
 @pytest.mark.parametrize("n", [50, 150], ids=["all searched", "a part searched"])
 def test_as_good_as_all_haplotypes(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    monkeypatch.setattr(large, "CHOSEN", n // 2)
+    monkeypatch.setattr(large, "MAX_CHOSEN", n // 2)
     panel = large_panel(rng, 500, n)
     genotype_SX, phred_SX3 = sequenced(rng, panel, 12, 2.0)
     found = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(12), 2).sum(axis=1)
@@ -226,7 +226,7 @@ def test_batches_change_nothing(rng: np.random.Generator, monkeypatch: pytest.Mo
     panel = large_panel(rng, 100, 90)
     phred_SX3 = random_phred(rng, 100, HALF + 2)
     whole = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(HALF + 2), 1)
-    monkeypatch.setattr(large, "AT_ONCE", 3)
+    monkeypatch.setattr(large, "BATCH_SAMPLES", 3)
     np.testing.assert_array_equal(
         whole, genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(HALF + 2), 1)
     )
@@ -254,7 +254,7 @@ def test_who_stands_for_many_lends_no_weight_to_rare_alleles(rng: np.random.Gene
     panel.alleles_XN[[30, 50]] = 0
     phred_SX3 = sequenced(rng, panel, 6, 1.0)[1]
     phred_SX3[[30, 50]] = 0
-    others = choose_others(np.empty(0, int), 300)
+    others = choose_representatives(np.empty(0, int), 300)
     panel.alleles_XN[30, others[3]] = panel.alleles_XN[50, others[3] + 1] = 1
     dosage_SX = genotypes_from_likelihoods(panel, 0, phred_SX3, diploid(6), 1).sum(axis=1)
     # whoever likely copies it may have chosen it

@@ -85,7 +85,7 @@ def test_every_window_hears_what_is_copied(rng: np.random.Generator) -> None:
     panel = ArrayPanel(rng.integers(0, 2, (100, 8), np.uint8), cM_S)
     pairs = LikelyPairs(panel, Interval(0, 100), [31, 63, 95, 99])
     assert len(pairs.windows.windows) == 4
-    assert {w for windows in pairs.windows.counted_G for w in windows} == {0, 1, 2, 3}
+    assert {w for windows in pairs.windows.windows_G for w in windows} == {0, 1, 2, 3}
     for window in pairs.windows.windows:
         assert window.seen.start <= window.places.start <= window.places.stop <= window.seen.stop
 

@@ -12,7 +12,7 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.backward_values import backward_values
 from spinimpute.hmm.parameters import CORE
 from spinimpute.hmm.patterns import span_patterns
-from spinimpute.hmm.steps import allele_emissions, jump_probabilities, side_by_side
+from spinimpute.hmm.steps import allele_emissions, group_lanes, jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING
 from spinimpute.phasing.passes import EXCHANGED, EXCHANGED_RIGHT, HALF, LaneDecisions, pass_forward
 from spinimpute.phasing.phase import phase_haplotypes
@@ -21,7 +21,7 @@ from spinimpute.phasing.targets import (
     TargetLanes,
     Targets,
     apply_decisions,
-    elect,
+    apply_votes,
     fill_lanes,
     vote,
 )
@@ -74,7 +74,7 @@ def switches(phased_TQ: np.ndarray, truth_TQ: np.ndarray) -> int:
     return total
 
 
-def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, stop, starting, locked):  # type: ignore[no-untyped-def]
+def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, stop, is_first, locked):  # type: ignore[no-untyped-def]
     """The pass haplotype by haplotype, in double precision."""
     n_places, n = panel_SN.shape
     pair_2S = pair_2S.copy()
@@ -97,7 +97,7 @@ def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, sto
         decision = 0
         if open_S[place] and place >= first:
             probabilities = []
-            crossing = not starting and not locked[0] <= place < locked[1]
+            crossing = not is_first and not locked[0] <= place < locked[1]
             for candidate in range(4 if crossing else 2):
                 probability = 1.0
                 for lane in range(2):
@@ -122,14 +122,14 @@ def reference(panel_SN, pair_2S, open_S, known_S, doubtful_S, jump_S, first, sto
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 70), st.integers(2, 40), st.booleans())
-def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, starting: bool) -> None:
+def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, is_first: bool) -> None:
     rng = np.random.default_rng(seed)
     panel_SN = (rng.random((n_places, n)) < rng.uniform(0.05, 0.95, (n_places, 1))).astype(np.uint8)
     n_targets = int(rng.integers(1, HALF + 1))
     pair_H2S = rng.integers(0, 2, (HALF, 2, n_places)).astype(np.uint8)
     known_HS = rng.random((HALF, n_places)) < 0.9
     open_HS = (pair_H2S[:, 0] != pair_H2S[:, 1]) & known_HS & (rng.random((HALF, n_places)) < 0.8)
-    doubtful_HS = open_HS & ((rng.random((HALF, n_places)) < 0.3) | starting)
+    doubtful_HS = open_HS & ((rng.random((HALF, n_places)) < 0.3) | is_first)
     first, stop = sorted(rng.integers(0, n_places + 1, 2).tolist()) if n_places > 8 else (0, n_places)
     stop = max(stop, first + 1) if first < n_places else n_places
     first = min(first, stop - 1)
@@ -140,7 +140,7 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
 
     def emissions(known_HS: np.ndarray) -> np.ndarray:
         call_H2S = np.where(known_HS[:, None], pair_H2S, MISSING)
-        return side_by_side(allele_emissions(np.concatenate([call_H2S[:, 0], call_H2S[:, 1]]), MISMATCH))[0]
+        return group_lanes(allele_emissions(np.concatenate([call_H2S[:, 0], call_H2S[:, 1]]), MISMATCH))[0]
 
     decided_places = Interval(first, stop)
     right = backward_values(patterns, emissions(known_HS & ~doubtful_HS), jump_S, decided_places)
@@ -149,10 +149,10 @@ def test_a_pass_is_what_the_reference_says(seed: int, n_places: int, n: int, sta
     open_SH[:, n_targets:] = False
     emission_S2L = emissions(known_HS)
     lanes = TargetLanes(emission_S2L, emission_S2L, open_SH, ~known_HS[:n_targets].all(axis=0))
-    pass_forward(patterns, lanes, jump_S, right, decided_places, locked_H2, starting, found)
+    pass_forward(patterns, lanes, jump_S, right, decided_places, locked_H2, is_first, found)
     for h in range(n_targets):
         decision_S, posterior_S, clear_S = reference(
-            panel_SN, pair_H2S[h], open_HS[h], known_HS[h], doubtful_HS[h], jump_S, first, stop, starting,
+            panel_SN, pair_H2S[h], open_HS[h], known_HS[h], doubtful_HS[h], jump_S, first, stop, is_first,
             locked_H2[h],
         )  # fmt: skip
         decided = open_HS[h] & (np.arange(n_places) >= first) & (np.arange(n_places) < stop)
@@ -216,7 +216,7 @@ def test_results_do_not_depend_on_how_many_groups_of_samples_share_a_task(
     unphased_TQ, het_TX = without_phase(truth_TQ)
     unphased_TQ[np.repeat(rng.random((90, 40)) < 0.02, 2, axis=1)] = -1
     het_TX &= (unphased_TQ >= 0)[:, ::2]
-    monkeypatch.setattr("spinimpute.phasing.phase.MOST_OTHERS", most_others)
+    monkeypatch.setattr("spinimpute.phasing.phase.MAX_OTHER_HAPLOTYPES", most_others)
     monkeypatch.setattr("spinimpute.phasing.phase.TASKS", 1)
     together = run(panel, unphased_TQ, het_TX, fill=True)
     monkeypatch.setattr("spinimpute.phasing.phase.MAX_GROUPS", 1)
@@ -248,7 +248,7 @@ def test_the_order_of_samples_does_not_matter(seed: int, most_others: int, fill:
         return [samples[place].tobytes() for place in np.argsort(order)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spinimpute.phasing.phase.MOST_OTHERS", most_others)
+        patch.setattr("spinimpute.phasing.phase.MAX_OTHER_HAPLOTYPES", most_others)
         assert phased(rng.permutation(42)) == phased(np.arange(42))
 
 
@@ -377,9 +377,9 @@ def test_lanes_hold_the_calls_of_targets(seed: int, n_typed: int, n_samples: int
     known_SL = targets.known_TQ[first_site:, column_L]
     call_SL = np.where(known_SL, targets.alleles_TQ[first_site:, column_L], MISSING)
     seen_SL = np.where(np.tile(doubtful_TX[first_site:, samples], 2), MISSING, call_SL)
-    for found_S2L, expected_SL in ((lanes.call_S2L, call_SL), (lanes.seen_S2L, seen_SL)):
+    for found_S2L, expected_SL in ((lanes.call_S2L, call_SL), (lanes.confident_S2L, seen_SL)):
         emission_LS2 = allele_emissions(expected_SL.T, targets.mismatch_T[first_site:])
-        np.testing.assert_array_equal(found_S2L, side_by_side(emission_LS2)[0])
+        np.testing.assert_array_equal(found_S2L, group_lanes(emission_LS2)[0])
     n = group.stop - group.start
     np.testing.assert_array_equal(lanes.open_SH[:, :n], targets.open_TX[first_site:, group.slice])
     assert not lanes.open_SH[:, n:].any()
@@ -429,7 +429,7 @@ def test_the_majority_wins(seed: int, n_typed: int, n_samples: int) -> None:
         votes_TX, np.where(targets.open_TX, (2 * same_VTX.astype(int) - 1).sum(axis=0), 0)
     )
     before_TQ, free_X = targets.alleles_TQ.copy(), rng.random(n_samples) < 0.7
-    elect(targets, free_X, votes_TX)
+    apply_votes(targets, free_X, votes_TX)
     for x, (first, second) in enumerate(targets.column_X2):
         if not free_X[x]:
             np.testing.assert_array_equal(

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spinimpute.hmm import parameters
-from spinimpute.hmm.neighbours import SEEN
+from spinimpute.hmm.neighbours import MAX_TIES
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.pbwt import (
@@ -88,7 +88,7 @@ def test_candidates_are_those_of_brute_force(
 ) -> None:
     rng = np.random.default_rng(seed)
     both = mosaic(rng, n_sites, n + 2)
-    panel, queries = PanelAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
+    panel, queries = PanelAlleles.from_alleles(both[:, :n]), TypedAlleles.from_alleles(both[:, n:])
     margin, core = int(rng.integers(0, 4)), int(rng.integers(1, 6))
     first_B = np.arange(0, n_sites + 1, core)
     first, last = np.sort(rng.integers(0, len(first_B) + 1, 2))  # blocks of the tile; flanks have none
@@ -121,7 +121,7 @@ def test_where_a_walk_begins_changes_nothing(mosaic: Mosaic, seed: int, n_sites:
     rng = np.random.default_rng(seed)
     both = mosaic(rng, n_sites, n + 4, founders=30, errors=0.01)
     both[:, -1] = rng.integers(0, 2, n_sites)
-    panel, queries = PanelAlleles.of(both[:, :n]), TypedAlleles.of(both[:, n:])
+    panel, queries = PanelAlleles.from_alleles(both[:, :n]), TypedAlleles.from_alleles(both[:, n:])
     first_B, n_gaps_B = np.arange(0, n_sites, 8), np.full(-(-n_sites // 8), 8)
     n_gaps_B[-1] = n_sites + 1 - first_B[-1]
     directions = panel, panel.backwards(), queries
@@ -145,7 +145,10 @@ def test_what_a_block_takes_is_what_its_typed_sites_take(
     panel_SN = classes[:, rng.integers(0, classes.shape[1], n)] ^ (rng.random((n_sites, n)) < 1 / n)
     query_SQ = classes[:, rng.integers(0, classes.shape[1], 4)] ^ (rng.random((n_sites, 4)) < 0.05)
     query_SQ = np.where(rng.random((n_sites, 4)) < missing, 2, query_SQ)
-    panel, queries = PanelAlleles.of(panel_SN.astype(np.uint8)), TypedAlleles.of(query_SQ.astype(np.uint8))
+    panel, queries = (
+        PanelAlleles.from_alleles(panel_SN.astype(np.uint8)),
+        TypedAlleles.from_alleles(query_SQ.astype(np.uint8)),
+    )
     few = CandidateSettings(nearest=4, most=20, margin=0)
     for haplotypes, first in ((panel, 1), (panel.backwards(), 0)):
         side = partial(longest_matches, haplotypes, queries, settings=few, on_left=bool(first))
@@ -164,13 +167,13 @@ def of_query(found: Matches, block: int, query: int) -> list[int]:
 
 def test_equal_matches_are_taken_from_all_of_them() -> None:
     n = 3_000
-    panel = PanelAlleles.of(np.zeros((20, n), np.uint8))
-    query = TypedAlleles.of(np.zeros((20, 1), np.uint8))
+    panel = PanelAlleles.from_alleles(np.zeros((20, n), np.uint8))
+    query = TypedAlleles.from_alleles(np.zeros((20, 1), np.uint8))
     found = find_candidates(
         panel, panel.backwards(), query, np.array([10]), np.array([4]), CandidateSettings(12, 120, 2)
     )
     taken = found.take(0, 0)
-    assert taken.tolist() == [number * SEEN // 120 for number in range(120)]
+    assert taken.tolist() == [number * MAX_TIES // 120 for number in range(120)]
 
 
 def differences(query_S: np.ndarray, haplotype_S: np.ndarray, place: int) -> tuple[list[int], list[int]]:
@@ -189,7 +192,7 @@ def test_classes_are_those_of_brute_force(
     rng = np.random.default_rng(seed)
     both = mosaic(rng, n_sites, n + 1)
     query_S = np.where(rng.random(n_sites) < 0.1, 2, both[:, n])
-    panel, query = PanelAlleles.of(both[:, :n]), TypedAlleles.of(query_S[:, None])
+    panel, query = PanelAlleles.from_alleles(both[:, :n]), TypedAlleles.from_alleles(query_S[:, None])
     frequency_S = both[:, :n].mean(1)
     information = Information.of(query.alleles_SX, frequency_S, n)
     first = int(rng.integers(0, n_sites + 1))
@@ -255,7 +258,7 @@ def classes_of(
     both_SX: np.ndarray, n: int, first_Q1: np.ndarray, wanted_QG: np.ndarray | None, n_classes: int
 ) -> IBSClasses:
     """Classes of the haplotypes from the n-th on, in the gaps right of the places 5, 6, ..."""
-    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(both_SX[:, n:])
+    panel, queries = PanelAlleles.from_alleles(both_SX[:, :n]), TypedAlleles.from_alleles(both_SX[:, n:])
     rng = np.random.default_rng(1)
     n_gaps, n_candidates = 12, int(first_Q1[-1])
     candidate_C = np.concatenate([np.arange(k, dtype=np.int32) for k in np.diff(first_Q1)])
@@ -300,7 +303,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     query_SQ = np.where(rng.random((n_places, n_queries)) < 0.1, 2, both_SX[:, n:])
     emission_QS2 = allele_emissions(query_SQ.T, MISMATCH)
     emission_QS2[::3] = (1 - rng.random(emission_QS2[::3].shape)) ** rng.choice([1, 4])
-    panel = PanelAlleles.of(both_SX[:, :n])
+    panel = PanelAlleles.from_alleles(both_SX[:, :n])
     # distances of 0 and gaps without any link among them
     jump_S = jump_probabilities(np.cumsum(rng.choice([0, 1e-4, 0.01, 30.0], n_places)), n)
     assert jump_S[0] == 1
@@ -310,7 +313,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     some = slice(*sorted(rng.choice(len(first_B) + 1, 2, replace=False)))
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
-    candidates = Candidates.of(chosen_BQN)
+    candidates = Candidates.from_mask(chosen_BQN)
     kept = mock.patch.object(parameters, "MIN_MASS", 0)  # these candidates, however unlikely
     with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0 if large else n), kept:
         posterior_CP, candidates = copying_posteriors(
@@ -337,14 +340,17 @@ def test_likely_states_join_candidates_that_are_not(
     """In a large panel, if a block's candidates have less than half of a query's probability."""
     rng = np.random.default_rng(seed)
     both_SX = mosaic(rng, n_places, n + 4)
-    panel, emission_QS2 = PanelAlleles.of(both_SX[:, :n]), allele_emissions(both_SX[:, n:].T, MISMATCH)
+    panel, emission_QS2 = (
+        PanelAlleles.from_alleles(both_SX[:, :n]),
+        allele_emissions(both_SX[:, n:].T, MISMATCH),
+    )
     jump_S = jump_probabilities(np.cumsum(rng.choice([1e-4, 0.01], n_places)), n)
     edges = np.unique([0, n_places + 1, *rng.integers(0, n_places + 1, 6)])  # of blocks, also of single gaps
     first_B, n_gaps_B = edges[:-1], np.diff(edges)
     chosen_BQN = rng.random((len(first_B), 4, n)) < 0.3
     with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0):
         posterior_CP, candidates = copying_posteriors(
-            None, panel.bits_NW, emission_QS2, jump_S, Candidates.of(chosen_BQN), first_B, n_gaps_B,
+            None, panel.bits_NW, emission_QS2, jump_S, Candidates.from_mask(chosen_BQN), first_B, n_gaps_B,
             least_share,
         )  # fmt: skip
     least, close = least_share / n, 2e-5
@@ -379,9 +385,9 @@ def test_likely_states_join_candidates_that_are_not(
 @pytest.mark.parametrize("allele", [0, 1])
 def test_candidates_that_are_all_alike_stay(allele: int) -> None:
     """If the query is unlike all of them, the bound of the posteriors is infinite."""
-    panel = PanelAlleles.of(np.zeros((100, 40), np.uint8))
-    query = TypedAlleles.of(np.full((100, 1), allele, np.uint8))
-    everyone = Candidates.of(np.ones((1, 1, 40), bool))
+    panel = PanelAlleles.from_alleles(np.zeros((100, 40), np.uint8))
+    query = TypedAlleles.from_alleles(np.full((100, 1), allele, np.uint8))
+    everyone = Candidates.from_mask(np.ones((1, 1, 40), bool))
     with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0):
         posterior_CP, kept = copying_posteriors(
             None, panel.bits_NW, allele_emissions(query.alleles_SX.T, MISMATCH),
@@ -395,9 +401,9 @@ def test_a_wrong_call_does_not_hide_what_is_copied(mosaic: Mosaic) -> None:
     """Behind a wrong call at the end of a chromosome, other haplotypes match as well as the copied one."""
     rng = np.random.default_rng(1)
     panel_SN = np.concatenate([mosaic(rng, 90, 300, errors=0.2), np.zeros((18, 300), np.uint8)])
-    panel, query_SQ = PanelAlleles.of(panel_SN), panel_SN[:, :20].copy()
+    panel, query_SQ = PanelAlleles.from_alleles(panel_SN), panel_SN[:, :20].copy()
     query_SQ[89] ^= 1
-    queries, first_B = TypedAlleles.of(query_SQ), np.arange(0, 108, 16)
+    queries, first_B = TypedAlleles.from_alleles(query_SQ), np.arange(0, 108, 16)
     blocks = first_B, np.minimum(16, 109 - first_B)
     few = CandidateSettings(nearest=2, most=8, margin=2)
     candidates = find_candidates(panel, panel.backwards(), queries, *blocks, few)
@@ -427,13 +433,13 @@ def test_candidates_that_are_never_likely_are_left_out(
     rng = np.random.default_rng(seed)
     both_SX = mosaic(rng, n_places, n + n_queries, founders=6, errors=0.02)
     query_SQ = np.where(rng.random((n_places, n_queries)) < 0.05, 2, both_SX[:, n:])
-    panel, queries = PanelAlleles.of(both_SX[:, :n]), TypedAlleles.of(query_SQ)
+    panel, queries = PanelAlleles.from_alleles(both_SX[:, :n]), TypedAlleles.from_alleles(query_SQ)
     jump_S = jump_probabilities(np.cumsum(rng.choice([0, 1e-3, 0.05], n_places)), n)
     edges = np.unique([*rng.integers(0, n_places + 2, 2), *rng.integers(0, n_places + 2, 5)])
     if len(edges) == 1:
         return
     blocks = edges[:-1], np.diff(edges)
-    candidates = Candidates.of(rng.random((len(blocks[0]), n_queries, n)) < rng.choice([0.1, 0.9]))
+    candidates = Candidates.from_mask(rng.random((len(blocks[0]), n_queries, n)) < rng.choice([0.1, 0.9]))
     patterns = span_patterns(panel.bits_NW, n_places)
     model = allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S
     with (

@@ -150,7 +150,7 @@ def test_imputing_computes_the_same_as_training(
         of_tile = unite(*(predictor.find_matches(tile, query_TQ, on_left) for on_left in (True, False)))
         patterns = read_patterns(panel, tile)
         p_UQ = predictor.impute_tile(panel, tile, patterns, query_TQ, None, of_tile, RATES)
-        queries = TypedAlleles.of(query_TQ[: len(tile.cM_S)])
+        queries = TypedAlleles.from_alleles(query_TQ[: len(tile.cM_S)])
         place_B, n_gaps_B = blocks = tile.block_places
         candidates = find_candidates(tile.panel, tile.panel_backwards, queries, *blocks, predictor.candidates)
         posterior_CP, candidates = copying_posteriors(

@@ -135,7 +135,10 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     alleles = founders[:, rng.integers(0, 60, n + n_queries)]
     errors = rng.integers(0, alleles.size, alleles.size // 50)
     alleles.reshape(-1)[errors] ^= 1
-    panel, queries = PanelAlleles.of(alleles[:, n_queries:]), TypedAlleles.of(alleles[:, :n_queries])
+    panel, queries = (
+        PanelAlleles.from_alleles(alleles[:, n_queries:]),
+        TypedAlleles.from_alleles(alleles[:, :n_queries]),
+    )
     backwards, jump_S = panel.backwards(), jump_probabilities(np.linspace(0, 0.3, n_places), n)
     blocks = 20 + np.arange(0, TILE_GAPS, BLOCK_GAPS), np.full(TILE_GAPS // BLOCK_GAPS, BLOCK_GAPS)
     tracemalloc.start()

@@ -49,9 +49,10 @@ def test_members_are_those_of_brute_force(seed: int, n_places: int, founders: in
     query_SQ[:, 9] = -1
     other_SQ = query_SQ[:, np.arange(10) ^ 1]
     first_Q1 = np.arange(11) * n  # all haplotypes are candidates
-    with mock.patch.object(module, "COUNTED", counted):
+    with mock.patch.object(module, "COUNT_INTERVAL", counted):
         found = find_members(
-            PanelAlleles.of(panel_SN), sibling_N, TypedAlleles.of(query_SQ), TypedAlleles.of(other_SQ),
+            PanelAlleles.from_alleles(panel_SN), sibling_N, TypedAlleles.from_alleles(query_SQ),
+            TypedAlleles.from_alleles(other_SQ),
             Candidates(np.tile(np.arange(n, dtype=np.int32), 10), first_Q1[None]), 0,
         )  # fmt: skip
     differs_QN, other_differs_QN = (

@@ -22,7 +22,7 @@ from spinimpute.hmm.maps.tuning import can_tune, fair_order, tuned_map
 from spinimpute.hmm.recombination_scale import copying_log_likelihood
 from spinimpute.hmm.windows import PhasedSites
 
-SITES_AT_ONCE = 128
+BATCH_SITES = 128
 BASES_PER_CM = 1e6  # where a map has no length
 
 
@@ -106,7 +106,7 @@ def spread_sites(position_X: np.ndarray, frequency_X: np.ndarray, shift: int) ->
     shift: added to the positions; half a step gives other sites.
     """
     minor_X = np.minimum(frequency_X, 1 - frequency_X)
-    common_T = np.flatnonzero(minor_X >= parameters.COMMON)
+    common_T = np.flatnonzero(minor_X >= parameters.MIN_MAP_FREQUENCY)
     step_T = (position_X[common_T] + shift) // parameters.MAP_STEP
     order_T = np.lexsort((common_T, -minor_X[common_T], step_T))
     first = np.unique(step_T[order_T], return_index=True)[1]
@@ -124,6 +124,6 @@ def _test_sites(index_T: np.ndarray) -> np.ndarray:
 
 def _read_alleles(panel: PhasedSites, index_T: np.ndarray) -> Iterator[np.ndarray]:
     """Read alleles, uint8 (T, N), a few sites at a time: all haplotypes of a large panel take much memory."""
-    for start in range(0, len(index_T), SITES_AT_ONCE):
-        packed = panel.packed_rows(index_T[start : start + SITES_AT_ONCE])
+    for start in range(0, len(index_T), BATCH_SITES):
+        packed = panel.packed_rows(index_T[start : start + BATCH_SITES])
         yield np.unpackbits(packed, axis=1, count=panel.n_haplotypes)

@@ -66,8 +66,8 @@ def tuned_map(
                 switches_T[rows], queries_T[rows] = _count_switches(window, width_S, scale, n, pool)
                 if progress is not None:
                     progress((iteration + (number + 1) / len(windows)) / iterations)
-            more_T = (switches_T + prior) / (queries_T * map_probability_T + prior)
-            probability_T = (map_probability_T * more_T).clip(max=MAX_JUMP_PROBABILITY)
+            ratio_T = (switches_T + prior) / (queries_T * map_probability_T + prior)
+            probability_T = (map_probability_T * ratio_T).clip(max=MAX_JUMP_PROBABILITY)
             # where all haplotypes are left at any length, nothing can be learned
             width_T = np.where(
                 map_probability_T < MAX_JUMP_PROBABILITY, -np.log1p(-probability_T) * n / scale, start_T

@@ -2,7 +2,7 @@
 
 After the search (`search`) the time of a sample hardly depends on the panel. If not all haplotypes of the
 panel are searched, chains run twice: the second time with the haplotypes that match longest what the first
-ones found at all sites.
+ones results at all sites.
 
 Axes: S sites, R of them where states may differ, T common ones, X samples, W windows, 2 haplotypes of a
 sample, 3: copies of ALT.
@@ -31,8 +31,8 @@ from spinimpute.phasing.passes import HALF
 from spinimpute.runtime.progress import Progress
 from spinimpute.sequencing.fragments import FragmentBases
 
-CHOSEN = 1_000  # haplotypes of a window
-AT_ONCE = 8 * HALF  # samples whose matches are listed at the same time
+MAX_CHOSEN = 1_000  # haplotypes of a window
+BATCH_SAMPLES = 8 * HALF  # samples whose matches are listed at the same time
 
 
 def genotypes_from_large_panel(
@@ -46,10 +46,10 @@ def genotypes_from_large_panel(
 ) -> np.ndarray:
     """Return `genotypes_from_likelihoods` at consecutive sites of a large panel."""
     search = Search(panel, sites)
-    here = PanelSubset.select(panel, np.arange(*sites), np.empty((0, 0), np.uint8), 0)
+    region_panel = PanelSubset.select(panel, np.arange(*sites), np.empty((0, 0), np.uint8), 0)
     n_samples = len(haploid_X)
     out_S2X = np.empty((len(phred_SX3), 2, n_samples), np.float32)
-    rounds = 1 if search.sees_all else 2
+    rounds = 1 if search.searches_all else 2
     done = 0.0
 
     def report(samples: float) -> None:
@@ -60,11 +60,13 @@ def genotypes_from_large_panel(
     def copy(x: int, chosen_W: list[np.ndarray]) -> None:
         states = States.choose(search.alleles, panel.n_haplotypes, search.windows, chosen_W)
         bases = bases_X[x] if bases_X else None
-        out_S2X[:, :, x] = _copy(here, sites.start, states, phred_SX3[:, x], bool(haploid_X[x]), bases)
+        out_S2X[:, :, x] = _copy(
+            region_panel, sites.start, states, phred_SX3[:, x], bool(haploid_X[x]), bases
+        )
 
     with ThreadPoolExecutor(threads, "chains") as pool:
-        for low in range(0, n_samples, AT_ONCE):
-            batch = np.arange(low, min(low + AT_ONCE, n_samples))
+        for low in range(0, n_samples, BATCH_SAMPLES):
+            batch = np.arange(low, min(low + BATCH_SAMPLES, n_samples))
             bases = [bases_X[x] for x in batch.tolist()] if bases_X else []
             linked_X = [linked_at(one, sites.start, search.common_T) for one in bases]
             copied_XW, p_T2X = _search_batch(search, phred_SX3[:, batch], haploid_X[batch], linked_X, pool)
@@ -73,8 +75,8 @@ def genotypes_from_large_panel(
                 if number:
                     p_T2X = out_S2X[search.common_T, :, low : low + len(batch)]
                 chosen_XW = copied_XW
-                if not search.sees_all:
-                    near_XW = search.longest_matches(p_T2X, CHOSEN // 2, pool)
+                if not search.searches_all:
+                    near_XW = search.longest_matches(p_T2X, MAX_CHOSEN // 2, pool)
                     both_XW = zip(copied_XW, near_XW, strict=True)
                     chosen_XW = [list(map(np.union1d, copied_W, near_W)) for copied_W, near_W in both_XW]
                 for _ in pool.map(copy, batch.tolist(), chosen_XW):
@@ -90,7 +92,7 @@ def _search_batch(
     pool: ThreadPoolExecutor,
 ) -> tuple[list[list[np.ndarray]], np.ndarray]:
     """Return the haplotypes that each sample copies most, by window, and P(ALT) at the common sites."""
-    most = CHOSEN if search.sees_all else CHOSEN // 2
+    most = MAX_CHOSEN if search.searches_all else MAX_CHOSEN // 2
     n_samples = len(haploid_X)
 
     def run(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -98,14 +100,14 @@ def _search_batch(
         phred_SH3 = phred_SX3[:, chosen]
         return search.most_copied(phred_SH3, haploid_X[chosen], linked_H, observed_shares(phred_SH3), most)
 
-    found = list(pool.map(run, groups_of_samples(n_samples)))
-    copied_XWC = np.concatenate([copied for copied, _ in found])[:n_samples]
-    p_T2X = np.concatenate([p for _, p in found], axis=2)[:, :, :n_samples]
+    results = list(pool.map(run, groups_of_samples(n_samples)))
+    copied_XWC = np.concatenate([copied for copied, _ in results])[:n_samples]
+    p_T2X = np.concatenate([p for _, p in results], axis=2)[:, :, :n_samples]
     return [list(copied_WC) for copied_WC in copied_XWC], p_T2X
 
 
 def _copy(
-    here: PanelSubset,
+    region_panel: PanelSubset,
     first: int,
     states: States,
     phred_S3: np.ndarray,
@@ -114,12 +116,12 @@ def _copy(
 ) -> np.ndarray:
     """Return P(ALT) of a sample's haplotypes at all sites, float32 (S, 2); first: number of site 0."""
     haploid_H = np.array([haploid])
-    genotype_S3H = _genotypes_of_same_alleles(here, states.same_S, phred_S3, haploid)
+    genotype_S3H = _genotypes_of_same_alleles(region_panel, states.same_S, phred_S3, haploid)
     second_SH = np.zeros((len(phred_S3), 1), bool)
     n_places = len(states.site_R)
     share_H = observed_shares(phred_S3[:, None])
     if n_places:
-        subset = states.as_panel(here)
+        subset = states.as_panel(region_panel)
         linked_H = [linked_at(bases, first, states.site_R)] if bases is not None else []
         columns = subset.cM, subset.frequency, subset.trust
         evidence = Evidence(*columns, phred_S3[states.site_R][:, None], haploid_H, linked_H, 0, share_H)
@@ -127,8 +129,8 @@ def _copy(
         chains = ChainsOverStates(states.packed_RB, states.weight_K, evidence, pairs.windows, pairs)
         chains.run()
         genotype_S3H[states.site_R] = chains.genotype_S3H
-        second_SH[states.site_R] = chains.second_carries()
-    pair = calibrated_pair(genotype_S3H, here.frequency.astype(np.float32), share_H, haploid_H)
+        second_SH[states.site_R] = chains.alt_on_second()
+    pair = calibrated_pair(genotype_S3H, region_panel.frequency.astype(np.float32), share_H, haploid_H)
     return order_by_chain(*pair, second_SH)[:, :, 0]
 
 
@@ -141,11 +143,11 @@ def linked_at(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentB
 
 
 def _genotypes_of_same_alleles(
-    here: PanelSubset, same_S: np.ndarray, phred_S3: np.ndarray, haploid: bool
+    region_panel: PanelSubset, same_S: np.ndarray, phred_S3: np.ndarray, haploid: bool
 ) -> np.ndarray:
     """Return genotype probabilities for sites where all states have the same allele, float32 (S, 3, 1)."""
     copied_S = np.where(same_S == 1, 1 - MUTATION, MUTATION)
-    p_S = here.trust * copied_S + (1 - here.trust) * here.frequency
+    p_S = region_panel.trust * copied_S + (1 - region_panel.trust) * region_panel.frequency
     if haploid:
         prior_S3 = np.stack([1 - p_S, np.zeros_like(p_S), p_S], axis=1)
     else:

@@ -19,7 +19,7 @@ from spinimpute.genotypes.bit_rows import rows_of_packed, unpack_rows
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel import Panel
 
-BYTES_AT_ONCE = 2**24  # of packed alleles
+BATCH_BYTES = 2**24  # of packed alleles
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class HaplotypeAlleles:
         minor_count_S = np.minimum(count_S, n - count_S)
         rare_R = np.setdiff1d(np.flatnonzero(minor_count_S), common_D)
         site, haplotype = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-        step = max(1, BYTES_AT_ONCE // -(-n // 8))
+        step = max(1, BATCH_BYTES // -(-n // 8))
         for low in range(0, len(rare_R), step):
             rows_R = rare_R[low : low + step]
             packed_RB = panel.packed_rows(sites.start + rows_R)

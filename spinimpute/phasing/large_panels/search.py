@@ -29,17 +29,17 @@ from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
 from spinimpute.phasing.large_panels.states import spread
 from spinimpute.sequencing.fragments import FragmentBases
 
-COMMON = 0.005  # least frequency of common alleles
+MIN_COMMON_FREQUENCY = 0.005  # least frequency of common alleles
 WINDOW_CM = 1.0
-SURE = 0.9  # alleles of chains that are less probable count as missing
+MIN_PROBABILITY = 0.9  # alleles of chains that are less probable count as missing
 BLOCK = 8  # common sites for which matches are listed together
-MATCHES = CandidateSettings(nearest=8, most=32, margin=0)
+MATCH_SETTINGS = CandidateSettings(nearest=8, most=32, margin=0)
 
 
 def common_sites(frequency_S: np.ndarray) -> np.ndarray:
     """Return the sites that are searched, bool (S,): common ones, or the least rare ones if there is none."""
     minor_S = np.minimum(frequency_S, 1 - frequency_S)
-    return minor_S >= min(COMMON, minor_S.max())
+    return minor_S >= min(MIN_COMMON_FREQUENCY, minor_S.max())
 
 
 class Search:
@@ -50,7 +50,7 @@ class Search:
         packed_TB = panel.packed_rows(sites.start + self.common_T)
         self.alleles = HaplotypeAlleles.read(panel, sites, self.common_T, packed_TB)
         n = panel.n_haplotypes
-        self.sees_all = n <= MAX_SEARCHED  # chains may copy all haplotypes
+        self.searches_all = n <= MAX_SEARCHED  # chains may copy all haplotypes
         self._searched_M = spread(min(n, MAX_SEARCHED), n)
         searched_TB = order_packed(packed_TB, self._searched_M)
         n_searched = len(self._searched_M)
@@ -62,7 +62,7 @@ class Search:
         starts = [int(self.common_T[window.places.start]) for window in self._copying.windows[1:]]
         self.windows = [Interval(*bounds) for bounds in pairwise([0, *starts, sites.n_sites])]
         self._panels = None
-        if not self.sees_all:
+        if not self.searches_all:
             forwards = PanelAlleles(packed_TB, self.alleles.bits_NW)
             self._panels = forwards, forwards.backwards()
 
@@ -89,24 +89,24 @@ class Search:
     def longest_matches(self, p_T2X: np.ndarray, most: int, pool: Executor) -> list[list[np.ndarray]]:
         """Return the haplotypes that match longest what each sample's chains have, by sample and window.
 
-        These are the `most` haplotypes that are found in the largest number of blocks of a window. p_T2X:
+        These are the `most` haplotypes found in the most blocks of a window. p_T2X:
         P(ALT) of the samples' haplotypes at the common sites.
         """
         assert self._panels is not None, "chains see all haplotypes"
         forwards, backwards = self._panels
         n_common, _, n_samples = p_T2X.shape
         p_TQ = p_T2X.transpose(0, 2, 1).reshape(n_common, 2 * n_samples)
-        sure_TQ = np.maximum(p_TQ, 1 - p_TQ) >= SURE
-        queries = TypedAlleles.of(np.where(sure_TQ, p_TQ > 0.5, MISSING).astype(np.uint8))
+        is_certain_TQ = np.maximum(p_TQ, 1 - p_TQ) >= MIN_PROBABILITY
+        queries = TypedAlleles.from_alleles(np.where(is_certain_TQ, p_TQ > 0.5, MISSING).astype(np.uint8))
         first_B = np.arange(1, max(n_common, 2), BLOCK)
-        blocks = first_B, np.minimum(BLOCK, n_common + 1 - first_B), MATCHES
+        blocks = first_B, np.minimum(BLOCK, n_common + 1 - first_B), MATCH_SETTINGS
         left = pool.submit(longest_matches, forwards, queries, *blocks, on_left=True)
         right = pool.submit(longest_matches, backwards, queries, *blocks, on_left=False)
-        found = unite(left.result(), right.result())
+        candidates = unite(left.result(), right.result())
         windows = [slice(*np.searchsorted(first_B, window.seen).tolist()) for window in self._copying.windows]
 
         def choose(x: int) -> list[np.ndarray]:
-            return [_most_frequent(found.haplotype_C, found.first_BQ1[w], x, most) for w in windows]
+            return [_most_frequent(candidates.haplotype_C, candidates.first_BQ1[w], x, most) for w in windows]
 
         return list(pool.map(choose, range(n_samples)))
 

@@ -26,7 +26,7 @@ from spinimpute.phasing.likely_pairs import LikelyPairs
 
 GROUP = 64  # sites whose backward values are kept at the same time
 _WORD = 16  # sites
-_WORDS_AT_ONCE = 256
+_BATCH_WORDS = 256
 
 
 def last_of_groups(n_sites: int) -> list[int]:
@@ -55,8 +55,8 @@ class ChainsOverStates(Chains):
         padded = -(-n // LANES) * LANES  # added states are never copied
         bits_IK = np.zeros((-(-len(packed_SB) // _WORD), padded), np.uint16)
         for bit in range(_WORD):
-            for low in range(bit, len(packed_SB), _WORD * _WORDS_AT_ONCE):
-                rows_IB = packed_SB[low : low + _WORD * _WORDS_AT_ONCE : _WORD]
+            for low in range(bit, len(packed_SB), _WORD * _BATCH_WORDS):
+                rows_IB = packed_SB[low : low + _WORD * _BATCH_WORDS : _WORD]
                 alleles_IK = np.unpackbits(rows_IB, axis=1, count=n).astype(np.uint16)
                 first = low // _WORD
                 bits_IK[first : first + len(alleles_IK), :n] |= alleles_IK << np.uint16(bit)
@@ -64,24 +64,24 @@ class ChainsOverStates(Chains):
         share_K[:n] = weight_K / weight_K.sum()
         self._states = CopiedStates(bits_IK, share_K)
 
-    def _go(self, sweep: Sweep, counted: bool) -> Iterator[np.ndarray | None]:
+    def _update_chains(self, sweep: Sweep, count_usage: bool) -> Iterator[np.ndarray | None]:
         n_sites, share_K = len(sweep.jump_S), self._states.share_K
         places = [slice(low, min(low + GROUP, n_sites)) for low in range(0, n_sites, GROUP)]
-        behind_G2K = self._behind_groups(sweep, places)
+        after_G2K = self._values_after_groups(sweep, places)
         right_P2K = np.empty((GROUP, 2, len(share_K)), np.float32)
         left_2K, sum_2 = np.stack([share_K, share_K]), np.ones(2, np.float32)
-        for behind_2K, here in zip(behind_G2K, places, strict=True):
+        for after_2K, here in zip(after_G2K, places, strict=True):
             swept = self._swept_places(sweep, here)
-            fill_states_backwards(self._states, swept, behind_2K.copy(), right_P2K)
+            fill_states_backwards(self._states, swept, after_2K.copy(), right_P2K)
             sweep_states_forward(self._states, swept, right_P2K, left_2K, sum_2, self.fragments)
-            if not counted:
+            if not count_usage:
                 yield None
                 continue
-            copied_2K = left_2K * behind_2K
+            copied_2K = left_2K * after_2K
             copied_2K /= copied_2K.sum(axis=1, keepdims=True)
             yield copied_2K[:, : self.n_haplotypes].sum(axis=0)[:, None]
 
-    def _behind_groups(self, sweep: Sweep, places: list[slice]) -> list[np.ndarray]:
+    def _values_after_groups(self, sweep: Sweep, places: list[slice]) -> list[np.ndarray]:
         """Return the backward values behind each group of sites."""
         n_states = len(self._states.share_K)
         not_kept_P2K = np.empty((0, 2, n_states), np.float32)

@@ -34,14 +34,14 @@ class CopiedStates(NamedTuple):
 
 
 @kernel(fast=True)
-def fill_states_backwards(states, swept, behind_2K, right_P2K):  # type: ignore[no-untyped-def]
+def fill_states_backwards(states, swept, after_2K, right_P2K):  # type: ignore[no-untyped-def]
     """Take backward values of both chains, in place, from right of a group's last place to left of its first.
 
     swept: `SweptPlaces`. right_P2K: filled with the values right of each place, unless it is empty.
     """
     bits_IK, share_K = states
     one, zero, jump_S = np.float32(1), np.float32(0), swept.jump_S
-    first_K, second_K, emission_S2L = behind_2K[0], behind_2K[1], swept.emission_S2L
+    first_K, second_K, emission_S2L = after_2K[0], after_2K[1], swept.emission_S2L
     for s in range(len(jump_S) - 1, -1, -1):
         place = swept.first_place + s
         bits_K, bit = bits_IK[place >> 4], place & 15
@@ -76,7 +76,7 @@ def sweep_states_forward(states, swept, right_P2K, left_2K, sum_2, fragments):  
     """
     own_2L, cross_2L = np.empty((2, 2), np.float32), np.empty((2, 2), np.float32)
     crossed_2H, known_H = np.empty((2, 1), np.float32), np.zeros(1, np.bool_)
-    crossable = not swept.starting and not swept.haploid_H[0]
+    crossable = not swept.is_first and not swept.haploid_H[0]
     for s in range(len(swept.jump_S)):
         place = swept.first_place + s
         _arrive(states, place, swept.jump_S[s], sum_2, left_2K, right_P2K[s], own_2L)
@@ -116,9 +116,9 @@ def _arrive(states, place, jump, sum_2, left_2K, right_2K, own_2L):  # type: ign
     stay_1, stay_2 = (one - jump) / sum_2[0], (one - jump) / sum_2[1]
     alt_1, all_1, alt_2, all_2 = all_lanes(zero), all_lanes(zero), all_lanes(zero), all_lanes(zero)
     for k in range(0, len(share_K), LANES):
-        come, is_alt = load(share_K, k) * jump, select_by_bit(bits_K, k, bit, zero, one)
-        first = load(first_K, k) * stay_1 + come
-        second = load(second_K, k) * stay_2 + come
+        switch, is_alt = load(share_K, k) * jump, select_by_bit(bits_K, k, bit, zero, one)
+        first = load(first_K, k) * stay_1 + switch
+        second = load(second_K, k) * stay_2 + switch
         store(first_K, k, first)
         store(second_K, k, second)
         first, second = first * load(right_1K, k), second * load(right_2K, k)

@@ -19,7 +19,7 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.phasing.copied_panel import CopiedPanel, PanelSubset
 from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
 
-OTHERS = 1_000  # haplotypes that represent all that were not chosen
+MAX_REPRESENTATIVES = 1_000  # haplotypes that represent all that were not chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +42,16 @@ class States:
         """Return the states of the haplotypes that are chosen in each window, each once."""
         slot_WC = fill_slots(chosen_W)
         n_chosen = slot_WC.shape[1]
-        found = []
+        windows_data = []
         for slot_C, window in zip(slot_WC, windows, strict=True):
-            state_K = np.concatenate([slot_C, choose_others(slot_C, n_haplotypes)])
+            state_K = np.concatenate([slot_C, choose_representatives(slot_C, n_haplotypes)])
             # otherwise a state that represents many would add their weight to alleles that few of them have
-            min_carriers_K = np.where(np.arange(len(state_K)) < n_chosen, 0, n_haplotypes / OTHERS)
+            min_carriers_K = np.where(
+                np.arange(len(state_K)) < n_chosen, 0, n_haplotypes / MAX_REPRESENTATIVES
+            )
             site_R, alleles_RK, same_S = alleles.take(state_K, min_carriers_K, window)
-            found.append((site_R, np.packbits(alleles_RK, axis=1), same_S))
-        site, packed, same = (np.concatenate(columns) for columns in zip(*found, strict=True))
+            windows_data.append((site_R, np.packbits(alleles_RK, axis=1), same_S))
+        site, packed, same = (np.concatenate(columns) for columns in zip(*windows_data, strict=True))
         n_others = len(state_K) - n_chosen
         weight_K = np.ones(len(state_K))
         weight_K[n_chosen:] = (n_haplotypes - n_chosen) / max(n_others, 1)
@@ -80,12 +82,12 @@ def fill_slots(chosen_W: Sequence[np.ndarray]) -> np.ndarray:
     return slot_WC
 
 
-def choose_others(chosen_C: np.ndarray, n_haplotypes: int) -> np.ndarray:
+def choose_representatives(chosen_C: np.ndarray, n_haplotypes: int) -> np.ndarray:
     """Choose haplotypes that represent all that are not chosen, about evenly spread over the panel, int64.
 
-    There are OTHERS of them, or as many as are not chosen.
+    There are MAX_REPRESENTATIVES of them, or as many as are not chosen.
     """
-    other = spread(min(OTHERS, n_haplotypes - len(chosen_C)), n_haplotypes)
+    other = spread(min(MAX_REPRESENTATIVES, n_haplotypes - len(chosen_C)), n_haplotypes)
     is_chosen = np.isin(other, chosen_C)
     taken = {*chosen_C.tolist(), *other.tolist()}
     for number in np.flatnonzero(is_chosen).tolist():  # the next free one

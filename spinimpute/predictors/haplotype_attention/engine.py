@@ -218,7 +218,7 @@ class HaplotypeEngine(Engine):
         if sibling_Q is not None:
             alleles_SQ = typed_TQ[tile.typed.slice][:, sibling_Q[queries]]  # copies the tile's places only
             alleles_SQ[:, sibling_Q[queries] == np.array(numbers)] = -1  # queries without a sibling
-            siblings = TypedAlleles.of(alleles_SQ)
+            siblings = TypedAlleles.from_alleles(alleles_SQ)
         p_UQ = self.predictor.impute_tile(
             self.panel,
             tile,

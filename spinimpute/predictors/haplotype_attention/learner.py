@@ -98,8 +98,8 @@ class HaplotypeLearner:
         n_gaps_B = np.minimum(BLOCK_GAPS, n_typed + 1 - first_B)
         frequency_X, typed_cM = count_alleles(split.alleles_XA, split.context_N) / n, source.cM[split.typed_T]
         typed_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
-        panel = PanelAlleles.of(typed_TN)
-        queries = TypedAlleles.of(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
+        panel = PanelAlleles.from_alleles(typed_TN)
+        queries = TypedAlleles.from_alleles(np.where(split.known_TQ > 0, split.typed_query_TQ, MISSING))
         candidates = find_candidates(panel, panel.backwards(), queries, first_B, n_gaps_B, CANDIDATES)
         information = Information.of(queries.alleles_SX, frequency_X[split.typed_T], n)
         scale = self.episodes.jumps_per_cM or most_likely_scale(typed_TN, typed_cM)

@@ -120,7 +120,7 @@ class HaplotypePredictor(Predictor):
             nearest, most = round(times * candidates.nearest), round(times * candidates.most)
             candidates = candidates._replace(nearest=nearest, most=most)
         panel = tile.panel if on_left else tile.panel_backwards
-        queries = TypedAlleles.of(typed_TQ[tile.typed.slice])
+        queries = TypedAlleles.from_alleles(typed_TQ[tile.typed.slice])
         return longest_matches(panel, queries, *tile.block_places, candidates, on_left=on_left)
 
     def most_classes(self, n_haplotypes: int, more_classes: float) -> int:
@@ -143,7 +143,7 @@ class HaplotypePredictor(Predictor):
 
         `siblings` has the alleles of the queries' sibling haplotypes; None if the siblings are unknown.
         """
-        alleles = TypedAlleles.of(typed_TQ[tile.typed.slice])
+        alleles = TypedAlleles.from_alleles(typed_TQ[tile.typed.slice])
         members = None
         if siblings is not None:
             middle = len(tile.blocks) // 2

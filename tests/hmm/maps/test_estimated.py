@@ -7,7 +7,7 @@ import pytest
 
 from spinimpute.hmm import parameters
 from spinimpute.hmm.maps.estimated import MapEstimate, estimated_map
-from spinimpute.hmm.parameters import COMMON, MIN_GAIN
+from spinimpute.hmm.parameters import MIN_GAIN, MIN_MAP_FREQUENCY
 from spinimpute.hmm.recombination_scale import copying_log_likelihood
 from tests.array_panel import ArrayPanel
 
@@ -88,7 +88,7 @@ def test_too_little_to_estimate_from(panel: ArrayPanel, case: str, monkeypatch: 
     elif case == "few sites":
         panel = ArrayPanel(panel.alleles_XN[:30], panel.cM[:30])
     else:
-        panel.alleles_XN[:, int(COMMON * 160) - 1 :] = 0
+        panel.alleles_XN[:, int(MIN_MAP_FREQUENCY * 160) - 1 :] = 0
 
     def tune(*_: object) -> None:
         raise AssertionError("nothing is estimated")
