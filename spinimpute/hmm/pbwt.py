@@ -58,7 +58,7 @@ class CandidateSettings(NamedTuple):
 
     # Haplotypes taken at each typed site and side, with all that match as long as the last of them
     nearest: int = 8
-    # Maximum number taken at each typed site and side. If more match equally long (up to `neighbours.MAX_TIES`
+    # Maximum number taken per typed site and side. If more match equally long (up to `neighbours.MAX_TIES`
     # are examined), the taken ones are evenly spaced in the order, because haplotypes that are next to one
     # another in the order tend to differ from the query at the same sites.
     most: int = 256

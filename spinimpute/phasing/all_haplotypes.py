@@ -1,9 +1,11 @@
-"""Chains that may copy all haplotypes of a panel; HALF samples are computed side by side.
+"""Chains (`chains`) that may copy all haplotypes of a panel.
 
-A sweep needs backward values right of every place. They are kept only at the ends of groups of spans, and
-computed again within a group when the forward pass comes to it.
+HALF samples are computed together, with two lanes each. A forward pass needs the backward values to the
+right of every place. To save memory, a backward pass first keeps them only at the ends of groups of spans.
+When the forward pass reaches a group, the values within the group are computed again.
 
-Axes: S sites, H = HALF samples, L lanes, I spans, G groups of spans, N haplotypes.
+Axes: S sites, H = HALF samples, L = LANES lanes, I spans, G groups of spans, N panel haplotypes; G1: one
+more than G.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from spinimpute.phasing.passes import HALF
 
 
 def group_patterns(panel: CopiedPanel, sites: Interval) -> list[SpanPatterns]:
-    """Return the patterns of groups of spans, with about as many spans in a group as there are groups."""
+    """Return the patterns of each group of spans; a group has about as many spans as there are groups."""
     n_spans = -(-sites.n_sites // SPAN)
     step = max(1, round(n_spans**0.5)) * SPAN
     groups = []
@@ -38,19 +40,19 @@ def group_patterns(panel: CopiedPanel, sites: Interval) -> list[SpanPatterns]:
 
 
 def last_places(patterns: list[SpanPatterns], n_sites: int) -> list[int]:
-    """Return the last place of each group."""
+    """Return the last place of each group of spans."""
     return (np.cumsum([len(one.pattern_IN) * SPAN for one in patterns]).clip(max=n_sites) - 1).tolist()
 
 
 def groups_of_samples(n_samples: int) -> list[np.ndarray]:
-    """Return the samples in groups of HALF; the last sample fills up the last group."""
+    """Return the sample indices in groups of HALF; the last group repeats the last sample until it is full."""
     return [np.arange(low, low + HALF).clip(max=n_samples - 1) for low in range(0, n_samples, HALF)]
 
 
 class ChainsOverAll(Chains):
     """Chains of HALF samples that may copy all haplotypes of a panel.
 
-    patterns: those of groups of spans, see `group_patterns`.
+    patterns: see `group_patterns`.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class ChainsOverAll(Chains):
             yield copied_NL[:, :HALF] + copied_NL[:, HALF:]
 
     def _values_after_groups(self, sweep: Sweep) -> list[np.ndarray]:
-        """Return the backward values behind each group of spans."""
+        """Return the backward values to the right of each group of spans."""
         behind = [np.ones((self.n_haplotypes, LANES), np.float32)]
         for group in range(len(self.patterns) - 1, 0, -1):
             right, values = self._backward(group, sweep, behind[-1])
@@ -91,7 +93,10 @@ class ChainsOverAll(Chains):
         return behind[::-1]
 
     def _backward(self, group: int, sweep: Sweep, after_NL: np.ndarray) -> tuple[BackwardValues, SpanValues]:
-        """Return the backward values of a group, and those of its first span."""
+        """Return the backward values of a group, and the pattern values to the left of its first span.
+
+        after_NL: backward values of the haplotypes to the right of the group.
+        """
         patterns, here = self.patterns[group], self._places[group]
         after_INL = np.empty((*patterns.pattern_IN.shape, LANES), np.float32)
         after_INL[-1] = after_NL

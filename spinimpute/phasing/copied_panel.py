@@ -1,7 +1,9 @@
-"""Panels whose haplotypes chains copy, and windows in which it is counted how often they copy each haplotype.
+"""The panel that chains copy, and the windows in which the use of each panel haplotype is summed.
 
-Axes: S sites, B bytes of the packed bits of a site's alleles, W windows, G places at which copying is
-counted.
+The sums show which haplotypes a sample copies most in a window. `likely_pairs` and `large_panels` use them.
+
+Axes: S sites, B bytes of the packed bits of a site's alleles, W windows, G counting places: the places at
+which copying probabilities are read, for example the last place of each group of spans.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class CopiedPanel(Protocol):
 
     @property
     def trust(self) -> np.ndarray:
-        """See `ReferencePanel`, float32 (S,)."""
+        """Trust in each site, 0 to 1, see `ReferencePanel`, float32 (S,)."""
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
         """Return the alleles of some sites as bits in the order of `numpy.packbits`, uint8 (n, B)."""
@@ -60,16 +62,16 @@ class PanelSubset:
 
 
 class CopyingWindow(NamedTuple):
-    """A window of places, and the places that are seen for it: half a window more on either side."""
+    """A window of places."""
 
     places: Interval
-    seen: Interval
+    seen: Interval  # the window and half a window more on each side; copying is summed over this interval
 
 
 class CopyingWindows:
-    """Windows of equal genetic length in which copying is counted, no more than counting places.
+    """Windows of equal genetic length; there are at most as many windows as counting places.
 
-    `windows_G` lists the windows for which each of the places `count_places` counts.
+    count_places: the counting places. windows_G: for each counting place, the windows to which it contributes.
     """
 
     def __init__(self, cM_S: np.ndarray, count_places: Sequence[int], length_cM: float) -> None:
@@ -80,13 +82,13 @@ class CopyingWindows:
             distance_G = [max(start - place, place - stop + 1, 0) for place in count_places]
             nearest = min(distance_G)
             for g, distance in enumerate(distance_G):
-                if distance == nearest:  # 0 for all places seen, or that of the nearest place
+                if distance == nearest:  # all places in `seen`, or the nearest place if none is in it
                     self.windows_G[g].append(w)
 
 
-def _cut_windows(cM_S: np.ndarray, most: int, length_cM: float) -> list[CopyingWindow]:
+def _cut_windows(cM_S: np.ndarray, max_windows: int, length_cM: float) -> list[CopyingWindow]:
     length = cM_S[-1] - cM_S[0]
-    n_windows = min(max(1, round(length / length_cM)), most)
+    n_windows = min(max(1, round(length / length_cM)), max_windows)
     flank = max(length_cM, length / n_windows) / 2
     edge_W1 = np.linspace(cM_S[0], cM_S[-1], n_windows + 1)
     bound_W1 = np.searchsorted(cM_S, edge_W1)

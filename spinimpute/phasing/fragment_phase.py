@@ -1,16 +1,19 @@
-"""Estimate from which of a sample's two haplotypes (chains) each fragment comes, if it covers several sites.
+"""Estimate from which of a sample's two chains each fragment comes, for fragments that cover several sites.
+
+A fragment lies on one haplotype, so its bases show which alleles belong together. The two chains model the
+two haplotypes:
 
     P(fragment) = 1/2 sum_chain prod_site P(base at site | allele of the chain at the site)
 
-The message of a site is the log likelihood ratio of the fragment's base there, first chain against second.
-The allele probabilities used exclude the fragment's own base. At each site, the log odds that the fragment
-comes from the first chain are the sum of the messages of its other sites. To the left of the current place,
-messages are from this sweep, to the right from the previous one. At homozygous sites these odds do not
-matter.
+Each base of a fragment has a message: the log likelihood ratio of the base, first chain against second. The
+chains' allele probabilities in it exclude the base itself. At each site, the log odds that the fragment comes
+from the first chain are the sum of the messages of the fragment's other sites. Messages to the left of the
+current place come from the current sweep, messages to the right from the previous sweep. `likelihood_passes`
+uses the odds at heterozygous sites and when it considers to exchange the chains.
 
-To compute messages, the ALT of a heterozygote is put on the chain that more likely carries it, on a tie on
-the first. At a sample's first heterozygote the chains are still interchangeable, so this choice only fixes
-which chain is called first.
+Messages are computed as if the ALT of a heterozygote were certainly on the chain that more likely carries it;
+on a tie, on the first chain. At a sample's first heterozygote the chains are interchangeable, so there this
+choice only decides which chain is called the first.
 
 Axes: S typed sites (places), H samples processed together (a sample's index is its lane), B bases sorted by
 sample, site and fragment, F fragments, O open fragments, which have sites on both sides of the current place.
@@ -32,16 +35,13 @@ _MAX_LOG_ODDS = 500.0  # log odds are clipped here, because their exponential mu
 
 
 class SweptFragments(NamedTuple):
-    """Fragments of samples that are processed together, and the state of a sweep."""
+    """The fragments of samples that are processed together, and the state of a sweep over them."""
 
     first_H1: np.ndarray  # int64, index of each sample's first base, and the number of bases
-    # place_B, fragment_B: int32, place and fragment of each base; fragments of all samples are counted
-    # together
+    # place_B, fragment_B: int32, place and fragment of each base; fragments are numbered over all samples
     place_B: np.ndarray
     fragment_B: np.ndarray
-    # float32, probability that a haplotype with REF is read as this base; with ALT the probability is 1 -
-    # ref_B
-    ref_B: np.ndarray
+    ref_B: np.ndarray  # float32, P(base | haplotype has REF); P(base | haplotype has ALT) is 1 - ref_B
     # first_F, last_F: int32, index of the first and last base of each fragment
     first_F: np.ndarray
     last_F: np.ndarray
@@ -76,7 +76,7 @@ class SweptFragments(NamedTuple):
         fragment_B = np.concatenate(fragment)
         at_B = np.arange(len(fragment_B), dtype=np.int32)
         first_F, last_F = np.empty(n_fragments, np.int32), np.empty(n_fragments, np.int32)
-        last_F[fragment_B] = at_B  # of several assignments to an element the last one stays
+        last_F[fragment_B] = at_B  # numpy keeps the last of several assignments to an element
         first_F[fragment_B[::-1]] = at_B[::-1]
         opened_B = np.bincount(first_F, minlength=len(at_B)) - np.bincount(last_F, minlength=len(at_B))
         most_open = int(np.cumsum(opened_B).max(initial=0)) + 1
@@ -96,7 +96,7 @@ class SweptFragments(NamedTuple):
         )
 
     def rewind(self) -> None:
-        """Return to the first place."""
+        """Prepare for a new sweep from the first place."""
         self.next_H[:] = self.first_H1[:-1]
         self.n_open_H[:] = 0
         self.left_F[:] = 0
@@ -120,10 +120,7 @@ def enter_place(fragments, lane, place):  # type: ignore[no-untyped-def]
 
 @kernel()
 def exchange_odds(fragments, lane):  # type: ignore[no-untyped-def]
-    """Return by which factor the open fragments are likelier if the chains are exchanged.
-
-    The chains are exchanged at all sites to the right of the place.
-    """
+    """Return P(open fragments | chains exchanged to the right of the place) / P(open fragments | unchanged)."""
     log_odds = 0.0
     for o in range(fragments.n_open_H[lane]):
         f = fragments.open_HO[lane, o]
@@ -135,10 +132,10 @@ def exchange_odds(fragments, lane):  # type: ignore[no-untyped-def]
 
 @kernel()
 def heterozygote_factors(fragments, lane, stop, exchanged, factor_2H):  # type: ignore[no-untyped-def]
-    """Compute the likelihood factors of a heterozygote from the bases at this site.
+    """Fill factor_2H with the likelihood factors of a heterozygote, from the bases at this site.
 
-    factor_2H, filled: row 0 with ALT on the first chain, row 1 with ALT on the second. exchanged: assume that
-    the chains are exchanged to the right of the site. stop: end of the site's bases.
+    Row 0 is the factor with ALT on the first chain, row 1 with ALT on the second. exchanged: assume that the
+    chains are exchanged to the right of the site. stop: index after the site's last base.
     """
     first = second = 1.0
     for b in range(fragments.next_H[lane], stop):
@@ -161,11 +158,12 @@ def _share_of_first(fragments, f, exchanged):  # type: ignore[no-untyped-def]
 def leave_place(fragments, lane, stop, exchanged, joint_4):  # type: ignore[no-untyped-def]
     """Compute the messages of a site's bases and go to the next site.
 
-    joint_4: joint probability, up to a factor, of the observations at the site and of both chains' alleles:
-    neither has ALT, only the first, only the second, both. exchanged, stop: see `heterozygote_factors`.
+    joint_4: joint probabilities, up to a common factor, of the observations at the site and of the alleles of
+    the first and second chain: (REF, REF), (ALT, REF), (REF, ALT), (ALT, ALT). exchanged, stop: see
+    `heterozygote_factors`.
     """
     ref_ref, alt_ref, ref_alt, alt_alt = joint_4
-    # Put ALT on the likelier chain, on a tie on the first. If both orders kept their probability, the
+    # Put ALT on the more likely chain, on a tie on the first. If both orders kept their probability, the
     # messages of a tie would be 0, and fragments would never link this heterozygote to the next.
     either = alt_ref + ref_alt
     alt_ref, ref_alt = (0.0, either) if ref_alt > alt_ref * (1 + TIE) else (either, 0.0)
@@ -173,7 +171,7 @@ def leave_place(fragments, lane, stop, exchanged, joint_4):  # type: ignore[no-u
         f, ref = fragments.fragment_B[b], np.float64(fragments.ref_B[b])
         alt = 1 - ref
         share = _share_of_first(fragments, f, exchanged)
-        # joint probabilities without this base
+        # joint probabilities of both chains' alleles without this base
         rr, aa = ref_ref / ref, alt_alt / alt
         ar, ra = alt_ref / (share * alt + (1 - share) * ref), ref_alt / (share * ref + (1 - share) * alt)
         by_first = (rr + ra) * ref + (ar + aa) * alt
