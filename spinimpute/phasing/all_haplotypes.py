@@ -45,7 +45,7 @@ def last_places(patterns: list[SpanPatterns], n_sites: int) -> list[int]:
 
 
 def groups_of_samples(n_samples: int) -> list[np.ndarray]:
-    """Return the sample indices in groups of HALF; the last group repeats the last sample until it is full."""
+    """Return the sample indices in groups of HALF; the last sample is repeated to fill the last group."""
     return [np.arange(low, low + HALF).clip(max=n_samples - 1) for low in range(0, n_samples, HALF)]
 
 

@@ -50,8 +50,8 @@ def calibrated_pair(
     kept_SH = _genotypes(calibrated_2SH).argmax(axis=1) == uncalibrated_S3H.argmax(axis=1)
     pair_2SH = np.where(kept_SH, calibrated_2SH, pair_2SH)
     mean_SH = genotype_S3H[:, 1] / 2 + genotype_S3H[:, 2]
-    # The larger number marks the chain with the ALT of a heterozygote. Equal numbers are made to differ in the
-    # last digit.
+    # The larger number marks the chain with the ALT of a heterozygote. Equal numbers are made to differ in
+    # the last digit.
     pair_2SH[0] = np.maximum(pair_2SH[0], np.nextafter(pair_2SH[1], np.float32(1)) * (mean_SH > 0))
     first_SH, second_SH = np.where(haploid_H, mean_SH, pair_2SH)
     return first_SH, second_SH

@@ -1,17 +1,19 @@
-"""Two chains per sample that copy haplotypes of a panel, from genotype likelihoods.
+"""Genotypes of sequenced samples from genotype likelihoods: two chains per sample that copy a panel.
 
-Sweeps (`likelihood_passes`) repeat. The first one starts from frequencies, the others from the result of
-the last one, each with its own recombination scale: some common ancestors are recent and others old, and no
-single scale fits them all. The genotype probabilities of the sweeps are averaged. The better a sample is
-covered, and the rarer an allele is, the more jumps are best. The average is too certain, which
-`calibration` corrects. Reads that span several sites tell in every sweep which alleles lie on one chain
-(`fragment_phase`).
+A chain models one haplotype of a sample: a hidden Markov model that copies panel haplotypes, given the likely
+alleles of the sample's other chain. A sweep (`likelihood_passes`) updates both chains from the first site to
+the last. Sweeps are repeated: the first starts from allele frequencies, each later one from the result of the
+sweep before. Each sweep has its own recombination scale, because some common ancestors are recent and others
+old. The genotype probabilities of several sweeps are averaged. Which sweeps enter the average depends on the
+sample's coverage and on the allele's frequency: high scales are best for well covered samples and for rare
+alleles. The average is overconfident, which `calibration` corrects. Fragments that cover several sites show
+which alleles lie on the same chain (`fragment_phase`).
 
-Subclasses choose what a chain may copy: all haplotypes (`all_haplotypes`), or in large panels the likeliest
-ones (`large_panels`).
+Subclasses choose which haplotypes a chain may copy: all of them (`all_haplotypes`), or the most likely ones
+of a large panel (`large_panels`).
 
-Axes: S sites, H samples side by side, L = 2 H lanes: the first chains of all samples, then the second ones; N
-haplotypes that may be copied, W windows, K sweeps; 3: copies of ALT.
+Axes: S sites, H samples that are computed together, L = 2 H lanes: the first chains of all samples, then the
+second chains; N haplotypes that may be copied, W windows, K sweeps; 3: genotype, as copies of ALT.
 """
 
 from __future__ import annotations
@@ -31,13 +33,14 @@ from spinimpute.phasing.likelihood_passes import MISMATCH, SweptPlaces
 from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.sequencing.fragments import FragmentBases
 
-# Chosen on samples left out of the real panels, see benchmarks/tried.md.
-FIRST_SCALE = 6.0  # jumps per cM of a chain, whatever the number of haplotypes
-# Scales of the other sweeps, from high to low, as early low scales keep chains in what they found first.
+# These values were chosen on samples held out of the real panels, see benchmarks/tried.md.
+FIRST_SCALE = 6.0  # recombination scale of the first sweep: jumps per cM, not divided by the haplotypes
+# Scales of the later sweeps. They go from high to low: with a low scale early on, chains would keep the
+# haplotypes that they copied first.
 SCALES = (100.0, 50.0, 18.0, 6.0, 3.0, 1.5)
-# Which of them count, for alleles up to each of these frequencies, by the least share of sites at which a
-# sample is observed: for 2.3, 0.69, 0.29 and 0 reads per site.
-FREQUENCIES = (0.0005, 0.01, 0.5)
+FREQUENCIES = (0.0005, 0.01, 0.5)  # upper bounds of classes of minor allele frequency
+# Rows: minimum share of sites at which a sample is observed (for 2.3, 0.69, 0.29 and 0 reads per site), and
+# for each class of FREQUENCIES the SCALES whose sweeps are averaged.
 LADDERS = (
     (0.9, (slice(0, 3), slice(0, 4), slice(1, 6))),
     (0.5, (slice(0, 3), slice(0, 5), slice(2, 6))),
@@ -49,35 +52,37 @@ _LIKELIHOOD = (10.0 ** (-np.arange(256) / 10)).astype(np.float32)  # by Phred-sc
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Observations of samples side by side at some sites, and the panel there."""
+    """Observations of samples that are computed together, and columns of the panel at the same sites."""
 
     # cM_S, frequency_S, trust_S: float, see `CopiedPanel`
     cM_S: np.ndarray
     frequency_S: np.ndarray
     trust_S: np.ndarray
-    # uint8, Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved genotypes
+    # uint8, Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; all equal where a sample is not observed
     phred_SH3: np.ndarray
-    haploid_H: np.ndarray  # bool, samples with one copy
-    # bases of fragments with several of the sites, for each sample; empty without fragments
+    haploid_H: np.ndarray  # bool, samples with one copy of the chromosome
+    # for each sample, the bases of fragments that cover several of the sites; empty if no fragments are known
     linked_H: Sequence[FragmentBases]
-    first: int  # number of the first site in linked_H
-    # share of sites at which a sample is observed; given if these are not all sites
+    first: int  # `panel_index` of the first site in linked_H
+    # float, share of sites at which a sample is observed. None: computed from the sites above. A caller
+    # passes it if these are only some of the sites.
     share_H: np.ndarray | None = None
 
 
 class Sweep(NamedTuple):
-    """A sweep: jump probabilities, whether it is the first, and places behind which chains are exchanged."""
+    """The settings and exchanges of one sweep."""
 
-    jump_S: np.ndarray
+    jump_S: np.ndarray  # float32, see `jump_probabilities`
     is_first: bool
-    exchanged_SH: np.ndarray
+    exchanged_SH: np.ndarray  # bool, filled by the sweep: places after which the two chains are exchanged
 
 
 class Chains(ABC):
-    """The chains of some samples; lane l is the first chain of a sample, lane l + H its second one.
+    """The chains of some samples: lane l is the first chain of sample l, lane l + H its second chain.
 
-    windows: where copying is counted. pairs: for samples with few reads, or None. usage_WNH, float32, is how
-    much both chains copy each haplotype, over all sweeps.
+    windows: windows in which the use of each haplotype is summed. pairs: model of haplotype pairs for samples
+    with few reads, or None. usage_WNH: float32, the sum of both chains' probabilities to copy each haplotype
+    at the counting places of a window, over all sweeps but the first.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class Chains(ABC):
         self.cM_S, self.frequency_S = evidence.cM_S, evidence.frequency_S.astype(np.float32)
         self.haploid_H, self.half = evidence.haploid_H, len(evidence.haploid_H)
         self.observed_S3H = scaled_likelihoods(evidence.phred_SH3).transpose(0, 2, 1)
-        # alleles that contradict the haplotypes around them tell little about the copied haplotype
+        # At a site of low trust an observation says little about which haplotype is copied.
         self.trust_S1 = evidence.trust_S[:, None]
         trust_S11 = evidence.trust_S[:, None, None]
         self.likelihood_S3H = np.ascontiguousarray(1 - trust_S11 + trust_S11 * self.observed_S3H)
@@ -97,7 +102,7 @@ class Chains(ABC):
         linked_H, first = evidence.linked_H, evidence.first
         self.fragments = SweptFragments.from_bases(linked_H, known_SH & ~self.haploid_H, first)
         n_sites = len(self.cM_S)
-        # factors of a heterozygote's likelihood if the first chain has the ALT, and if the second one has it
+        # factors from fragments for a heterozygote's likelihood: ALT on the first chain, ALT on the second
         self.factor_S2H = np.ones((n_sites, 2, self.half), np.float32)
         self.emission_S2L = self._by_frequency(self.frequency_S)
         self.probability_SL = np.zeros((n_sites, 2 * self.half), np.float32)
@@ -111,14 +116,14 @@ class Chains(ABC):
 
     @abstractmethod
     def _update_chains(self, sweep: Sweep, count_usage: bool) -> Iterator[np.ndarray | None]:
-        """Update all chains from the first site to the last.
+        """Update all chains from the first site to the last, one group of sites after the other.
 
-        Yields the copied shares behind each group of sites, float32 (N, H) with a sum of 2, or None if they
-        are not counted.
+        Yields after each group the probability that the sample's chains copy each haplotype at the group's
+        last site, float32 (N, H), summed over both chains; None without count_usage.
         """
 
     def _swept_places(self, sweep: Sweep, here: slice) -> SweptPlaces:
-        """Return views of the arrays that a sweep reads and updates at consecutive sites."""
+        """Return views of the sweep's arrays at the sites `here`."""
         return SweptPlaces(
             here.start,
             sweep.jump_S[here],
@@ -132,7 +137,7 @@ class Chains(ABC):
         )
 
     def run(self) -> None:
-        """Do all sweeps."""
+        """Run all sweeps, and add the result of `pairs`."""
         minor_S = np.minimum(self.frequency_S, 1 - self.frequency_S)
         weight_KSH = self._weights(np.searchsorted(FREQUENCIES[:-1], minor_S))
         n = self.n_haplotypes
@@ -143,7 +148,7 @@ class Chains(ABC):
             self._count_pairs(self.pairs)
 
     def _by_frequency(self, frequency_S: np.ndarray) -> np.ndarray:
-        """Return the emissions of a chain whose other chain has ALT as often as the panel."""
+        """Return each chain's emissions if the other chain has ALT with the panel's frequency."""
         none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
         f = frequency_S[:, None]
         ref, alt = (1 - f) * none + f * one, (1 - f) * one + f * two
@@ -157,7 +162,7 @@ class Chains(ABC):
         return emission_S2L
 
     def _weights(self, class_S: np.ndarray) -> np.ndarray:
-        """Return the weights of the sweeps, float32 (K, S, H); class_S: index in FREQUENCIES."""
+        """Return the weights of sweeps in the average, float32 (K, S, H); class_S: index in FREQUENCIES."""
         weight_KSH = np.zeros((len(SCALES), len(class_S), self.half), np.float32)
         for h, share in enumerate(self.share_H):
             ladder = next(ladder for least, ladder in LADDERS if share >= least)
@@ -166,7 +171,7 @@ class Chains(ABC):
         return weight_KSH
 
     def _sweep(self, jump_S: np.ndarray, weight_SH: np.ndarray | None = None) -> None:
-        """Update all emissions and add weighted genotype probabilities; the first sweep has no weights."""
+        """Run one sweep and add its weighted genotype probabilities; the first sweep has no weights."""
         sweep = Sweep(jump_S, weight_SH is None, np.zeros((len(jump_S), self.half), bool))
         count_usage = self._counts_usage and not sweep.is_first
         self.fragments.rewind()
@@ -179,7 +184,7 @@ class Chains(ABC):
             self.genotype_S3H += weight_SH[:, None] * self._genotypes()
 
     def _exchange_chains(self, exchanged_SH: np.ndarray) -> None:
-        """Exchange the chains behind each place where the sweep decided so."""
+        """Exchange the two chains after each place at which the sweep decided to do so."""
         exchange_SH = np.zeros_like(exchanged_SH)
         exchange_SH[1:] = np.logical_xor.accumulate(exchanged_SH, axis=0)[:-1]
         exchange_SL = np.concatenate([exchange_SH, exchange_SH], axis=1)
@@ -189,7 +194,7 @@ class Chains(ABC):
         self.fragments.exchange_chains(exchange_SH)
 
     def _genotypes(self) -> np.ndarray:
-        """Return P(0, 1 and 2 copies of ALT), float32 (S, 3, H)."""
+        """Return P(0, 1 and 2 copies of ALT) after a sweep, float32 (S, 3, H)."""
         p, q = self._alleles()
         q = np.where(self.haploid_H, p, q)
         first, second = self._heterozygotes()
@@ -199,7 +204,7 @@ class Chains(ABC):
         return (joint_S3H / joint_S3H.sum(axis=1, keepdims=True)).astype(np.float32)
 
     def _count_pairs(self, pairs: LikelyPairs) -> None:
-        """Mix the genotype probabilities of samples with few reads with those of pairs of haplotypes."""
+        """For samples with few reads, average the chains' genotype probabilities with those of `pairs`."""
         for h, (most, weight) in enumerate(self.plan_H):
             if not weight or self.haploid_H[h]:
                 continue
@@ -211,22 +216,25 @@ class Chains(ABC):
             self.genotype_S3H[row_R, :, h] = mixed_R3
 
     def _heterozygotes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return P(heterozygote), up to a factor, if the first or the second chain has ALT, (S, H) each."""
+        """Return P(only first chain has ALT) and P(only second has it), up to a factor, (S, H) each."""
         p, q = self._alleles()
         return p * (1 - q) * self.factor_S2H[:, 0], q * (1 - p) * self.factor_S2H[:, 1]
 
     def _alleles(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return P(ALT) of both chains from all other places, (S, H); low trust draws it to the frequency."""
+        """Return P(ALT) of both chains, given the data at all other places, (S, H) each.
+
+        At a site of low trust, P(ALT) is mixed with the allele's frequency.
+        """
         p_SL = self.trust_S1 * self.probability_SL + (1 - self.trust_S1) * self.frequency_S[:, None]
         return p_SL[:, : self.half], p_SL[:, self.half :]
 
     def haplotype_probabilities(self) -> np.ndarray:
-        """Return P(ALT) of both haplotypes, float32 (S, 2, H), in the order of the chains."""
+        """Return the calibrated P(ALT) of both haplotypes, float32 (S, 2, H), in the order of the chains."""
         pair = calibrated_pair(self.genotype_S3H, self.frequency_S, self.share_H, self.haploid_H)
         return order_by_chain(*pair, self.alt_on_second())
 
     def alt_on_second(self) -> np.ndarray:
-        """Return whether the second chain likelier has the ALT of a heterozygote, bool (S, H)."""
+        """Return where ALT of a heterozygote is more likely on the second chain, bool (S, H)."""
         first_SH, second_SH = self._heterozygotes()
         return second_SH > first_SH
 
@@ -237,13 +245,13 @@ def observed_shares(phred_SX3: np.ndarray) -> np.ndarray:
 
 
 def scaled_likelihoods(phred: np.ndarray) -> np.ndarray:
-    """Return likelihoods of 0, 1 and 2 copies of ALT, float32 (..., 3), scaled to a largest one of 1."""
+    """Return likelihoods of 0, 1 and 2 copies of ALT, float32 (..., 3), scaled to a maximum of 1."""
     likelihood = _LIKELIHOOD[phred]
     return likelihood / likelihood.max(axis=-1, keepdims=True)
 
 
 def order_by_chain(high_SH: np.ndarray, low_SH: np.ndarray, alt_on_second_SH: np.ndarray) -> np.ndarray:
-    """Order the higher and the lower P(ALT) of a sample's haplotypes by its chains, (S, 2, H)."""
+    """Assign the higher and the lower P(ALT) to the first and second chain, float32 (S, 2, H)."""
     return np.stack(
         [np.where(alt_on_second_SH, low_SH, high_SH), np.where(alt_on_second_SH, high_SH, low_SH)], axis=1
     )

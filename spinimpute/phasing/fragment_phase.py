@@ -120,7 +120,7 @@ def enter_place(fragments, lane, place):  # type: ignore[no-untyped-def]
 
 @kernel()
 def exchange_odds(fragments, lane):  # type: ignore[no-untyped-def]
-    """Return P(open fragments | chains exchanged to the right of the place) / P(open fragments | unchanged)."""
+    """Return P(open fragments | chains exchanged right of the place) / P(open fragments | unchanged)."""
     log_odds = 0.0
     for o in range(fragments.n_open_H[lane]):
         f = fragments.open_HO[lane, o]

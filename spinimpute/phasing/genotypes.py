@@ -1,12 +1,15 @@
-"""Genotypes of samples at all sites of a panel, from likelihoods, by chains that copy the panel's haplotypes.
+"""Genotypes of sequenced samples at all sites of a panel, from genotype likelihoods.
 
-Nothing is drawn at random, and no sample sees another one: a sample alone gives the same result.
+The `pipeline` calls `genotypes_by_window`. `chains` do the work. Nothing is random, and a sample's result
+does not depend on the other samples.
 
-The memory of chains grows with the number of sites, so that long chromosomes are computed in windows. A
-window sees flanks on both sides. It is arbitrary which of a sample's chains is the first one: a window
-takes the order of the window before, by the sites that both have computed.
+The memory of chains grows with the number of sites, so long chromosomes are computed in windows. Each window
+is computed together with a flank on both sides. Which of a sample's two chains is called the first is
+arbitrary. Therefore each window is compared with the previous one at the sites that both have computed, and
+its chains are exchanged if they fit better that way.
 
-Axes: S sites, X samples, H = HALF samples side by side, 2 haplotypes of a sample, 3: copies of ALT.
+Axes: S sites, X samples, H = HALF samples that are computed together, 2 haplotypes of a sample; 3: genotype,
+as copies of ALT.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from spinimpute.sequencing.fragments import FragmentBases
 
 WINDOW_SITES = 65_536
 FLANK_CM = 1.0
-MAX_FLANK_SITES = 32_768  # sites
+MAX_FLANK_SITES = 32_768
 
 
 def genotypes_from_likelihoods(
@@ -43,15 +46,16 @@ def genotypes_from_likelihoods(
     progress: Progress | None = None,
     bases_X: Sequence[FragmentBases] = (),
 ) -> np.ndarray:
-    """Return P(ALT) of two haplotypes per sample, float32 (S, 2, X), at the panel's sites from `first` on.
+    """Return P(ALT) of two haplotypes per sample, float32 (S, 2, X), at consecutive panel sites.
 
-    Their product is P(2 copies). They are equal in haploid samples. In panels above MAX_COPIED only the
-    likeliest haplotypes are copied, see `large_panels`.
-
-    phred_SX3: uint8, Phred-scaled likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved genotypes.
-    haploid_X: bool. bases_X: bases of each sample's fragments, which tell which alleles lie on one
-    haplotype; their likelihoods are part of phred_SX3. Empty without fragments. The result does not depend
+    The product of the two is P(2 copies). They are equal in haploid samples. In panels of more than
+    MAX_COPIED haplotypes only the most likely ones are copied, see `large_panels`. The result does not depend
     on threads.
+
+    first: panel index of the first site. phred_SX3: uint8, Phred-scaled likelihoods of 0, 1 and 2 copies of
+    ALT; all equal where a sample is not observed. haploid_X: bool. bases_X: the bases of each sample's
+    fragments, which show which alleles lie on the same haplotype; empty if unknown. phred_SX3 already
+    includes their likelihoods.
 
     References
     ----------
@@ -91,9 +95,11 @@ def genotypes_by_window(
     progress: Progress | None = None,
     bases_X: Sequence[FragmentBases] = (),
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the first site of a window and its `genotypes_from_likelihoods`, one window after the other."""
+    """Yield each window's first site (panel index) and its `genotypes_from_likelihoods`."""
     region = Interval(first, first + len(phred_SX3))
-    overlap_S2X = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)  # of the last window, beyond its end
+    overlap_S2X = np.zeros(
+        (0, 2, phred_SX3.shape[1]), np.float32
+    )  # result in the right flank of the last window
     for window, flanked in cut_chain_windows(panel.cM, region):
 
         def report(share: float, window: Interval = window) -> None:
@@ -112,7 +118,7 @@ def genotypes_by_window(
 
 
 def cut_chain_windows(cM: np.ndarray, region: Interval) -> list[tuple[Interval, Interval]]:
-    """Cut sites of a panel into windows; returns each window, and the window with its flanks."""
+    """Cut an interval of panel sites into windows; return each window without and with its flanks."""
     windows = []
     for start in range(region.start, region.stop, WINDOW_SITES):
         stop = min(start + WINDOW_SITES, region.stop)
@@ -133,9 +139,9 @@ def threads_within(
     threads: int,
     bases_X: Sequence[FragmentBases] = (),
 ) -> int:
-    """Return how many threads can compute the windows of some sites within a memory budget, at least 1.
+    """Return how many threads, at least 1, can compute a region's windows within a memory budget (bytes).
 
-    Raises InputError if one thread does not fit, see `chain_threads`.
+    Raises InputError if the budget is too small for one thread, see `chain_threads`.
     """
     windows = [flanked for _, flanked in cut_chain_windows(panel.cM, region)]
     widest = max(flanked.n_sites for flanked in windows)

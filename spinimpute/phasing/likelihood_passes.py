@@ -1,16 +1,22 @@
-"""One sweep over genotype likelihoods: two chains per sample, each given the likely alleles of the other.
+"""One sweep over genotype likelihoods: updates both chains of each sample, given the other chain's alleles.
 
-Either haplotype of a sample copies the panel by the model of Li and Stephens. A chain's emission of allele
-a is the sum over the other chain's alleles b of P(b) L(a + b). P(b) depends on what is left and right of
-the place, so that a chain never sees its own evidence. The left side is as of this sweep, the right side as
-of the last one (`backward_values`). At some places the sweep weighs whether to exchange everything behind
-between the two chains. Fragments with several sites tell which chain has an allele (`fragment_phase`): they
-change the probabilities of heterozygotes and of exchanges.
+Each of a sample's two chains copies the panel by the model of Li and Stephens. The emission of allele a is
 
-HALF samples are computed side by side: lane l is the first chain of a sample, lane l + HALF its second one.
+    sum_b P(b) L(a + b)
 
-Axes: S places, N haplotypes that may be copied, L lanes, H = HALF samples, 2 alleles of a state, 3: copies
-of ALT.
+over the alleles b of the sample's other chain, with the likelihood L of a + b copies of ALT. P(b) is computed
+from all places but the current one, so an observation is never used twice. Places to the left enter with
+their values of this sweep, places to the right with those of the sweep before (`backward_values`).
+
+At every EXCHANGE_EVERY-th place the sweep considers to exchange the two chains at all places to the right.
+Fragments that cover several sites show which chain has an allele (`fragment_phase`). They change the
+probabilities of heterozygotes and of exchanges.
+
+HALF samples are computed together: lane l is the first chain of sample l, lane l + HALF its second chain.
+`large_panels.state_passes` does the same for a list of states.
+
+Axes: S places, N haplotypes that may be copied, L lanes, H = HALF samples, 2 alleles of a state; 3: genotype,
+as copies of ALT.
 """
 
 from __future__ import annotations
@@ -43,35 +49,36 @@ from spinimpute.phasing.passes import HALF, exchange_left_side, join_cross, sum_
 from spinimpute.runtime.kernels import kernel
 
 MUTATION = np.float32(1e-5)  # probability that a sample's allele differs from the copied one
-MISMATCH = 1e-3  # the same, for the emissions of chains
-EXCHANGE_EVERY = 8  # places; smaller distances gain nothing
+MISMATCH = 1e-3  # the same probability, as used in the emissions of chains
+EXCHANGE_EVERY = 8  # places between two tests of an exchange; smaller distances gain nothing
 
 
 class SweptPlaces(NamedTuple):
-    """Samples at consecutive places of a sweep."""
+    """The data of HALF samples at consecutive places, which a sweep reads and updates."""
 
-    first_place: int  # number of the first place
+    first_place: int  # index of the first of these places
     jump_S: np.ndarray  # float32, see `jump_probabilities`
-    # float32, likelihoods of 0, 1 and 2 copies of ALT; equal for unobserved samples
+    # float32, likelihoods of 0, 1 and 2 copies of ALT; all equal where a sample is not observed
     likelihood_S3H: np.ndarray
-    haploid_H: np.ndarray  # bool, samples with one copy
-    # This is the first sweep. The two chains are still the same: each is given the likeliest allele of the
-    # other, and nothing is exchanged.
+    haploid_H: np.ndarray  # bool, samples with one copy of the chromosome
+    # Whether this is the first sweep. Both chains of a sample then start equal, so each is given the most
+    # likely allele of the other instead of a probability, and no exchange is considered.
     is_first: bool
     emission_S2L: np.ndarray  # float32, the chains' emissions, updated by the sweep
-    # float32, P(ALT) of the chains from all other places; at the start only for observed samples
+    # float32, P(ALT) of the chains, given all other places; the first sweep fills only observed samples
     probability_SL: np.ndarray
     # float32, factors of a heterozygote's likelihood from fragments, see `heterozygote_factors`
     factor_S2H: np.ndarray
-    exchanged_SH: np.ndarray  # bool, whether everything behind a place is exchanged between the chains
+    exchanged_SH: np.ndarray  # bool, whether the chains are exchanged at all places to the right of a place
 
 
 @kernel(fast=True)
 def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[no-untyped-def]
-    """Update `SweptPlaces` of some spans.
+    """Update the `SweptPlaces` of consecutive spans.
 
-    right: `BackwardValues` of these spans, by the emissions of the last sweep. left_NL: forward values of all
-    haplotypes before the spans, replaced by those behind them. fragments: `SweptFragments`.
+    right: `BackwardValues` of these spans, computed with the emissions of the previous sweep. left_NL:
+    forward values to the left of the spans, replaced by the values to their right. fragments:
+    `SweptFragments`.
     """
     values, sums, cross_DL = span_values(patterns), span_sums(patterns), span_sums(patterns).product_DL
     own_2L, cross_2L = np.empty((2, LANES), np.float32), np.empty((2, LANES), np.float32)
@@ -109,7 +116,7 @@ def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[n
             if any_known:
                 emit(patterns, place, swept.emission_S2L, sums.left_DL, values)
             for l in range(HALF):
-                if not known_H[l]:  # the sum stays 1, so that no sample depends on those beside it
+                if not known_H[l]:  # a sum of exactly 1 keeps a sample independent of the other lanes
                     scale_L[l] = scale_L[l + HALF] = 1
             for l in range(HALF):
                 if exchanged_H[l]:
@@ -121,7 +128,7 @@ def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[n
 
 @kernel()
 def find_known(likelihood_3H, known_H):  # type: ignore[no-untyped-def]
-    """Find the samples that are observed at a place; returns whether there is any."""
+    """Fill known_H: whether each sample is observed at the place. Return whether any sample is."""
     any_known = False
     for l in range(len(known_H)):
         first = likelihood_3H[0, l]
@@ -132,14 +139,17 @@ def find_known(likelihood_3H, known_H):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _alt(joined_2L, lane):  # type: ignore[no-untyped-def]
-    """Return P(ALT) of a chain, by the allele that it copies or a mutation since."""
+    """Return P(ALT) of a chain: it copies ALT and does not mutate, or copies REF and mutates."""
     p = joined_2L[1, lane] / (joined_2L[0, lane] + joined_2L[1, lane])
     return p + MUTATION * (np.float32(1) - np.float32(2) * p)
 
 
 @kernel()
 def joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped-def]
-    """Return the probability of a sample's observations, up to a factor; factor_2H: of fragments."""
+    """Return the probability of all observations of a sample, up to a factor that exchanges do not change.
+
+    joined_2L: see `sum_by_allele`. factor_2H: see `heterozygote_factors`.
+    """
     other = lane + joined_2L.shape[1] // 2
     p, q = _alt(joined_2L, lane), _alt(joined_2L, other)
     around = (np.float64(joined_2L[0, lane]) + np.float64(joined_2L[1, lane])) * (
@@ -155,14 +165,17 @@ def joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped
 
 @kernel()
 def predict(joined_2L, lane, probability_L):  # type: ignore[no-untyped-def]
-    """Fill P(ALT) of a sample's chains from all other places."""
+    """Fill P(ALT) of a sample's two chains, given all other places."""
     other = lane + len(probability_L) // 2
     probability_L[lane], probability_L[other] = _alt(joined_2L, lane), _alt(joined_2L, other)
 
 
 @kernel()
 def condition(swept, place, lane, fragments, stop):  # type: ignore[no-untyped-def]
-    """Fill the emissions of a sample's chains at a place, each given the other, and send its messages."""
+    """Fill the emissions of a sample's chains at a place, and update its fragments' messages.
+
+    stop: see `heterozygote_factors`.
+    """
     one, likelihood_S3H = np.float32(1), swept.likelihood_S3H
     emission_2L, factor_S2H = swept.emission_S2L[place], swept.factor_S2H
     other = lane + emission_2L.shape[1] // 2
@@ -172,7 +185,7 @@ def condition(swept, place, lane, fragments, stop):  # type: ignore[no-untyped-d
         _set_emission(emission_2L, lane, none, two)
         emission_2L[:, other] = 1
         return
-    # with the ALT of the first chain, and with that of the second one
+    # likelihood of a heterozygote with ALT on the first chain, and with ALT on the second
     first = likelihood_S3H[place, 1, lane] * factor_S2H[place, 0, lane]
     second = likelihood_S3H[place, 1, lane] * factor_S2H[place, 1, lane]
     if swept.is_first:
@@ -185,7 +198,7 @@ def condition(swept, place, lane, fragments, stop):  # type: ignore[no-untyped-d
 
 @kernel()
 def _likeliest_pair(p, q, none, first, second, two):  # type: ignore[no-untyped-def]
-    """Return the likeliest alleles of both chains; of equal heterozygotes the first chain has ALT."""
+    """Return the most likely alleles of both chains; for a tied heterozygote the first chain has ALT."""
     zero, one = np.float32(0), np.float32(1)
     best, pair = (one - p) * (one - q) * none, (zero, zero)
     alt_ref, ref_alt, both = p * (one - q) * first, q * (one - p) * second, p * q * two

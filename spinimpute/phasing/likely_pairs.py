@@ -1,11 +1,12 @@
-"""Genotypes of samples with few reads: partly by two chains, partly by all pairs of likely haplotypes.
+"""Genotype probabilities of samples with few reads, from all pairs of likely haplotypes.
 
-In each window a sample's haplotypes are those that its chains copy most, over all sweeps. `pair_posteriors`
-sums over their pairs. The chains know more haplotypes, and rare alleles. The fewer reads there are, the
-more pairs of haplotypes can explain them, and the more the sum over pairs gains.
+With few reads, many pairs of panel haplotypes can explain a sample. Its two chains (`chains`) settle on one
+explanation. This model instead sums over all pairs (`pair_posteriors`) of the haplotypes that the chains copy
+most in a window. `chains` averages the genotype probabilities of both models, because the chains know more
+haplotypes and the rare alleles. The fewer reads there are, the more the sum over pairs gains.
 
-Axes: S sites, R of them whose alleles are not the rarest, B bytes, W windows, N panel haplotypes, K that
-may be copied; 3: copies of ALT.
+Axes: S sites, R sites whose minor allele frequency is above MAX_RARE_FREQUENCY, B bytes, W windows, N panel
+haplotypes, K haplotypes whose pairs are summed; 3: genotype, as copies of ALT.
 """
 
 from __future__ import annotations
@@ -21,25 +22,24 @@ from spinimpute.phasing.likelihood_passes import MUTATION
 from spinimpute.phasing.pair_posteriors import observed_given_copied, pair_posteriors
 from spinimpute.sequencing.fragments import FragmentBases
 
-# Chosen on samples left out of the real panels, see benchmarks/tried.md.
-# Number of haplotypes and weight of the pairs, for samples observed at up to this share of the sites: those
-# with 0.29 and 2.3 reads per site. Pairs gain nothing for better covered samples.
+# These values were chosen on samples held out of the real panels, see benchmarks/tried.md.
+# Rows: share of sites below which a sample must be observed (0.29 and 2.3 reads per site), number of
+# haplotypes, and weight of the pairs in the average. Better covered samples gain nothing from pairs.
 PAIRS = ((0.25, 192, 0.5), (0.9, 128, 0.3))
-# Pairs ignore which bases lie on one fragment: they gain less with fragments, and nothing with long reads.
+# Pairs ignore which bases lie on the same fragment, so their weight is at most this if fragments are known.
 WEIGHT_WITH_FRAGMENTS = 0.3
-MAX_SITES_PER_FRAGMENT = (
-    4.0  # mean number of common sites of a fragment; pairs of reads of 150 bases have two
-)
-SCALE = 0.75  # jumps per cM of a haplotype
+# Mean number of common sites per fragment above which pairs are not used. Two reads of 150 bases cover 2.
+MAX_SITES_PER_FRAGMENT = 4.0
+SCALE = 0.75  # recombination scale: jumps per cM, not divided by the haplotypes
 WINDOW_CM = 1.5
-MAX_RARE_FREQUENCY = 0.0005  # alleles up to this frequency tell more about errors than about haplotypes
-MIN_FREQUENCY = 0.005  # rarer alleles are left to the chains
+MAX_RARE_FREQUENCY = 0.0005  # sites up to this minor allele frequency are ignored: many rare calls are errors
+MIN_FREQUENCY = 0.005  # the genotypes of rarer alleles are left to the chains
 
 
 class LikelyPairs:
-    """The data that the pairs of all samples at some panel sites share.
+    """The model of pairs at consecutive panel sites, for any number of samples.
 
-    count_places: places at which copying is counted, see `CopyingWindows`.
+    count_places: see `CopyingWindows`.
     """
 
     def __init__(self, panel: CopiedPanel, sites: Interval, count_places: Sequence[int]) -> None:
@@ -52,10 +52,10 @@ class LikelyPairs:
         self.windows = CopyingWindows(self.cM_S, count_places, WINDOW_CM)
 
     def plan(self, share: float, linked: FragmentBases | None, first: int) -> tuple[int, float]:
-        """Return the number of haplotypes in pairs and the weight of pairs; zeros where they gain nothing.
+        """Return the number of haplotypes and the weight of pairs for a sample; zeros if pairs gain nothing.
 
-        share: of the sites at which the sample is observed. linked: bases of fragments with several sites.
-        first: number of the first site in linked.
+        share: share of the sites at which the sample is observed. linked: bases of fragments that cover
+        several sites. first: `panel_index` of the first site in `linked`.
         """
         most, weight = next(((most, weight) for below, most, weight in PAIRS if share < below), (0, 0.0))
         if linked is not None and len(linked.fragment):
@@ -68,11 +68,12 @@ class LikelyPairs:
     def genotypes(
         self, usage_WN: np.ndarray, likelihood_S3: np.ndarray, most: int, mismatch: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return sites, int64 (R,), and a diploid sample's P(0, 1 and 2 copies) there, float32 (R, 3).
+        """Return common sites, int64 (R,), and a diploid sample's P(0, 1 and 2 copies) there, float32 (R, 3).
 
-        The probabilities depend on all other places; no genotype is impossible. usage_WN: how much the
-        chains copy each haplotype. likelihood_S3: likelihoods, reduced by the trust in a site. most: number
-        of haplotypes in a window. mismatch: probability that an allele differs from the copied one.
+        The probabilities of a site do not use its own likelihoods. None of them is 0. usage_WN: how much the
+        chains copy each haplotype, see `Chains`. likelihood_S3: likelihoods, flattened at sites of low trust.
+        most: number of haplotypes in a window. mismatch: probability that an allele differs from the copied
+        one.
         """
         known_S = (likelihood_S3 != likelihood_S3[:, :1]).any(axis=1)
         used_R = self.common_S[self.rows_R] | known_S[self.rows_R]
@@ -96,13 +97,13 @@ class LikelyPairs:
         return rows_R[kept_R], np.concatenate(genotypes_of_windows)[kept_R]
 
     def _alleles(self, place_R: np.ndarray, chosen_K: np.ndarray) -> np.ndarray:
-        """Return the alleles of some haplotypes, uint8 (R, K)."""
+        """Return the alleles of the chosen haplotypes, uint8 (R, K)."""
         byte_RK = self.packed_RB[place_R][:, chosen_K >> 3]
         allele_RK = (byte_RK >> (7 - (chosen_K & 7)).astype(np.uint8)) & np.uint8(1)
         return np.ascontiguousarray(allele_RK)
 
     def _mix_with_frequencies(self, genotype_R3: np.ndarray, row_R: np.ndarray) -> np.ndarray:
-        """Draw genotypes towards frequencies where alleles contradict the haplotypes around them."""
+        """Mix genotype probabilities with those expected from the frequency, by the trust in the site."""
         f_R, trust_R1 = self.frequency_S[row_R], self.trust_S[row_R][:, None]
         by_frequency_R3 = np.stack([(1 - f_R) ** 2, 2 * f_R * (1 - f_R), f_R**2], axis=1)
         return trust_R1 * genotype_R3 + (1 - trust_R1) * by_frequency_R3

@@ -1,16 +1,17 @@
-"""Genotype probabilities of a sample from all pairs of the haplotypes that it likely copies.
+"""Genotype probabilities of a sample from all pairs of a few hundred haplotypes.
 
-Two chains, each given the likely alleles of the other (`likelihood_passes`), end with one of the
-explanations of the reads by two haplotypes. With few reads there are many. For some hundred haplotypes all
-can be summed: a state is a pair, and both haplotypes are left for others independently (Li & Stephens 2003,
-Genetics 165:2213).
+This is a hidden Markov model whose state is a pair of haplotypes that the sample copies; each member of the
+pair switches to another haplotype independently (Li & Stephens 2003, Genetics 165:2213). `likely_pairs`
+chooses the haplotypes and uses the result.
 
-All states change alike at a place, so forward values need only the sums of rows, which equal those of
-columns: a pair and its reverse are equally likely. Forward values are kept at the first places of blocks,
-and computed again in a block when the backward pass comes to it.
+The jump probability is the same for all states. A transition therefore needs only the value of a pair, the
+sums of its row and its column, and the total. Row sums equal column sums, because (i, k) and (k, i) are
+equally likely.
+Forward values are stored at the first places of blocks. When the backward pass reaches a block, the values
+within the block are computed again.
 
-Axes: S places, K haplotypes, B blocks of places, T places of a block, 2 alleles of the other haplotype of a
-pair, 3: copies of ALT.
+Axes: S places, K haplotypes (KK: pairs), B blocks of places, T places of a block, 2 alleles of one haplotype
+of a pair; 3: genotype, as copies of ALT.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from spinimpute.runtime.kernels import kernel
 def pair_posteriors(
     allele_SK: np.ndarray, likelihood_S3: np.ndarray, jump_S: np.ndarray, mismatch: float
 ) -> np.ndarray:
-    """Return P(0, 1 and 2 copies of ALT are copied) from all other places, float32 (S, 3).
+    """Return P(the copied pair has 0, 1 and 2 ALT alleles), given all other places, float32 (S, 3).
 
-    allele_SK: uint8, 0 or 1. likelihood_S3: of 0, 1 and 2 copies; equal for unobserved genotypes. mismatch:
-    probability that an allele differs from the copied one.
+    allele_SK: uint8, 0 or 1. likelihood_S3: likelihoods of 0, 1 and 2 copies of ALT; all equal where the
+    sample is not observed. mismatch: probability that an allele differs from the copied one.
     """
     n_places, n = allele_SK.shape
     block = max(1, round(n_places**0.5))
@@ -40,7 +41,7 @@ def pair_posteriors(
 
 
 def observed_given_copied(mismatch: float) -> np.ndarray:
-    """Return P(copies of ALT | copies of the two copied haplotypes), float32 (3, 3), the latter first."""
+    """Return P(genotype of the sample | genotype of the copied pair), float32 (pair 3, sample 3)."""
     kept = 1 - mismatch
     one, both = 2 * kept * mismatch, mismatch**2
     heterozygote = [kept * mismatch, kept**2 + mismatch**2, kept * mismatch]
@@ -49,10 +50,10 @@ def observed_given_copied(mismatch: float) -> np.ndarray:
 
 @kernel(fast=True)
 def _sum_pairs(allele_SK, likelihood_S3, jump_S, stored_BKK, arrived_TKK, genotype_S3):  # type: ignore[no-untyped-def]
-    """Go forward through all places, and back through one block after the other.
+    """Run the forward pass, then the backward pass block by block, and fill genotype_S3.
 
-    stored_BKK: memory for forward values before each block. arrived_TKK: memory for forward values at each
-    place of a block, without its emissions.
+    stored_BKK: workspace for the forward values to the left of each block. arrived_TKK: workspace for the
+    forward values at each place of a block, without the place's emissions.
     """
     n_places, n = allele_SK.shape
     block = len(arrived_TKK)
@@ -74,7 +75,7 @@ def _sum_pairs(allele_SK, likelihood_S3, jump_S, stored_BKK, arrived_TKK, genoty
             _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
             _forward(allele_SK[s], emission_2K, jump_S[s], sum_K, next_K, pair_KK, arrived_TKK[s - low])
         for s in range(high - 1, low - 1, -1):
-            # no observations follow the last place, as if all haplotypes were left there
+            # No observations follow the last place, so its jump probability to the right has no effect.
             jump = jump_S[s + 1] if s + 1 < n_places else np.float32(1)
             _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
             _backward(
@@ -86,7 +87,7 @@ def _sum_pairs(allele_SK, likelihood_S3, jump_S, stored_BKK, arrived_TKK, genoty
 
 @kernel(fast=True)
 def _emissions(allele_K, likelihood_3, emission_2K):  # type: ignore[no-untyped-def]
-    """Fill the likelihoods at a place, by the allele of one haplotype, for each haplotype as the other."""
+    """Fill the likelihoods of pairs at a place: allele a of one haplotype, haplotype k as the other."""
     for a in range(2):
         for k in range(len(allele_K)):
             emission_2K[a, k] = likelihood_3[a + allele_K[k]]
@@ -94,7 +95,10 @@ def _emissions(allele_K, likelihood_3, emission_2K):  # type: ignore[no-untyped-
 
 @kernel(fast=True)
 def _shares(jump, sum_K):  # type: ignore[no-untyped-def]
-    """Return the factors of a pair's value and of either haplotype's sum, and the summand; the total is 1."""
+    """Return the coefficients of a transition, which also scales the values to a total of 1.
+
+    The new value of a pair is first * value + second * (row sum + column sum) + third.
+    """
     n = np.float32(len(sum_K))
     total = np.float32(0)
     for k in range(len(sum_K)):
@@ -105,7 +109,10 @@ def _shares(jump, sum_K):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _forward(allele_K, emission_2K, jump, sum_K, next_K, pair_KK, arrived_KK):  # type: ignore[no-untyped-def]
-    """Take forward values from backward the place before to backward this one; sum_K: sums of columns."""
+    """Take forward values from the right of the previous place to the right of this one.
+
+    sum_K: column sums, updated. next_K: workspace. arrived_KK: filled with values without the emissions.
+    """
     both, one, none = _shares(jump, sum_K)
     next_K[:] = 0
     for i in range(len(sum_K)):
