@@ -18,9 +18,9 @@ from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import SpanPatterns
 from spinimpute.hmm.steps import (
     cross_span_and_sum,
-    enter_span,
     n_patterns,
     span_values,
+    start_span,
     step_back,
     sum_patterns,
 )
@@ -97,7 +97,7 @@ def fill_backwards(patterns, emission_S2L, jump_S, first_span, right):  # type: 
     sum_patterns(patterns, n_spans - 1, after_INL[row], after_DL)
     for i in range(n_spans - 1, first_span - 1, -1):
         first, d = patterns.first_I1[i], n_patterns(patterns, i)
-        enter_span(patterns, i, values)
+        start_span(patterns, i, values)
         for place in range(min(i * SPAN + SPAN, n_places) - 1, i * SPAN - 1, -1):
             at = place - i * SPAN
             if i < stop_span:

@@ -20,19 +20,19 @@ from spinimpute.hmm.patterns import span_patterns
 from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.hmm.steps import (
     allele_emissions,
+    apply_emissions,
     cross_span_and_sum,
     cross_span_and_sum_around,
-    emit,
-    enter_span,
+    end_span,
     group_lanes,
-    join,
     jump_probabilities,
-    leave,
-    leave_span,
     span_sums,
     span_values,
+    start_span,
     sum_around,
+    sum_by_allele,
     sum_patterns,
+    transition,
 )
 from spinimpute.hmm.windows import PassWindow, cut_pass_windows
 from spinimpute.panels.panel import Panel
@@ -90,7 +90,7 @@ def _predict_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: fl
 def _predict(patterns, emission_S2L, jump_S, right, decided, probability_SL):  # type: ignore[no-untyped-def]
     """Fill P(ALT) at the decided places from what is left and right of each."""
     n = patterns.pattern_IN.shape[1]
-    values, sums, joined_2L = span_values(patterns), span_sums(patterns), np.empty((2, LANES), np.float32)
+    values, sums, by_allele_2L = span_values(patterns), span_sums(patterns), np.empty((2, LANES), np.float32)
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
     first_span, stop_span = decided.start // SPAN, (decided.stop - 1) // SPAN + 1
     if first_span == 0:
@@ -98,16 +98,16 @@ def _predict(patterns, emission_S2L, jump_S, right, decided, probability_SL):  #
     else:
         sum_patterns(patterns, 0, left_NL, sums.left_DL)
     for i in range(stop_span):
-        enter_span(patterns, i, values)
+        start_span(patterns, i, values)
         for place in range(i * SPAN, min(i * SPAN + SPAN, decided.stop)):
-            leave(patterns, place, jump_S[place], values)
+            transition(patterns, place, jump_S[place], values)
             if place >= decided.start:
-                join(patterns, place, values, sums, right, joined_2L)
+                sum_by_allele(patterns, place, values, sums, right, by_allele_2L)
                 for l in range(LANES):
-                    probability_SL[place, l] = joined_2L[1, l] / (joined_2L[0, l] + joined_2L[1, l])
-            emit(patterns, place, emission_S2L, sums.left_DL, values)
+                    probability_SL[place, l] = by_allele_2L[1, l] / (by_allele_2L[0, l] + by_allele_2L[1, l])
+            apply_emissions(patterns, place, emission_S2L, sums.left_DL, values)
         if i + 1 < stop_span:
-            leave_span(patterns, i, values)
+            end_span(patterns, i, values)
             if i + 1 < first_span:
                 cross_span_and_sum(patterns, i, i + 1, values, left_NL, left_NL, sums.left_DL)
             else:

@@ -33,19 +33,19 @@ from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.steps import (
     SpanSums,
     SpanValues,
+    apply_emissions,
     cross_span_and_sum,
-    emit,
-    enter_span,
+    end_span,
     group_lanes,
-    leave,
-    leave_span,
-    meet,
     n_patterns,
     span_sums,
     span_values,
+    start_span,
     step_back,
     sum_around,
     sum_patterns,
+    sum_products,
+    transition,
 )
 from spinimpute.runtime.kernels import kernel
 
@@ -223,10 +223,10 @@ def _go_forward(model, emission_S2L, group, work):  # type: ignore[no-untyped-de
     for i in range(forward.stop_span):
         d = n_patterns(patterns, i)
         first = patterns.first_I1[i] - forward.first_pattern
-        enter_span(patterns, i, values)
+        start_span(patterns, i, values)
         for p in range(i * SPAN, min(i * SPAN + SPAN, n_places)):
-            leave(patterns, p, jump_S[p], values)
-            emit(patterns, p, emission_S2L, sums.left_DL, values)
+            transition(patterns, p, jump_S[p], values)
+            apply_emissions(patterns, p, emission_S2L, sums.left_DL, values)
             forward.scale_SL[p] = values.scale_L
             if i >= forward.first_span:
                 forward.stay_PDL[p - i * SPAN, first : first + d] = values.stay_DL[:d]
@@ -238,7 +238,7 @@ def _go_forward(model, emission_S2L, group, work):  # type: ignore[no-untyped-de
                     ends.forward_IB[i, block] = n_ends
                     n_ends = _keep_ends(forward_NL, candidates, block, group, ends.value_X, n_ends)
         if i + 1 < forward.stop_span:
-            leave_span(patterns, i, values)
+            end_span(patterns, i, values)
             cross_span_and_sum(patterns, i, i + 1, values, forward_NL, forward_NL, sums.left_DL)
     return n_ends
 
@@ -256,7 +256,7 @@ def _go_backward(model, emission_S2L, group, work, n_ends, kept, n_kept):  # typ
         d = n_patterns(patterns, i)
         needed = i < forward.stop_span
         last = min(i * SPAN + SPAN, n_places) - 1
-        enter_span(patterns, i, values)
+        start_span(patterns, i, values)
         if i == forward.stop_span - 1:
             sum_around(patterns, i, forward_NL, backward_NL, sums)
             _scale_of_place(patterns, last, forward, sums, values, joint_L)
@@ -316,7 +316,7 @@ def _scale_of_place(patterns, place, forward, sums, values, scale_L):  # type: i
     first = first_count - forward.first_pattern
     total = all_lanes(np.float32(0))
     for d in range(n_patterns(patterns, span)):
-        stayed, switch, factor = meet(
+        stayed, switch, factor = sum_products(
             load(forward.stay_PDL, (at, first + d)), load(forward.switch_PDL, (at, first + d)),
             load(left_DL, d), load(stay_DL, d), load(switch_DL, d), load(right_DL, d), load(product_DL, d),
             np.float32(1) / patterns.count_D[first_count + d],

@@ -126,7 +126,7 @@ def n_patterns(patterns, span):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def enter_span(patterns, span, values):  # type: ignore[no-untyped-def]
+def start_span(patterns, span, values):  # type: ignore[no-untyped-def]
     """Start a span: no query has left its haplotype yet."""
     d = n_patterns(patterns, span)
     values.stay_DL[:d] = 1
@@ -135,7 +135,7 @@ def enter_span(patterns, span, values):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def leave(patterns, place, jump, values):  # type: ignore[no-untyped-def]
+def transition(patterns, place, jump, values):  # type: ignore[no-untyped-def]
     """Take forward values from the place before to this one, without its emissions."""
     stay_DL, switch_DL, scale_L = values
     span, count_D = place // SPAN, patterns.count_D
@@ -148,7 +148,7 @@ def leave(patterns, place, jump, values):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def emit(patterns, place, emission_S2L, left_DL, values):  # type: ignore[no-untyped-def]
+def apply_emissions(patterns, place, emission_S2L, left_DL, values):  # type: ignore[no-untyped-def]
     """Multiply forward values by the emissions of a place. left_DL: see `SpanSums`."""
     stay_DL, switch_DL, scale_L = values
     span, bits_D = place // SPAN, patterns.bits_D
@@ -191,7 +191,7 @@ def allele_at(bits, at):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True, inline=True)
-def meet(stay, switch, left, right_stay, right_switch, right, product, share):  # type: ignore[no-untyped-def]
+def sum_products(stay, switch, left, right_stay, right_switch, right, product, share):  # type: ignore[no-untyped-def]
     """Sum forward times backward values over the haplotypes of a pattern, at a place.
 
     Returns the sum over queries that have stayed on their haplotype since the span's start, and two factors
@@ -203,8 +203,8 @@ def meet(stay, switch, left, right_stay, right_switch, right, product, share):  
 
 
 @kernel(fast=True)
-def join(patterns, place, values, sums, right, joined_2L):  # type: ignore[no-untyped-def]
-    """Fill joined_2L with the probability of all other places, by the allele copied at this one.
+def sum_by_allele(patterns, place, values, sums, right, by_allele_2L):  # type: ignore[no-untyped-def]
+    """Fill by_allele_2L with the probability of all other places, by the allele copied at this one.
 
     The emissions of the place itself do not enter. right: `BackwardValues`.
     """
@@ -212,15 +212,15 @@ def join(patterns, place, values, sums, right, joined_2L):  # type: ignore[no-un
     left_DL, right_DL, product_DL = sums
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
     first, at = patterns.first_I1[span], place % SPAN
-    joined_2L[:] = 0
+    by_allele_2L[:] = 0
     for d in range(n_patterns(patterns, span)):
         allele = allele_at(bits_D[first + d], at)
-        stayed, switch, factor = meet(
+        stayed, switch, factor = sum_products(
             load(stay_DL, d), load(switch_DL, d), load(left_DL, d), load(right.stay_PDL, (at, first + d)),
             load(right.switch_PDL, (at, first + d)), load(right_DL, d),
             load(product_DL, d), np.float32(1) / count_D[first + d],
         )  # fmt: skip
-        store(joined_2L, allele, load(joined_2L, allele) + multiply_add(switch, factor, stayed))
+        store(by_allele_2L, allele, load(by_allele_2L, allele) + multiply_add(switch, factor, stayed))
 
 
 @kernel(fast=True)
@@ -257,7 +257,7 @@ def clear_sums(patterns, span, sums):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def leave_span(patterns, span, values):  # type: ignore[no-untyped-def]
+def end_span(patterns, span, values):  # type: ignore[no-untyped-def]
     """Scale forward values at a span's end for `cross_span`: switch_DL becomes the value per haplotype."""
     stay_DL, switch_DL, scale_L = values
     first, count_D = patterns.first_I1[span], patterns.count_D

@@ -27,15 +27,15 @@ import numpy as np
 
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.steps import (
+    apply_emissions,
     cross_span,
-    emit,
-    enter_span,
-    join,
-    leave,
-    leave_span,
+    end_span,
     span_sums,
     span_values,
+    start_span,
     sum_around,
+    sum_by_allele,
+    transition,
 )
 from spinimpute.phasing.fragment_phase import (
     TIE,
@@ -45,7 +45,7 @@ from spinimpute.phasing.fragment_phase import (
     heterozygote_factors,
     leave_place,
 )
-from spinimpute.phasing.passes import HALF, exchange_left_side, join_cross, sum_cross
+from spinimpute.phasing.passes import HALF, exchange_left_side, sum_by_allele_crossed, sum_cross
 from spinimpute.runtime.kernels import kernel
 
 MUTATION = np.float32(1e-5)  # probability that a sample's allele differs from the copied one
@@ -88,16 +88,16 @@ def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[n
         sum_around(patterns, i, left_NL, right.after_INL[i], sums)
         if not is_first:
             sum_cross(patterns, i, left_NL, right.after_INL[i], cross_DL)
-        enter_span(patterns, i, values)
+        start_span(patterns, i, values)
         for place in range(i * SPAN, min(i * SPAN + SPAN, len(swept.jump_S))):
-            leave(patterns, place, swept.jump_S[place], values)
+            transition(patterns, place, swept.jump_S[place], values)
             likelihood_3H, factor_2H = swept.likelihood_S3H[place], swept.factor_S2H[place]
             exchanged_H, any_known = swept.exchanged_SH[place], find_known(likelihood_3H, known_H)
             crossing = not is_first and place % EXCHANGE_EVERY == 0
             if any_known or not is_first:
-                join(patterns, place, values, sums, right, own_2L)
+                sum_by_allele(patterns, place, values, sums, right, own_2L)
                 if crossing:
-                    join_cross(patterns, place, values, sums, cross_DL, right, cross_2L)
+                    sum_by_allele_crossed(patterns, place, values, sums, cross_DL, right, cross_2L)
                 for l in range(HALF):
                     stop = enter_place(fragments, l, swept.first_place + place)
                     heterozygote_factors(fragments, l, stop, False, factor_2H)
@@ -114,7 +114,7 @@ def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[n
                     if known_H[l]:
                         condition(swept, place, l, fragments, stop)
             if any_known:
-                emit(patterns, place, swept.emission_S2L, sums.left_DL, values)
+                apply_emissions(patterns, place, swept.emission_S2L, sums.left_DL, values)
             for l in range(HALF):
                 if not known_H[l]:  # a sum of exactly 1 keeps a sample independent of the other lanes
                     scale_L[l] = scale_L[l + HALF] = 1
@@ -122,7 +122,7 @@ def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[n
                 if exchanged_H[l]:
                     exchange_left_side(patterns, i, values, sums, cross_DL, left_NL, l)
                     exchange_left(fragments, l)
-        leave_span(patterns, i, values)
+        end_span(patterns, i, values)
         cross_span(patterns, i, values, left_NL)
 
 
@@ -138,22 +138,22 @@ def find_known(likelihood_3H, known_H):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _alt(joined_2L, lane):  # type: ignore[no-untyped-def]
+def _alt(by_allele_2L, lane):  # type: ignore[no-untyped-def]
     """Return P(ALT) of a chain: it copies ALT and does not mutate, or copies REF and mutates."""
-    p = joined_2L[1, lane] / (joined_2L[0, lane] + joined_2L[1, lane])
+    p = by_allele_2L[1, lane] / (by_allele_2L[0, lane] + by_allele_2L[1, lane])
     return p + MUTATION * (np.float32(1) - np.float32(2) * p)
 
 
 @kernel()
-def joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped-def]
+def joint(by_allele_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped-def]
     """Return the probability of all observations of a sample, up to a factor that exchanges do not change.
 
-    joined_2L: see `sum_by_allele`. factor_2H: see `heterozygote_factors`.
+    by_allele_2L: see `sum_by_allele`. factor_2H: see `heterozygote_factors`.
     """
-    other = lane + joined_2L.shape[1] // 2
-    p, q = _alt(joined_2L, lane), _alt(joined_2L, other)
-    around = (np.float64(joined_2L[0, lane]) + np.float64(joined_2L[1, lane])) * (
-        np.float64(joined_2L[0, other]) + np.float64(joined_2L[1, other])
+    other = lane + by_allele_2L.shape[1] // 2
+    p, q = _alt(by_allele_2L, lane), _alt(by_allele_2L, other)
+    around = (np.float64(by_allele_2L[0, lane]) + np.float64(by_allele_2L[1, lane])) * (
+        np.float64(by_allele_2L[0, other]) + np.float64(by_allele_2L[1, other])
     )
     at_place = (
         (1 - p) * (1 - q) * likelihood_3H[0, lane]
@@ -164,10 +164,10 @@ def joint(joined_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-untyped
 
 
 @kernel()
-def predict(joined_2L, lane, probability_L):  # type: ignore[no-untyped-def]
+def predict(by_allele_2L, lane, probability_L):  # type: ignore[no-untyped-def]
     """Fill P(ALT) of a sample's two chains, given all other places."""
     other = lane + len(probability_L) // 2
-    probability_L[lane], probability_L[other] = _alt(joined_2L, lane), _alt(joined_2L, other)
+    probability_L[lane], probability_L[other] = _alt(by_allele_2L, lane), _alt(by_allele_2L, other)
 
 
 @kernel()

@@ -20,19 +20,19 @@ from spinimpute.hmm.lanes import exchange_halves, load, multiply_add, store
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.steps import (
     allele_at,
+    apply_emissions,
     clear_sums,
     cross_span_and_sum,
-    emit,
-    enter_span,
-    join,
-    leave,
-    leave_span,
-    meet,
+    end_span,
     n_patterns,
     span_sums,
     span_values,
+    start_span,
     sum_around,
+    sum_by_allele,
     sum_patterns,
+    sum_products,
+    transition,
 )
 from spinimpute.runtime.kernels import kernel
 
@@ -78,17 +78,17 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, d
     else:
         sum_patterns(patterns, 0, left_NL, sums.left_DL)
     for i in range(stop_span):
-        enter_span(patterns, i, values)
+        start_span(patterns, i, values)
         for place in range(i * SPAN, min(i * SPAN + SPAN, decided.stop)):
-            leave(patterns, place, jump_S[place], values)
+            transition(patterns, place, jump_S[place], values)
             is_open = open_SH[place].any()
             decision_H[:] = UNCHANGED
             if (is_open or lanes.wanted_S[place]) and place >= decided.start:
-                join(patterns, place, values, sums, right, own_2L)
+                sum_by_allele(patterns, place, values, sums, right, own_2L)
                 for l in range(LANES):
                     decisions.probability_SL[place, l] = own_2L[1, l] / (own_2L[0, l] + own_2L[1, l])
                 if is_open and not is_first:
-                    join_cross(patterns, place, values, sums, cross_DL, right, cross_2L)
+                    sum_by_allele_crossed(patterns, place, values, sums, cross_DL, right, cross_2L)
                 emission_2L = emission_S2L[place]
                 for l in range(HALF):
                     if open_SH[place, l]:
@@ -100,12 +100,12 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, d
                         linked_H[l] = True
                         if decision & EXCHANGED:
                             exchange(emission_2L, 2, l)
-            emit(patterns, place, emission_S2L, sums.left_DL, values)
+            apply_emissions(patterns, place, emission_S2L, sums.left_DL, values)
             for l in range(HALF):
                 if decision_H[l] & EXCHANGED_RIGHT:
                     exchange_left_side(patterns, i, values, sums, cross_DL, left_NL, l)
         if i + 1 < stop_span:
-            leave_span(patterns, i, values)
+            end_span(patterns, i, values)
             if i + 1 < first_span:
                 cross_span_and_sum(patterns, i, i + 1, values, left_NL, left_NL, sums.left_DL)
             else:
@@ -142,35 +142,35 @@ def _cross_span_and_sum_crossed(patterns, span, values, left_NL, right_NL, sums,
 
 
 @kernel(fast=True)
-def join_cross(patterns, place, values, sums, cross_DL, right, joined_2L):  # type: ignore[no-untyped-def]
-    """`join` with the right side of the target's other haplotype."""
+def sum_by_allele_crossed(patterns, place, values, sums, cross_DL, right, by_allele_2L):  # type: ignore[no-untyped-def]
+    """`sum_by_allele` with the right side of the target's other haplotype."""
     stay_DL, switch_DL, _ = values
     left_DL, right_DL, _ = sums
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
     first, at = patterns.first_I1[span], place % SPAN
-    joined_2L[:] = 0
+    by_allele_2L[:] = 0
     for d in range(n_patterns(patterns, span)):
         allele = allele_at(bits_D[first + d], at)
-        stayed, switch, factor = meet(
+        stayed, switch, factor = sum_products(
             load(stay_DL, d), load(switch_DL, d), load(left_DL, d),
             exchange_halves(load(right.stay_PDL, (at, first + d))),
             exchange_halves(load(right.switch_PDL, (at, first + d))), exchange_halves(load(right_DL, d)),
             load(cross_DL, d), np.float32(1) / count_D[first + d],
         )  # fmt: skip
-        store(joined_2L, allele, load(joined_2L, allele) + multiply_add(switch, factor, stayed))
+        store(by_allele_2L, allele, load(by_allele_2L, allele) + multiply_add(switch, factor, stayed))
 
 
 @kernel()
 def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-untyped-def]
-    """Return the best of the alternatives, and its posterior probability. See `join` and `join_cross`."""
+    """Return the best of the alternatives, and its posterior probability. See `sum_by_allele` and `sum_by_allele_crossed`."""
     best, largest, total = UNCHANGED, 0.0, 0.0
     for decision in range(4 if may_cross else 2):
-        joined_2L = cross_2L if decision & EXCHANGED_RIGHT else own_2L
+        by_allele_2L = cross_2L if decision & EXCHANGED_RIGHT else own_2L
         first, second = lane, lane + HALF
         if decision & EXCHANGED:
             first, second = second, first
-        probability = _with_emission(joined_2L, lane, emission_2L, first) * _with_emission(
-            joined_2L, lane + HALF, emission_2L, second
+        probability = _with_emission(by_allele_2L, lane, emission_2L, first) * _with_emission(
+            by_allele_2L, lane + HALF, emission_2L, second
         )
         total += probability
         if probability > largest * (1 + 1e-6):  # the first of equals
@@ -179,10 +179,10 @@ def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-
 
 
 @kernel()
-def _with_emission(joined_2L, lane, emission_2L, emitting):  # type: ignore[no-untyped-def]
+def _with_emission(by_allele_2L, lane, emission_2L, emitting):  # type: ignore[no-untyped-def]
     """Return the probability of all other places of a lane, and of the call of one of the target's lanes."""
-    return np.float64(joined_2L[0, lane]) * np.float64(emission_2L[0, emitting]) + np.float64(
-        joined_2L[1, lane]
+    return np.float64(by_allele_2L[0, lane]) * np.float64(emission_2L[0, emitting]) + np.float64(
+        by_allele_2L[1, lane]
     ) * np.float64(emission_2L[1, emitting])
 
 

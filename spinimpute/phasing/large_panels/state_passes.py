@@ -147,8 +147,8 @@ def _join_cross(states, place, left_2K, right_2K, cross_2L):  # type: ignore[no-
 
 
 @kernel()
-def _set_joined(total, alt, lane, joined_2L):  # type: ignore[no-untyped-def]
-    joined_2L[0, lane], joined_2L[1, lane] = max(total - alt, np.float32(0)), alt
+def _set_joined(total, alt, lane, by_allele_2L):  # type: ignore[no-untyped-def]
+    by_allele_2L[0, lane], by_allele_2L[1, lane] = max(total - alt, np.float32(0)), alt
 
 
 @kernel(fast=True)
