@@ -1,13 +1,14 @@
-"""One pass of phasing: from the right with the phase of the last pass, then from the left with new decisions.
+"""One pass of phasing over a window: decides at each unphased heterozygote how its alleles are phased.
 
-Each haplotype of a target copies the panel by the model of Li and Stephens. At a heterozygote four
-alternatives are weighed: no change, its alleles exchanged, everything behind it exchanged, or both. The
-left side is as decided in this pass, the right side as in the last one (`backward_values`).
+Each haplotype of a target copies the panel by the model of Li and Stephens. The backward pass, from right to
+left, uses the phase of the previous pass (`backward_values`). The forward pass, from left to right, uses the
+decisions of this pass. At each heterozygote it compares four alternatives: no change, exchange the two
+alleles of this site, exchange the target's haplotypes at all places to the right, or both.
 
-HALF targets are computed side by side: lane l is one haplotype of a target, lane l + HALF its other one.
+HALF targets are computed together: lane l is one haplotype of target l, lane l + HALF its other haplotype.
 
-Axes: S typed places of a window, N haplotypes that may be copied, D patterns of a span, X any, L lanes, H =
-HALF targets, 2 alleles of a state or haplotypes of a target.
+Axes: S typed places of a window, N haplotypes that may be copied, D patterns of a span, X rows of any array,
+L lanes, H = HALF targets, 2 alleles of a state or haplotypes of a target.
 """
 
 from __future__ import annotations
@@ -37,15 +38,18 @@ from spinimpute.hmm.steps import (
 from spinimpute.runtime.kernels import kernel
 
 HALF = LANES // 2
-UNCHANGED, EXCHANGED, EXCHANGED_RIGHT = 0, 1, 2  # the last two may be combined
+# Decisions. EXCHANGED: exchange the alleles of this site. EXCHANGED_RIGHT: exchange the haplotypes at all
+# places to the right of it. Both: EXCHANGED | EXCHANGED_RIGHT.
+UNCHANGED, EXCHANGED, EXCHANGED_RIGHT = 0, 1, 2
 
 
 class LaneDecisions(NamedTuple):
-    """Decisions on HALF targets."""
+    """Decisions on HALF targets in a window."""
 
-    decision_SH: np.ndarray  # uint8, UNCHANGED, EXCHANGED and EXCHANGED_RIGHT at unphased heterozygotes
-    posterior_SH: np.ndarray  # float32, posterior probability of the decision
-    # float32, P(ALT) from all other places, at unphased heterozygotes and at places with a missing call
+    decision_SH: np.ndarray  # uint8, UNCHANGED, EXCHANGED, EXCHANGED_RIGHT or the last two combined
+    posterior_SH: np.ndarray  # float32, posterior probability of the decision, 1 where nothing was decided
+    # float32, P(ALT) of each haplotype, given all other places; filled at unphased heterozygotes and at
+    # places with a missing call
     probability_SL: np.ndarray
 
     @classmethod
@@ -60,10 +64,11 @@ class LaneDecisions(NamedTuple):
 def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, decisions):  # type: ignore[no-untyped-def]
     """Fill `LaneDecisions` at the places of the interval `decided`.
 
-    lanes: `TargetLanes`; emissions of calls are exchanged as decided. right: `BackwardValues` of these
-    places. locked_H2: places of a target's first and last heterozygote whose phase is known; between them
-    nothing behind is exchanged. is_first: the phase of the right side is unknown, so that nothing behind is
-    exchanged.
+    lanes: `TargetLanes`; their call_S2L is exchanged where a decision exchanges alleles. right:
+    `BackwardValues` of these places. locked_H2: first and last place of a target at which the phase of a
+    heterozygote is known; between them EXCHANGED_RIGHT is not considered, because it would change known
+    phase. is_first: this is the first pass, in which the right side has no phase yet, so EXCHANGED_RIGHT is
+    not considered.
     """
     emission_S2L, open_SH = lanes.call_S2L, lanes.open_SH
     n = patterns.pattern_IN.shape[1]
@@ -95,6 +100,7 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, d
                         may_cross = not is_first and (place < locked_H2[l, 0] or place >= locked_H2[l, 1])
                         decision, posterior = _decide(own_2L, cross_2L, emission_2L, l, may_cross)
                         decision_H[l], decisions.posterior_SH[place, l] = decision, posterior
+                        # At the window's first heterozygote, exchanging both only renames the haplotypes.
                         if linked_H[l] or decision != EXCHANGED | EXCHANGED_RIGHT:
                             decisions.decision_SH[place, l] = decision
                         linked_H[l] = True
@@ -115,7 +121,7 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, d
 
 @kernel(fast=True)
 def sum_cross(patterns, span, left_NL, right_NL, cross_DL):  # type: ignore[no-untyped-def]
-    """Sum by pattern the values left of a span times those right of it of the target's other haplotype."""
+    """Sum by pattern: a haplotype's value left of a span times the other haplotype's value right of it."""
     cross_DL[: n_patterns(patterns, span)] = 0
     pattern_N = patterns.pattern_IN[span]
     for h in range(len(pattern_N)):
@@ -125,7 +131,7 @@ def sum_cross(patterns, span, left_NL, right_NL, cross_DL):  # type: ignore[no-u
 
 @kernel(fast=True)
 def _cross_span_and_sum_crossed(patterns, span, values, left_NL, right_NL, sums, cross_DL):  # type: ignore[no-untyped-def]
-    """`cross_span_and_sum_around` that also fills the next span's sums as `sum_cross` does."""
+    """Do the work of `cross_span_and_sum_around`, and of `sum_cross` for the next span, in one loop."""
     stay_DL, switch_DL, _ = values
     left_DL, right_DL, own_DL = sums
     clear_sums(patterns, span + 1, sums)
@@ -143,7 +149,7 @@ def _cross_span_and_sum_crossed(patterns, span, values, left_NL, right_NL, sums,
 
 @kernel(fast=True)
 def sum_by_allele_crossed(patterns, place, values, sums, cross_DL, right, by_allele_2L):  # type: ignore[no-untyped-def]
-    """`sum_by_allele` with the right side of the target's other haplotype."""
+    """Do the work of `sum_by_allele` as if the target's haplotypes were exchanged right of the place."""
     stay_DL, switch_DL, _ = values
     left_DL, right_DL, _ = sums
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
@@ -162,7 +168,11 @@ def sum_by_allele_crossed(patterns, place, values, sums, cross_DL, right, by_all
 
 @kernel()
 def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-untyped-def]
-    """Return the best of the alternatives, and its posterior probability. See `sum_by_allele` and `sum_by_allele_crossed`."""
+    """Return the best decision and its posterior probability.
+
+    own_2L, cross_2L: filled by `sum_by_allele` and `sum_by_allele_crossed`. may_cross: EXCHANGED_RIGHT is
+    allowed.
+    """
     best, largest, total = UNCHANGED, 0.0, 0.0
     for decision in range(4 if may_cross else 2):
         by_allele_2L = cross_2L if decision & EXCHANGED_RIGHT else own_2L
@@ -173,14 +183,14 @@ def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-
             by_allele_2L, lane + HALF, emission_2L, second
         )
         total += probability
-        if probability > largest * (1 + 1e-6):  # the first of equals
+        if probability > largest * (1 + 1e-6):  # on a tie, keep the first
             best, largest = decision, probability
     return best, largest / total if total > 0 else 0.0
 
 
 @kernel()
 def _with_emission(by_allele_2L, lane, emission_2L, emitting):  # type: ignore[no-untyped-def]
-    """Return the probability of all other places of a lane, and of the call of one of the target's lanes."""
+    """Return the probability of a lane's other places and of the call of lane `emitting` at this place."""
     return np.float64(by_allele_2L[0, lane]) * np.float64(emission_2L[0, emitting]) + np.float64(
         by_allele_2L[1, lane]
     ) * np.float64(emission_2L[1, emitting])
@@ -188,14 +198,14 @@ def _with_emission(by_allele_2L, lane, emission_2L, emitting):  # type: ignore[n
 
 @kernel()
 def exchange(x_XL, n, lane):  # type: ignore[no-untyped-def]
-    """Exchange a sample's two lanes in the first n rows."""
+    """Exchange the two lanes of a target in the first n rows."""
     for i in range(n):
         x_XL[i, lane], x_XL[i, lane + HALF] = x_XL[i, lane + HALF], x_XL[i, lane]
 
 
 @kernel()
 def exchange_left_side(patterns, span, values, sums, cross_DL, left_NL, lane):  # type: ignore[no-untyped-def]
-    """Exchange a sample's two lanes left of a place, while the right side keeps its lanes."""
+    """Exchange the two lanes of a target in all values that describe places to the left of this one."""
     d, m = n_patterns(patterns, span), lane + HALF
     exchange(values.stay_DL, d, lane)
     exchange(values.switch_DL, d, lane)

@@ -1,17 +1,21 @@
 """Phasing of targets against the panel and against each other.
 
-Passes over all windows (`passes`) repeat. The first one starts without phase. The next ones leave doubtful
-heterozygotes out of the right side of a decision, fewer in each pass. The last ones vote. The recombination
-scale alternates between three multiples of the panel's from pass to pass: some common ancestors are recent
-and others old, and no single scale fits them all.
+The pipeline calls `phase_haplotypes` before it imputes unphased genotypes.
 
-Nothing is drawn at random. Windows and groups of targets only read the result of the last pass, so that
-neither their order nor the number of threads changes a result. Samples are ordered by a hash of their
-calls, so that the order of the file changes nothing either: it would decide whose haplotypes are summed
-first, which samples are computed side by side, and which haplotypes others may copy. Samples with the same
-calls are phased once, and do not copy each other.
+A pass (`passes`) goes over all windows and decides on each unphased heterozygote. Passes are repeated. The
+first one starts without any phase. In the next few passes, heterozygotes whose last decision was doubtful
+count as missing in the backward values; their number decreases from pass to pass. The last passes vote: the
+final phase of two neighbouring heterozygotes is the one that most of them chose. The recombination scale
+alternates between three multiples of the panel's scale, because some common ancestors are recent and others
+old.
 
-Axes: T typed sites, S those of a window, X samples, Q haplotypes of samples, W 64-bit words.
+The result is reproducible. Nothing is random. Each pass reads only the result of the previous pass, so the
+order of windows and the number of threads have no effect. Samples are sorted by a hash of their calls, so
+their order in the file has no effect either; without this it would decide the order of sums and which
+haplotypes of other samples may be copied. Samples with equal calls are phased once, and do not copy each
+other.
+
+Axes: T typed sites, S typed sites of a window, X samples, Q haplotypes of samples, W 64-bit words.
 """
 
 from __future__ import annotations
@@ -44,19 +48,21 @@ from spinimpute.phasing.targets import (
 )
 from spinimpute.runtime.progress import Progress, split_progress
 
-# Chosen on samples left out of the real panels, see benchmarks/phasing/README.md.
-FACTORS = (12.0, 3.0, 0.5)  # multiples of the panel's recombination scale; the last pass fills missing calls
-DOUBTFUL = (0.99, 0.9, 0.6)  # probabilities below which a heterozygote is doubtful; more passes gain nothing
-VOTES = 3  # passes; twice as many gain nothing
-MAX_OTHER_HAPLOTYPES = (
-    2_000  # haplotypes of other targets that a target may copy; without them a tenth more errors
-)
+# These values were chosen on samples held out of the real panels, see benchmarks/phasing/README.md.
+# Multiples of the panel's recombination scale, used in turn. Missing calls get the alleles of the last pass.
+FACTORS = (12.0, 3.0, 0.5)
+# Posterior probability below which a decision is doubtful, for each pass between the first and the votes.
+# More passes gain nothing.
+DOUBTFUL = (0.99, 0.9, 0.6)
+VOTES = 3  # number of passes that vote; twice as many gain nothing
+# Haplotypes of other targets that a target may copy. Without them there are a tenth more switch errors.
+MAX_OTHER_HAPLOTYPES = 2_000
 
-# A task is a window and up to MAX_GROUPS groups of samples, which share the panel's patterns. A pass has at
-# least TASKS tasks per thread, if there are enough groups.
+# A task is a window and up to MAX_GROUPS groups of HALF samples, which share the panel's patterns. A pass has
+# at least TASKS tasks per thread, if there are enough groups.
 TASKS, MAX_GROUPS = 16, 8
 
-_Task = tuple[PassWindow, Interval]  # a window and samples
+_Task = tuple[PassWindow, Interval]  # a window and an interval of samples
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,8 @@ class _Pass:
     """The settings of a pass."""
 
     jumps_per_cM: float  # the recombination scale
-    doubtful_TX: np.ndarray  # bool, heterozygotes that are missing on the right side of a decision
-    is_first: bool  # this is the first pass
+    doubtful_TX: np.ndarray  # bool, heterozygotes that count as missing in the backward values
+    is_first: bool
 
 
 def phase_haplotypes(
@@ -80,17 +86,17 @@ def phase_haplotypes(
     fill: bool = False,
     jumps_per_cM: float | None = None,
 ) -> np.ndarray:
-    """Phase the unphased heterozygotes and return all calls, int8 (T, Q); known phase stays.
+    """Phase the unphased heterozygotes and return all calls, int8 (T, Q). Known phase is kept.
 
-    typed_index: the typed panel sites, increasing. alleles_TQ: int8, 0, 1 or -1 (missing), two columns for
-    a diploid sample and one for a haploid one. unphased_TX: bool. ploidy: 1 or 2 for each sample. fill:
-    impute missing calls of diploid samples, which else stay -1. None for jumps_per_cM estimates the
-    recombination scale at the typed sites. The result does not depend on threads.
+    typed_index: the typed panel sites, increasing. alleles_TQ: int8, 0, 1 or -1 (missing), with two columns
+    for a diploid sample and one for a haploid sample. unphased_TX: bool. ploidy: 1 or 2 for each sample.
+    fill: impute missing calls of diploid samples; otherwise they stay -1. jumps_per_cM: the recombination
+    scale; None estimates it at the typed sites. The result does not depend on threads.
 
     References
     ----------
     Li & Stephens 2003, Genetics 165:2213 (haplotypes). Browning et al. 2021, Am. J. Hum. Genet. 108:1880
-    (deciding heterozygote by heterozygote, the confident ones first).
+    (confident heterozygotes are decided first).
     """
     ploidy = ploidy.astype(np.int64)
     chosen_X = _samples_to_phase(alleles_TQ, unphased_TX, ploidy, fill)
@@ -102,13 +108,13 @@ def phase_haplotypes(
     targets = _prepare_targets(
         panel,
         typed_index,
-        np.ascontiguousarray(alleles_TQ[:, column_Q]),  # indexing gives either order
+        np.ascontiguousarray(alleles_TQ[:, column_Q]),  # fancy indexing may return Fortran order
         np.ascontiguousarray(unphased_TX[:, order]),
         ploidy[order],
         chosen_X[order],
         [digests[x] for x in order],
     )
-    # every other pass cuts elsewhere, so that no place is always at an edge
+    # Two sets of windows alternate, so that no place is at the edge of a window in every pass.
     shifts = 0, parameters.CORE // 2
     n_passes = 1 + len(DOUBTFUL) + VOTES
     passes = split_progress(progress, [1] * n_passes)
@@ -152,7 +158,7 @@ def _samples_to_phase(
 
 
 def _hash_calls(alleles_TQ: np.ndarray, unphased_TX: np.ndarray, ploidy: np.ndarray) -> list[bytes]:
-    """Hash each sample's calls; 0/1 and 1/0 are the same."""
+    """Hash each sample's calls. Unphased 0/1 and 1/0 have the same hash."""
     digests = []
     for x, first in enumerate(_first_columns(ploidy).tolist()):
         calls_T2 = np.where(unphased_TX[:, x, None], 2, alleles_TQ[:, first : first + ploidy[x]])
@@ -165,7 +171,7 @@ def _first_columns(ploidy: np.ndarray) -> np.ndarray:
 
 
 def _columns_of_samples(ploidy: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return the haplotypes of samples in some order, int64 (Q,)."""
+    """Return the columns of all haplotypes if the samples are put into this order, int64 (Q,)."""
     first, copies = _first_columns(ploidy)[order], ploidy[order]
     return np.repeat(first - _first_columns(copies), copies) + np.arange(copies.sum())
 
@@ -179,7 +185,10 @@ def _prepare_targets(
     chosen_X: np.ndarray,
     digests: list[bytes],
 ) -> Targets:
-    """Prepare the calls of all samples, in the order of their digests; chosen_X: samples to phase."""
+    """Prepare `Targets` from all samples, which are in the order of their digests.
+
+    chosen_X: bool, the samples to phase.
+    """
     known_TQ = alleles_TQ >= 0
     common_T = (panel.frequency[typed_index] > 0.5).astype(np.uint8)
     filled_TQ = np.where(known_TQ, alleles_TQ, common_T[:, None]).astype(np.uint8)
@@ -188,8 +197,8 @@ def _prepare_targets(
     sample_Q = np.repeat(np.where(chosen_X, np.cumsum(new_X) - 1, -1), ploidy)
     chosen = np.flatnonzero(new_X)
     column_X2 = np.stack([first_column[chosen], first_column[chosen] + 1], axis=1)
-    open_TX = np.ascontiguousarray(unphased_TX[:, chosen])  # indexing gives either order
-    # 0/1 and 1/0 are the same
+    open_TX = np.ascontiguousarray(unphased_TX[:, chosen])  # fancy indexing may return Fortran order
+    # An unphased heterozygote starts with ALT on the second haplotype, whether it was 0/1 or 1/0.
     filled_TQ[:, column_X2[:, 0]] &= ~open_TX
     filled_TQ[:, column_X2[:, 1]] |= open_TX
     phased_TX = (filled_TQ[:, column_X2[:, 0]] != filled_TQ[:, column_X2[:, 1]]) & ~open_TX
@@ -197,7 +206,7 @@ def _prepare_targets(
     first_X, last_X = phased_TX.argmax(axis=0), len(typed_index) - 1 - phased_TX[::-1].argmax(axis=0)
     locked_X2 = np.stack([first_X, last_X], axis=1)
     locked_X2[~phased_TX.any(axis=0)] = len(typed_index)
-    # squared, as chosen on samples left out: the decision at a heterozygote depends on two alleles
+    # The square is best on held-out samples: the decision at a heterozygote depends on two alleles.
     trust_T = panel.trust[typed_index] ** 2
     mismatch = np.float32(parameters.PHASING_MISMATCH)
     mismatch_T = mismatch + (1 - trust_T) * (np.float32(0.5) - mismatch)  # exactly `mismatch` at a trust of 1
@@ -217,7 +226,7 @@ def _copy_to_samples_with_the_same_calls(targets: Targets) -> None:
 def _run_pass(
     pool: ThreadPoolExecutor, tasks: list[_Task], targets: Targets, settings: _Pass, progress: Progress | None
 ) -> np.ndarray:
-    """Decide everywhere and apply the decisions; returns the posterior probabilities, float32 (T, X)."""
+    """Run a pass: decide in all windows, apply the decisions, and return their posteriors, float32 (T, X)."""
     n_typed, n_samples = targets.open_TX.shape
     decisions = Decisions(
         np.zeros((n_typed, n_samples), np.uint8),
@@ -245,7 +254,7 @@ def _cut(samples: Interval, length: int) -> list[Interval]:
 
 
 def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions) -> None:
-    """Fill `Decisions` at the places that the window decides, for some samples."""
+    """Fill `Decisions` in the core of a task's window, for the task's samples."""
     window, samples = task
     n_places, here, rows = window.sites.n_sites, window.decided.slice, window.decided_sites.slice
     patterns = span_patterns(window.panel_NW, n_places)
@@ -278,20 +287,23 @@ def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions
 def _copied_targets(
     window: PassWindow, targets: Targets, groups: list[Interval]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return haplotypes of targets as rows (`pack_rows`), and the rows that each group may copy."""
+    """Return haplotypes of targets as rows (`pack_rows`), and for each group the rows that it may copy."""
     alleles_SQ = targets.alleles_TQ[window.sites.slice]
     others = []
     for start, stop in groups:
         copied = np.flatnonzero((targets.sample_Q < start) | (targets.sample_Q >= stop))
         others.append(copied[:: max(1, -(-len(copied) // MAX_OTHER_HAPLOTYPES))])
     used = np.unique(np.concatenate(others))
-    if 2 * len(used) > alleles_SQ.shape[1]:  # selecting columns would cost more than packing all
+    if 2 * len(used) > alleles_SQ.shape[1]:  # selecting columns would take longer than packing all
         return pack_rows(alleles_SQ), others
     return pack_rows(alleles_SQ[:, used]), [np.searchsorted(used, one) for one in others]
 
 
 def _separate_alternatives(position_T: np.ndarray, targets: Targets) -> None:
-    """Put two ALT alleles at one position, both unphased, on different haplotypes."""
+    """Put the ALT alleles of two unphased heterozygotes at the same position on different haplotypes.
+
+    Such sites come from a multi-allelic record, and a haplotype has only one of its alleles.
+    """
     first, second = targets.column_X2[:, 0], targets.column_X2[:, 1]
     for t in np.flatnonzero(np.diff(position_T) == 0) + 1:
         begin = int(np.searchsorted(position_T, position_T[t]))

@@ -1,7 +1,7 @@
-"""Calls of the samples that are phased, arranged for passes, and how decisions change them.
+"""The calls that phasing works on: their layout for `passes`, and how decisions and votes change them.
 
-Axes: T typed sites, S those of a window, X samples that are phased, Q haplotypes of all samples, H = HALF
-targets side by side, L lanes, 2 alleles of a state or haplotypes of a sample.
+Axes: T typed sites, S typed sites of a window, X samples to phase, Q haplotypes of all samples, H = HALF
+samples that are computed together, L lanes, 2 alleles of a state or haplotypes of a sample.
 """
 
 from __future__ import annotations
@@ -16,48 +16,49 @@ from spinimpute.runtime.kernels import kernel
 
 
 class Targets(NamedTuple):
-    """Calls of the samples that are phased, and of all others that may be copied.
+    """The calls of all samples: those to phase, and the others, which may be copied.
 
-    X counts the samples to be phased; samples with the same calls are represented by the first of them.
+    Of several samples to phase with equal calls, X contains only the first.
     """
 
-    alleles_TQ: np.ndarray  # uint8, 0 or 1; missing calls are filled
+    alleles_TQ: np.ndarray  # uint8, 0 or 1; missing calls have their current prediction
     known_TQ: np.ndarray  # bool, calls that are not missing
     open_TX: np.ndarray  # bool, unphased heterozygotes
-    column_X2: np.ndarray  # int64, the two haplotypes of each sample to be phased
-    sample_Q: np.ndarray  # int64, the sample to be phased that has the calls of each haplotype, or -1
-    locked_X2: np.ndarray  # int64, a sample's first and last typed site with a known phase, or T twice
+    column_X2: np.ndarray  # int64, columns of the two haplotypes of each sample to phase
+    sample_Q: np.ndarray  # int64, for each haplotype the sample of X with its calls; -1 if not to be phased
+    locked_X2: np.ndarray  # int64, a sample's first and last heterozygote of known phase; (T, T) if none
     mismatch_T: np.ndarray  # float32, probability that an allele differs from the copied one
 
 
 class Decisions(NamedTuple):
-    """Decisions of a pass."""
+    """The decisions of a pass on all samples."""
 
-    decision_TX: np.ndarray  # uint8, see `passes.LaneDecisions`
-    posterior_TX: np.ndarray  # float32, posterior probability of the decision, 1 without one
-    likely_T2X: np.ndarray  # bool, whether ALT is the likelier allele
+    # decision_TX, posterior_TX: see `passes.LaneDecisions`
+    decision_TX: np.ndarray
+    posterior_TX: np.ndarray
+    likely_T2X: np.ndarray  # bool, whether ALT is more likely than REF on each haplotype
 
 
 class TargetLanes(NamedTuple):
-    """Calls of HALF targets at the places of a window."""
+    """The calls of HALF samples at the places of a window."""
 
-    # float32, emissions of the calls (`allele_emissions`). Lane l is the first haplotype of target l, lane l
-    # + HALF its other one; the last target fills up the lanes.
+    # float32, emissions of the calls (`allele_emissions`). Lane l is the first haplotype of sample l, lane
+    # l + HALF its second. The last sample is repeated to fill the lanes.
     call_S2L: np.ndarray
-    confident_S2L: np.ndarray  # float32, the same emissions with doubtful calls missing
+    confident_S2L: np.ndarray  # float32, call_S2L, but doubtful calls count as missing
     open_SH: np.ndarray  # bool, unphased heterozygotes
     wanted_S: np.ndarray  # bool, places with a missing call
 
     @classmethod
     def allocate(cls, n_places: int) -> Self:
-        """Return undefined lanes, which `fill_lanes` fills for one group of targets after the other."""
+        """Allocate lanes, which `fill_lanes` fills for one group of samples after the other."""
         call_S2L, confident_S2L = np.empty((2, n_places, 2, LANES), np.float32)
         return cls(call_S2L, confident_S2L, np.empty((n_places, HALF), bool), np.empty(n_places, bool))
 
 
 @kernel()
 def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignore[no-untyped-def]
-    """Fill `TargetLanes` with up to HALF samples, an interval; first_site: the window's first typed site."""
+    """Fill `TargetLanes` with up to HALF samples of an interval; first_site: first typed site of the window."""
     call_S2L, confident_S2L, open_SH, wanted_S = lanes
     for s in range(len(wanted_S)):
         t = first_site + s
@@ -80,7 +81,7 @@ def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignor
 
 @kernel()
 def apply_decisions(targets, decisions):  # type: ignore[no-untyped-def]
-    """Exchange alleles as decided, and fill missing calls again."""
+    """Exchange alleles as decided, and replace the predictions of missing calls."""
     alleles_TQ, known_TQ, column_X2 = targets.alleles_TQ, targets.known_TQ, targets.column_X2
     decision_TX, likely_T2X = decisions.decision_TX, decisions.likely_T2X
     exchanged_X = np.zeros(len(column_X2), np.bool_)
@@ -103,7 +104,10 @@ def apply_decisions(targets, decisions):  # type: ignore[no-untyped-def]
 
 @kernel()
 def vote(targets, votes_TX):  # type: ignore[no-untyped-def]
-    """Add 1 to the votes if a heterozygote has ALT on the same haplotype as the one before, else -1."""
+    """Add the votes of a pass for each unphased heterozygote.
+
+    The vote is 1 if ALT is on the haplotype that has ALT at the previous unphased heterozygote, else -1.
+    """
     open_TX, column_X2 = targets.open_TX, targets.column_X2
     last_X = np.zeros(len(column_X2), np.uint8)
     for t in range(len(open_TX)):
@@ -116,7 +120,7 @@ def vote(targets, votes_TX):  # type: ignore[no-untyped-def]
 
 @kernel()
 def apply_votes(targets, free_X, votes_TX):  # type: ignore[no-untyped-def]
-    """Take the phase with most votes; samples that are not free keep the phase of the last pass."""
+    """Set the phase that has most votes. Samples where free_X is False keep the phase of the last pass."""
     alleles_TQ, open_TX, column_X2 = targets.alleles_TQ, targets.open_TX, targets.column_X2
     last_X = np.zeros(len(column_X2), np.uint8)
     for t in range(len(open_TX)):
