@@ -58,7 +58,7 @@ class TargetLanes(NamedTuple):
 
 @kernel()
 def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignore[no-untyped-def]
-    """Fill `TargetLanes` with an interval of up to HALF samples; first_site: first typed site of the window."""
+    """Fill `TargetLanes` with up to HALF samples of an interval; first_site: first site of the window."""
     call_S2L, confident_S2L, open_SH, wanted_S = lanes
     for s in range(len(wanted_S)):
         t = first_site + s
