@@ -57,7 +57,7 @@ class Reader(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder from a target's position and the vector it read to a normal distribution.
+    """Decoder that computes a normal distribution from a target's position and what it read.
 
     With carried outputs (attention-weighted means of context outputs), the network only corrects them: its
     result is added to them. The standard deviation is floor + (1 - floor) softplus(network output). If

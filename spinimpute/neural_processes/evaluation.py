@@ -29,7 +29,7 @@ class Score:
     log_likelihood: float
     se: float  # standard error of log_likelihood, over batches
     oracle: float  # log-likelihood under the oracle
-    floored: float  # as `oracle`, with the model's lower bound of the standard deviation
+    floored: float  # log-likelihood under the oracle if its sd had the model's lower bound
 
     @property
     def gap(self) -> float:

@@ -34,9 +34,7 @@ class Scaler:
     def from_tables(cls, columns: Sequence[np.ndarray]) -> Scaler:
         """Compute the scales from arrays (rows, columns)."""
         rows = np.concatenate(columns)
-        constant = rows.max(axis=0) == rows.min(
-            axis=0
-        )  # the computed sd may be a rounding error instead of 0
+        constant = rows.max(axis=0) == rows.min(axis=0)  # rounding may give it an sd above 0
         return cls(rows.mean(axis=0), np.where(constant, 1.0, rows.std(axis=0)))
 
     def scaled(self, values: np.ndarray) -> np.ndarray:

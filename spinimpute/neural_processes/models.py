@@ -92,9 +92,7 @@ class ModelSettings:
 class Summary(NamedTuple):
     """Summary of a context: everything that predictions need."""
 
-    reading_points: tuple[
-        ContextPoints, ...
-    ]  # one entry for each reading; for LBANP one entry, the latents of all blocks
+    reading_points: tuple[ContextPoints, ...]  # for each reading; LBANP: one entry, the latents of all blocks
     pooled_BE: Tensor  # mean over points
 
 
@@ -178,9 +176,7 @@ class _AttentiveProcess(NeuralProcess):
         self.value_encoder = self._encoder()
         self.pooled_encoder = self._encoder() if self.points is None else None
         self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
-        self.position = mlp(
-            s.x_size, s.width, s.width, QUERY_LAYERS
-        )  # embeds positions of context, targets and inducing points
+        self.position = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)  # embeds positions of any points
         self.reader = self._reader()
         self.left_encoders = nn.ModuleList(self._encoder() for _ in range(n_more))
         self.left_readers = nn.ModuleList(self._reader() for _ in range(n_more))
@@ -242,7 +238,7 @@ class _AttentiveProcess(NeuralProcess):
         return [reader(key_BQE, x_BQX, points) for reader, points in zip(readers, all_points, strict=True)]
 
     def _decoded(self, input_BQI: Tensor, results: list[TargetReading]) -> Normal:
-        """Decode: correct the sum of carried outputs of all readings. Readings after the summary's are 0."""
+        """Decode: correct the sum of carried outputs of all readings. Readings that it lacks are 0."""
         carried_BQY = torch.stack([reading.carried_BQY for reading in results]).sum(0)
         if len(results) == 1:
             return self.decoder(input_BQI, None, carried_BQY)
@@ -381,6 +377,7 @@ class BootstrappedProcess(ConditionalProcess):
         return self.decoder(input_BQI.expand(samples, *input_BQI.shape), extra)
 
     def _decoder_input_of(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor) -> Tensor:
+        """Return the decoder's input for targets and a context that is not summarized yet."""
         summary = self.summarize(x_BNX, y_BNY)
         return self.decoder_input(summary, x_BQX, self.read(summary, x_BQX))
 

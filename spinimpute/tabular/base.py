@@ -48,8 +48,8 @@ COUNT_PARAMETERS = {  # must be whole numbers of at least 1
     "layers", "hidden", "inducing_points", "latent_attributes", "predictor_layers", "row_width",
     "context_size", "members", "head_width", "rounds",
 }  # fmt: skip
-CLOSED_FRACTION_PARAMETERS = {"attribute_loss", "attribute_masking", "read_loss"}  # 0 to 1
-FRACTION_PARAMETERS = CLOSED_FRACTION_PARAMETERS | {"dropout", "validation_fraction"}  # below 1 if not closed
+CLOSED_FRACTION_PARAMETERS = {"attribute_loss", "attribute_masking", "read_loss"}  # must be in [0, 1]
+FRACTION_PARAMETERS = CLOSED_FRACTION_PARAMETERS | {"dropout", "validation_fraction"}  # the others: in [0, 1)
 MAX_SCALED_LABEL = 1e18  # standard deviations; squares of larger labels overflow float32
 MIN_VALIDATION_ROWS = 10  # with fewer rows the validation loss is too noisy
 
@@ -117,7 +117,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     random_state: Any = None
     verbose: bool = False
 
-    _context_has_validation_rows: ClassVar[bool] = False  # predictions read them, too
+    _context_has_validation_rows: ClassVar[bool] = False  # whether predictions read validation rows, too
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableEstimator:
         """Train the network on labelled rows.
@@ -142,9 +142,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         ValueError
             A parameter, a column or a label is invalid, or training diverged.
         """
-        self.__dict__.pop(
-            "n_parameters_", None
-        )  # `check_is_fitted` looks for this attribute; a failed fit must not leave it
+        self.__dict__.pop("n_parameters_", None)  # if this fit fails, `check_is_fitted` must not find it
         self._check_parameters()
         table = self._validate_input(X, y, reset=True)
         label_N = self._encode_labels(y, len(table))
@@ -320,6 +318,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
 
     def _keeps_frame(self, X: Any, reset: bool) -> bool:
+        """Return whether a DataFrame has categories, which an array of numbers could not hold."""
         if not reset:
             return bool(self.encoder_.schema_.categorical)
         return self.categorical_features is not None or _has_categories(X)

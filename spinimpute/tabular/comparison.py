@@ -25,10 +25,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from spinimpute.tabular.model_files import ESTIMATORS, KINDS
 
-METRICS = {
-    "regression": ("rmse", "r2"),
-    "classification": ("accuracy", "log_loss"),
-}  # the first one sorts the summary
+# the first metric sorts the summary
+METRICS = {"regression": ("rmse", "r2"), "classification": ("accuracy", "log_loss")}
 BASELINE = {"regression": "mean", "classification": "most frequent class"}
 BOOSTING, NEIGHBOURS = "HistGradientBoosting", "k-NN"
 MAX_CATEGORIES = 255  # of a column, for boosted trees (their limit); the rarest categories are merged
@@ -170,6 +168,7 @@ def _make_model(name: str, task: str, rows: pd.DataFrame, seed: int, parameters:
 
 
 def _fit(model: Any, features: pd.DataFrame, target: np.ndarray, weight: np.ndarray | None) -> None:
+    """Fit a model, with row weights if it accepts them."""
     step, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
     argument = f"{step}__sample_weight" if step else "sample_weight"
     takes_weight = weight is not None and has_fit_parameter(last, "sample_weight")

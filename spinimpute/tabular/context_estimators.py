@@ -1,9 +1,9 @@
 """Estimators that predict a row from other, labelled rows (the context): SPIN, NPT, Set Transformer.
 
-They are trained by episodes. In each step some training rows are the context, and the labels of others, the
-queries, are predicted. In predictions the context consists of training rows (or of the rows given to
-`set_context`). NPT and the Set Transformer read context rows directly; SPIN reads inducing points, which
-summarize them.
+Training consists of episodes: in each step, some training rows are the context, from which the labels of
+other training rows, the queries, are predicted. Later, the context consists of training rows (or of the rows
+given to `set_context`). NPT and the Set Transformer read context rows directly; SPIN reads inducing points,
+which summarize them.
 
 Axes: see `spinimpute.nn`.
 """
@@ -35,7 +35,9 @@ from spinimpute.tabular.table import LabelledRows, Rows
 
 MAX_QUERY_FRACTION = 0.3  # largest number of queries in a step, as a fraction of the training rows
 PREDICTION_BATCH = 1_024  # queries predicted together, times ensemble members
-VALIDATION_CONTEXT_ROWS = 4_096  # SPIN validates with about this many context rows (fewer than twice)
+VALIDATION_CONTEXT_ROWS = (
+    4_096  # context rows in SPIN's validations; larger contexts are thinned to 1 to 2 times this
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -129,8 +131,7 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
     width : int
         Width of the embedding of a cell.
     blocks : int
-        Number of blocks. Each consists of attention between rows and attention between columns (NPT: ABD and
-        ABA; Set Transformer: two ISABs).
+        Number of blocks. Each consists of attention between rows, then between columns.
     heads : int
         Number of attention heads; must divide the width.
     dropout : float
@@ -217,7 +218,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         Number of attention heads with which queries read inducing points, and number of features that each
         head compares.
     inducing_points : int
-        Largest number of inducing points. In a context with no more rows than this, each row is one.
+        Largest number of inducing points. In a context with no more rows than this, each row is a point.
     rounds : int
         Number of rounds that assign the rows of a larger context softly to inducing points.
     predictor_layers, row_width, members : int
@@ -231,7 +232,8 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     ----------
     inducing_points_ : CarriedPoints
         All that predictions need of the training rows: features (1, H, heads * head_width), labels (1, H, O),
-        masses (1, H).
+        masses (1, H), the numbers of
+        rows that the points stand for.
 
     References
     ----------
@@ -284,6 +286,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
             self._encode()
 
     def _encode(self, max_rows: int | None = None) -> None:
+        """Summarize the context as inducing points; with max_rows, thin a larger context before."""
         self.network_.eval()
         step = 1 if max_rows is None else max(1, len(self._encoded_rows_) // max_rows)
         index = torch.arange(0, len(self._encoded_rows_), step, device=self._encoded_label_.device)

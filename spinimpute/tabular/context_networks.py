@@ -62,10 +62,12 @@ class ContextNetwork(nn.Module):
 
 
 def _with_label(rows: Rows, label_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Append the label as a column; return values and missing bits (1, N, D + 1)."""
     value = torch.cat([rows.value_ND, label_N[:, None].to(rows.value_ND.dtype)], 1)
     return value[None], functional.pad(rows.missing_ND, (0, 1))[None]
 
 
 def _without_label(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Append a missing label as a column; return values and missing bits (1, N, D + 1)."""
     missing = functional.pad(rows.missing_ND, (0, 1), value=True)
     return functional.pad(rows.value_ND, (0, 1))[None], missing[None]

@@ -43,7 +43,7 @@ class EarlyStopping(TrainingLoop[nn.Module]):
         self.best_step = steps
 
     def loss(self, number: int) -> Tensor:
-        """Return the loss of the current step. `loss_at` draws its rows from a running generator."""
+        """Return the loss of the current step. Its random rows depend on all earlier steps."""
         return self._loss_at(self.step)
 
     def validate(self) -> Validation | None:

@@ -6,7 +6,7 @@ consists of training rows. The context of SPIN consists of inducing points, whic
 and of their labels; single rows are not stored (unless there are no more rows than inducing points).
 
 The JSON of a file stores the attributes that `fit` sets, whose names end in an underscore. Arrays are stored
-as tensors, to which the JSON refers by name. `load_estimator` checks all of it, as others may send files.
+as tensors, to which the JSON refers by name. `load_estimator` checks everything: others may send files.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ESTIMATORS: dict[str, type[TableEstimator]] = {
     for name in (f"{kind}Classifier", f"{kind}Regressor")
 }
 SCALAR_TYPES = (str, bool, int, float)
-PREFIX = "network/"  # of the names of the network's weights among the tensors
+PREFIX = "network/"  # of the names of weights; a file has other tensors, too
 
 
 def save_estimator(
@@ -76,9 +76,7 @@ def save_estimator(
         parameters = {key: _to_json(value) for key, value in estimator.get_params(deep=False).items()}
         check_parameters(estimator, parameters)
         _check_fitted(estimator)
-        check_weights(
-            estimator._make_network, _weights(tensors)
-        )  # sizes may have been changed with set_params after fit
+        check_weights(estimator._make_network, _weights(tensors))  # set_params may have changed the sizes
         description = {
             "estimator": name,
             "parameters": parameters,
@@ -200,6 +198,7 @@ def _checksum(description: Any) -> str:
 
 
 def _rebuild_estimator(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> TableEstimator:
+    """Make the fitted estimator that the JSON and arrays of a file describe."""
     kind = ESTIMATORS.get(description["estimator"])
     _require(kind is not None, f"there is no estimator {description['estimator']!r}")
     assert kind is not None

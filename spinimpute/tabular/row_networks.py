@@ -135,7 +135,7 @@ class FTBlock(nn.Module):
         return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1), v
 
     def cls_contributions(self, x_NTE: Tensor) -> Tensor:
-        """Return the vectors (N, T, E) that [CLS], the first token, reads from each token."""
+        """Return the vectors (N, T, E) that [CLS], the first token, reads: attention times values."""
         weight_NGTT, v_NGTP = self.attention(x_NTE)
         join_EGP = self.join.weight.unflatten(1, (self.heads, -1))
         return torch.einsum("ngt,ngtp,egp->nte", weight_NGTT[:, :, 0], v_NGTP, join_EGP)

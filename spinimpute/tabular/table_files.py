@@ -82,10 +82,7 @@ def write_table(table: pd.DataFrame, path: Path | IO[str], suffix: str) -> None:
     if any("\r" in cell for name in table for cell in table[name] if isinstance(cell, str)):
         options["quoting"] = csv.QUOTE_NONNUMERIC  # csv does not quote \r, which would end the line
     if suffix.endswith(".gz"):
-        options["compression"] = {
-            "method": "gzip",
-            "mtime": 0,
-        }  # without a timestamp, equal tables give equal files
+        options["compression"] = {"method": "gzip", "mtime": 0}  # no timestamp: equal tables, equal files
     table.to_csv(path, **options)
 
 

@@ -94,7 +94,7 @@ class Episode:
 
     typed_BNS: np.ndarray  # uint8, alleles of the context at typed sites
     query_BQS: np.ndarray  # uint8, alleles of the queries at typed sites
-    known_BQS: np.ndarray  # uint8, 0 if a query's call is missing
+    known_BQS: np.ndarray  # uint8, 1 if the allele is known, 0 if it is missing
     cM_BS: np.ndarray  # genetic positions of the typed sites, relative to the block's middle
     valid_BS: np.ndarray  # 1 for a typed site, 0 for padding
     compared_BNC: np.ndarray  # uint8, alleles of the context at the compared untyped sites; 0 for padding

@@ -17,7 +17,7 @@ import numpy as np
 KINDS = ("parent", "child", "sib", "cousin")
 TWIN = "twin"  # identical twin, or a second sample of the same person
 # number of people of the context that are used for a relative; the first one becomes the relative
-N_OTHER_FOUNDERS = {"parent": 1, "child": 1, "sib": 1, "cousin": 3, TWIN: 1}
+N_CONTEXT_PEOPLE = {"parent": 1, "child": 1, "sib": 1, "cousin": 3, TWIN: 1}
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def add_relatives(
     length_cM = float(cM_X[-1])
     others = iter(rng.permutation(context))
     for columns in queries[rng.random(len(queries)) < share]:
-        kind = str(rng.choice(list(N_OTHER_FOUNDERS)))
-        taken = list(itertools.islice(others, N_OTHER_FOUNDERS[kind]))
-        if len(taken) < N_OTHER_FOUNDERS[kind]:
+        kind = str(rng.choice(list(N_CONTEXT_PEOPLE)))
+        taken = list(itertools.islice(others, N_CONTEXT_PEOPLE[kind]))
+        if len(taken) < N_CONTEXT_PEOPLE[kind]:
             return
         founders = (founder(*pair.tolist()) for pair in (columns, *taken))
         both = gather_alleles(family(kind, founders, length_cM, rng), alleles_XA, cM_X)

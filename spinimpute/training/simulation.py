@@ -40,7 +40,7 @@ class SimulationSettings:
     recent_growth: tuple[float, float] = (
         1.0,
         12.0,
-    )  # factor by which populations grow in the last 200 generations
+    )  # of populations, as a factor in the last 200 generations
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
     hotspot_share: tuple[float, float] = (0.3, 0.9)  # share of recombination that is in hotspots
     gene_conversion_share: float = 0.4  # share of segments with gene conversion
@@ -48,9 +48,7 @@ class SimulationSettings:
     poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)
     demes: int = 1  # maximum number of demes (subpopulations) of a continent; 1 to this many are drawn
     deme_age: tuple[float, float] = (15.0, 400.0)  # generations since demes of a continent split
-    deme_migration: float = (
-        1e-3  # maximum share of a deme that immigrates from each other deme, per generation
-    )
+    deme_migration: float = 1e-3  # maximum share of a deme that moves in from another deme, per generation
 
     def __post_init__(self) -> None:
         if self.samples[0] < MIN_SAMPLES or self.length[0] < MIN_LENGTH:
@@ -220,9 +218,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     demes = {name: [name] for name in CONTINENTS}
     if settings.demes > 1:
         demes = split_into_demes(demography, rng, settings)
-    shares = rng.dirichlet(
-        [0.4, 0.4, 0.4]
-    )  # small parameters: often almost all samples are from one continent
+    shares = rng.dirichlet([0.4, 0.4, 0.4])  # often almost all samples are from one continent
     counts = rng.multinomial(n_samples, shares)
     names: list[str] = []
     sample_counts: list[int] = []

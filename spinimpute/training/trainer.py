@@ -60,10 +60,8 @@ class Outcome:
     """Loss and predictions of a model on a task, with n hidden alleles of queries."""
 
     loss: Tensor  # a scalar, to be minimised
-    predicted: (
-        np.ndarray
-    )  # float32 (n,), probability of the allele that `truth` counts: ALT or the minor allele
-    truth: np.ndarray  # float32 (n,), 0 or 1
+    predicted: np.ndarray  # float32 (n,), probability of ALT or of the minor allele
+    truth: np.ndarray  # float32 (n,), 1 if the true allele is this one, otherwise 0
     frequency: np.ndarray  # float32 (n,), frequency of this allele in the context
 
 
