@@ -25,7 +25,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import PLACEHOLDER, find_placeholders
-from spinimpute.targets.formats import VARIANTS, format_of
+from spinimpute.targets.formats import VARIANTS, detect_format
 from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile
 
@@ -154,7 +154,7 @@ def assign_files(
             for chrom, why in left_out.items()
             if not regions or regions_on_chromosome(regions, chrom)
         }
-    elif files and format_of(Path(files[0])) is VARIANTS:
+    elif files and detect_format(Path(files[0])) is VARIANTS:
         with VariantFile(files[0], "target") as file:
             contigs = file.contigs
         if len(chromosomes) > 1 and not has_fresh_index(Path(files[0])):
@@ -213,7 +213,7 @@ def _assign_targets(
     samples: list[str] = []
     file_of: dict[str, tuple[str, str | Path]] = {}  # by plain name
     for number, path in enumerate(files):
-        if format_of(Path(path)) is not VARIANTS:
+        if detect_format(Path(path)) is not VARIANTS:
             raise InputError(
                 "content", f"target {path}: with several target files, each must be a VCF or BCF file"
             )

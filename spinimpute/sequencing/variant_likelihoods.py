@@ -41,7 +41,7 @@ from spinimpute.sequencing.record_likelihoods import LIKELIHOODS, likelihoods_of
 from spinimpute.targets.liftover import Lift
 from spinimpute.targets.repair import (
     BOTH,
-    EVIDENCE,
+    MIN_LOG_ODDS,
     OTHER_STRAND,
     STRAND_BY_FREQUENCY,
     STRAND_UNKNOWN,
@@ -133,7 +133,7 @@ class _RecordCollector:
         alleles = [ref.upper(), *(alt.upper() for alt in alts)]
         position = record.POS
         if self._lift is not None:
-            lifted = self._lift.alleles(position, alleles)
+            lifted = self._lift.convert_alleles(position, alleles)
             if isinstance(lifted, str):
                 self._n_sites += len(alts)
                 self._skipped[lifted] += len(alts)
@@ -353,9 +353,9 @@ def _choose_strands(
         likelihood_X3 = 10 ** (phred_SX3[s] / -10.0)
         as_written_X, turned_X = likelihood_X3 @ genotype_3, likelihood_X3 @ genotype_3[::-1]
         evidence = prior + float(np.log(as_written_X / turned_X).sum())
-        if evidence >= EVIDENCE:
+        if evidence >= MIN_LOG_ODDS:
             continue
-        kept_S[s] = evidence <= -EVIDENCE
+        kept_S[s] = evidence <= -MIN_LOG_ODDS
         repairs[s] = STRAND_BY_FREQUENCY if kept_S[s] else STRAND_UNKNOWN
         phred_SX3[s] = phred_SX3[s, :, ::-1]
     return kept_S

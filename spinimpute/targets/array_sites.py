@@ -23,10 +23,10 @@ from spinimpute.runtime.unpacking import open_text, text_lines
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 NOT_IN_PANEL = "not in the panel"
-TWICE = "named before"
+DUPLICATE = "named before"
 
 
-class NoSiteOfPanel(InputError):
+class NoPanelSite(InputError):
     """An array has no site in common with a panel."""
 
 
@@ -59,7 +59,7 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     position, the site with the ALT `frequency` nearest to 0.5 is taken.
 
     Raises InputError if the file cannot be read, has another format, or has no site of the panel
-    (`NoSiteOfPanel`).
+    (`NoPanelSite`).
     """
     path = Path(path)
     if not path.is_file():
@@ -70,10 +70,10 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     others: set[str] = set()
     listed_sites = _records(path, found) if starts_as_variant_file(path) else _lines(path)
     sites = Counter(listed_sites)  # a line may be repeated a million times
-    meant = chromosome_names(panel.chrom, {listed.chrom for listed in sites})
+    aliases = chromosome_names(panel.chrom, {listed.chrom for listed in sites})
     for listed, count in sites.items():
         found.n_sites += count
-        if listed.chrom not in meant:
+        if listed.chrom not in aliases:
             others.add(listed.chrom)
             found.skipped[ON_ANOTHER_CHROMOSOME] += count
             continue
@@ -86,12 +86,12 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
             found.skipped[NOT_IN_PANEL] += count
         else:
             if again := count - (site not in chosen):
-                found.skipped[TWICE] += again
+                found.skipped[DUPLICATE] += again
             chosen.add(site)
     if not chosen:
         where = f"{panel.chrom}:{panel.position[0]}-{panel.position[-1]}"
         counts = ", ".join(f"{reason}: {count}" for reason, count in found.skipped.items())
-        raise NoSiteOfPanel(
+        raise NoPanelSite(
             "mismatch",
             f"array {path}: none of its {found.n_sites} sites is in the panel, {where}"
             + (f" ({counts})" if counts else "")

@@ -36,17 +36,17 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import decompressed_text, open_text, text_lines
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
-MOST_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; reading so many takes a gigabyte
+MAX_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; reading so many takes a gigabyte
 NO_ALLELES = "insertion or deletion without its alleles"
-NO_PLACE = "without a place in the genome"
+NO_POSITION = "without a place in the genome"
 
 _LETTERS = frozenset("ACGT")
 _MISSING = frozenset("-0?.N")
 _INDEL = frozenset("DI")
-_NO_PLACE = frozenset({"", "-", "--"})
+_EMPTY_FIELDS = frozenset({"", "-", "--"})
 _UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)  # the last: a password
-_HEADS = frozenset({"rsid", "snpid", "name", "marker"})
-_COMMENTED_HEAD = re.compile(r"#\s*rsid\s", re.IGNORECASE)
+_HEADER_NAMES = frozenset({"rsid", "snpid", "name", "marker"})
+_COMMENTED_HEADER = re.compile(r"#\s*rsid\s", re.IGNORECASE)
 _BUILDS = (
     ("GRCh36", re.compile(r"build\s*36|hg18|ncbi\s*36|grch36", re.IGNORECASE)),
     (
@@ -90,12 +90,12 @@ def is_array_text(path: Path) -> bool:
     compression, or does not have exactly one file.
     """
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             for _ in range(2_000):
                 line = file.readline(4_096)
                 if not line or line.startswith("##fileformat=VCF"):
                     return False
-                if _COMMENTED_HEAD.match(line):
+                if _COMMENTED_HEADER.match(line):
                     return True
                 fields = _fields(line)
                 if fields is None:
@@ -103,7 +103,7 @@ def is_array_text(path: Path) -> bool:
                 looks_like_a_call = (
                     len(fields) in (4, 5) and fields[2].isdecimal() and _letters(fields) is not None
                 )
-                return _is_head(fields) or looks_like_a_call
+                return _is_header(fields) or looks_like_a_call
     except _UNREADABLE:
         return False
     return False
@@ -118,21 +118,21 @@ def read_array_text(path: Path) -> ArrayText:
     build = ""
     unplaced = 0
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             for number, line in enumerate(text_lines(file), start=1):
                 if line.startswith("#"):
                     build = build or next((name for name, pattern in _BUILDS if pattern.search(line)), "")
                 fields = _fields(line)
-                if fields is None or _is_head(fields):
+                if fields is None or _is_header(fields):
                     continue
-                if len(fields) > 2 and (fields[1] in {*_NO_PLACE, "0"} or fields[2] in _NO_PLACE):
+                if len(fields) > 2 and (fields[1] in {*_EMPTY_FIELDS, "0"} or fields[2] in _EMPTY_FIELDS):
                     unplaced += 1
                     continue
                 calls.append(_call(path, number, fields))
-                if len(calls) > MOST_CALLS:
+                if len(calls) > MAX_CALLS:
                     raise InputError(
                         "content",
-                        f"target {path}: it has more than {MOST_CALLS:,} calls, the limit for such a file. "
+                        f"target {path}: it has more than {MAX_CALLS:,} calls, the limit for such a file. "
                         "Give its genotypes as VCF",
                     )
     except _UNREADABLE as error:
@@ -168,12 +168,12 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
             f"({argument('chain')})",
             stacklevel=2,
         )
-    skipped = Counter({ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_PLACE: text.unplaced})
+    skipped = Counter({ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_POSITION: text.unplaced})
     rows: list[tuple[int, str, str, str]] = []
     calls: list[tuple[int, int]] = []
-    places = snp_alleles(panel)
+    panel_alleles = snp_alleles(panel)
     if lift is not None:
-        lifted = [(lift.place(call.position), call) for call in here]
+        lifted = [(lift.convert(call.position), call) for call in here]
         skipped[NOT_IN_CHAIN] = sum(place is None for place, _ in lifted)
         here = [
             replace(call, position=place[0], letters=complement(call.letters) if place[1] else call.letters)
@@ -184,7 +184,7 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
         if set(call.letters) & _INDEL:
             skipped[NO_ALLELES] += 1
             continue
-        ref, alt = choose_alleles(call.letters, places.get(call.position, []))
+        ref, alt = choose_alleles(call.letters, panel_alleles.get(call.position, []))
         rows.append((call.position, ref, alt, call.id))
         coded = sorted(int(letter == alt) for letter in call.letters) or [-1, -1]
         calls.append((coded[0], coded[1] if len(coded) > 1 else -2))
@@ -203,7 +203,7 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
     )
 
 
-def _opened(path: Path) -> TextIO:
+def _open(path: Path) -> TextIO:
     """Open the decompressed text. Raises InputError unless a zip archive has one readable file."""
     with path.open("rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"
@@ -234,8 +234,8 @@ def _fields(line: str) -> list[str] | None:
     return [field.strip().strip('"').strip() for field in text.split(separator)]
 
 
-def _is_head(fields: list[str]) -> bool:
-    return fields[0].lower() in _HEADS
+def _is_header(fields: list[str]) -> bool:
+    return fields[0].lower() in _HEADER_NAMES
 
 
 def _letters(fields: list[str]) -> str | None:

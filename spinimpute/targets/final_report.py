@@ -19,18 +19,18 @@ from spinimpute.genotypes.sites import (
     snp_alleles,
 )
 from spinimpute.runtime.errors import InputError, repeated
-from spinimpute.targets.array_text import NO_ALLELES, NO_PLACE
+from spinimpute.targets.array_text import NO_ALLELES, NO_POSITION
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
 if TYPE_CHECKING:
     import pandas as pd  # slow to import, and few targets are reports
 
-_HEAD = b"[Header]"
+_FIRST_LINE = b"[Header]"
 _DATA = "[Data]"
-_MOST_HEAD_LINES = 100
+_MAX_HEADER_LINES = 100
 # in order of preference: Plus is the strand of the reference genome, the others vary
 _STRANDS = ("Plus", "Forward", "Top", "Design")
-_ROWS_AT_ONCE = 1_000_000
+_ROWS_PER_READ = 1_000_000
 _MISSING = frozenset({"-", "0", ""})
 
 
@@ -38,7 +38,7 @@ def is_final_report(path: Path) -> bool:
     """Whether the first line is that of Illumina's FinalReport."""
     try:
         with path.open("rb") as file:
-            return file.read(64).lstrip(b"\xef\xbb\xbf").startswith(_HEAD)
+            return file.read(64).lstrip(b"\xef\xbb\xbf").startswith(_FIRST_LINE)
     except OSError:
         return False
 
@@ -69,7 +69,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
             f"target {path}, line {first_row}: the report has no column {', '.join(lacking)}. Export it from "
             "GenomeStudio in standard format with these columns",
         )
-    used = {
+    column_names = {
         "SNP Name": "name",
         str(sample): "sample",
         "Chr": "chrom",
@@ -77,7 +77,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
         f"Allele1 - {strand}": "first",
         f"Allele2 - {strand}": "second",
     }
-    rows, elsewhere = _rows(path, first_row, separator, used, panel.chrom)
+    rows, elsewhere = _rows(path, first_row, separator, column_names, panel.chrom)
     if not len(rows):
         raise InputError("content", f"target {path}: no call on chromosome {panel.chrom}")
     position = pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64)
@@ -91,7 +91,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     plain = np.isin(letters, ["", "A", "C", "G", "T"]).all(axis=1)
     skipped = {
         ON_ANOTHER_CHROMOSOME: elsewhere,
-        NO_PLACE: int(rows["name"][~placed].nunique()),
+        NO_POSITION: int(rows["name"][~placed].nunique()),
         NO_ALLELES: int(rows["name"][placed & ~plain].nunique()),
         NOT_IN_CHAIN: int(rows["name"][lost].nunique()),
     }
@@ -112,7 +112,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
             f"target {path}: the call of {row['name']} in sample {row['sample']} is repeated. Rename one of "
             "the samples if two have the same name",
         )
-    places = snp_alleles(panel)
+    panel_alleles = snp_alleles(panel)
     calls = np.full((len(sites), len(samples), 2), -1, np.int8)
     seen: list[set[str]] = [set() for _ in sites]  # called bases
     for base in "ACGT":
@@ -120,7 +120,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
             seen[site].add(base)
     positions, names = zip(*sites, strict=True)
     named = [
-        choose_alleles(bases, places.get(int(position), []))
+        choose_alleles(bases, panel_alleles.get(int(position), []))
         for bases, position in zip(seen, positions, strict=True)
     ]
     ref, alt = (np.array(alleles) for alleles in zip(*named, strict=True))
@@ -145,7 +145,7 @@ def _lifted(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions in the panel's build, and masks of rows on the other strand and without a position."""
     different, row = np.unique(np.where(placed, position, 0), return_inverse=True)
-    places = [lift.place(int(p)) if p else None for p in different]
+    places = [lift.convert(int(p)) if p else None for p in different]
     lifted = np.array([place[0] if place else 0 for place in places], np.float64)[row]
     other_strand = np.array([place is not None and place[1] for place in places])[row]
     lost = placed & np.array([place is None for place in places])[row]
@@ -161,7 +161,7 @@ def _table(path: Path) -> tuple[int, list[str], str]:
                     head = file.readline().rstrip("\r\n")
                     separator = next((sign for sign in "\t," if sign in head), ";")
                     return number + 1, [name.strip() for name in head.split(separator)], separator
-                if number == _MOST_HEAD_LINES:
+                if number == _MAX_HEADER_LINES:
                     break
     except OSError as error:
         raise InputError("read", f"target {path}: cannot be read: {error.strerror}") from error
@@ -171,7 +171,7 @@ def _table(path: Path) -> tuple[int, list[str], str]:
 
 
 def _rows(
-    path: Path, first_row: int, separator: str, used: dict[str, str], chrom: str
+    path: Path, first_row: int, separator: str, column_names: dict[str, str], chrom: str
 ) -> tuple[pd.DataFrame, int]:
     """The rows of a chromosome, and the number of SNPs on others."""
     import pandas as pd
@@ -190,17 +190,17 @@ def _rows(
             path,
             sep=separator,
             skiprows=first_row - 1,
-            usecols=lambda name: name.strip() in used,
+            usecols=lambda name: name.strip() in column_names,
             dtype=str,
             index_col=False,
             keep_default_na=False,
-            chunksize=_ROWS_AT_ONCE,
+            chunksize=_ROWS_PER_READ,
             encoding="utf-8",
             encoding_errors="replace",
         ) as reader:
             for chunk in reader:
-                chunk = chunk.rename(columns=lambda name: used[name.strip()])
-                if not set(used.values()) <= set(chunk.columns):
+                chunk = chunk.rename(columns=lambda name: column_names[name.strip()])
+                if not set(column_names.values()) <= set(chunk.columns):
                     raise InputError(
                         "content",
                         f"target {path}: its header has several kinds of line ends, so that line "

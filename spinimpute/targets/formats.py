@@ -30,11 +30,11 @@ from spinimpute.targets.array_text import is_array_text, read_array_calls
 from spinimpute.targets.final_report import is_final_report, read_final_report
 from spinimpute.targets.liftover import Lift
 from spinimpute.targets.plink import is_plink, read_plink
-from spinimpute.targets.repair import records_wanted
+from spinimpute.targets.repair import select_without_alt
 from spinimpute.vcf.reader import HaplotypeReader, read_haplotypes
 from spinimpute.vcf.variant_file import starts_as_variant_file
 
-NAME = "standard_input"  # of the temporary file, for messages and reports
+STDIN_NAME = "standard_input"  # of the temporary file, for messages and reports
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ def read_variants(
         chrom=panel.chrom,
         allow_unphased=True,
         mixed_ploidy=True,
-        without_alt=records_wanted(panel, lift),
+        without_alt=select_without_alt(panel, lift),
     )
     calls = reader.read_calls()
-    return calls if lift is None else lift.calls(calls)
+    return calls if lift is None else lift.convert_calls(calls)
 
 
 VARIANTS = TargetFormat("VCF, VCF.gz or BCF", starts_as_variant_file, read_variants)
@@ -82,7 +82,7 @@ FORMATS = (
 )
 
 
-def format_of(path: Path) -> TargetFormat:
+def detect_format(path: Path) -> TargetFormat:
     """The first format that recognises a file, else VARIANTS, whose reader reports what is wrong."""
     if not path.is_file():
         return VARIANTS
@@ -111,7 +111,7 @@ def read_target(
     path = Path(path)
     chrom = panels[0].chrom
     lift = None if chain is None else Lift(chain, chrom)
-    target_format = format_of(path)
+    target_format = detect_format(path)
     diploid = not is_x(chrom) and plain_chromosome(chrom) not in HAPLOID_CHROMOSOMES
     if target_format is VARIANTS and lift is None and diploid:
         haplotypes = read_haplotypes(
@@ -120,7 +120,7 @@ def read_target(
             samples=samples,
             chrom=chrom,
             allow_unphased=allow_unphased,
-            without_alt=records_wanted(panels[0].sites, None),
+            without_alt=select_without_alt(panels[0].sites, None),
         )
         lost = {} if haplotypes.halved is None else {HALF_MISSING: int(haplotypes.halved.sum())}
         return [ResolvedPloidy(haplotypes, lost, np.full(len(haplotypes.samples), np.nan), [])]
@@ -190,7 +190,7 @@ def standard_input_as_file(option: str) -> Iterator[Path]:
     if sys.stdin.isatty():
         raise InputError("read", f"{option} {STANDARD}: standard input is a terminal. Pipe a file into it")
     with temporary_folder() as folder:
-        path = folder / NAME
+        path = folder / STDIN_NAME
         # unbuffered so far: bytes in another reader's buffer would be lost
         with open(os.dup(sys.stdin.fileno()), "rb") as piped:
             try:

@@ -20,7 +20,7 @@ _WANTED = (
     "Give the chain file from the target's build to the panel's, such as UCSC's hg19ToHg38.over.chain.gz"
 )
 NOT_IN_CHAIN = "not in the chain file: nowhere in the panel's build"
-INDEL_TURNED = "insertion or deletion that changes its strand in the panel's build"
+INDEL_ON_OTHER_STRAND = "insertion or deletion that changes its strand in the panel's build"
 
 
 class Lift:
@@ -59,7 +59,7 @@ class Lift:
                 f"chain file {chain}: it has no chain of chromosome {chrom}, but of {known}. {_WANTED}",
             )
 
-    def place(self, position: int) -> tuple[int, bool] | None:
+    def convert(self, position: int) -> tuple[int, bool] | None:
         """1-based position in the panel's build, and whether on the other strand; None if there is none."""
         found = self._lifter.convert_coordinate(self._name, position - 1)
         if not found or not same_chromosome(found[0][0], self._chrom):
@@ -67,22 +67,22 @@ class Lift:
         place = found[0][1] + 1
         return (place, found[0][2] == "-") if 1 <= place <= LAST_POSITION else None
 
-    def alleles(self, position: int, alleles: Sequence[str]) -> tuple[int, list[str]] | str:
+    def convert_alleles(self, position: int, alleles: Sequence[str]) -> tuple[int, list[str]] | str:
         """Position and alleles of a site in the panel's build, or the reason why there are none.
 
         The first allele is REF; symbolic ones ("<*>") stay as they are.
         """
-        found, length = self.place(position), len(alleles[0])
-        last = found if length == 1 else self.place(position + length - 1)
+        found, length = self.convert(position), len(alleles[0])
+        last = found if length == 1 else self.convert(position + length - 1)
         # all bases of REF must stay together
         if not found or not last or last[1] != found[1] or abs(last[0] - found[0]) != length - 1:
             return NOT_IN_CHAIN
         place, turned = found
         if turned and any(len(allele) > 1 for allele in alleles if not allele.startswith("<")):
-            return INDEL_TURNED
+            return INDEL_ON_OTHER_STRAND
         return place, [complement(a) if turned and not a.startswith("<") else a for a in alleles]
 
-    def calls(self, calls: Calls) -> Calls:
+    def convert_calls(self, calls: Calls) -> Calls:
         """All sites in the panel's build, sorted; those without a position there are counted in `skipped`.
 
         Raises InputError if none has a position there.
@@ -91,7 +91,7 @@ class Lift:
         rows: list[tuple[int, int, list[str]]] = []
         skipped = Counter(calls.skipped)
         for i, position in enumerate(sites.position.tolist()):
-            found = self.alleles(position, (sites.ref[i], sites.alt[i]))
+            found = self.convert_alleles(position, (sites.ref[i], sites.alt[i]))
             if isinstance(found, str):
                 skipped[found] += 1
                 continue

@@ -30,14 +30,14 @@ from spinimpute.genotypes.sites import (
     snp_alleles,
 )
 from spinimpute.runtime.errors import Code, InputError, repeated
-from spinimpute.targets.array_text import NO_PLACE
-from spinimpute.targets.liftover import INDEL_TURNED, NOT_IN_CHAIN, Lift
+from spinimpute.targets.array_text import NO_POSITION
+from spinimpute.targets.liftover import INDEL_ON_OTHER_STRAND, NOT_IN_CHAIN, Lift
 
 _BED_MAGIC = b"\x6c\x1b\x01"
 _PLINK_MAGIC = b"\x6c\x1b"
 _NO_ALLELE = frozenset({"0", ".", "", "-"})
 _BASES = re.compile(r"[ACGTNacgtn]+")
-_BLOCK_ALLELES = 16 * 2**20  # read at once
+_ALLELES_PER_READ = 16 * 2**20  # read at once
 
 
 class _PlinkSite(NamedTuple):
@@ -72,8 +72,8 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
     pgenlib = load_pgenlib()
     with path.open("rb") as file:
         bed = file.read(len(_BED_MAGIC)) == _BED_MAGIC
-    variants = _beside(path, "variants", [".bim"] if bed else [".pvar", ".pvar.zst", ".bim"])
-    names = _beside(path, "samples", [".fam"] if bed else [".psam", ".fam"])
+    variants = _companion(path, "variants", [".bim"] if bed else [".pvar", ".pvar.zst", ".bim"])
+    names = _companion(path, "samples", [".fam"] if bed else [".psam", ".fam"])
     samples, sexes = _samples(names)
     if variants.suffix == ".bim":
         _check_bim(variants)
@@ -83,16 +83,16 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
         reader = pgenlib.PgenReader(os.fsencode(path), raw_sample_ct=len(samples), pvar=table)
     skipped: Counter[str] = Counter()
     chroms = [_text(table.get_variant_chrom(variant)) for variant in range(table.get_variant_ct())]
-    meant = chromosome_names(panel.chrom, set(chroms))
+    aliases = chromosome_names(panel.chrom, set(chroms))
     rows: list[_PlinkSite] = []
     panel_alleles = snp_alleles(panel)
     for variant, chrom in enumerate(chroms):
-        if chrom in meant:
+        if chrom in aliases:
             rows += _sites(table, variant, panel_alleles, lift, skipped)
         else:
             skipped[ON_ANOTHER_CHROMOSOME] += 1
     if not rows:
-        first = next((variant for variant, chrom in enumerate(chroms) if chrom in meant), None)
+        first = next((variant for variant, chrom in enumerate(chroms) if chrom in aliases), None)
         alleles = [] if first is None else _alleles(table, first)
         if first is not None and not all(_BASES.fullmatch(a) for a in alleles if a not in _NO_ALLELE):
             raise NoRecord(
@@ -135,7 +135,7 @@ def load_pgenlib() -> Any:
     return pgenlib
 
 
-def _beside(path: Path, kind: str, suffixes: list[str]) -> Path:
+def _companion(path: Path, kind: str, suffixes: list[str]) -> Path:
     """The first of the files that may hold the variants or samples of a .bed or .pgen."""
     for suffix in suffixes:
         if path.with_suffix(suffix).is_file():
@@ -216,17 +216,17 @@ def _sites(
     """The biallelic sites of a variant; what makes no site is counted."""
     position = int(table.get_variant_pos(variant))
     if not 1 <= position <= LAST_POSITION:
-        skipped[NO_PLACE] += 1
+        skipped[NO_POSITION] += 1
         return
     alleles = _alleles(table, variant)
     if lift is not None:
-        place = lift.place(position)
+        place = lift.convert(position)
         if place is None:
             skipped[NOT_IN_CHAIN] += 1
             return
         position, other_strand = place
         if other_strand and max(map(len, alleles)) > 1:
-            skipped[INDEL_TURNED] += 1
+            skipped[INDEL_ON_OTHER_STRAND] += 1
             return
         alleles = list(map(complement, alleles)) if other_strand else alleles
     name = _text(table.get_variant_id(variant))
@@ -255,16 +255,16 @@ def _read(reader: Any, rows: list[_PlinkSite], n_samples: int) -> tuple[np.ndarr
     """Read the calls, int8 (S, X, 2), and which of them are unphased, bool (S, X)."""
     calls = np.empty((len(rows), n_samples, 2), np.int8)
     unphased = np.zeros((len(rows), n_samples), bool)
-    step = max(1, _BLOCK_ALLELES // (8 * n_samples))
+    step = max(1, _ALLELES_PER_READ // (8 * n_samples))
     for start in range(0, len(rows), step):
         block = rows[start : start + step]
         alleles = np.empty((len(block), 2 * n_samples), np.int32)
         phased = np.empty((len(block), n_samples), np.uint8)
         variants = np.array([row.variant for row in block], np.uint32)
         reader.read_alleles_and_phasepresent_list(variants, alleles, phased)
-        of_alt = alleles == np.array([row.allele for row in block])[:, None]
+        is_alt = alleles == np.array([row.allele for row in block])[:, None]
         swapped = np.array([row.swapped for row in block])[:, None]
-        coded = np.where(alleles < 0, -1, of_alt ^ swapped).reshape(len(block), n_samples, 2)
+        coded = np.where(alleles < 0, -1, is_alt ^ swapped).reshape(len(block), n_samples, 2)
         calls[start : start + step] = coded
         unphased[start : start + step] = (coded[:, :, 0] != coded[:, :, 1]) & (phased == 0)
     return calls, unphased

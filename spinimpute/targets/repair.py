@@ -38,7 +38,7 @@ STRAND_BY_FREQUENCY = "A/T or C/G on the other strand by frequency: exchanged"
 STRAND_UNKNOWN = "A/T or C/G of unknown strand: left out"
 ALT_TAKEN = "no ALT allele: the panel's is taken"
 ALT_ELSEWHERE = "no ALT allele beside a record with one: left out"
-EVIDENCE = math.log(100)  # one strand must be so many times more probable than the other
+MIN_LOG_ODDS = math.log(100)  # one strand must be so many times more probable than the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class _PanelMatch:
     swapped: bool
     other_strand: bool
     ambiguous: bool
-    without_alt: bool
+    lacks_alt: bool
     exact: bool
 
 
@@ -113,13 +113,15 @@ def repair_and_match(
             "argument",
             f"{argument('ambiguous')} must be one of {', '.join(AMBIGUOUS)}, got {ambiguous!r}",
         )
-    matches = list(_find(panel, target.sites)) if same_chromosome(target.sites.chrom, panel.chrom) else []
-    with_alt = {m.panel_index for m in matches if not m.without_alt}
-    taken = {m.panel_index for m in matches if m.exact and not m.without_alt}
+    matches = (
+        list(_find_matches(panel, target.sites)) if same_chromosome(target.sites.chrom, panel.chrom) else []
+    )
+    with_alt = {m.panel_index for m in matches if not m.lacks_alt}
+    taken = {m.panel_index for m in matches if m.exact and not m.lacks_alt}
     # a repaired site never takes the place of one that needs no repair
     matches = [m for m in matches if m.exact or m.panel_index not in taken]
-    same, flipped = (
-        sum(m.other_strand is strand and not m.ambiguous and not m.without_alt for m in matches)
+    n_same, n_flipped = (
+        sum(m.other_strand is strand and not m.ambiguous and not m.lacks_alt for m in matches)
         for strand in (False, True)
     )
     ref, alt, alleles = list(target.sites.ref), list(target.sites.alt), target.alleles
@@ -127,8 +129,8 @@ def repair_and_match(
     swapped_rows: list[int] = []
     repairs: list[SiteNote] = []
     for m in matches:
-        what, swap = _treatment(m, ambiguous, same, flipped, panel_frequency, alleles)
-        if m.without_alt and m.panel_index in with_alt:
+        what, swap = _choose_repair(m, ambiguous, n_same, n_flipped, panel_frequency, alleles)
+        if m.lacks_alt and m.panel_index in with_alt:
             what = ALT_ELSEWHERE
         if what is None:
             continue
@@ -156,14 +158,14 @@ def repair_and_match(
             unphased=None if target.unphased is None else target.unphased[target_index],
             halved=None if target.halved is None else target.halved[target_index],
         )
-    match = _matched(panel, repaired.sites, sum(repair.what == STRAND_UNKNOWN for repair in repairs))
+    match = _match(panel, repaired.sites, sum(repair.what == STRAND_UNKNOWN for repair in repairs))
     contradictory = 0
     if match.duplicate_of:
         repaired, contradictory = _merge_duplicates(repaired, match, allow_unphased)
     return RepairedTarget(repaired, match, repairs, target_index, contradictory)
 
 
-def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
+def _match(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
     """`match_sites`, with a message that mentions the dropped sites of unknown strand."""
     try:
         return match_sites(panel, target)
@@ -181,7 +183,7 @@ def _matched(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
         ) from error
 
 
-def _find(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
+def _find_matches(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
     first = np.searchsorted(panel.position, target.position, side="left").tolist()
     last = np.searchsorted(panel.position, target.position, side="right").tolist()
     position = target.position.tolist()
@@ -189,8 +191,8 @@ def _find(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
         if start == stop:
             continue
         ref, alt = target.ref[index].upper(), target.alt[index].upper()
-        without_alt = alt == "."
-        if without_alt:
+        lacks_alt = alt == "."
+        if lacks_alt:
             if site_without_alt(panel, position[index], ref) is None:
                 continue
             alt = panel.alt[start].upper()
@@ -217,20 +219,20 @@ def _find(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
             if alleles in here:
                 site = start + here.index(alleles)
                 exact = not (swapped or other_strand)
-                yield _PanelMatch(index, site, swapped, other_strand, ambiguous, without_alt, exact)
+                yield _PanelMatch(index, site, swapped, other_strand, ambiguous, lacks_alt, exact)
                 break
 
 
-def _treatment(
+def _choose_repair(
     match: _PanelMatch,
     ambiguous: str,
-    same: int,
-    flipped: int,
+    n_same: int,
+    n_flipped: int,
     panel_frequency: np.ndarray,
     alleles: np.ndarray,
 ) -> tuple[str | None, bool]:
     """The remark on a site (None if nothing is done), and whether its calls are swapped."""
-    as_it_is = ALT_TAKEN if match.without_alt else None
+    as_it_is = ALT_TAKEN if match.lacks_alt else None
     if not match.ambiguous:
         if match.exact:
             return as_it_is, False
@@ -239,7 +241,7 @@ def _treatment(
     as_written = (SWAPPED, True) if match.swapped else (as_it_is, False)
     if ambiguous == "drop":
         return STRAND_UNKNOWN, False
-    if ambiguous == "keep" or not flipped:
+    if ambiguous == "keep" or not n_flipped:
         return as_written
     # log odds of the calls if the letters are those of the panel's strand
     calls = alleles[match.index]
@@ -247,10 +249,10 @@ def _treatment(
     if match.swapped:
         n_alt, n_ref = n_ref, n_alt
     p = float(np.clip(panel_frequency[match.panel_index], 1e-3, 1 - 1e-3))
-    evidence = (n_alt - n_ref) * math.log(p / (1 - p)) + math.log((same + 1) / (flipped + 1))
-    if evidence >= EVIDENCE:
+    log_odds = (n_alt - n_ref) * math.log(p / (1 - p)) + math.log((n_same + 1) / (n_flipped + 1))
+    if log_odds >= MIN_LOG_ODDS:
         return as_written
-    if evidence <= -EVIDENCE:
+    if log_odds <= -MIN_LOG_ODDS:
         # on the other strand the letters are swapped, once more if REF and ALT were
         return STRAND_BY_FREQUENCY, not match.swapped
     return STRAND_UNKNOWN, False
@@ -259,14 +261,16 @@ def _treatment(
 def _merge_duplicates(target: Haplotypes, match: SiteMatch, allow_unphased: bool) -> tuple[Haplotypes, int]:
     """Give the matched record of a site the calls of all its records; count calls that became missing."""
     records: dict[int, list[int]] = {}
-    for again, first in match.duplicate_of.items():
-        records.setdefault(first, [first]).append(again)
+    for duplicate, first in match.duplicate_of.items():
+        records.setdefault(first, [first]).append(duplicate)
     alleles = target.alleles.copy()
     shape = (len(alleles), len(target.ploidy))
     unphased = np.zeros(shape, bool) if target.unphased is None else target.unphased.copy()
     n_contradictory = 0
-    for first, same in records.items():
-        merged_Q, unphased_X, contradictory_X = _merged(target.alleles[same], unphased[same], target.ploidy)
+    for first, rows in records.items():
+        merged_Q, unphased_X, contradictory_X = _merge_calls(
+            target.alleles[rows], unphased[rows], target.ploidy
+        )
         if not allow_unphased:
             contradictory_X |= unphased_X
         n_contradictory += int(contradictory_X.sum())
@@ -276,7 +280,7 @@ def _merge_duplicates(target: Haplotypes, match: SiteMatch, allow_unphased: bool
     return replace(target, alleles=alleles, unphased=unphased if some_unphased else None), n_contradictory
 
 
-def _merged(
+def _merge_calls(
     alleles_DQ: np.ndarray, unphased_DX: np.ndarray, ploidy: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Merged alleles int8 (Q,), and masks of unphased and of contradictory calls, bool (X,)."""
@@ -311,12 +315,12 @@ def site_without_alt(panel: Sites, position: int, ref: str) -> int | None:
     return site if ref.upper() == panel_ref and len(panel.alt[site]) <= len(panel_ref) else None
 
 
-def records_wanted(panel: Sites, lift: Lift | None) -> Callable[[int, str], bool]:
+def select_without_alt(panel: Sites, lift: Lift | None) -> Callable[[int, str], bool]:
     """A predicate of position and REF: whether a record without ALT is, after the lift, a panel site."""
 
     def wanted(position: int, ref: str) -> bool:
         if lift is not None:
-            lifted = lift.alleles(position, [ref])
+            lifted = lift.convert_alleles(position, [ref])
             if isinstance(lifted, str):
                 return False
             position, (ref,) = lifted

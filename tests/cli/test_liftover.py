@@ -61,9 +61,9 @@ def in_old_build(row: list[str]) -> list[str]:
 def test_places(chain):
     lift = Lift(chain, "20")
     for position in (1, 100_000, 110_001, 500_000, 500_001, 777_777, 1_000_000):
-        assert lift.place(old_place(position)) == (position, position > 500_000)
-    assert lift.place(old_place(105_000)) is None
-    assert lift.place(5) is None
+        assert lift.convert(old_place(position)) == (position, position > 500_000)
+    assert lift.convert(old_place(105_000)) is None
+    assert lift.convert(5) is None
 
 
 def test_a_lifted_vcf_gives_the_same(run, example, panel, chain, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites
 from spinimpute.runtime.errors import InputError
-from spinimpute.targets.array_sites import NOT_IN_PANEL, TWICE, read_array
+from spinimpute.targets.array_sites import DUPLICATE, NOT_IN_PANEL, read_array
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"
 PANEL = Sites(
@@ -43,7 +43,7 @@ def test_positions(head: str, tmp_path: Path) -> None:
     # of the two sites at 20 the one of frequency .4 is meant
     np.testing.assert_array_equal(array.panel_index, [0, 2, 3])
     assert array.n_sites == 6
-    assert array.skipped == {TWICE: 1, ON_ANOTHER_CHROMOSOME: 1, NOT_IN_PANEL: 1}
+    assert array.skipped == {DUPLICATE: 1, ON_ANOTHER_CHROMOSOME: 1, NOT_IN_PANEL: 1}
 
 
 def test_alleles_decide(tmp_path: Path) -> None:

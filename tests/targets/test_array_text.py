@@ -163,7 +163,7 @@ def test_bad_lines_are_named(line: str, message: str, tmp_path: Path) -> None:
 def test_more_calls_than_an_array_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, FORMS["23andMe"])
     assert len(read_array_text(path).calls) == 4
-    monkeypatch.setattr(array_text, "MOST_CALLS", 3)
+    monkeypatch.setattr(array_text, "MAX_CALLS", 3)
     with pytest.raises(InputError, match="it has more than 3 calls, the limit for such a file"):
         read_array_text(path)
 

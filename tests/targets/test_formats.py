@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spinimpute.targets.formats import FORMATS, VARIANTS, format_of
+from spinimpute.targets.formats import FORMATS, VARIANTS, detect_format
 
 VCF = b"##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
 REPORT = b"[Header]\r\nGSGT Version\t2.0.5\r\n"
@@ -28,12 +28,12 @@ def test_recognised_by_content(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "target.data"
     path.write_bytes(content)
     assert [one.name for one in FORMATS if one.recognises(path)] == [name]
-    assert format_of(path).name == name
+    assert detect_format(path).name == name
 
 
 def test_what_nothing_recognises_is_left_to_the_reader_of_variants(tmp_path: Path) -> None:
     path = tmp_path / "target.vcf"
-    assert format_of(path) is VARIANTS
+    assert detect_format(path) is VARIANTS
     path.write_text("nothing that is known")
-    assert format_of(path) is VARIANTS
-    assert format_of(tmp_path) is VARIANTS
+    assert detect_format(path) is VARIANTS
+    assert detect_format(tmp_path) is VARIANTS

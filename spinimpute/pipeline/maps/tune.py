@@ -17,7 +17,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import atomic_write, check_output
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
-from spinimpute.targets.array_sites import NoSiteOfPanel, read_array
+from spinimpute.targets.array_sites import NoPanelSite, read_array
 
 TUNED = "map tuned"  # in the provenance
 
@@ -105,7 +105,7 @@ def tune_panel(
 def _read_typed_index(array: str | Path, panel: Panel, only_part: bool) -> np.ndarray:
     try:
         return read_array(array, panel.sites, panel.frequency).panel_index
-    except NoSiteOfPanel:
+    except NoPanelSite:
         if only_part:
             raise
         return np.empty(0, np.int64)  # of one part of several
