@@ -1,1 +1,1 @@
-"""What users have, made into typed haplotypes: VCF, PLINK, array text, repair, liftover."""
+"""Read targets (the samples to impute) from VCF, PLINK and array files; lift them over and repair them."""

@@ -1,4 +1,7 @@
-"""The sites of a panel that an array has, by a VCF or BCF of the array, or by a list of positions."""
+"""Find the panel sites that a genotyping array reads, from a VCF or BCF or from a list of positions.
+
+A .spip panel is built for one array, and training simulates arrays with these sites.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ DUPLICATE = "named before"
 
 
 class NoPanelSite(InputError):
-    """An array has no site in common with a panel."""
+    """None of the array's sites is in the panel."""
 
 
 @dataclass
 class PanelArray:
-    """The sites of a panel that an array has.
+    """The panel sites that an array reads.
 
-    `panel_index`, int64 (T,), are the panel's sites, increasing. `n_sites` counts the sites of the array's
-    file on any chromosome, and `skipped` those that were not taken, by reason.
+    `panel_index`, int64 (T,), are their indices in the panel, increasing. `n_sites` is the number of sites in
+    the array's file, on all chromosomes. `skipped` counts the sites that were not used, by reason.
     """
 
     panel_index: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -44,22 +47,24 @@ class PanelArray:
 
 
 class _ArraySite(NamedTuple):
+    """A site of the array's file; `ref` and `alt` are None if the file has no alleles."""
+
     chrom: str
     position: int
-    ref: str | None  # None: unknown
+    ref: str | None
     alt: str | None
 
 
 def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelArray:
-    """Find the sites of a panel that an array has.
+    """Find the panel sites that an array reads.
 
-    The file is a VCF, VCF.gz or BCF, whose genotypes are not read, or text, perhaps gzipped: lines of
-    chromosome, 1-based position and optionally REF and ALT, separated by blanks. A first line with names of
-    columns and lines that start with # are ignored. Without alleles, and with several panel sites at the
-    position, the site with the ALT `frequency` nearest to 0.5 is taken.
+    The file is a VCF, VCF.gz or BCF, whose genotypes are ignored, or a text file, plain or gzipped. A line of
+    text has chromosome, 1-based position and optionally REF and ALT, separated by blanks. Lines that start
+    with # and a first line with column names are ignored. If a line has no alleles and the panel has several
+    sites at its position, the site whose ALT `frequency` is nearest to 0.5 is used.
 
-    Raises InputError if the file cannot be read, has another format, or has no site of the panel
-    (`NoPanelSite`).
+    Raises InputError if the file cannot be read or has another format, and NoPanelSite if none of its sites
+    is in the panel.
     """
     path = Path(path)
     if not path.is_file():
@@ -69,7 +74,7 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     chosen: set[int] = set()
     others: set[str] = set()
     listed_sites = _records(path, found) if starts_as_variant_file(path) else _lines(path)
-    sites = Counter(listed_sites)  # a line may be repeated a million times
+    sites = Counter(listed_sites)  # some files repeat a line a million times
     aliases = chromosome_names(panel.chrom, {listed.chrom for listed in sites})
     for listed, count in sites.items():
         found.n_sites += count
@@ -103,6 +108,7 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
 
 
 def _records(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
+    """Yield the sites of a VCF or BCF. Count records without an ALT of bases in `found`."""
     with VariantFile(path, "array") as file:
         for record in file.records():
             ref, alleles = file.alleles(record)
@@ -115,6 +121,7 @@ def _records(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
 
 
 def _lines(path: Path) -> Iterator[_ArraySite]:
+    """Yield the sites of a text file."""
     try:
         with open_text(path) as file:
             for number, line in enumerate(text_lines(file), start=1):

@@ -1,8 +1,9 @@
-"""Genotypes of one sample in the text files of consumer arrays, with a site in each line.
+"""Read the genotypes of one sample from the text file of a consumer array, such as 23andMe or AncestryDNA.
 
-Formats of 23andMe, AncestryDNA, FamilyTreeDNA, MyHeritage, LivingDNA and similar ones: identifier,
-chromosome, position, and the two alleles as letters, in one column or two; tabs, commas or semicolons, with
-or without quotes and a header; plain, gzip or a zip archive of one file. Detected from the content.
+Each line is a call: identifier, chromosome, position, and the two alleles as letters, in one column or two.
+For example: `rs3094315  1  752566  AG`. The columns are separated by tabs, commas or semicolons, with or
+without quotes and a header. The file is plain text, gzip or a zip archive of one file. The format is detected
+from the content.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import decompressed_text, open_text, text_lines
 from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
-MAX_CALLS = 5_000_000  # the largest arrays have 4.3 million sites; reading so many takes a gigabyte
+MAX_CALLS = 5_000_000  # calls in a file; the largest arrays have 4.3 million, which take a gigabyte of memory
 NO_ALLELES = "insertion or deletion without its alleles"
 NO_POSITION = "without a place in the genome"
 
 _LETTERS = frozenset("ACGT")
 _MISSING = frozenset("-0?.N")
-_INDEL = frozenset("DI")
-_EMPTY_FIELDS = frozenset({"", "-", "--"})
-_UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)  # the last: a password
+_INDEL = frozenset("DI")  # deletion and insertion
+_EMPTY_FIELDS = frozenset({"", "-", "--"})  # an unknown chromosome or position
+# zipfile raises RuntimeError if an archive needs a password
+_UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
 _HEADER_NAMES = frozenset({"rsid", "snpid", "name", "marker"})
 _COMMENTED_HEADER = re.compile(r"#\s*rsid\s", re.IGNORECASE)
 _BUILDS = (
@@ -59,9 +61,10 @@ _BUILDS = (
 
 @dataclass(frozen=True, slots=True)
 class ArrayCall:
-    """A call: identifier ("." if missing), chromosome without "chr", 1-based position, and alleles.
+    """A line of the file.
 
-    `letters` is "" for a missing call, and has one letter for a haploid one.
+    `id` is "." if it is missing, `chrom` has no "chr", and `position` counts from 1. `letters` are the two
+    alleles, such as "AG". A haploid call has one letter, and a missing call none.
     """
 
     id: str
@@ -72,9 +75,10 @@ class ArrayCall:
 
 @dataclass(frozen=True)
 class ArrayText:
-    """Content of a file: sample (named by the file), genome build by the comments or "", and calls.
+    """Content of a file.
 
-    `unplaced` counts lines without a position in the genome.
+    `name` is the sample's name, taken from the file name. `build` is the genome build that the comments
+    state, or "". `unplaced` is the number of lines without a position in the genome.
     """
 
     name: str
@@ -84,9 +88,9 @@ class ArrayText:
 
 
 def is_array_text(path: Path) -> bool:
-    """Whether a file has the header of such a file, or its first line after comments is a call.
+    """Whether a file is the text of a consumer array: it has the header, or its first line is a call.
 
-    False for an unreadable file. Raises InputError for an archive that is encrypted, has an unusual
+    Return False for an unreadable file. Raises InputError for a zip archive that is encrypted, has an unusual
     compression, or does not have exactly one file.
     """
     try:
@@ -110,9 +114,9 @@ def is_array_text(path: Path) -> bool:
 
 
 def read_array_text(path: Path) -> ArrayText:
-    """Read all calls, at least one, of a file that `is_array_text` accepts.
+    """Read all calls of a file that `is_array_text` accepts.
 
-    Raises InputError if the file is unreadable or truncated, or a line has another format.
+    Raises InputError if the file is unreadable, truncated or without calls, or if a line has another format.
     """
     calls = []
     build = ""
@@ -141,24 +145,25 @@ def read_array_text(path: Path) -> ArrayText:
         ) from error
     if not calls:
         raise InputError("content", f"target {path}: the file has no genotypes")
-    # a name that is not valid UTF-8 could not be written as a sample's name
+    # a VCF cannot have a sample name that is not valid UTF-8
     name = os.fsencode(path.name.split(".")[0]).decode("utf-8", "backslashreplace")
     return ArrayText(re.sub(r"\s+", "_", name) or "sample", build, calls, unplaced)
 
 
 def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
-    """The calls on the panel's chromosome, sorted, with REF and ALT of the panel.
+    """Read the calls on the panel's chromosome, sorted by position. REF and ALT are the panel's.
 
-    If the letters are those of the other strand, so are REF and ALT; `repair_and_match` then swaps the
-    strand. Letters that the panel lacks make a site that matches none. `panel` are the sites of all parts of
-    the panel, and `lift` leads to its build. Warns if the file states another build than the panel's and
-    there is no `lift`. Raises the errors of `read_array_text`, and InputError if no call is on the
-    chromosome, or none has alleles.
+    If the file reports the other strand, REF and ALT are complemented; `repair_and_match` later swaps the
+    strand. A call with an allele that the panel lacks becomes a site that matches no panel site. `panel` are
+    the sites of all parts of the panel. `lift` converts positions to the panel's genome build.
+
+    Warns if the file states another genome build than the panel's and there is no `lift`. Raises the errors
+    of `read_array_text`, and InputError if no call on the chromosome has alleles.
     """
     text = read_array_text(path)
     panel_build = infer_build(contig_line, panel.chrom)
     chrom = plain_chromosome(panel.chrom)
-    here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # of humans
+    here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # these arrays are human
     if not here:
         found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
         raise InputError("content", f"target {path}: no call on chromosome {chrom}. The file has {found}")
@@ -204,12 +209,12 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
 
 
 def _open(path: Path) -> TextIO:
-    """Open the decompressed text. Raises InputError unless a zip archive has one readable file."""
+    """Open a file, gzip or zip archive as text. Raises InputError unless an archive has one readable file."""
     with path.open("rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"
     if not zipped:
         return open_text(path, errors="replace")
-    with zipfile.ZipFile(path) as archive:  # its open file stays open
+    with zipfile.ZipFile(path) as archive:  # closing the archive does not close the file opened from it
         files = [info for info in archive.infolist() if not info.is_dir()]
         what = ""
         if len(files) != 1:
@@ -226,7 +231,7 @@ def _open(path: Path) -> TextIO:
 
 
 def _fields(line: str) -> list[str] | None:
-    """Columns of a line; None for a comment or an empty line."""
+    """Return the columns of a line, or None for a comment or an empty line."""
     text = line.strip()
     if not text or text.startswith("#"):
         return None
@@ -239,7 +244,7 @@ def _is_header(fields: list[str]) -> bool:
 
 
 def _letters(fields: list[str]) -> str | None:
-    """Alleles as up to two letters, "" if one is missing; None for anything else."""
+    """Return the alleles as one or two letters, or "" if one is missing. Return None for an invalid call."""
     letters = "".join(fields[3:]).upper()
     if len(letters) > 2 or set(letters) - _LETTERS - _MISSING - _INDEL:
         return None
@@ -265,5 +270,5 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
             "content", f"target {path}, line {number}: the position {fields[2]!r} is not a number"
         )
     chrom = plain_chromosome(fields[1])
-    # few different texts, millions of times
+    # interning saves memory: millions of calls have only a few different chromosomes and genotypes
     return ArrayCall(fields[0] or ".", sys.intern(chrom), int(fields[2]), sys.intern(letters))

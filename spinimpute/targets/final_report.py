@@ -1,4 +1,8 @@
-"""Illumina's FinalReport, written by GenomeStudio: a row for each call of each sample, with positions."""
+"""Read targets from a FinalReport, the text file that Illumina's GenomeStudio exports.
+
+It has a header and a table, in which each row is the call of one sample at one site. Alleles are bases, on
+a strand that the column names tell.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +32,14 @@ if TYPE_CHECKING:
 _FIRST_LINE = b"[Header]"
 _DATA = "[Data]"
 _MAX_HEADER_LINES = 100
-# in order of preference: Plus is the strand of the reference genome, the others vary
+# In order of preference. Plus is the strand of the reference genome; the others vary between sites.
 _STRANDS = ("Plus", "Forward", "Top", "Design")
 _ROWS_PER_READ = 1_000_000
 _MISSING = frozenset({"-", "0", ""})
 
 
 def is_final_report(path: Path) -> bool:
-    """Whether the first line is that of Illumina's FinalReport."""
+    """Whether a file starts with the first line of a FinalReport."""
     try:
         with path.open("rb") as file:
             return file.read(64).lstrip(b"\xef\xbb\xbf").startswith(_FIRST_LINE)
@@ -44,11 +48,11 @@ def is_final_report(path: Path) -> bool:
 
 
 def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
-    """Read the unphased calls of all samples on the panel's chromosome, with REF and ALT of the panel.
+    """Read the unphased calls of all samples on the panel's chromosome. REF and ALT are the panel's.
 
-    `panel` are the sites of all parts of the panel, and `lift` leads to its build. Raises InputError if the
-    report has no table, lacks columns of names, positions or alleles, is truncated, or has no call on the
-    chromosome.
+    `panel` are the sites of all parts of the panel. `lift` converts positions to the panel's genome build.
+    Raises InputError if the report is truncated, has no table, lacks a required column, or has no call on
+    the chromosome.
     """
     import pandas as pd
 
@@ -143,7 +147,11 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
 def _lifted(
     position: np.ndarray, placed: np.ndarray, lift: Lift
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions in the panel's build, and masks of rows on the other strand and without a position."""
+    """Return the rows' positions in the panel's build, and two masks of rows, bool.
+
+    The first mask marks the rows whose strand changes. The second one marks the rows without a position in
+    the panel's build.
+    """
     different, row = np.unique(np.where(placed, position, 0), return_inverse=True)
     places = [lift.convert(int(p)) if p else None for p in different]
     lifted = np.array([place[0] if place else 0 for place in places], np.float64)[row]
@@ -153,7 +161,7 @@ def _lifted(
 
 
 def _table(path: Path) -> tuple[int, list[str], str]:
-    """Number of the line with the names of the columns, these names, and the separator."""
+    """Return the line number of the table's header, the column names, and the separator."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             for number, line in enumerate(file, start=1):
@@ -173,7 +181,7 @@ def _table(path: Path) -> tuple[int, list[str], str]:
 def _rows(
     path: Path, first_row: int, separator: str, column_names: dict[str, str], chrom: str
 ) -> tuple[pd.DataFrame, int]:
-    """The rows of a chromosome, and the number of SNPs on others."""
+    """Return the rows of a chromosome, and the number of SNPs on other chromosomes."""
     import pandas as pd
 
     with path.open("rb") as file:
@@ -220,7 +228,7 @@ def _rows(
                 kept.append(chunk[here])
                 others.update(chunk["name"][~here])
                 n_before += len(chunk)
-    except (ValueError, OSError) as error:  # the parser's errors are ValueErrors, and name the line
+    except (ValueError, OSError) as error:  # pandas raises ValueErrors that name the line
         raise InputError("read", f"target {path}: the table cannot be read ({str(error).strip()})") from error
     if not kept:
         return pd.DataFrame(), len(others)

@@ -1,4 +1,8 @@
-"""Formats of targets, detected from file contents, and the haplotypes of a target in any of them."""
+"""Detect a target's file format from its content, and read its haplotypes.
+
+`read_target` reads the calls on the panel's chromosome, lifts them over if there is a chain file, and
+resolves the ploidy on X, Y and MT.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +38,16 @@ from spinimpute.targets.repair import select_without_alt
 from spinimpute.vcf.reader import HaplotypeReader, read_haplotypes
 from spinimpute.vcf.variant_file import starts_as_variant_file
 
-STDIN_NAME = "standard_input"  # of the temporary file, for messages and reports
+STDIN_NAME = "standard_input"  # name of the file with the content of standard input, quoted in messages
 
 
 @dataclass(frozen=True)
 class TargetFormat:
-    """A format of targets, a row of FORMATS.
+    """A file format of targets.
 
-    `name` is the users' name. `recognises(path)` says whether an existing file has the format. `read(path,
-    sites of the panel, its contig line, lift to its build or None)` returns the `Calls` on the panel's
-    chromosome, and raises InputError for defects of the file.
+    `name` is its name in messages. `recognises(path)` returns whether an existing file has the format.
+    `read(path, panel_sites, contig_line, lift)` returns the calls on the panel's chromosome, and raises
+    InputError for a defective file. `lift` converts positions to the panel's genome build, or is None.
     """
 
     name: str
@@ -58,8 +62,8 @@ def read_variants(
     lift: Lift | None,
     samples: Sequence[str] | None = None,
 ) -> Calls:
-    """Read the calls of all or some samples of a VCF or BCF, as `TargetFormat.read`."""
-    # phase matters only where there are two copies, and is checked later
+    """Read the calls of a VCF or BCF. `samples` selects samples; for the rest see `TargetFormat`."""
+    # unphased calls are accepted here: phase matters only in diploid calls, which `read_target` checks later
     reader = HaplotypeReader(
         path,
         samples=samples,
@@ -83,7 +87,7 @@ FORMATS = (
 
 
 def detect_format(path: Path) -> TargetFormat:
-    """The first format that recognises a file, else VARIANTS, whose reader reports what is wrong."""
+    """Return the format of a file. For an unknown format return VARIANTS: its reader reports the error."""
     if not path.is_file():
         return VARIANTS
     return next((known for known in FORMATS if known.recognises(path)), VARIANTS)
@@ -99,14 +103,15 @@ def read_target(
     region: Region | None = None,
     samples: Sequence[str] | None = None,
 ) -> list[ResolvedPloidy | None]:
-    """Read the target's haplotypes on the panels' chromosome; the panels are the parts of a panel.
+    """Read the target's haplotypes on the chromosome of the panel.
 
-    `sexes` maps samples to whether they are male, for X, and takes precedence over the file. `chain` is a
-    chain file from the target's genome build to the panel's. `region` is the part of an autosome that is
-    needed of a VCF or BCF. `samples` are the samples to read, in this order.
+    `panels` has one panel, or for X one for each part (PAR1, PAR2, the rest). `sexes` maps names of samples
+    to whether they are male; on X it overrides the sexes in the file. `chain` is a chain file from the
+    target's genome build to the panel's. `region` limits what is read of an autosome from a VCF or BCF.
+    `samples` are the samples to read from a VCF or BCF, in this order.
 
-    Returns a result for each part of the panel, None for a part of X in which the target has no site. Raises
-    the errors of each format's reader, and InputError for unphased heterozygotes unless `allow_unphased`.
+    Returns a result for each panel. It is None if the target has no site in this part of X. Raises the errors
+    of the format's reader, and InputError for unphased heterozygotes unless `allow_unphased` is set.
     """
     path = Path(path)
     chrom = panels[0].chrom
@@ -150,6 +155,7 @@ def read_target(
 
 
 def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> ResolvedPloidy | None:
+    """Return the haplotypes of one part of the panel, or None if the part has no call."""
     part = find_x_region(panel)
     if part is not None:
         position = calls.sites.position
@@ -167,6 +173,7 @@ def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> Resolv
 
 
 def _refuse_unphased(path: Path, parts: Sequence[ResolvedPloidy | None]) -> None:
+    """Raise InputError if there is an unphased heterozygote."""
     for part in parts:
         if part is not None and part.haplotypes.unphased is not None:
             row, sample = np.argwhere(part.haplotypes.unphased)[0]
@@ -180,10 +187,11 @@ def _refuse_unphased(path: Path, parts: Sequence[ResolvedPloidy | None]) -> None
 
 @contextmanager
 def standard_input_as_file(option: str) -> Iterator[Path]:
-    """Copy standard input to a temporary file: detecting its format requires reading it more than once.
+    """Copy standard input to a temporary file and yield its path.
 
-    `option` names the input in messages. Raises InputError if standard input is closed, a terminal or
-    unreadable, or if the disk is full.
+    The copy is needed because a target is read more than once, first to detect its format. `option` names the
+    input in messages. Raises InputError if standard input is closed, a terminal or unreadable, or if the disk
+    is full.
     """
     if sys.stdin is None:
         raise InputError("read", f"{option} {STANDARD}: standard input is closed. Pipe a file into it")
@@ -191,7 +199,7 @@ def standard_input_as_file(option: str) -> Iterator[Path]:
         raise InputError("read", f"{option} {STANDARD}: standard input is a terminal. Pipe a file into it")
     with temporary_folder() as folder:
         path = folder / STDIN_NAME
-        # unbuffered so far: bytes in another reader's buffer would be lost
+        # nothing has read from sys.stdin before: bytes in its buffer would be lost
         with open(os.dup(sys.stdin.fileno()), "rb") as piped:
             try:
                 with path.open("wb") as file:

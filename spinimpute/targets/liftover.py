@@ -1,4 +1,8 @@
-"""Liftover of targets to the panel's genome build, by a chain file."""
+"""Lift targets over to the panel's genome build with a chain file (UCSC), the option `--chain`.
+
+It lists intervals of one genome build and where they lie in another one, on the same or on the other
+strand. Positions outside these intervals are dropped.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,10 @@ INDEL_ON_OTHER_STRAND = "insertion or deletion that changes its strand in the pa
 
 
 class Lift:
-    """Converts positions of a chromosome to the panel's genome build.
+    """A converter of positions on one chromosome to the panel's genome build.
 
     `chain` is a chain file from the target's build to the panel's, plain or gzipped. Raises InputError if it
-    cannot be read, is not a chain file, or lacks the chromosome.
+    cannot be read, is not a chain file, or has no chain of the chromosome.
     """
 
     def __init__(self, chain: str | Path, chrom: str) -> None:
@@ -40,7 +44,7 @@ class Lift:
             raise InputError("read", f"chain file {chain}: cannot be read ({error})") from error
         try:
             self._lifter = LiftOver(io.BytesIO(content))
-        except Exception as error:  # the library has no exception of its own
+        except Exception as error:  # pyliftover has no exception class of its own
             raise InputError(
                 "damaged",
                 f"chain file {chain}: it is not a chain file, or is damaged "
@@ -60,7 +64,10 @@ class Lift:
             )
 
     def convert(self, position: int) -> tuple[int, bool] | None:
-        """1-based position in the panel's build, and whether on the other strand; None if there is none."""
+        """Return the 1-based position in the panel's build, and whether the strand changes.
+
+        Return None if the position has no counterpart on this chromosome.
+        """
         found = self._lifter.convert_coordinate(self._name, position - 1)
         if not found or not same_chromosome(found[0][0], self._chrom):
             return None
@@ -68,13 +75,13 @@ class Lift:
         return (place, found[0][2] == "-") if 1 <= place <= LAST_POSITION else None
 
     def convert_alleles(self, position: int, alleles: Sequence[str]) -> tuple[int, list[str]] | str:
-        """Position and alleles of a site in the panel's build, or the reason why there are none.
+        """Return a site's position and alleles in the panel's build, or the reason why it has none there.
 
-        The first allele is REF; symbolic ones ("<*>") stay as they are.
+        The first allele is REF. Symbolic alleles such as "<*>" are not changed.
         """
         found, length = self.convert(position), len(alleles[0])
         last = found if length == 1 else self.convert(position + length - 1)
-        # all bases of REF must stay together
+        # the bases of REF must still be consecutive
         if not found or not last or last[1] != found[1] or abs(last[0] - found[0]) != length - 1:
             return NOT_IN_CHAIN
         place, turned = found
@@ -83,9 +90,10 @@ class Lift:
         return place, [complement(a) if turned and not a.startswith("<") else a for a in alleles]
 
     def convert_calls(self, calls: Calls) -> Calls:
-        """All sites in the panel's build, sorted; those without a position there are counted in `skipped`.
+        """Convert the sites of calls to the panel's build, and sort them by position.
 
-        Raises InputError if none has a position there.
+        Sites without a position in the panel's build are dropped and counted in `skipped`. Raises InputError
+        if no site remains.
         """
         sites = calls.sites
         rows: list[tuple[int, int, list[str]]] = []

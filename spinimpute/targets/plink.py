@@ -1,7 +1,6 @@
-"""Targets in PLINK formats: .bed with .bim and .fam, or .pgen with .pvar and .psam.
+"""Read targets in PLINK formats: .bed with .bim and .fam, or .pgen with .pvar and .psam.
 
-pgenlib reads the variants of one chromosome. It is an optional requirement: `pip install
-'spinimpute[plink]'`.
+The optional library pgenlib reads the files: `pip install 'spinimpute[plink]'`.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ from spinimpute.targets.array_text import NO_POSITION
 from spinimpute.targets.liftover import INDEL_ON_OTHER_STRAND, NOT_IN_CHAIN, Lift
 
 _BED_MAGIC = b"\x6c\x1b\x01"
-_PLINK_MAGIC = b"\x6c\x1b"
+_PLINK_MAGIC = b"\x6c\x1b"  # .bed and .pgen
 _NO_ALLELE = frozenset({"0", ".", "", "-"})
 _BASES = re.compile(r"[ACGTNacgtn]+")
-_ALLELES_PER_READ = 16 * 2**20  # read at once
+_ALLELES_PER_READ = 16 * 2**20  # limits the memory of a read
 
 
 class _PlinkSite(NamedTuple):
-    """A biallelic site: numbers of variant and ALT in the file, and whether REF and ALT are swapped."""
+    """A biallelic site: a variant of the file with one of its ALT alleles."""
 
     position: int
     ref: str
     alt: str
     id: str
-    variant: int
-    allele: int
-    swapped: bool
+    variant: int  # index of the variant in the file
+    allele: int  # index of the ALT allele in the variant, from 1
+    swapped: bool  # whether `ref` and `alt` are swapped compared with the file
 
 
 def is_plink(path: Path) -> bool:
-    """Whether a file starts as .bed and .pgen files do."""
+    """Whether a file is a .bed or .pgen, by its first bytes."""
     try:
         with path.open("rb") as file:
             return file.read(len(_PLINK_MAGIC)) == _PLINK_MAGIC
@@ -64,10 +63,10 @@ def is_plink(path: Path) -> bool:
 def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
     """Read the calls of all samples on the panel's chromosome.
 
-    Heterozygotes of a .bed are unphased. If a .bim has only one allele of a site, the other one is the
-    panel's. `path` is the .bed or .pgen, `panel` are the sites of all parts of the panel, and `lift` leads to
-    its build. Raises InputError if pgenlib is not installed, a file is missing or damaged, or the samples
-    have no names.
+    `path` is the .bed or .pgen. `panel` are the sites of all parts of the panel. `lift` converts positions to
+    the panel's genome build. Heterozygotes of a .bed are unphased. If a .bim has only one allele of a site,
+    the other allele is taken from the panel. Raises InputError if pgenlib is not installed, a file is missing
+    or damaged, or the samples have no names.
     """
     pgenlib = load_pgenlib()
     with path.open("rb") as file:
@@ -117,7 +116,7 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
 
 @contextmanager
 def _reading(path: Path, code: Code, advice: str) -> Iterator[None]:
-    """Turn errors of pgenlib into InputError."""
+    """Convert errors of pgenlib in the `with` block to InputError."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -127,7 +126,7 @@ def _reading(path: Path, code: Code, advice: str) -> Iterator[None]:
 
 
 def load_pgenlib() -> Any:
-    """Import the library for PLINK files; raises InputError if it is not installed."""
+    """Import and return pgenlib. Raises InputError if it is not installed."""
     try:
         import pgenlib
     except ImportError as error:
@@ -136,7 +135,7 @@ def load_pgenlib() -> Any:
 
 
 def _companion(path: Path, kind: str, suffixes: list[str]) -> Path:
-    """The first of the files that may hold the variants or samples of a .bed or .pgen."""
+    """Return the file with the variants or samples of a .bed or .pgen: the first suffix that exists."""
     for suffix in suffixes:
         if path.with_suffix(suffix).is_file():
             return path.with_suffix(suffix)
@@ -146,9 +145,9 @@ def _companion(path: Path, kind: str, suffixes: list[str]) -> Path:
 
 
 def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
-    """Names of the samples, and which of them are male, if the file has sexes.
+    """Read a .fam or .psam. Return the samples' names, and for samples of known sex whether they are male.
 
-    A name is the second column of a .fam, with the family in front if names are repeated.
+    The name is the individual ID (IID). If two samples have the same IID, all names become FID_IID.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -213,7 +212,7 @@ def _sites(
     lift: Lift | None,
     skipped: Counter[str],
 ) -> Iterator[_PlinkSite]:
-    """The biallelic sites of a variant; what makes no site is counted."""
+    """Yield a site for each ALT allele of a variant. Count unusable variants and alleles in `skipped`."""
     position = int(table.get_variant_pos(variant))
     if not 1 <= position <= LAST_POSITION:
         skipped[NO_POSITION] += 1
@@ -238,7 +237,7 @@ def _sites(
                 skipped[NO_ALT] += 1
                 continue
             first, second = choose_alleles({known.upper()}, panel_alleles.get(position, []))
-            # calls count `known` as the file does: REF is 0
+            # in the file, allele 0 is its REF; `swapped` says whether it is the panel's ALT
             swapped = (first == known.upper()) != (known == ref)
             yield _PlinkSite(position, first, second, name, variant, number, swapped)
         elif _BASES.fullmatch(ref) and _BASES.fullmatch(alt):
@@ -252,7 +251,7 @@ def _alleles(table: Any, variant: int) -> list[str]:
 
 
 def _read(reader: Any, rows: list[_PlinkSite], n_samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Read the calls, int8 (S, X, 2), and which of them are unphased, bool (S, X)."""
+    """Read the calls, int8 (S, X, 2), and a mask of unphased heterozygotes, bool (S, X)."""
     calls = np.empty((len(rows), n_samples, 2), np.int8)
     unphased = np.zeros((len(rows), n_samples), bool)
     step = max(1, _ALLELES_PER_READ // (8 * n_samples))

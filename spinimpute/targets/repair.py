@@ -1,16 +1,19 @@
-"""Repairs target sites, matches them to the panel, and merges records of the same site.
+"""Repair target sites, match them to the panel, and merge several records of one site.
 
-Sites whose alleles are those of the panel, but swapped or read from the other strand, become panel sites. A/T
-and C/G look the same on both strands. Such a site is moved to the other strand only by its allele frequency,
-and only in a file with other sites on the other strand.
+Strands: a target site may have the panel's alleles, but swapped (REF and ALT) or complemented (read from the
+other strand). Both are corrected. A/T and C/G sites are ambiguous, because complementing only swaps their
+alleles. An ambiguous site is moved to the other strand only if its allele frequency clearly requires it, and
+only if other sites of the file are on the other strand.
 
-Records without ALT, in which exports of single samples have sites where all alleles are REF, count as a panel
-site if it is the only one at the position and has the same REF: an array may have tested one of several ALT
-alleles, and a single base does not show an insertion after it.
+Records without ALT: files of single samples have ALT "." where the sample only has REF. Such a record
+matches a panel site if it is the only panel site at the position, has the same REF, and is no an insertion.
+If there are several ALT alleles, we do not know which one the array tested. At an insertion, a REF of
+one base does not show whether the sample carries it.
 
-Arrays have several probes of some sites, and merged files several records of a site. Known alleles win over
-missing ones, and phased calls are compared by haplotype. A conflict in phase only makes an unphased
-heterozygote; a sample with contradictory genotypes becomes missing. The order of the records does not matter.
+Duplicates: arrays have several probes for some sites, and merged files have several records of a site. Their
+calls are merged in a way that does not depend on the order of the records. A known allele replaces a missing
+one. Phased calls are compared by haplotype. If the records differ only in phase, the merged call is an
+unphased heterozygote. If their genotypes differ, the merged call is missing.
 
 Axes: D records of one site, Q haplotypes, X samples.
 """
@@ -38,14 +41,14 @@ STRAND_BY_FREQUENCY = "A/T or C/G on the other strand by frequency: exchanged"
 STRAND_UNKNOWN = "A/T or C/G of unknown strand: left out"
 ALT_TAKEN = "no ALT allele: the panel's is taken"
 ALT_ELSEWHERE = "no ALT allele beside a record with one: left out"
-MIN_LOG_ODDS = math.log(100)  # one strand must be so many times more probable than the other
+MIN_LOG_ODDS = math.log(100)  # log odds of the two strands from which an ambiguous site is assigned to one
 
 
 @dataclass(frozen=True, slots=True)
 class SiteNote:
     """A remark on a target site, such as its repair.
 
-    `id`, `ref` and `alt` are those of the file; alleles of the panel are "." if unknown.
+    `id`, `ref` and `alt` are as in the target's file. `panel_ref` and `panel_alt` are "." if unknown.
     """
 
     position: int
@@ -61,9 +64,9 @@ class SiteNote:
 class RepairedTarget:
     """A target after repair, matched to the panel.
 
-    `target` has the alleles of the panel, `match` matches its sites, `repairs` are in the order of the file,
-    `target_index`, int64, are the remaining sites of the file, and `contradictory` counts calls that became
-    missing because records of the same site contradict each other.
+    `target` has the panel's alleles, and `match` assigns its sites to panel sites. `repairs` are in file
+    order. `target_index`, int64, are the indices of the target's sites that were not dropped. `contradictory`
+    is the number of calls that became missing because records of the same site contradict each other.
     """
 
     target: Haplotypes
@@ -73,24 +76,21 @@ class RepairedTarget:
     contradictory: int
 
     def counts(self) -> dict[str, int]:
-        """Number of repairs, by kind."""
+        """Return the number of repairs of each kind."""
         return dict(Counter(repair.what for repair in self.repairs))
 
 
 @dataclass(frozen=True)
 class _PanelMatch:
-    """A target site and the panel site with the same alleles in some order and on some strand.
+    """A target site, and the panel site with the same alleles, possibly swapped or complemented."""
 
-    `exact` means the same order and strand.
-    """
-
-    index: int
+    index: int  # of the target site
     panel_index: int
-    swapped: bool
-    other_strand: bool
-    ambiguous: bool
-    lacks_alt: bool
-    exact: bool
+    swapped: bool  # REF and ALT are swapped
+    other_strand: bool  # the alleles are complemented
+    ambiguous: bool  # A/T or C/G
+    lacks_alt: bool  # the target's ALT is "."
+    exact: bool  # neither swapped nor complemented
 
 
 def repair_and_match(
@@ -100,13 +100,18 @@ def repair_and_match(
     ambiguous: str = "frequency",
     allow_unphased: bool = True,
 ) -> RepairedTarget:
-    """Swap alleles and strands where that makes target sites panel sites, match them, and merge duplicates.
+    """Repair the alleles of target sites, match the sites to the panel, and merge duplicates.
 
-    `panel_frequency`, float64 (n_panel_sites,), is that of the ALT alleles. With `ambiguous="keep"` the
-    letters of A/T and C/G sites are used as they are, with "drop" these sites are dropped. With "frequency"
-    they are used as they are if no other site is on the other strand, otherwise the frequencies decide, or
-    the site is dropped. With `allow_unphased`, calls whose phases conflict become unphased heterozygotes,
-    otherwise missing. Raises the errors of `match_sites`, and InputError for an unknown `ambiguous`.
+    `panel_frequency`, float64 (n_panel_sites,), are the panel's ALT frequencies. `ambiguous` is the treatment
+    of A/T and C/G sites:
+
+    - "keep" uses their alleles as written;
+    - "drop" drops these sites;
+    - "frequency" uses them as written if no unambiguous site of the file is on the other strand. Otherwise
+      allele frequencies decide the strand, and sites without clear evidence are dropped.
+
+    Calls whose phases conflict become unphased heterozygotes with `allow_unphased`, otherwise missing. Raises
+    the errors of `match_sites`, and InputError for an unknown `ambiguous`.
     """
     if ambiguous not in AMBIGUOUS:
         raise InputError(
@@ -118,7 +123,7 @@ def repair_and_match(
     )
     with_alt = {m.panel_index for m in matches if not m.lacks_alt}
     taken = {m.panel_index for m in matches if m.exact and not m.lacks_alt}
-    # a repaired site never takes the place of one that needs no repair
+    # if an exact match to a panel site exists, other target sites are not repaired to match it
     matches = [m for m in matches if m.exact or m.panel_index not in taken]
     n_same, n_flipped = (
         sum(m.other_strand is strand and not m.ambiguous and not m.lacks_alt for m in matches)
@@ -166,7 +171,7 @@ def repair_and_match(
 
 
 def _match(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
-    """`match_sites`, with a message that mentions the dropped sites of unknown strand."""
+    """Call `match_sites`. If no site matches, mention the dropped sites of unknown strand in the message."""
     try:
         return match_sites(panel, target)
     except NoMatch as error:
@@ -184,6 +189,7 @@ def _match(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
 
 
 def _find_matches(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
+    """Yield the match of each target site that has one, in file order. Exact matches are preferred."""
     first = np.searchsorted(panel.position, target.position, side="left").tolist()
     last = np.searchsorted(panel.position, target.position, side="right").tolist()
     position = target.position.tolist()
@@ -200,7 +206,7 @@ def _find_matches(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
         snp = len(ref) == len(alt) == 1
         other = (complement(ref), complement(alt))
         ambiguous = snp and other == (alt, ref)
-        # a site that is one of several ALT alleles has all others coded as REF, so that a swap would be wrong
+        # a multi-allelic record was split: 0 means REF or another ALT, so that swapping would be wrong
         split = any(
             0 <= i < len(position)
             and position[i] == position[index]
@@ -231,7 +237,10 @@ def _choose_repair(
     panel_frequency: np.ndarray,
     alleles: np.ndarray,
 ) -> tuple[str | None, bool]:
-    """The remark on a site (None if nothing is done), and whether its calls are swapped."""
+    """Return the repair of a site (None if it needs none), and whether to swap its calls.
+
+    `n_same` and `n_flipped` count the unambiguous sites on the panel's strand and on the other strand.
+    """
     as_it_is = ALT_TAKEN if match.lacks_alt else None
     if not match.ambiguous:
         if match.exact:
@@ -243,7 +252,7 @@ def _choose_repair(
         return STRAND_UNKNOWN, False
     if ambiguous == "keep" or not n_flipped:
         return as_written
-    # log odds of the calls if the letters are those of the panel's strand
+    # log odds that the alleles are on the panel's strand, from the calls and from the other sites of the file
     calls = alleles[match.index]
     n_alt, n_ref = int((calls == 1).sum()), int((calls == 0).sum())
     if match.swapped:
@@ -253,13 +262,16 @@ def _choose_repair(
     if log_odds >= MIN_LOG_ODDS:
         return as_written
     if log_odds <= -MIN_LOG_ODDS:
-        # on the other strand the letters are swapped, once more if REF and ALT were
+        # moving the site to the other strand swaps its alleles; if they were swapped, this restores them
         return STRAND_BY_FREQUENCY, not match.swapped
     return STRAND_UNKNOWN, False
 
 
 def _merge_duplicates(target: Haplotypes, match: SiteMatch, allow_unphased: bool) -> tuple[Haplotypes, int]:
-    """Give the matched record of a site the calls of all its records; count calls that became missing."""
+    """Merge the calls of all records of a site into the matched record.
+
+    Return the target, and the number of calls that became missing.
+    """
     records: dict[int, list[int]] = {}
     for duplicate, first in match.duplicate_of.items():
         records.setdefault(first, [first]).append(duplicate)
@@ -283,7 +295,7 @@ def _merge_duplicates(target: Haplotypes, match: SiteMatch, allow_unphased: bool
 def _merge_calls(
     alleles_DQ: np.ndarray, unphased_DX: np.ndarray, ploidy: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merged alleles int8 (Q,), and masks of unphased and of contradictory calls, bool (X,)."""
+    """Return the merged alleles, int8 (Q,), and masks of unphased and of contradictory calls, bool (X,)."""
     first_X = np.cumsum(ploidy, dtype=np.int64) - ploidy
     phased_DQ = ~np.repeat(unphased_DX, ploidy, axis=1)
     ref_Q, alt_Q = (((alleles_DQ == allele) & phased_DQ).any(axis=0) for allele in (0, 1))
@@ -295,7 +307,7 @@ def _merge_calls(
     heterozygous_X = ((n_ref_DX == 1) & (n_alt_DX == 1)).any(axis=0)
     homozygous_X = ((n_ref_DX == 2) | (n_alt_DX == 2)).any(axis=0)
     contradictory_X = np.where(heterozygous_X, homozygous_X, conflict_X)
-    # a haplotype with a known allele determines that of its sibling
+    # in a heterozygote, the known allele of one haplotype determines the allele of its sibling
     x = np.flatnonzero(heterozygous_X)
     left, right = merged_Q[first_X[x]], merged_Q[first_X[x] + 1]
     unphased_X = np.zeros(len(ploidy), bool)
@@ -306,17 +318,24 @@ def _merge_calls(
 
 
 def site_without_alt(panel: Sites, position: int, ref: str) -> int | None:
-    """The panel site that a record without ALT calls; None if there is none, or several at the position."""
+    """Return the index of the panel site that a record without ALT matches, or None.
+
+    It must be the only panel site at the position, have the same REF, and not be an insertion.
+    """
     site = int(panel.position.searchsorted(position))
-    there = panel.position[site : site + 2] == position
-    if not len(there) or not there[0] or there[1:].any():
+    at_position = panel.position[site : site + 2] == position
+    if not len(at_position) or not at_position[0] or at_position[1:].any():
         return None
     panel_ref = panel.ref[site].upper()
     return site if ref.upper() == panel_ref and len(panel.alt[site]) <= len(panel_ref) else None
 
 
 def select_without_alt(panel: Sites, lift: Lift | None) -> Callable[[int, str], bool]:
-    """A predicate of position and REF: whether a record without ALT is, after the lift, a panel site."""
+    """Return a function that selects the records without ALT to read.
+
+    Its arguments are the position and REF of a record. It returns True if, after `lift`, the record matches
+    a panel site.
+    """
 
     def wanted(position: int, ref: str) -> bool:
         if lift is not None:
