@@ -1,6 +1,6 @@
-"""Writes dosages as BGEN 1.2 (layout 2, zlib, 16 bits), and a .sample file.
+"""Writer of BGEN 1.2 files (layout 2, zlib, 16 bits per probability) with their .sample files.
 
-The libraries that write BGEN also write an index of their own, and use one thread.
+We write the format ourselves because the existing libraries use one thread and add an index file.
 
 Axes: r records, n samples.
 """
@@ -24,21 +24,22 @@ from spinimpute.runtime.output_files import OutputGroup
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.record_fields import NumberCodes
 
-BITS = 16  # of a probability
+BITS = 16  # per stored probability
 _MAX_STORED = 2**BITS - 1
 _ZLIB, _LAYOUT_2, _HAS_SAMPLES = 1, 2 << 2, 1 << 31
 _MISSING_FLAG = 0x80
-_N_RECORDS_OFFSET = 8  # offset in the file
+_N_RECORDS_OFFSET = 8  # file offset of the number of records in bytes
 _SEX = {True: "1", False: "2", None: "0"}
 
 
 class BgenWriter(OutputGroup):
-    """Writes blocks of records; a context manager that leaves nothing after an exception.
+    """A context manager that writes blocks of records; after an exception no file remains.
 
-    The .sample file has the name of the .bgen. With HDS, probabilities of haplotypes are written; with GT
-    alone, probabilities 0 and 1 of the calls; else those of the genotypes. `sexes` says which samples are
-    male. P(ALT) of a haplotype is rounded to `decimals`, as in VCF. Raises InputError if a path cannot be
-    written, or PLINK cannot read a sample's name.
+    The FORMAT fields of the layout decide what is stored. With HDS, it is the probability of each haplotype's
+    alleles. With GT alone, genotypes have the probabilities 0 and 1. Otherwise, genotype probabilities are
+    stored. P(ALT) of each haplotype is first rounded to the layout's `decimals`, as in VCF. `sexes` says
+    which samples are male. Raises InputError if a path cannot be written, or if PLINK cannot read a sample's
+    name.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class BgenWriter(OutputGroup):
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """Set the ploidy of the following blocks: the parts of chromosome X differ in it."""
         self._ploidy = np.asarray(ploidy).astype(np.uint8)
-        self._last_column_n = np.cumsum(self._ploidy) - 1  # of each sample's haplotypes
+        self._last_column_n = np.cumsum(self._ploidy) - 1  # column of each sample's last haplotype
         self._haploid = self._ploidy == 1
 
     def write_block(
@@ -83,7 +84,7 @@ class BgenWriter(OutputGroup):
     ) -> None:
         """Append r records; parameters and errors are those of `GenotypeWriter.write_block`.
 
-        BGEN has no place for `info`, `typed` and `unphased`; unphased calls are never written with HDS.
+        BGEN cannot store `info`, `typed` and `unphased`. The caller never combines HDS with unphased calls.
         """
         if is_x(chrom) and self._haploid.any():
             self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
@@ -109,13 +110,13 @@ class BgenWriter(OutputGroup):
         self._n_records += len(sites)
 
     def _probabilities(self, first: np.ndarray, last: np.ndarray) -> bytes:
-        """Uncompressed block of a record, from P(ALT) of each sample's first and last haplotype, (n,)."""
+        """Return a record's raw block from P(ALT) of each sample's first and last haplotype, (n,)."""
         missing = np.isnan(first + last)
         first, last = np.where(missing, 1, first), np.where(missing, 1, last)
         if self._phased:
             values = np.rint(np.stack([1 - first, 1 - last], axis=1) * _MAX_STORED)
         else:
-            # cumulative probabilities are rounded, so that none of the three is negative
+            # The cumulative probabilities are rounded: their differences are never negative.
             p_none = np.where(self._haploid, 1 - first, (1 - first) * (1 - last))
             p_below_two = np.rint((1 - first * last) * _MAX_STORED)
             p_none = np.rint(p_none * _MAX_STORED)
@@ -127,7 +128,7 @@ class BgenWriter(OutputGroup):
         return block_start + ploidy.tobytes() + bytes([self._phased, BITS]) + stored.astype("<u2").tobytes()
 
     def write_trailers(self) -> None:
-        """Complete the .bgen, and write the .sample."""
+        """Write the number of records into the .bgen, and write the .sample."""
         assert self._file is not None
         self._file.seek(_N_RECORDS_OFFSET)
         self._file.write(struct.pack("<I", self._n_records))
@@ -144,6 +145,6 @@ class BgenWriter(OutputGroup):
 
 
 def _with_length(text: str) -> bytes:
-    """A name as BGEN stores it: its length, then the text."""
+    """Encode a text as BGEN stores it: 2 bytes of length, then UTF-8."""
     data = text.encode()[: 2**16 - 1]
     return struct.pack("<H", len(data)) + data

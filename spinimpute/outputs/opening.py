@@ -1,4 +1,4 @@
-"""Opens the writer for an output: VCF, VCF.gz, BCF, PLINK 2 or BGEN."""
+"""Choice of the output format (VCF, VCF.gz, BCF, PLINK 2 or BGEN) and of its writer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ RecordWriter = GenotypeWriter | PlinkWriter | BgenWriter
 
 
 def choose_format(path: Path, output_type: str | None) -> str:
-    """The format of an output: "z" (VCF.gz), "b" (BCF), "v" (VCF), PGEN or BGEN.
+    """Return the format of an output: "z" (VCF.gz), "b" (BCF), "v" (VCF), PGEN or BGEN.
 
-    `output_type`, "z", "b" or "v", is the format that the user gave; else the suffix decides. Raises
-    InputError as `choose_output_type` does, and if PGEN is chosen but pgenlib is not installed.
+    `output_type` is the user's choice of "z", "b" or "v"; if it is None, the suffix of `path` decides. Raises
+    InputError if the type contradicts the suffix, for the reasons of `choose_output_type`, or if the format
+    is PGEN and pgenlib is not installed.
     """
     output_format = _BY_SUFFIX.get(path.suffix.lower())
     if output_format is None:
@@ -47,10 +48,10 @@ def open_writer(
     threads: int,
     sexes: Mapping[str, bool] | None = None,
 ) -> AbstractContextManager[RecordWriter]:
-    """Open the writer for a format of `choose_format`.
+    """Return the writer for a format of `choose_format`. All writers have the same methods.
 
-    Other parameters and errors are those of the writers, which have the same methods. `n_records`, the number
-    of records, and `sexes`, which samples are male, are for PLINK and BGEN.
+    `n_records` is the number of records that will be written; only PLINK needs it. `sexes` says which samples
+    are male, for PLINK and BGEN. The other parameters and the errors are those of the writers.
     """
     if output_format == PGEN:
         return PlinkWriter(path, layout, n_records, sexes)

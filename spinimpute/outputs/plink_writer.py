@@ -1,7 +1,9 @@
-"""Writes genotypes or dosages for PLINK 2: .pgen, .pvar and .psam.
+"""Writer of genotypes or dosages for PLINK 2: .pgen, .pvar and .psam.
 
-pgenlib writes the .pgen. It accepts dosages without phase, or calls with phase. Files with dosages therefore
-lack the phase of the calls.
+The library pgenlib writes the .pgen. It accepts either unphased dosages or phased genotypes. A file with
+dosages therefore has no phase.
+
+Axes: r records, n samples, p haplotypes of a sample.
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import OutputLayout, make_header
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, NumberCodes, SampleLayout, info_columns, info_texts
 
-MISSING = -9  # in pgenlib
+MISSING = -9  # pgenlib's value for a missing genotype or dosage
 _SEX = {True: "1", False: "2", None: "NA"}
-_BLOCK_CALLS = 2**20  # written at once; bounds the memory
+_BLOCK_CALLS = 2**20  # genotypes passed to pgenlib in one call; limits the memory
 
 
 class PlinkWriter(OutputGroup):
-    """Writes blocks of records; a context manager that leaves nothing after an exception.
+    """A context manager that writes blocks of records; after an exception no file remains.
 
-    Dosages are rounded as in VCF, and those of males on X count two copies, as in PLINK. With GT alone,
-    phased calls are written, else dosages. `n_records` is the number of records, and `sexes` says which
-    samples are male. Raises InputError if pgenlib is not installed, a path cannot be written, or PLINK cannot
-    read a sample's name.
+    With GT as the only FORMAT field, phased genotypes are written, otherwise dosages. Dosages are rounded as
+    in VCF. Dosages of males on X range from 0 to 2, as PLINK expects. `n_records` is the number of records,
+    and `sexes` says which samples are male. Raises InputError if pgenlib is not installed, if a path cannot
+    be written, or if PLINK cannot read a sample's name.
     """
 
     def __init__(
@@ -115,13 +117,13 @@ class PlinkWriter(OutputGroup):
                     self._append_genotypes(fields.alleles, fields.unphased)
 
     def _dosages_of_two(self, codes: np.ndarray) -> np.ndarray:
-        """Copies of ALT by the codes of DS, float32 (r, n); 0 to 2 also for males on X."""
+        """Convert codes of DS to dosages, float32 (r, n), from 0 to 2 also for males on X."""
         copies = codes.astype(np.float32) * ((3 - self._ploidy) / self._codes.one).astype(np.float32)
         copies[codes == self._codes.missing] = MISSING
         return np.ascontiguousarray(copies)
 
     def _append_genotypes(self, alleles: np.ndarray, unphased: np.ndarray | None) -> None:
-        """Write calls, int8 (r, n, p); half-missing calls become missing."""
+        """Append genotypes, int8 (r, n, p). A genotype with one missing allele becomes missing."""
         second = alleles[:, :, -1]
         pairs = np.stack([alleles[:, :, 0], np.where(second == ALLELE_ABSENT, alleles[:, :, 0], second)], 2)
         missing = pairs.min(axis=2, keepdims=True) < 0
@@ -130,7 +132,7 @@ class PlinkWriter(OutputGroup):
         self._pgen.append_partially_phased_batch(calls.reshape(len(calls), -1), np.ascontiguousarray(phased))
 
     def _plink_chromosomes(self, chrom: str, position: np.ndarray) -> list[str]:
-        """PLINK's names of the chromosome: the ends of X have their own. Also infers the sexes on X."""
+        """Return PLINK's chromosome name of each position (X, PAR1 or PAR2 on X). Record sexes on X."""
         if not is_x(chrom):
             return [chrom] * len(position)
         names = np.full(position.shape, chrom, dtype=object)
@@ -143,7 +145,7 @@ class PlinkWriter(OutputGroup):
         return names.tolist()
 
     def write_trailers(self) -> None:
-        """Complete .pgen and .pvar, and write the .psam."""
+        """Finish the .pgen and .pvar, and write the .psam."""
         assert self._pvar is not None
         pgen, self._pgen = self._pgen, None
         pgen.close()
@@ -163,7 +165,7 @@ class PlinkWriter(OutputGroup):
 
 
 def check_names(samples: Sequence[str]) -> None:
-    """Raise InputError for a sample's name that PLINK cannot read."""
+    """Raise InputError if PLINK cannot read the name of a sample."""
     for name in samples:
         if len(name.split()) != 1 or name == "0" or name.startswith("#"):
             raise InputError(

@@ -1,6 +1,7 @@
 """Imputation of numpy arrays, without files.
 
-Axes: T typed or sequenced sites, S sites of the panel, X samples, Q haplotypes; 3: copies of ALT, 0 to 2.
+Axes: T typed or sequenced sites (rows of the input), S panel sites, X samples, Q haplotypes. A trailing 2 is
+the two alleles of a genotype; a trailing 3 is 0, 1 or 2 copies of ALT.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, stored_phred
 
-NO_ALLELE = -2  # in the second place of haploid genotypes, as sgkit has it
+NO_ALLELE = -2  # second allele of haploid genotypes, as in sgkit
 
 
 def impute_haplotypes(
@@ -38,9 +39,9 @@ def impute_haplotypes(
 ) -> np.ndarray:
     """Impute haplotypes at all sites of a panel.
 
-    Each haplotype is imputed alone; `impute_genotypes` and `impute` also use the other haplotype of a sample
-    to recognize samples of the panel. Typed alleles are returned unchanged. The whole result is held in
-    memory: for whole chromosomes use `impute`.
+    Each haplotype is imputed independently. (`impute_genotypes` and `impute` also use the sample's other
+    haplotype, to recognize samples that are in the panel.) Typed alleles are returned unchanged. The whole
+    result is kept in memory; for whole chromosomes use `impute`.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def impute_haplotypes(
     typed_alleles : int (T, Q)
         0 REF, 1 ALT, -1 or masked: missing; one column per haplotype.
     typed_sites : Sites or int64 (T,)
-        The sites of the rows, or increasing panel site indices.
+        The site of each row: a `Sites` object, or increasing indices of panel sites.
     predictor : PredictorSettings
         The predictor.
     resources : Resources
@@ -58,7 +59,7 @@ def impute_haplotypes(
     Returns
     -------
     float32 (n_sites, Q)
-        P(ALT).
+        P(ALT) at each panel site.
 
     Raises
     ------
@@ -79,7 +80,7 @@ def _impute(
     resources: Resources,
     sibling_Q: np.ndarray | None,
 ) -> np.ndarray:
-    """Impute haplotypes; sibling_Q: the other haplotype of the same sample, where it is known."""
+    """Impute haplotypes. sibling_Q: column of each sample's other haplotype; None if samples are unknown."""
     check_settings(predictor=(predictor, PredictorSettings), resources=(resources, Resources))
     require_open_panel(panel)
     typed_alleles = _set_masked_missing(typed_alleles, "typed_alleles")
@@ -114,7 +115,7 @@ def impute_genotypes(
 ) -> ImputedSamples:
     """Impute phased genotypes of sgkit or scikit-allel at all sites of a panel.
 
-    Typed genotypes are returned unchanged. The whole result is held in memory: for whole chromosomes, and for
+    Typed genotypes are returned unchanged. The whole result is kept in memory. For whole chromosomes and for
     unphased genotypes, use `impute`.
 
     Parameters
@@ -122,16 +123,17 @@ def impute_genotypes(
     panel : Panel or InducingPanel
         An open panel.
     genotypes : int (T, X, 2) or (T, X, 1)
-        Variants, samples, ploidy: `call_genotype` of sgkit, a `GenotypeArray` of scikit-allel. 0 REF, 1 ALT,
-        -1 or masked: missing; -2 in the second place of all genotypes of a haploid sample, as sgkit has it.
+        Axes: variants, samples, ploidy. For example `call_genotype` of sgkit or a `GenotypeArray` of
+        scikit-allel. Alleles are 0 (REF), 1 (ALT), or -1 or masked (missing). The second allele of a haploid
+        sample is -2 in all rows, as in sgkit.
     sites : Sites or int64 (T,)
-        The sites of the rows, or increasing panel site indices.
+        The site of each row: a `Sites` object, or increasing indices of panel sites.
     predictor : PredictorSettings
         The predictor.
     phased : bool (T, X), optional
         Which genotypes are phased (`call_genotype_phased`, `is_phased`); by default all.
     haploid : bool (X,), optional
-        Haploid samples, where the genotypes do not mark them by -2 (scikit-allel writes -1).
+        Haploid samples. Needed if their second alleles are not -2; scikit-allel writes -1.
     resources : Resources
         Threads, device and memory.
 
@@ -166,9 +168,9 @@ def impute_genotypes(
 
 
 def _get_mask(array: np.ndarray, name: str) -> np.ndarray | None:
-    """Return the mask of a numpy or scikit-allel array in the array's shape; None without a mask."""
+    """Return the mask of a numpy or scikit-allel array, broadcast to its shape; None if it has no mask."""
     values, mask = np.asarray(array), getattr(array, "mask", None)
-    if not isinstance(mask, np.ndarray | np.bool_):  # tables of pandas have a method of this name
+    if not isinstance(mask, np.ndarray | np.bool_):  # pandas tables have a method `mask`
         return None
     if mask.shape != values.shape[: mask.ndim]:
         raise ValueError(f"the mask of {name} must have shape {values.shape} or less, got {mask.shape}")
@@ -176,7 +178,7 @@ def _get_mask(array: np.ndarray, name: str) -> np.ndarray | None:
 
 
 def _set_masked_missing(array: np.ndarray, name: str, keep_value: int | None = None) -> np.ndarray:
-    """Set masked alleles missing, except those with the value `keep_value`."""
+    """Return the array with masked entries set to -1, except entries that are `keep_value`."""
     alleles, mask = np.asarray(array), _get_mask(array, name)
     if mask is None or not mask.any():
         return alleles
@@ -186,7 +188,7 @@ def _set_masked_missing(array: np.ndarray, name: str, keep_value: int | None = N
 
 
 def _find_haploid(calls_TX2: np.ndarray, haploid: np.ndarray | None) -> np.ndarray:
-    """Return haploid samples, bool (X,). Raises ValueError if a sample is diploid in some rows."""
+    """Return which samples are haploid, bool (X,). Raises ValueError if a sample is diploid in some rows."""
     n_samples = calls_TX2.shape[1]
     flagged_X = np.zeros(n_samples, bool) if haploid is None else _check_haploid(haploid, n_samples)
     second_TX = calls_TX2[:, :, 1]
@@ -224,7 +226,7 @@ def _check_haploid(haploid: np.ndarray, n_samples: int) -> np.ndarray:
 
 
 def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
-    """Raise ValueError for heterozygotes without phase."""
+    """Raise ValueError if a heterozygous genotype is not phased."""
     if phased_TX.shape != calls_TX2.shape[:2] or phased_TX.dtype != bool:
         raise ValueError(
             f"phased must be booleans of shape {calls_TX2.shape[:2]}, got "
@@ -242,15 +244,15 @@ def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImputedSamples:
-    """Genotypes of samples at all sites of a panel.
+    """Imputed genotypes of samples at all sites of a panel.
 
     Attributes
     ----------
     haplotypes : float32 (S, Q)
-        P(ALT) of the phased haplotypes: two columns per sample, one for a haploid sample. The two haplotypes
-        of a sample are independent.
+        P(ALT) of the phased haplotypes: two columns per diploid sample, one per haploid sample.
+        Dosages and genotype probabilities treat a sample's two haplotypes as independent.
     haploid : bool (X,)
-        Haploid samples.
+        Which samples are haploid.
     """
 
     haplotypes: np.ndarray
@@ -279,7 +281,7 @@ class ImputedSamples:
 
     @property
     def probabilities(self) -> np.ndarray:
-        """Genotype probabilities, float32 (S, X, 3): 0, 1, 2 copies of ALT; haploid: REF, 0, ALT."""
+        """Probabilities of 0, 1, 2 copies of ALT, float32 (S, X, 3). Haploid samples: P(REF), 0, P(ALT)."""
         first_SX, second_SX = self._pairs()
         two_SX, none_SX = first_SX * second_SX, (1 - first_SX) * (1 - second_SX)
         two_SX, none_SX = np.where(self.haploid, [first_SX, 1 - first_SX], [two_SX, none_SX])
@@ -287,7 +289,7 @@ class ImputedSamples:
         return np.stack([none_SX, one_SX, two_SX], axis=-1).astype(np.float32)
 
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """P(ALT) of the first and the last haplotype of each sample, (S, X) each."""
+        """Return P(ALT) of each sample's first and last haplotype, two arrays (S, X)."""
         last_X = np.cumsum(np.where(self.haploid, 1, 2)) - 1
         return self.haplotypes[:, last_X - ~self.haploid], self.haplotypes[:, last_X]
 
@@ -302,23 +304,24 @@ def impute_likelihoods(
 ) -> ImputedSamples:
     """Impute sequenced samples at all sites of a panel, from genotype likelihoods.
 
-    No sample's result depends on the others. The whole result is held in memory: for whole chromosomes use
-    `impute_sequenced`.
+    Each sample is imputed independently of the others. The whole result is kept in memory; for whole
+    chromosomes use `impute_sequenced`.
 
     Parameters
     ----------
     panel : Panel
         An open panel.
     likelihoods : float (T, X, 3)
-        P(reads | genotype) for 0, 1 and 2 copies of ALT, up to a factor for each site and sample; neither
-        logarithms nor Phred-scaled (convert PL by 10 ** (PL / -10.0)). Equal or masked values mean no data.
-        Values are rounded to whole Phred units up to 255, as in files.
+        P(reads | genotype) for 0, 1 and 2 copies of ALT, times any constant per site and sample. Not the
+        logarithm, and not Phred-scaled: convert PL by 10 ** (PL / -10.0). Three equal values, or a masked
+        value, mean no data. Values are rounded to whole Phred units and limited to 255, as in files.
     sites : Sites or int64 (T,)
-        The sites of the rows, with the panel's REF and ALT, or increasing panel site indices.
+        The site of each row: a `Sites` object with the panel's REF and ALT, or increasing indices of panel
+        sites.
     haploid : bool (X,), optional
-        Haploid samples; their first and last likelihoods are those of REF and ALT.
+        Haploid samples. Their first and last values are the likelihoods of REF and ALT.
     resources : Resources
-        Threads and memory: fewer threads are used where memory is too small for all.
+        Threads and memory. Fewer threads are used if the memory budget is too small for all.
 
     Returns
     -------
@@ -358,7 +361,7 @@ def impute_likelihoods(
 
 
 def _check_likelihoods(likelihoods: np.ndarray, haploid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Check likelihoods; return them as float64, and haploid samples, bool (X,)."""
+    """Check likelihoods. Return them as float64, and which samples are haploid, bool (X,)."""
     mask = _get_mask(likelihoods, "likelihoods")
     likelihoods = np.asarray(likelihoods)
     if likelihoods.ndim != 3 or likelihoods.shape[2] != 3 or likelihoods.dtype.kind not in "fiu":
@@ -371,7 +374,7 @@ def _check_likelihoods(likelihoods: np.ndarray, haploid: np.ndarray | None) -> t
     likelihoods = likelihoods.astype(np.float64)
     if mask is not None:
         likelihoods[mask.any(axis=2)] = 1
-    likelihoods[:, haploid_X, 1] = 0  # means nothing
+    likelihoods[:, haploid_X, 1] = 0  # haploid samples have no heterozygotes
     unusable_TX = ~np.isfinite(likelihoods).all(axis=2) | (likelihoods < 0).any(axis=2)
     unusable_TX |= (likelihoods == 0).all(axis=2)
     if unusable_TX.any():
@@ -386,7 +389,7 @@ def _check_likelihoods(likelihoods: np.ndarray, haploid: np.ndarray | None) -> t
 def _find_panel_rows(
     panel: ReferencePanel, sites: np.ndarray | Sites, n_rows: int, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that are in the panel, and their panel sites; name: argument for messages."""
+    """Return the rows whose sites are in the panel, and these panel sites. `name` is used in messages."""
     if len(sites) != n_rows:
         raise ValueError(f"{name} must name each of {n_rows} rows, got {len(sites)} sites")
     if isinstance(sites, Sites):

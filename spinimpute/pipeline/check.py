@@ -1,4 +1,4 @@
-"""`check`: how `impute` would treat a target, site by site and sample by sample.
+"""`check`: report how `impute` would treat each site and sample of a target, without imputing.
 
 Axes: X samples.
 """
@@ -28,7 +28,7 @@ from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import printable
 from spinimpute.targets.repair import SiteNote
 
-HIGH_MISSING = 0.1  # of a sample's or a site's calls
+HIGH_MISSING = 0.1  # samples and sites with a higher share of missing calls are reported
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
 ONE_ALLELE = "one allele only in the target"
 MISSING_CALLS = f"more than {HIGH_MISSING:.0%} of the calls missing"
@@ -43,26 +43,27 @@ class CheckReport:
     samples : list of str
         Names of the target's samples.
     n_sites, n_matched : int
-        Typed sites, and those that are in the panel.
+        Number of typed sites, and of typed sites that are in the panel.
     notes : list of SiteNote
-        Repairs and suspicious sites.
+        Repaired sites and suspicious sites.
     skipped, mended_calls : dict of str to int
-        Records that are not used, and genotypes that are set missing, by reason.
+        Number of records that are skipped, and of genotypes that are set missing, by reason.
     missing_X, heterozygous_X : float64
-        Share of missing and heterozygous genotypes of each sample at matched sites.
+        Share of missing and of heterozygous genotypes of each sample at matched sites.
     unphased : int
-        Unphased heterozygous genotypes.
+        Number of unphased heterozygous genotypes.
     build, panel_build : str
-        Genome build by the length of the chromosome in the header, or "".
+        Genome builds of target and panel, inferred from the chromosome's length in the header; "" if unknown.
     one_copy_X : bool or None
-        Samples with one copy of X outside the pseudo-autosomal regions, or of Y or the mitochondria; None for
+        Samples with one copy of X outside the pseudo-autosomal regions, of Y or of the mitochondria. None on
         other chromosomes.
     share_X : float64
-        Heterozygotes relative to the number expected of two copies; NaN if there are too few sites.
+        Number of a sample's heterozygotes on X, divided by the number expected of a sample with two copies;
+        NaN if there are too few sites.
     warnings : list of str
         Warnings to the user.
     refusals : list of str
-        Warnings for which `impute` refuses the target.
+        The problems for which `impute` refuses the target.
     """
 
     samples: list[str]
@@ -83,7 +84,7 @@ class CheckReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of sites by note."""
+        """Number of sites with each kind of note."""
         counts: dict[str, int] = {}
         for note in self.notes:
             counts[note.what] = counts.get(note.what, 0) + 1
@@ -93,7 +94,7 @@ class CheckReport:
         return "\n".join(map(printable, self.lines()))
 
     def lines(self) -> list[str]:
-        """The report as text."""
+        """Return the report as lines of text."""
         report = [f"target:   {len(self.samples)} samples, {self.n_sites} typed sites"]
         if self.build or self.panel_build:
             report.append(
@@ -131,8 +132,8 @@ class CheckReport:
     def write_samples(self, path: Path) -> None:
         """Write a tab-separated table with one row for each sample.
 
-        Columns: shares of missing and heterozygous genotypes; on X also the number of copies, and the
-        heterozygotes relative to the number expected of two copies.
+        Columns: the shares of missing and of heterozygous genotypes, the number of copies, and, on X, the
+        number of heterozygotes divided by the number expected of two copies.
         """
         copies = np.full(len(self.samples), 2) if self.one_copy_X is None else 2 - self.one_copy_X
         rows = zip(self.samples, self.missing_X, self.heterozygous_X, copies, self.share_X, strict=True)
@@ -153,29 +154,30 @@ def check(
     *,
     genetic_map: str | Path | GeneticMap | None = None,
 ) -> CheckReport:
-    """Read a target and match it to a panel, as `impute` does.
+    """Read a target and match it to a panel like `impute`, and report problems.
 
     Parameters
     ----------
     vcf : str or Path
         The target, in any format that `impute` reads.
     panel : ReferencePanel, str or Path, or sequence of them
-        A panel file, a VCF or BCF, which is compiled first, or an open panel; or several panel files of one
-        chromosome, which are merged.
+        A panel file, an open panel, or a VCF or BCF, from which a temporary panel is built. Several panel
+        files of one chromosome are merged.
     target : TargetSettings
-        How the target is read.
+        How to read the target.
     genetic_map : str, Path or GeneticMap, optional
         Genetic map for a panel that is a VCF or BCF.
 
     Returns
     -------
     CheckReport
-        Counts, notes and warnings; `print` shows them as the command does.
+        Counts, notes and warnings. `print` shows the same text as the command `spinimpute check`.
 
     Raises
     ------
     InputError
-        See `impute`; refusals of the target as a whole are in the report.
+        See `impute`. If the target as a whole does not fit the panel, no error is raised: the reasons are in
+        `refusals`.
     """
     check_settings(target=(target, TargetSettings))
     if isinstance(panel, Sequence) and not isinstance(panel, str):
@@ -235,7 +237,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
 
 
 def _call_counts(part: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
-    """Count missing and heterozygous genotypes of each sample at matched sites."""
+    """Count the missing and the heterozygous genotypes of each sample at matched sites."""
     target = part.target
     alleles = target.alleles[part.match.target_index]
     first = np.cumsum(target.ploidy.astype(np.int64)) - target.ploidy
@@ -258,7 +260,7 @@ def _note(target: Haplotypes, index: int, what: str, panel_ref: str = ".", panel
 
 
 def _call_notes(part: MatchedTarget) -> list[SiteNote]:
-    """Notes on matched sites: missing genotypes, one allele only, frequencies unlike those of the panel."""
+    """Return notes on matched sites with missing genotypes, one allele, or frequencies unlike the panel's."""
     panel, target, match = part.panel, part.target, part.match
     n_haplotypes = target.alleles.shape[1]
     frequencies = Frequencies.count(panel, target, match)

@@ -1,4 +1,7 @@
-"""Checks before chunks are joined: they belong together, and no site is missing."""
+"""Checks of `ligate` before it joins chunks: chunks must be from one imputation and must miss no site.
+
+A chunk is a file that `impute` wrote for one region of a chromosome. Neighbouring chunks may overlap.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.header import definition, header_indexes, without_idx
 from spinimpute.vcf.raw_records import site_key
 
-_MUST_MATCH = {  # header lines that must be the same, by what a message calls them
+_MUST_MATCH = {  # start of header lines that must be equal in all chunks, with a name for messages
     PANEL_LINE: "panel",
     "##spinimpute_model=": "model",
     "##source=": "program",
@@ -34,9 +37,9 @@ def check_formats(chunks: Sequence[Chunk], output_type: str) -> None:
 
 
 def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
-    """Raise InputError if samples, FORMAT, panel, model, settings or header definitions of two chunks differ.
+    """Raise InputError if two chunks differ in samples, FORMAT, panel, model or header definitions.
 
-    Other differences of their headers are added to `warnings`.
+    Add other differences of their headers to `warnings`.
     """
 
     def differ(what: str, one: object, another: object) -> InputError:
@@ -89,7 +92,7 @@ def _header_values(chunk: Chunk, prefix: str) -> str:
 
 
 def check_targets(chunks: Sequence[Chunk]) -> None:
-    """Raise InputError if the headers of two chunks give different genotypes of the target at a position."""
+    """Raise InputError if the target's genotypes at a position differ between two chunks (by checksum)."""
     first_seen: dict[int, tuple[str, Chunk]] = {}
     for chunk in chunks:
         for position, checksum in chunk.target.items():
@@ -104,7 +107,7 @@ def check_targets(chunks: Sequence[Chunk]) -> None:
 
 
 def check_regions(chunks: Sequence[Chunk]) -> None:
-    """Raise InputError unless each position is in at most two chunks, which are neighbours."""
+    """Raise InputError if a chunk lies within another one, or if a position is in more than two chunks."""
     for left, right in pairwise(chunks):
         if left.region == right.region:
             raise InputError(
@@ -128,7 +131,7 @@ def check_regions(chunks: Sequence[Chunk]) -> None:
 
 
 def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
-    """Raise InputError if a site could lie between two neighbours, unless gaps are allowed."""
+    """Raise InputError if there are positions between two neighbouring chunks, unless gaps are allowed."""
     for left, right in pairwise(chunks):
         if right.region.start > left.region.end + 1 and not allow_gaps:
             raise InputError(
@@ -146,9 +149,10 @@ def check_panel(
     allow_gaps: bool,
     warnings: list[str],
 ) -> None:
-    """Raise InputError if chunks are of another panel, or lack panel sites between the first and last region.
+    """Raise InputError if the chunks were imputed from another panel or lack some of its sites.
 
-    `path` is the panel's file, for messages. With `allow_gaps`, sites outside of all regions are a warning.
+    `path` is the panel's file, for messages. With `allow_gaps`, panel sites outside of all chunks only cause
+    a warning. Parts of chromosome X that no chunk contains also cause a warning.
     """
     first = chunks[0]
     checksums = [word.split(" ")[0] for word in _header_values(first, PANEL_LINE).split(", ")]
@@ -218,7 +222,7 @@ def check_panel(
 def _find_untyped_parts(
     chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], key: np.ndarray, warnings: list[str]
 ) -> np.ndarray:
-    """Sites of parts of chromosome X that no chunk contains because no site is typed there, bool (sites,)."""
+    """Mark the sites of parts of chromosome X that are in no chunk, bool (sites,). Add a warning for each."""
     untyped = np.zeros(len(key), bool)
     start = 0
     for panel in panels:
@@ -233,7 +237,7 @@ def _find_untyped_parts(
 
 
 def shared_sites(left: Chunk, right: Chunk) -> int:
-    """Count the sites in the overlap of two neighbours. Raises InputError if their sites differ."""
+    """Count the sites in the overlap of two neighbours. Raises InputError if their sites differ there."""
     first = int(np.searchsorted(left.position, right.region.start, side="left"))
     stop = int(np.searchsorted(right.position, left.region.end, side="right"))
     one, another = left.key[first:], right.key[:stop]

@@ -1,4 +1,8 @@
-"""Chunks: files that `impute` wrote for a region, read as bytes and checked completely."""
+"""Chunks: files that `impute` wrote for one region of a chromosome.
+
+`impute` marks these files by header lines that this module makes. `ligate` reads the files, checks every
+record, and copies records as bytes.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +25,22 @@ from spinimpute.vcf.header import FORMAT_LINES, PIECE_BYTES, FileStart, definiti
 from spinimpute.vcf.raw_records import BcfRecords, RawRecords, RecordTable, TextRecords
 from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
-PANEL_LINE = "##spinimpute_panel="  # then its checksum
-TARGET_LINE = "##spinimpute_target="  # then positions and checksums, such as 1000:0123abcd
-REGIONS_LINE = "##spinimpute_regions="  # then how many: a file with several is no chunk
+PANEL_LINE = "##spinimpute_panel="  # followed by the panel's checksum
+TARGET_LINE = "##spinimpute_target="  # followed by positions and checksums, such as 1000:0123abcd
+REGIONS_LINE = (
+    "##spinimpute_regions="  # followed by the number of regions; a file with several is not a chunk
+)
 
 _REGION = re.compile(
     r"##spinimpute_region=(.+):([0-9]{1,10})-([0-9]{1,10}) "
     r"sites=([0-9]{1,10})(?: unmatched=([0-9]{1,10}))?( phased_here)?"
 )
-TARGET_POSITIONS = 32  # two people have the same genotypes at so many sites with a probability of about 1e-7
+# Number of positions with checksums. Two people have equal genotypes at all of them with probability 1e-7.
+TARGET_POSITIONS = 32
 
 _TARGET_LINE_REGEX = re.compile(rf"^{TARGET_LINE}[0-9a-f:,]+$", re.MULTILINE)
-_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: its multiples are spread evenly
-_ALLELE_CODES = np.array([0, 1, 4], np.int8)  # of missing, REF and ALT: a sum of two tells both
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads hashes evenly
+_ALLELE_CODES = np.array([0, 1, 4], np.int8)  # missing, REF, ALT: a sum of two codes is unique
 _CHECKSUM = re.compile(r"([0-9]{1,10}):([0-9a-f]+)")
 _COMMAND = "##spinimpute_command="
 _COMMAND_WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
@@ -42,8 +49,8 @@ _COMMAND_WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
 def region_line(region: Region, sites: int, unmatched: int | None, phased_here: bool) -> str:
     """Return the header line that marks a file as a chunk.
 
-    unmatched: number of sites that the panel lacks, None if they are not kept; phased_here: whether
-    genotypes were phased in the run, so that results depend on the buffer.
+    unmatched: number of sites that the panel lacks, or None if they are not written. phased_here: whether
+    genotypes were phased in the run; if so, results depend on the buffer.
     """
     others = "" if unmatched is None else f" unmatched={unmatched}"
     others += " phased_here" if phased_here else ""
@@ -51,12 +58,13 @@ def region_line(region: Region, sites: int, unmatched: int | None, phased_here: 
 
 
 def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
-    """Return the header line with checksums of a target at some sites, by which `ligate` recognizes it.
+    """Return the header line with checksums of a target's genotypes at some positions.
 
-    A hash of the positions chooses the sites, so chunks of the same target share sites even if the target was
-    cut for each of them. Checksums depend on genotypes, not on phase or format. `targets` are the parts of
-    the target before repairs. `header` is that of a file of `phase` or `convert` of which only a part was
-    read: its checksums are copied. Of other files they are computed, because other programs keep the header
+    `ligate` uses it to check that chunks have the same target. A hash of the positions chooses the positions,
+    so chunks share positions even if each chunk had its own part of the target as input. The checksums do
+    not depend on phase or file format. `targets` are the parts of the target before repairs. If only a part
+    of a file by `phase` or `convert` was read, `header` is its header, from which the line is copied. For
+    other files `header` is empty: their checksums must be computed, because other programs keep the header
     when they change genotypes.
     """
     written = _TARGET_LINE_REGEX.search(header)
@@ -83,35 +91,35 @@ def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """A complete chunk. The arrays, int64, have an entry for each record."""
+    """A complete chunk. Its int64 arrays have one entry per record."""
 
     path: Path
-    lines: list[str]  # of the header, without those of the region and the target
+    lines: list[str]  # header lines except those of the region and the target
     samples: list[str]
     formats: list[str]  # names of FORMAT fields
     region: Region
     sites: int  # number of panel sites
-    unmatched: int | None  # number of sites that the panel lacks; None if they are not kept
+    unmatched: int | None  # number of sites that the panel lacks; None if they are not written
     phased_here: bool  # whether genotypes were phased in the run
-    target: dict[int, str]  # checksums of the target's genotypes by position; may be empty
+    target: dict[int, str]  # checksum of the target's genotypes at each position; may be empty
     is_bcf: bool
     records: RawRecords
-    data_start: int  # bytes before the first record
+    data_start: int  # number of bytes before the first record
     position: np.ndarray
     ref_length: np.ndarray
-    length: np.ndarray  # bytes of the record
+    length: np.ndarray  # number of bytes of the record
     key: np.ndarray  # hash of the site (`site_key`)
 
     def __len__(self) -> int:
         return len(self.position)
 
     def common_lines(self) -> list[str]:
-        """Return the header of a run without a region; it contains the buffer if results depend on it."""
+        """Return the header of a run without regions; keep the buffer if results depend on it."""
         options = ["--region", "--regions-file", *([] if self.phased_here else ["--buffer"])]
         return [_remove_options(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
 
     def file_start(self) -> bytes:
-        """`common_lines` as bytes of a file."""
+        """Return `common_lines` as the first bytes of a file."""
         text = ("\n".join(self.common_lines()) + "\n").encode()
         if not self.is_bcf:
             return text
@@ -119,7 +127,7 @@ class Chunk:
 
     @contextmanager
     def open_records(self, threads: int, first: int = 0) -> Iterator[ChunkStream]:
-        """Open the records from number `first`."""
+        """Open the file at record number `first`."""
         with _open_file(self.path, threads) as stream:
             stream.read(self.data_start)
             records = ChunkStream(self, stream)
@@ -128,7 +136,7 @@ class Chunk:
             yield records
 
     def batches(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Cut records [first, stop) into intervals that fit into memory."""
+        """Cut records [first, stop) into intervals of about PIECE_BYTES."""
         ends = np.cumsum(self.length[first:stop])
         begin = 0
         while begin < len(ends):
@@ -140,14 +148,14 @@ class Chunk:
 
 @dataclass
 class ChunkStream:
-    """Yields the records of a chunk as bytes."""
+    """Reader of the records of a chunk as bytes. `row` is the number of the next record."""
 
     chunk: Chunk
     stream: ByteStream
     row: int = 0
 
     def read_until(self, stop: int) -> bytes:
-        """Return the records up to number `stop`."""
+        """Return the bytes of the next records, up to but not including number `stop`."""
         size = int(self.chunk.length[self.row : stop].sum())
         self.row = stop
         data = self.stream.read(size)
@@ -157,7 +165,7 @@ class ChunkStream:
 
 
 def read_chunk(path: str | Path, threads: int) -> Chunk:
-    """Read a file from end to end and check that it is a complete chunk."""
+    """Read a whole file and return it as a Chunk. Raises InputError if it is not a complete chunk."""
     path = Path(path)
     check_variant_file(path, "chunk")
     with _open_file(path, threads) as stream:
@@ -175,7 +183,7 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
     )
     _check_records(chunk, position)
     with VariantFile(path, "chunk"):
-        pass  # its header can be read by other programs, too
+        pass  # htslib must be able to read the header
     return replace(chunk, position=position, ref_length=ref_length, length=length, key=key)
 
 
@@ -189,7 +197,7 @@ def _open_file(path: Path, threads: int) -> Iterator[ByteStream]:
 
 
 def _parse_header(path: Path, start: FileStart) -> Chunk:
-    """Return a chunk from its header, without records."""
+    """Parse the header of a chunk; its arrays of records are empty."""
 
     def error(what: str) -> InputError:
         return InputError("content", f"chunk {path}: {what}")
@@ -245,7 +253,7 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
 def _scan(chunk: Chunk, stream: ByteStream, rest: bytes) -> RecordTable:
     found = RecordTable()
     while True:
-        piece = stream.read(max(PIECE_BYTES, len(rest)))  # a long record is not looked at too often
+        piece = stream.read(max(PIECE_BYTES, len(rest)))  # grow, or a long record is scanned too often
         data = rest + piece
         try:
             done = chunk.records.scan(data, found)

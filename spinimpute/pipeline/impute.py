@@ -1,4 +1,7 @@
-"""`impute`: target file and panel in, imputed file out."""
+"""`impute`: impute the typed sites of a target to all sites of a panel and write a file.
+
+This module checks the arguments and runs one step per chromosome. `impute_target` computes and writes.
+"""
 
 from __future__ import annotations
 
@@ -76,44 +79,45 @@ def impute(
 ) -> ImputationSummary:
     """Impute the haplotypes of a target at all sites of a panel, and write them with an index.
 
-    Several chromosomes are imputed one after the other, with the memory of one. Their records are those of
-    runs with one panel each.
+    Several chromosomes are imputed one after the other, which needs no more memory than one. The records are
+    the same as with one run per chromosome.
 
     Parameters
     ----------
     vcf : str or Path, or sequence of them
-        The target: VCF, BCF, PLINK, consumer array text or Illumina FinalReport; may contain other
-        chromosomes too. Or several VCF or BCF files of the same samples, one per chromosome.
+        The target: VCF, BCF, PLINK, consumer array text or Illumina FinalReport. Chromosomes without a panel
+        are skipped. Or several VCF or BCF files of the same samples, one per chromosome.
     out : str or Path
-        `.vcf.gz`, `.bcf` or `.vcf`, or "-" for standard output; `.pgen`, with `.pvar` and `.psam` beside it;
-        or `.bgen`, with `.sample`. The file appears when it is complete. "{chrom}" in the name stands for the
-        chromosome: one file for each, as `.pgen` and `.bgen` require.
+        `.vcf.gz`, `.bcf` or `.vcf`, or "-" for standard output. Also `.pgen`, which adds `.pvar` and `.psam`,
+        or `.bgen`, which adds `.sample`. The file is written under a temporary name and renamed when it is
+        complete. "{chrom}" in the name is replaced by the chromosome, for one file per chromosome; `.pgen`
+        and `.bgen` files cannot hold several.
     panel : ReferencePanel, str or Path, or sequence of them
-        A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, which is compiled
-        first. Or panel files in any order, or a folder of them: one per chromosome; several of a chromosome
-        are merged as by `merge_panels`, in the given order.
+        A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, from which a temporary
+        panel is built. Or several panel files, or a folder of panel files. Panels of the same chromosome are
+        merged like by `merge_panels`, in the given order.
     genetic_map : str, Path or GeneticMap, optional
-        For a panel that is a VCF or BCF.
+        The genetic map, if the panel is a VCF or BCF.
     predictor : PredictorSettings
         The predictor; by default haplotype attention for panels of haplotypes.
     target : TargetSettings
-        How the target is read.
+        How to read the target.
     phasing : str
-        "auto" phases unphased heterozygotes first, against the panel and the other samples; "never" refuses
-        them. A panel without haplotypes also refuses them.
+        "auto": phase unphased heterozygotes first, using the panel and the other samples. "never": raise an
+        error if there are any. A panel without haplotypes cannot phase, so they are also an error.
     region : RegionSettings
-        Which panel sites are imputed; by default all.
+        The panel sites to impute. Default: all.
     output : OutputSettings
-        What is written.
+        What to write.
     resources : Resources
         Threads, device and memory.
     min_typed_ratio : float, optional
-        Refuse a target in which a smaller share of panel sites is typed, in any 5 cM of the panel that the
-        region touches; 0 to 1.
+        Smallest allowed share (0 to 1) of panel sites that are typed. The panel is cut into intervals of
+        5 cM; each interval that overlaps the regions must have this share.
     force : bool
-        Overwrite existing files; continue even if the target does not fit the panel.
+        Overwrite existing files. Impute even if the target does not fit the panel.
     progress : callable, optional
-        Called with the fraction that is done.
+        Called with the completed fraction of the run.
 
     Returns
     -------
@@ -123,7 +127,7 @@ def impute(
     Raises
     ------
     InputError
-        The input cannot be used; without `force`, also if `out` exists or the target does not fit the panel.
+        The input is invalid. Without `force`, also if `out` exists or the target does not fit the panel.
     """
     check_settings(
         predictor=(predictor, PredictorSettings),
@@ -147,7 +151,7 @@ def impute(
     check_outputs([*outs, *output.report_files.to_check(outs)], force, inputs, streamed=outs[0])
     choose_format(outs[0], output.output_type)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
-    if plan.several:  # refused before any target is read
+    if plan.several:  # report a panel without a predictor before any target is read
         for chromosome in chain.from_iterable(plan.outputs.values()):
             with open_reference(chromosome.panels[0]) as parts:
                 load(parts[0])
@@ -222,7 +226,7 @@ def _check_arguments(
     resources: Resources,
     many_buffered_regions: bool,
 ) -> None:
-    """Raise InputError for arguments that cannot be used, or not together."""
+    """Raise InputError for invalid arguments, and for arguments that exclude each other."""
     if not files:
         raise InputError("arguments", "no target: give one file, or one for each chromosome")
     if phasing not in PHASING:
@@ -257,7 +261,7 @@ def _load_predictor(
     summary: ImputationSummary,
     panel: ReferencePanel,
 ) -> tuple[Predictor, dict[str, Any]]:
-    """Return the predictor for a panel, and its options; the panel must have what `leave_one_out` needs."""
+    """Return the predictor for a panel, and its options. Raises InputError if leave-one-out is impossible."""
     if leave_one_out and panel.haplotypes is None:
         raise InputError(
             "mismatch",
@@ -277,7 +281,7 @@ def _check_target(
     force: bool,
     panels: Sequence[ReferencePanel],
 ) -> None:
-    """Raise InputError, before panels are merged, if the target cannot be imputed from one of them."""
+    """Raise InputError if the target cannot be imputed from `panels`. Called before panels are merged."""
     only = selection.part_to_check(vcf, panels)
     allow_unphased = phasing == "auto" and panels[0].haplotypes is not None
     try:
@@ -286,7 +290,7 @@ def _check_target(
                 panels, vcf, selection.settings, allow_unphased=allow_unphased, only=only, force=force
             )
     except NoMatch:
-        if only is None:  # otherwise the rest of the target may fit
+        if only is None:  # if only a part was read, the rest of the target may match
             raise
 
 
@@ -297,7 +301,10 @@ def _collect_quality(
     vcf: str | Path,
     predictor: Predictor,
 ) -> None:
-    """Have the summary collect what the output needs; rarely needed modules are imported here."""
+    """Prepare the summary to collect the data of the report and of leave-one-out.
+
+    Modules that few runs need are imported here.
+    """
     reported, first = output.report_files.wanted, targets[0].matched
     if reported:
         from spinimpute.quality.report_data import ReportData
@@ -331,7 +338,7 @@ def _write_reports(
     panels: Sequence[Panel],
     stack: ExitStack,
 ) -> None:
-    """Write report and tables under temporary names; they get their names when `stack` closes."""
+    """Write report and tables under temporary names. They are renamed when `stack` closes."""
     if output.report_files.wanted:
         from spinimpute.reports.imputation_report import imputation_report
         from spinimpute.reports.multiqc import typed_samples

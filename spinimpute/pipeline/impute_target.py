@@ -1,4 +1,11 @@
-"""Impute a matched target: phase, leave-one-out quality, windows, records."""
+"""Imputation of a target that was matched to a panel.
+
+For each part of a chromosome, `TargetImputer.impute` phases the target if necessary, measures accuracy by
+leaving out typed calls if requested, imputes window by window, and writes the records. A window is an
+interval of panel sites that is computed in one step.
+
+Axes: T matched sites, U panel sites of a window, Q haplotypes.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +36,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TargetImputer:
-    """Imputes the targets of a chromosome into one writer.
+    """Imputes the targets of a chromosome and writes them with one writer.
 
-    The summary gets counts and timings, and its `leave_one_out` and `report_data`, if they are not None.
+    Counts and timings are added to the summary. If the `leave_one_out` and `report_data` of the summary are
+    not None, they are filled.
     """
 
     predictor: Predictor
     options: Mapping[str, Any]  # of the predictor
     writer: RecordWriter
     summary: ImputationSummary
-    threads: int  # results do not depend on it
+    threads: int  # results do not depend on the number of threads
     write_er2: bool  # whether to write INFO/ER2 of every typed site
 
     def impute(self, target: RegionTarget, unmatched: np.ndarray, progress: Progress | None) -> None:
-        """Phase a target where needed, impute its panel sites and write them, with unmatched sites (rows)."""
+        """Phase a target if necessary, impute the sites of its intervals and write them.
+
+        unmatched: rows of the target whose sites are not in the panel, to be written too, int64.
+        """
         matched, summary = target.matched, self.summary
         panel, haplotypes, match = matched.panel, matched.target, matched.match
         leave_out = summary.leave_one_out is not None
@@ -61,7 +72,7 @@ class TargetImputer:
         unphased = haplotypes.unphased is not None and bool(haplotypes.unphased[match.target_index].any())
         if unphased:  # check memory before hours of work
             from spinimpute.phasing.memory import (
-                check_phasing,  # many kernels, which phased targets do not need
+                check_phasing,  # imported here because it loads many kernels
             )
 
             self.predictor.check_memory(job)
@@ -97,7 +108,7 @@ class TargetImputer:
             self._impute_windows(engine, records, windows, shares[2])
 
     def _phase(self, matched: MatchedTarget, progress: Progress | None) -> Haplotypes:
-        """Return the target with the phase of its matched sites; that of other sites stays unknown."""
+        """Return the target with its matched sites phased. Other sites stay unphased."""
         from spinimpute.phasing.phase import phase_haplotypes
 
         panel, target, index = matched.panel.haplotypes, matched.target, matched.match.target_index
@@ -124,7 +135,7 @@ class TargetImputer:
     def _leave_one_out(
         self, matched: MatchedTarget, phased: Haplotypes, progress: Progress | None
     ) -> np.ndarray:
-        """Return ER2 of the matched sites, float64 (T,)."""
+        """Add leave-one-out accuracy to the summary. Return ER2 of the matched sites, float64 (T,)."""
         from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
 
         panel, index, quality = (
@@ -150,13 +161,13 @@ class TargetImputer:
         windows: Sequence[tuple[Interval, np.ndarray]],
         progress: Progress | None,
     ) -> None:
-        """Compute windows in order, and write each, with unmatched sites, while the next one is computed."""
+        """Compute windows in order, and write each with its unmatched sites while the next is computed."""
         summary = self.summary
         n_sites, done = sum(window.n_sites for window, _ in windows), 0
         begin_stage(progress, "imputing")
         pending: Future[None] | None = None
         results = engine.impute_windows([window for window, _ in windows], records.typed_TQ)
-        # closing: results end before the engine does, also after an error
+        # closing() ends the generator before the engine is closed, also after an error.
         with closing(results), ThreadPoolExecutor(1, "write") as background:
             for window, unmatched_rows in windows:
                 with summary.stage("impute"):
@@ -185,24 +196,24 @@ class TargetImputer:
 
 @dataclass(frozen=True)
 class WindowRecords:
-    """Makes the records of windows: typed calls unchanged, R2, AF and FAR, unmatched typed sites.
+    """Converts imputed windows to records with R2, AF and FAR; typed calls are written unchanged.
 
-    FAR needs a panel of haplotypes: with inducing points, only the typed sites that a region's blocks see are
-    read, and others may be near.
+    FAR (far from any typed site) is written only for panels of haplotypes. With a panel of inducing points,
+    only the typed sites that the region's blocks use are read, so other typed sites may be near.
     """
 
     panel: ReferencePanel
     target: Haplotypes  # phased
-    match: SiteMatch  # which of its sites the panel has
-    typed_TQ: np.ndarray  # alleles of these sites, int8, -1 where missing
-    called_index: np.ndarray  # panel sites where any sample has a call, int64
-    er2_T: np.ndarray | None = None  # written if it is not None
-    report_data: ReportData | None = None  # gets the quality of every panel site, and of every sample
+    match: SiteMatch  # pairs of target sites and panel sites
+    typed_TQ: np.ndarray  # alleles at the matched sites, int8; -1: missing
+    called_index: np.ndarray  # panel sites at which any sample has a call, int64
+    er2_T: np.ndarray | None = None  # ER2 of the matched sites; None: do not write ER2
+    report_data: ReportData | None = None  # collects the quality of panel sites and samples
 
     def write(
         self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, unmatched_rows: np.ndarray
     ) -> None:
-        """Write the records of the next window from P(ALT), and unmatched sites (rows of the target)."""
+        """Write the records of a window from P(ALT), p_UQ, together with the target's `unmatched_rows`."""
         match, panel = self.match, self.panel
         first_typed, end_typed = np.searchsorted(match.panel_index, window)
         typed_rows = match.panel_index[first_typed:end_typed] - window.start

@@ -1,10 +1,11 @@
-"""`ligate`: join the chunks of a chromosome into the file of a single run.
+"""`ligate`: join the chunks of a chromosome into one file.
 
-Every chunk is read twice: once to check all of it before anything is written, once to copy its records
-unchanged. Values are read in overlaps only, and changed only where the haplotypes of a sample must be
-exchanged.
+Every chunk is read twice: once to check all its records before anything is written, and once to copy the
+records as bytes. Genotypes are decoded only in overlaps of neighbouring chunks. There, `ligate` compares the
+phase of the two chunks. If it is opposite for a sample, this sample's haplotypes are exchanged in the right
+chunk, which is the only change of records.
 
-Axes: R records, N samples.
+Axes: R records, N samples; a trailing 2 is the two haplotypes of a sample.
 """
 
 from __future__ import annotations
@@ -40,22 +41,22 @@ from spinimpute.vcf.writer import IndexedFile, choose_output_type
 
 @dataclass
 class Join:
-    """The join of two neighbouring chunks."""
+    """Two neighbouring chunks and how they were joined."""
 
     left: Chunk
     right: Chunk
     sites: int  # sites in the overlap
-    exchanged: int = 0  # samples whose haplotypes were exchanged after the join
-    # largest difference of DS in the overlap; None without DS or overlap
+    exchanged: int = 0  # number of samples whose haplotypes are exchanged in the right chunk
+    # largest difference of DS between the chunks in the overlap; None without DS or overlap
     largest_difference: float | None = None
 
     @property
     def from_left(self) -> int:
-        """Number of sites that are taken from the left chunk."""
+        """Number of the overlap's sites that are copied from the left chunk."""
         return self.sites // 2
 
     def line(self) -> str:
-        """The join as one line of text."""
+        """Return a description in one line."""
         text = f"{self.left.path} and {self.right.path}: {self.sites} sites in both"
         if self.sites:
             text += f", haplotypes of {self.exchanged} samples exchanged"
@@ -68,7 +69,7 @@ class Join:
 class LigationSummary:
     """Counts and warnings of `ligate`."""
 
-    span: str = ""  # region from the start of the first chunk to the end of the last
+    span: str = ""  # region from the start of the first chunk to the end of the last one
     chunks: int = 0
     samples: int = 0
     sites: int = 0
@@ -76,7 +77,7 @@ class LigationSummary:
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """The summary as text."""
+        """Return the summary as lines of text."""
         return [
             f"chunks:   {self.chunks}, of {self.samples} samples",
             *(f"join:     {join.line()}" for join in self.joins),
@@ -97,29 +98,29 @@ def ligate(
 ) -> LigationSummary:
     """Join the chunks of one chromosome that `impute` wrote with `region`.
 
-    The first half of an overlap is taken from the left chunk. If the two chunks disagree about the phase of
-    most heterozygotes of a sample there, the haplotypes of this sample are exchanged in the right chunk.
-    Chunks of a phased target give the bytes of a single run; with `predictor="spin"` the last digit of a few
-    dosages may differ.
+    The first half of an overlap is copied from the left chunk, the second half from the right one. If the
+    phase of most of a sample's heterozygotes in the overlap is opposite in the two chunks, the haplotypes of
+    this sample are exchanged in the right chunk. For a phased target, the output is identical to that of a
+    single run, except that with `predictor="spin"` the last digit of a few dosages may differ.
 
     Parameters
     ----------
     chunks : sequence of str or Path
         Files that `impute` wrote for regions, in any order.
     out : str or Path
-        BCF if the chunks are BCF, else `.vcf.gz` or `.vcf`. The file appears when it is complete.
+        BCF if the chunks are BCF, otherwise `.vcf.gz` or `.vcf`. Renamed from a temporary name when complete.
     panel : ReferencePanel, str or Path, optional
-        The panel of the chunks. Each of its sites between the first and the last region must be in a chunk.
+        The panel from which the chunks were imputed. If it is given, each of its sites must be in a chunk.
     output_type : str, optional
-        "z" (VCF.gz), "b" (BCF) or "v" (VCF). Default: by suffix.
+        "z" (VCF.gz), "b" (BCF) or "v" (VCF). Default: chosen by the suffix.
     allow_gaps : bool
-        Allow sites that no chunk contains: between regions, and, with a panel, before and after them.
+        Allow positions between chunks that no chunk covers, and panel sites outside of all chunks.
     threads : int, optional
-        Default: all processors.
+        Number of threads. Default: all processors.
     force : bool
         Overwrite `out` if it exists.
     progress : callable, optional
-        Called with the fraction that is done.
+        Called with the completed fraction of the run.
 
     Returns
     -------
@@ -181,7 +182,7 @@ def _write(
     progress: Callable[[float], None] | None,
 ) -> None:
     swap_N = np.zeros(len(chunks[0].samples), bool)
-    first = 0  # record of the chunk that is written first
+    first = 0  # number of the first record to copy from the current chunk
     for number, chunk in enumerate(chunks):
         join = summary.joins[number] if number < len(summary.joins) else None
         overlap = len(chunk) - (join.sites if join else 0)
@@ -200,10 +201,10 @@ def _write(
 def _write_overlap(
     join: Join, left: ChunkStream, writer: IndexedFile, swap_N: np.ndarray, threads: int
 ) -> np.ndarray:
-    """Write the left half of an overlap, and compare all of it.
+    """Write the first half of an overlap from the left chunk, and compare the chunks in the whole overlap.
 
-    exchanged_N: samples whose haplotypes are exchanged in the left chunk, bool (N,). Returns those of the
-    right chunk.
+    swap_N: samples whose haplotypes are exchanged in the left chunk, bool (N,). Return the samples whose
+    haplotypes must be exchanged in the right chunk, bool (N,).
     """
     chunk, other = join.left, join.right
     overlap = len(chunk) - join.sites
@@ -223,14 +224,14 @@ def _write_overlap(
             if left_dosage_RN is not None and right_dosage_RN is not None:
                 difference = np.fmax.reduce(np.abs(left_dosage_RN - right_dosage_RN), axis=None, initial=0.0)
                 join.largest_difference = max(join.largest_difference or 0.0, float(difference))
-    # votes are about the chunks as they came, the left one of which may be exchanged itself
+    # agreement_N compares the files. Where the left chunk itself is exchanged, the sign is reversed.
     swap_right_N = np.where(swap_N, -agreement_N, agreement_N) < 0
     join.exchanged = int(swap_right_N.sum())
     return swap_right_N
 
 
 def _count_phase_agreement(left_RN2: np.ndarray, right_RN2: np.ndarray) -> np.ndarray:
-    """Number of heterozygotes with equal phase minus those with opposite phase, int64 (N,)."""
+    """Return the number of heterozygotes with equal phase minus that with opposite phase, int64 (N,)."""
     one, another = left_RN2[:, :, 0], left_RN2[:, :, 1]
     het = (one >= 0) & (another >= 0) & (one != another)
     same = het & (left_RN2 == right_RN2).all(axis=2)

@@ -1,4 +1,4 @@
-"""Read a target and match it to the panel: the first step of imputing, phasing and checking.
+"""Read a target and match its sites to the panel: the first step of `impute`, `phase`, `convert` and `check`.
 
 Axes: T matched sites, X samples.
 """
@@ -30,7 +30,7 @@ from spinimpute.targets.repair import ALT_TAKEN, CONTRADICTORY, SiteNote, repair
 
 
 class HaveCalls(NamedTuple):
-    """Which matched sites, and which samples, have a call."""
+    """Boolean arrays: which matched sites, and which samples, have at least one call."""
 
     sites_T: np.ndarray
     samples_X: np.ndarray
@@ -38,19 +38,22 @@ class HaveCalls(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchedTarget:
-    """A target with the alleles of a panel: of a chromosome, or of a pseudo-autosomal or other part of X."""
+    """A target whose alleles are those of the panel, on one chromosome or one part of X.
+
+    The parts of chromosome X are the two pseudo-autosomal regions and the rest.
+    """
 
     panel: ReferencePanel
     resolved: ResolvedPloidy  # the target before repairs
     target: Haplotypes
-    match: SiteMatch  # which of its sites the panel has
+    match: SiteMatch  # pairs of target sites and panel sites
     repairs: list[SiteNote]
-    contradictory: int = 0  # calls set missing, because records of the same site contradict each other
-    jumps_per_cM: float | None = None  # recombination scale by all typed sites; None: not known yet
+    contradictory: int = 0  # calls set missing because records of the same site contradict each other
+    jumps_per_cM: float | None = None  # recombination scale, from all typed sites; None: not yet estimated
 
     @cached_property
     def have_calls(self) -> HaveCalls:
-        """Which matched sites and samples have calls; alleles are read a block of sites at a time."""
+        """Which matched sites and samples have calls. Alleles are read in blocks to limit memory."""
         target, match = self.target, self.match
         sites_T = np.zeros(len(match.target_index), bool)
         max_allele_Q = np.full(target.alleles.shape[1], -1, np.int8)
@@ -64,12 +67,12 @@ class MatchedTarget:
 
     @property
     def typed_index_used(self) -> np.ndarray:
-        """Panel sites where any sample has a call, int64; with an inducing panel, those of its array."""
+        """Panel sites at which any sample has a call, int64. With an inducing panel: only its array sites."""
         index, array = self.match.panel_index[self.have_calls.sites_T], self.panel.array_index
         return index if array is None else index[np.isin(index, array)]
 
     def with_recombination_scale(self) -> MatchedTarget:
-        """Add the recombination scale of its matched sites, if it has none and the panel has haplotypes."""
+        """Return the target with a recombination scale. Unchanged if the panel has no haplotypes."""
         haplotypes = self.panel.haplotypes
         if self.jumps_per_cM is not None or haplotypes is None:
             return self
@@ -78,10 +81,10 @@ class MatchedTarget:
 
 @dataclass
 class TargetRead:
-    """A target as `read_matched` returns it, with warnings.
+    """The result of `read_matched`: the matched target and warnings.
 
-    `matched` has an entry for each part of the chromosome in which sites are typed; `refusals` are the
-    warnings for which a target is refused without `force`.
+    `matched` has one entry for each part of the chromosome that has typed sites. `refusals` are the problems
+    for which the target is refused without `force`.
     """
 
     matched: list[MatchedTarget] = field(default_factory=list)
@@ -89,10 +92,10 @@ class TargetRead:
     refusals: list[str] = field(default_factory=list)
 
     def count(self, summary: ImputationSummary) -> None:
-        """Add the sizes of panel and target, what was changed in the target, and warnings to a summary."""
+        """Add to a summary: sizes of panel and target, repairs, missing and dropped calls, and warnings."""
         summary.warnings += self.warnings
         summary.refusals += self.refusals
-        summary.count_skipped(self.matched[-1].target.skipped)  # of the whole file
+        summary.count_skipped(self.matched[-1].target.skipped)  # counts of the whole file, equal in all parts
         for one in self.matched:
             panel, target, match = one.panel, one.target, one.match
             summary.panel_sites += panel.n_sites
@@ -127,7 +130,7 @@ class TargetRead:
                 f"({', '.join(shared[:3])}{more}). If they are the same people, their accuracy says nothing "
                 "about other people"
             )
-            if warning not in summary.warnings:  # as for another chromosome
+            if warning not in summary.warnings:  # another chromosome may have added it
                 summary.warnings.append(warning)
 
 
@@ -142,9 +145,10 @@ def read_matched(
 ) -> TargetRead:
     """Read a target, repair its alleles and match it to the parts of a panel.
 
-    Without `allow_unphased`, unphased heterozygotes are refused, and repeated calls whose phases conflict are
-    missing. With `only`, no more than this region is read, where the reader can read a part, and the target
-    is not judged as a whole. With `force`, a target that does not fit the panel is accepted.
+    Without `allow_unphased`, unphased heterozygotes raise InputError, and calls of duplicate records with
+    conflicting phases are set missing. `only` is the region to read, if the file format allows to read a
+    part; then it is not checked whether the target as a whole fits the panel. With `force`, a target that
+    does not fit the panel is accepted.
     """
     read = partial(
         read_target,
@@ -184,7 +188,7 @@ def read_matched(
     if not result.matched:
         assert failure is not None, "a target without a site in any part is refused by its reader"
         raise failure
-    if only is None:  # judge the target as a whole
+    if only is None:  # check whether the target as a whole fits the panel
         called_X = np.logical_or.reduce([one.have_calls.samples_X for one in result.matched])
         result.warnings += check_called(vcf, result.matched[0].target.samples, called_X)
         for one in result.matched:

@@ -1,4 +1,4 @@
-"""Settings of a run, in groups that the functions of the pipeline share."""
+"""Groups of settings that `impute`, `phase`, `check` and other public functions share."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PredictorSettings:
     Attributes
     ----------
     name : str or None
-        Name, such as "haplotype" or "spin". Default: that of the model, else haplotype for panels of
-        haplotypes and spin for inducing panels.
+        Name, such as "haplotype" or "spin". Default: the predictor of `model`. Without a model: haplotype for
+        panels of haplotypes, spin for inducing panels.
     model : str, Path, Predictor or None
         A checkpoint or a loaded predictor. Default: the shipped checkpoint.
     options : mapping
@@ -40,15 +40,15 @@ class PredictorSettings:
 
 @dataclass(frozen=True)
 class TargetSettings:
-    """How a target is read.
+    """How to read a target.
 
     Attributes
     ----------
     ambiguous : str
-        Treatment of A/T and C/G sites: "frequency" (decide the strand by allele frequencies), "keep" or
-        "drop".
+        Treatment of A/T and C/G sites, whose strand is unknown: "frequency" (decide the strand by allele
+        frequencies), "keep" (use them unchanged) or "drop" (leave them out).
     sexes : dict or None
-        Whether each sample is male, for chromosome X (`read_sexes`). Default: inferred from the genotypes.
+        For chromosome X: True for each male sample (see `read_sexes`). Default: inferred from the genotypes.
     chain : str, Path or None
         A chain file that lifts positions from the target's genome build to the panel's.
     samples : sequence of str or None
@@ -68,12 +68,12 @@ class RegionSettings:
     Attributes
     ----------
     region : str, Region, iterable of them, or None
-        Regions to impute; typed sites around them are still used. The output of one region is a chunk, which
-        `ligate` joins with others. Overlapping and adjacent regions are joined.
+        Regions to impute. Typed sites outside of a region are also used to impute it. Overlapping and
+        adjacent regions are joined. An output with a single region is a chunk: `ligate` joins chunks.
     buffer_cM : float or None
-        Use only typed sites within this distance of a region, and those that a phased target needs for the
-        results of a single run. Default: the whole chromosome. Only these sites are read of a file that
-        `phase` or `convert` wrote for this panel.
+        Use only typed sites within this distance of a region. For a phased target, sites further away are
+        added if the result of a run with the whole chromosome depends on them. Default: use the whole
+        chromosome. If `phase` or `convert` wrote the target for this panel, only these sites are read.
     regions_file : str, Path or None
         A BED file of regions, in place of `region`.
     """
@@ -83,7 +83,7 @@ class RegionSettings:
     regions_file: str | Path | None = None
 
     def parsed(self) -> tuple[list[Region], float | None]:
-        """Return regions, empty for all sites, and the buffer. Raises InputError if they cannot be used."""
+        """Return the regions (none: all sites) and the buffer. Raises InputError if they are invalid."""
         regions = parse_regions(self.region, self.regions_file)
         if self.buffer_cM is not None and not regions:
             raise InputError(
@@ -100,14 +100,14 @@ class RegionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSettings:
-    """The format of an output.
+    """The type and header lines of an output.
 
     Attributes
     ----------
     output_type : str or None
-        "z" (VCF.gz), "b" (BCF) or "v" (VCF). Default: by suffix.
+        "z" (VCF.gz), "b" (BCF) or "v" (VCF). Default: chosen by the suffix.
     header_lines : sequence of str
-        Additional lines of the header.
+        Lines to add to the header.
     """
 
     output_type: str | None = None
@@ -116,27 +116,28 @@ class FileSettings:
 
 @dataclass(frozen=True)
 class OutputSettings(FileSettings):
-    """The output of imputation, in addition to `FileSettings`.
+    """The contents of an imputed file and the reports to write, in addition to `FileSettings`.
 
     Attributes
     ----------
     formats : sequence of str
-        FORMAT fields in order.
+        FORMAT fields to write, in this order.
     keep_unmatched : bool
         Also write typed sites that are not in the panel.
     leave_one_out : bool
-        Predict each typed genotype from the other typed sites: INFO/ER2, and `leave_one_out` of the summary.
-        Requires a panel of haplotypes.
+        Predict each typed genotype from the other typed sites to measure accuracy. Writes INFO/ER2 and fills
+        `leave_one_out` of the summary. Requires a panel of haplotypes.
     leave_one_out_tables : mapping
-        Paths of leave-one-out tables by name (`quality.leave_one_out.TABLES`).
+        Paths of the leave-one-out tables to write, by name (`quality.leave_one_out.TABLES`).
     report : str, Path or None
-        Report of the run (HTML). Like the next two, it implies `leave_one_out` of the summary where possible.
+        HTML report of the run. For a panel of haplotypes, `report`, `report_figures` and `multiqc` also fill
+        `leave_one_out` of the summary.
     report_figures : str, Path or None
-        Folder for the charts of the report (SVG); it is created if necessary.
+        Folder for the charts of the report (SVG). It is created if it does not exist.
     multiqc : str, Path or None
-        Table of samples for MultiQC; the name must end in "_mqc.json".
+        Table of samples for MultiQC. The name must end in "_mqc.json".
     decimals : int
-        Decimals of DS, HDS and GP, 1 to 5.
+        Number of decimals of DS, HDS and GP, 1 to 5.
     """
 
     formats: Sequence[str] = DEFAULT_FORMATS
@@ -150,23 +151,23 @@ class OutputSettings(FileSettings):
 
     @property
     def report_files(self) -> ReportFiles:
-        """Output files of the report."""
+        """The output files of the report."""
         return ReportFiles(self.report, self.report_figures, self.multiqc)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of a run; results do not depend on threads and memory.
+    """Threads, device and memory of a run. Results do not depend on threads and memory.
 
     Attributes
     ----------
     threads : int or None
-        Default: all processors.
+        Number of threads. Default: all processors.
     device : str
         "auto", "cpu" or "cuda".
     max_memory : int or None
-        Memory budget in bytes. Not with `leave_one_out` or a report, and only with predictors that keep a
-        budget.
+        Memory budget in bytes. Cannot be combined with `leave_one_out` or a report. Requires a predictor that
+        supports a budget.
     """
 
     threads: int | None = None
@@ -179,7 +180,7 @@ class Resources:
         Raises
         ------
         InputError
-            The predictor's options have a budget, too.
+            The predictor's options also contain a memory budget.
         """
         if predictor.options.get("max_memory") is not None:
             raise InputError(
@@ -191,7 +192,7 @@ class Resources:
 
 
 def check_settings(**given: tuple[object, type]) -> None:
-    """Raise InputError for settings of a wrong class, such as a region's text for RegionSettings."""
+    """Raise InputError if a setting has the wrong class, such as a str in place of RegionSettings."""
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             raise InputError("argument", f"{name} must be {kind.__name__}(...), got {value!r}")

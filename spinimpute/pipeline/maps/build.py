@@ -1,4 +1,4 @@
-"""Build panel files with the best genetic map and a list of poorly predicted sites."""
+"""Build panel files from VCF or BCF, with an estimated genetic map and a list of poorly predicted sites."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def refine_panel(
     keep_map: bool = False,
     find_bad_sites: bool = True,
 ) -> build.Refinement:
-    """Estimate the genetic map and find poorly predicted sites from a panel's own haplotypes.
+    """Estimate a genetic map, and find poorly predicted sites, from the haplotypes of a panel.
 
-    `folder` is for temporary files; results do not depend on `threads`.
+    Temporary files are written to `folder`. Results do not depend on `threads`.
     """
     threads = choose_threads(None) if threads is None else max(1, threads)
     estimated = None if keep_map else estimated_map(panel, panel.frequency, threads)
@@ -38,7 +38,7 @@ def refine_panel(
 
 
 def map_only(panel: Panel, folder: Path) -> build.Refinement:
-    """Return the refinement of a panel that is only inspected: its genetic map."""
+    """Estimate only the genetic map of a panel; `check` needs no list of poorly predicted sites."""
     return refine_panel(panel, folder, find_bad_sites=False)
 
 
@@ -57,9 +57,9 @@ def build_panel(
 ) -> Panel:
     """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
 
-    The bytes depend only on the VCF and on the arguments, except `threads`. The file gets its name when it is
-    complete. Duplicate records with the same position and alleles are merged, or dropped if their genotypes
-    differ; provenance["skipped"] counts dropped records by reason.
+    The content depends only on the VCF and the arguments, but not on `threads`. The file is written under a
+    temporary name and renamed when complete. Records with the same position and alleles are merged if their
+    genotypes are equal, otherwise dropped. provenance["skipped"] counts dropped records by reason.
 
     Parameters
     ----------
@@ -68,24 +68,24 @@ def build_panel(
     out : str or Path
         Panel file (`.spin`).
     genetic_map : str, Path or GeneticMap, optional
-        Genetic map. Without a map, 1 cM/Mb is assumed, with a warning.
+        Genetic map. Without a map, 1 cM/Mb is assumed and a warning is issued.
     region : Region, optional
-        Part of the chromosome. Default: all.
+        Part of the chromosome to include. Default: all.
     samples : sequence of str, optional
-        Samples. Default: all.
+        Samples to include. Default: all.
     force : bool
-        Overwrite `out`.
+        Overwrite `out` if it exists.
     command : str
         Recorded in the provenance.
     threads : int
-        Threads that estimate the map, and processes that read a large indexed VCF. The processes run the main
-        script again, which must do its work under `if __name__ == "__main__"`.
+        Number of threads that estimate the map, and of processes that read a large indexed VCF. Each process
+        imports the main script, so this script must do its work under `if __name__ == "__main__"`.
     keep_phase : bool
         Keep the phase of rare alleles. By default, rare alleles on the wrong haplotype of their carrier are
         switched; provenance["rare alleles moved"] counts them.
     keep_map : bool
-        Keep the genetic map. By default a map is estimated from the panel's haplotypes and used if it
-        explains held-out haplotypes better; provenance["map estimated"] records this.
+        Keep the given genetic map. By default, a map is estimated from the panel's haplotypes. It replaces
+        the given map if it explains held-out haplotypes better; provenance["map estimated"] records this.
 
     Returns
     -------
@@ -117,9 +117,9 @@ def build_panels(
     *,
     keep_map: bool = False,
 ) -> None:
-    """Build a panel file as by `build_panel`; chromosome X is split at the pseudo-autosomal boundaries.
+    """Build a panel file like `build_panel`, but split chromosome X at the pseudo-autosomal boundaries.
 
-    `open_panels` opens it.
+    Open the file with `open_panels`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tune the genetic map of a panel file to the sites of an array."""
+"""Tune the genetic map of a panel file: change the map so that imputation from one array is more accurate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
 from spinimpute.targets.array_sites import NoPanelSite, read_array
 
-TUNED = "map tuned"  # in the provenance
+TUNED = "map tuned"  # key in the panel's provenance
 
 
 def tune_panel(
@@ -34,7 +34,8 @@ def tune_panel(
 ) -> None:
     """Copy a panel file with its genetic map tuned to the sites of an array.
 
-    Nothing else changes. Parts of chromosome X in which the array has too few sites keep their map.
+    Everything else is copied unchanged. If the array has too few sites in one part of chromosome X, this part
+    keeps its map.
 
     Parameters
     ----------
@@ -45,19 +46,19 @@ def tune_panel(
     out : str or Path
         The new panel file.
     threads : int or None
-        Default: all processors. Results do not depend on it.
+        Number of threads. Default: all processors. Results do not depend on it.
     force : bool
         Overwrite `out` if it exists.
     command : str
         Recorded in the panel's provenance.
     progress : callable or None
-        Called with the fraction that is done.
+        Called with the completed fraction of the run.
 
     Raises
     ------
     InputError
-        The panel or array cannot be read, the array has too few sites in the panel, the panel is tuned
-        already or has too few haplotypes, or, without `force`, `out` exists.
+        The panel or array cannot be read, the array has too few sites in the panel, the panel has too few
+        haplotypes or is already tuned, or `out` exists and `force` is not set.
     """
     out = check_output(out, force, [path, array])
     threads = choose_threads(threads)
@@ -108,4 +109,4 @@ def _read_typed_index(array: str | Path, panel: Panel, only_part: bool) -> np.nd
     except NoPanelSite:
         if only_part:
             raise
-        return np.empty(0, np.int64)  # of one part of several
+        return np.empty(0, np.int64)  # other parts of the chromosome may have sites
