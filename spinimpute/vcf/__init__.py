@@ -1,1 +1,1 @@
-"""VCF and BCF: reading, writing, BGZF and indexes."""
+"""Read and write VCF and BCF files, their BGZF compression and their indexes."""

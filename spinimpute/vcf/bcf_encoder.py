@@ -1,4 +1,7 @@
-"""Encodes records as BCF 2.2, all samples of a block at once."""
+"""Encode output records as BCF 2.2. `writer` gives it sites and the rounded values of `record_fields`.
+
+The sample parts of all records of a block have equal lengths, so numpy fills them in one array.
+"""
 
 import struct
 
@@ -24,15 +27,15 @@ from spinimpute.vcf.record_fields import (
     SampleLayout,
 )
 
-# genotype values by allele + 2: absent, missing, 0, 1; the lowest bit of the second allele means "phased"
+# codes of the alleles absent, missing, 0 and 1; the lowest bit of the second allele means "phased"
 _FIRST_ALLELE = np.array([INT8_END, 0, 2, 4], dtype=np.int8)
 _SECOND_ALLELE = np.array([INT8_END, 1, 3, 5], dtype=np.int8)
 
 
 class BcfEncoder:
-    """Encodes blocks of records as BCF; `file_start` is the start of the file.
+    """Encoder of blocks of records as BCF.
 
-    `bytes_per_record` is approximate.
+    `file_start` are the bytes before the first record. `bytes_per_record` is the approximate record length.
     """
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
@@ -46,7 +49,7 @@ class BcfEncoder:
         self.file_start = file_start(header.text.encode())
 
         template = bytearray()
-        self._offsets: dict[str, int] = {}  # of each FORMAT key's values in the sample part of a record
+        self._offsets: dict[str, int] = {}  # FORMAT key -> offset of its values in the sample part
         for key, n_values in layout.n_values.items():
             kind = INT8 if key == "GT" else FLOAT
             template += typed_integer(self._field_indexes[key]) + typed_descriptor(kind, n_values)
@@ -58,7 +61,7 @@ class BcfEncoder:
     def encode(
         self, sites: Sites, chrom: str, info: InfoColumns, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
-        """Encode r sites on contig `chrom`: the bytes of all records, and the length of each, int64 (r,)."""
+        """Encode r sites on contig `chrom`. Return their bytes, and the record lengths, int64 (r,)."""
         samples = self._sample_parts(fields)
         sample_bytes = samples.shape[1]
         sample_data = samples.reshape(-1).data
@@ -85,7 +88,7 @@ class BcfEncoder:
         return encoded, lengths
 
     def _info_parts(self, info: InfoColumns) -> list[tuple[int, bytes]]:
-        """Number and bytes of the INFO fields of each record."""
+        """Return the number of INFO fields of each record, and their bytes."""
         columns = [[self._info_value(key, value) for value in values] for key, values in info.items()]
         present = [[value for value in record if value] for record in zip(*columns, strict=True)]
         return [(len(values), b"".join(values)) for values in present]
@@ -101,7 +104,7 @@ class BcfEncoder:
         return name + struct.pack("<Bf", 0x10 | FLOAT, float(text))
 
     def _sample_parts(self, fields: SampleFields) -> np.ndarray:
-        """The values of all samples, one row of bytes per record; uint8 (r, bytes)."""
+        """Return the encoded sample parts, one row per record, uint8 (r, bytes)."""
         n_records, n_samples, max_ploidy = fields.alleles.shape
         rows = np.tile(self._template, (n_records, 1))
         if "GT" in self._offsets:
@@ -115,7 +118,7 @@ class BcfEncoder:
                     genotypes[:, 1::2] -= (fields.unphased & (second > 0)).astype(np.int8)
         for key, numbers in fields.numbers.items():
             for value, codes in enumerate(numbers):
-                # rows are not aligned to four bytes, so strides place the floats instead of a view
+                # rows are not aligned to four bytes, so `view` does not work: build a strided array instead
                 target = np.ndarray(
                     codes.shape,
                     np.uint32,

@@ -1,6 +1,8 @@
-"""The BCF 2.2 format: typed values, record heads, and the start of a file.
+"""Encode and decode parts of the BCF 2.2 format: the start of a file, record headers and typed values.
 
-VCF specification 4.3, section 6.3. All numbers are little endian. `header_indexes` numbers the names.
+See section 6.3 of the VCF 4.3 specification. All numbers are little-endian. A *typed value* is stored after a
+descriptor: the type and the number of values, usually in one byte. Records refer to contigs and fields by
+the indexes that `header.header_indexes` returns.
 """
 
 from __future__ import annotations
@@ -15,65 +17,69 @@ BCF_MAGIC = b"BCF\2"
 INT8, INT16, INT32, FLOAT, CHAR = 1, 2, 3, 5, 7  # types of values
 SIZES = {INT8: 1, INT16: 2, INT32: 4, FLOAT: 4, CHAR: 1}  # bytes of one value
 
-# "end of vector" fills up lists that are shorter than those of other samples
-FLOAT_MISSING, FLOAT_END = 0x7F800001, 0x7F800002  # bits of a float
+# "end of vector" (END) pads the values of a sample that has fewer values than other samples
+FLOAT_MISSING, FLOAT_END = 0x7F800001, 0x7F800002  # as the bits of a float32
 INT8_END = -127
 
-PASS = b"\x11\x00"  # FILTER with the name number 0 alone
+PASS = b"\x11\x00"  # encoded FILTER column with the value PASS, whose index is 0
 
-RECORD_LENGTHS = struct.Struct("<2I")  # bytes of what all samples share, and of the samples' values
-RECORD_POSITION = struct.Struct("<2I2i")  # the lengths, number of the contig, 0-based position
+RECORD_LENGTHS = struct.Struct("<2I")  # bytes of the site part (CHROM to INFO) and of the sample part
+RECORD_POSITION = struct.Struct("<2I2i")  # both lengths, contig index, 0-based position
 RECORD_HEAD = struct.Struct("<2I3i3I")
-"""Lengths and place, bases of REF, bits of QUAL, counts of alleles and INFO, counts of FORMAT and samples."""
+"""RECORD_POSITION, then: length of REF, bits of QUAL, numbers of alleles << 16 | INFO fields, numbers of
+FORMAT fields << 24 | samples."""
 
-START_BYTES = 9  # before the header: magic, minor version, and the length of the header
+START_BYTES = 9  # bytes before the header text: magic, minor version, and the length of the header text
 
 _START = BCF_MAGIC + b"\2"
 _INTEGERS = {INT8: struct.Struct("<b"), INT16: struct.Struct("<h"), INT32: struct.Struct("<i")}
 
 
 class BadRecord(Exception):
-    """A record cannot be read; the message says why."""
+    """Raised for a record that cannot be read. The message says why."""
 
 
 class ByteStream(Protocol):
-    """A source of bytes that are read in order."""
+    """A file, or a decompressed stream, that is read from start to end."""
 
     def read(self, size: int, /) -> bytes:
-        """The next `size` bytes; fewer only at the end."""
+        """Return the next `size` bytes, or fewer at the end."""
         ...
 
 
 def file_start(header: bytes) -> bytes:
-    """Magic, version, length and header of a BCF; `header` is the header's lines with their newlines."""
+    """Return the bytes before the first record of a BCF; `header` is the header text with its newlines."""
     return _START + struct.pack("<I", len(header) + 1) + header + b"\0"
 
 
 def is_bcf(path: Path) -> bool:
-    """Whether a gzip file is a BCF 2.2. Raises OSError, EOFError or zlib.error if it cannot be read."""
+    """Whether a gzip file contains BCF 2.2. Raises OSError, EOFError or zlib.error if it cannot be read."""
     with gzip.open(path) as file:
         return file.read(len(_START)) == _START
 
 
 def header_length(start: bytes) -> int:
-    """Length in bytes of the header, from the first START_BYTES of a file."""
+    """Return the length of the header text, in bytes, from the first START_BYTES of a BCF."""
     return int.from_bytes(start[len(_START) : START_BYTES], "little")
 
 
 def read_header(stream: ByteStream) -> bytes:
-    """Read the header from the start of a BCF; shorter than the file states if the file is truncated."""
+    """Read the header text from the start of a BCF. It is incomplete if the file is truncated."""
     return stream.read(header_length(stream.read(START_BYTES)))
 
 
 def typed_descriptor(value_type: int, count: int) -> bytes:
-    """Encode the type and number of the values that follow; a count above 14 needs an integer of its own."""
+    """Encode the type and number of the values that follow. A count above 14 is stored as another integer."""
     if count < 15:
         return bytes([count << 4 | value_type])
     return bytes([0xF0 | value_type]) + typed_integer(count)
 
 
 def typed_integer(value: int) -> bytes:
-    """Encode one integer in as few bytes as it needs; the lowest eight values of each width are reserved."""
+    """Encode one integer in the smallest type that holds it.
+
+    The lowest eight values of each type are reserved.
+    """
     if -120 <= value < 2**7:
         kind = INT8
     elif -(2**15) + 8 <= value < 2**15:
@@ -84,15 +90,15 @@ def typed_integer(value: int) -> bytes:
 
 
 def typed_text(text: str) -> bytes:
-    """Encode a text."""
+    """Encode a string."""
     encoded = text.encode()
     return typed_descriptor(CHAR, len(encoded)) + encoded
 
 
 def read_descriptor(data: bytes, at: int) -> tuple[int, int, int]:
-    """Decode the descriptor at `at`: type and number of the values, and the offset of the first value.
+    """Decode the descriptor at offset `at`. Return type and number of the values, and the first one's offset.
 
-    Raises BadRecord if the number is not an integer.
+    Raises BadRecord if the number of values is not stored as an integer.
     """
     kind, count = data[at] & 15, data[at] >> 4
     at += 1
@@ -106,7 +112,7 @@ def read_descriptor(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def read_integer(data: bytes, at: int, kind: int) -> int:
-    """Decode the integer at `at`; `kind` is INT8, INT16 or INT32, other types raise KeyError."""
+    """Decode the integer at offset `at`. Raises KeyError if `kind` is not INT8, INT16 or INT32."""
     (value,) = _INTEGERS[kind].unpack_from(data, at)
     return int(value)
 
@@ -124,10 +130,10 @@ def record_start(
     n_samples: int,
     sample_bytes: int,
 ) -> bytes:
-    """Encode a biallelic record up to the values of its samples; QUAL is missing, FILTER is PASS.
+    """Encode the header and the site part of a biallelic record with missing QUAL and with FILTER PASS.
 
-    `contig` is the contig's number, `position` is 1-based, an empty `name` is a missing ID, `info` holds the
-    `n_info` encoded INFO fields, and `sample_bytes` is the length of the values that follow.
+    `contig` is the contig's index and `position` is 1-based. An empty `name` is a missing ID. `info` are the
+    `n_info` encoded INFO fields. `sample_bytes` is the length of the sample part, which the caller appends.
     """
     rest = b"".join((typed_text(name), typed_text(ref), typed_text(alt), PASS, info))
     head = RECORD_HEAD.pack(

@@ -1,10 +1,12 @@
-"""BGZF, the blocked gzip format of VCF.gz, BCF and their indexes.
+"""Read and write BGZF, the blocked gzip format of VCF.gz, BCF and their indexes.
 
-Files are compressed in parallel and reproducibly, and every block is checked when it is read.
+BGZF compresses a stream in blocks that can be decompressed independently. A *virtual offset* addresses a byte
+of the stream: the offset of its block in the file times 2**16, plus the offset of the byte in the
+decompressed block.
 
-Every block but the last holds exactly BLOCK_SIZE bytes of the stream. The bytes of the file therefore depend
-neither on the number of threads nor on how the stream was cut into calls, and the virtual offset of a byte
-follows from its position in the stream.
+The writer compresses blocks in parallel. Every block except the last holds exactly BLOCK_SIZE bytes of the
+stream, so the file does not depend on the number of threads or on the sizes of the write calls. The reader
+compares every block with its checksum.
 """
 
 import struct
@@ -24,19 +26,20 @@ from deflate import deflate_compress
 from spinimpute.runtime.unpacking import GZIP_MAGIC
 
 BLOCK_SIZE = 0xFF00
-"""Uncompressed bytes per block, as in htslib: even an incompressible block stays below 64 KiB."""
+"""Uncompressed bytes per block, as in htslib. Even incompressible data stay below BGZF's limit of 64 KiB."""
 
 COMPRESSION_LEVEL = 7
-"""Level of libdeflate. On 9.5 MB of GT:DS text, files are as small as with zlib's level 7 in half the time.
-Level 8 makes them 4 % smaller in twice the time, level 6 makes them 6 % larger in 0.6 of the time."""
+"""Compression level of libdeflate, measured on 9.5 MB of GT:DS text. Level 7 makes files as small as zlib's
+level 7 does, in half the time. Level 8 saves 4 % more space but takes twice the time of level 7. With level 6
+files are 6 % larger, in 0.6 of the time."""
 
 EOF_BLOCK = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 """Empty block at the end of a complete file."""
 
-_BLOCK_HEADER_BYTES = 18  # bytes of a block's header, which ends with the length of the block
-_MAX_INFLATED = 1 << 16  # bytes; a block with more data does not match its checksum
-_BLOCKS_PER_TASK = 16
-_TASKS_IN_FLIGHT_PER_THREAD = 2
+_BLOCK_HEADER_BYTES = 18  # its last two bytes are the length of the block
+_MAX_INFLATED = 1 << 16  # most bytes to decompress of a block: a valid block does not have more
+_BLOCKS_PER_TASK = 16  # blocks that a thread compresses or decompresses in one task
+_TASKS_IN_FLIGHT_PER_THREAD = 2  # tasks that are running or whose result waits in memory
 
 
 def compress_block(data: bytes | memoryview) -> bytes:
@@ -58,10 +61,10 @@ class _Sink(Protocol):
 
 
 class BgzfWriter:
-    """Compresses a stream of bytes into a file that the caller opened and will close.
+    """Writer of a BGZF stream into a file that the caller opens and closes.
 
-    With several threads a pool compresses the blocks. Blocks are written in order, and a bounded number of
-    them waits in memory. Writing raises OSError if the file cannot take the bytes.
+    With several threads, a pool compresses the blocks. Blocks are written in order, and the number of blocks
+    that wait in memory is limited. Writing raises OSError if the file cannot be written.
     """
 
     def __init__(self, file: _Sink, threads: int = 1) -> None:
@@ -73,7 +76,7 @@ class BgzfWriter:
         self._block_lengths: list[int] = []
 
     def write(self, data: bytes | bytearray | memoryview, *, last: bool = False) -> None:
-        """Append bytes to the stream; after the last ones, write all blocks that wait."""
+        """Append bytes to the stream. If they are the `last`, also write all buffered blocks."""
         self._buffer += data
         size = BLOCK_SIZE * _BLOCKS_PER_TASK
         stop = len(self._buffer) if last else len(self._buffer) // size * size
@@ -98,15 +101,15 @@ class BgzfWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Drop the waiting blocks and release the threads; does nothing after `finish`."""
+        """Discard the unwritten blocks and stop the threads. After `finish` there is nothing to discard."""
         self._tasks.clear()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
     def virtual_offsets(self, positions: np.ndarray) -> np.ndarray:
-        """Virtual offsets, uint64, of positions in the stream: offset of the block << 16 | offset in it.
+        """Return the virtual offsets, uint64, of positions in the uncompressed stream.
 
-        Valid after `finish`; the end of the stream is a valid position.
+        Call it only after `finish`. The end of the stream is a valid position.
         """
         block_start = np.concatenate([[0], np.cumsum(self._block_lengths, dtype=np.uint64)]).astype(np.uint64)
         block, within = np.divmod(positions, BLOCK_SIZE)
@@ -114,14 +117,14 @@ class BgzfWriter:
 
 
 class DamagedFile(Exception):
-    """A file is truncated or damaged; the message says where."""
+    """Raised for a truncated or damaged file. The message says where the damage is."""
 
 
 class BgzfReader:
-    """Decompresses a file that the caller opened and will close, from the file's current offset.
+    """Reader of a BGZF stream from the current offset of a file that the caller opens and closes.
 
-    With one thread the calling thread decompresses. Reading raises DamagedFile for a block that is truncated
-    or does not match its checksum, and for a file without the end-of-file block.
+    With one thread, the calling thread decompresses. Reading raises DamagedFile if a block is truncated or
+    does not match its checksum, or if the file lacks the end-of-file block.
     """
 
     def __init__(self, file: BufferedReader, threads: int = 1) -> None:
@@ -134,7 +137,7 @@ class BgzfReader:
         self._buffer = bytearray()
 
     def read(self, size: int) -> bytes:
-        """The next `size` bytes of the stream; fewer only at its end."""
+        """Return the next `size` bytes of the stream, or fewer at the end of the stream."""
         while len(self._buffer) < size and (self._tasks or not self._at_end):
             while len(self._tasks) < self._max_tasks and not self._at_end:
                 blocks, pool = self._read_blocks(), self._pool
@@ -149,13 +152,13 @@ class BgzfReader:
         return data
 
     def close(self) -> None:
-        """Release the threads."""
+        """Stop the threads."""
         self._tasks.clear()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
     def _read_blocks(self) -> list[tuple[int, bytes]]:
-        """The next blocks with their offsets in the file."""
+        """Read the compressed blocks of one task; return each with its offset in the file."""
         blocks: list[tuple[int, bytes]] = []
         while len(blocks) < _BLOCKS_PER_TASK:
             header = self._file.read(_BLOCK_HEADER_BYTES)
@@ -179,7 +182,7 @@ class BgzfReader:
 
 @contextmanager
 def open_decompressed(path: Path, threads: int = 1) -> Iterator[BufferedReader | BgzfReader]:
-    """Open a file for reading, decompressed if it is BGZF. Reading raises the errors of `BgzfReader`."""
+    """Open a file for reading, and decompress it if it is gzip (BGZF). Errors are those of `BgzfReader`."""
     with path.open("rb") as file:
         if not file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
             yield file

@@ -1,8 +1,8 @@
-"""The records of one chromosome or region of a file, in order and complete.
+"""Read the records of one chromosome or region of a VCF or BCF, and check that none is missing.
 
-With an index, htslib mistakes a damaged block for the end of the records, and misses records that a wrong
-index does not list. The records are therefore counted again in the file itself. The count also uses the
-index to skip most of the earlier records, but checks that the index led to the right offset.
+If htslib reads through an index, it takes a damaged block for the end of the records, and misses records that
+a wrong index does not list. `count_records` therefore counts the records in the file itself. It uses the
+index only to skip earlier records, and checks that the index led to the right offset.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ _READ_BYTES = 1 << 20
 
 
 class ChromosomeRecords:
-    """Iterates once over the records of a chromosome or region.
+    """Iterator over the records of a chromosome or region. It can be used once.
 
-    The file is read through its index if there is one that is not older than the file, else from its start.
-    `chrom` names the chromosome with or without "chr"; None means that the file has only one. The attributes
-    `chrom` and `contig_line`, available from the first record on, are the chromosome's name in the file and
-    its header line; records of parts of X may have other names. `skipped` counts records that were not taken,
-    by reason; complete at the end.
+    The file is read through its index if the index is not older than the file, and else from the start.
+    The argument `chrom` names the chromosome, with or without "chr". None means that the file has only one.
 
-    Raises InputError if the file or its index is damaged, the positions go backwards, there are several
-    chromosomes, or no record (`NoRecord`).
+    After the first record, the attributes `chrom` and `contig_line` are the chromosome's name in the file and
+    its header line. (Records of the pseudo-autosomal regions of X may have another name.) After the last
+    record, `skipped` maps reasons to the number of records that were skipped.
+
+    Raises InputError if the file or its index is damaged, positions decrease, or no chromosome was chosen and
+    the file has several; and NoRecord if there is no record.
     """
 
     def __init__(self, file: VariantFile, region: Region | None, chrom: str | None) -> None:
@@ -54,7 +55,7 @@ class ChromosomeRecords:
         file, region, wanted = self._file, self._region, self._wanted
         contigs = read_index(file.path) if wanted is not None else []
         indexed = None if wanted is None else self._indexed_contig(contigs, wanted)
-        header_names = file.contigs  # of the header; records may have other names
+        header_names = file.contigs  # records may also have names that the header lacks
         is_wanted = {}
         query = None
         if indexed is not None:
@@ -77,7 +78,7 @@ class ChromosomeRecords:
                 continue
             if not chrom:
                 chrom = name
-                # the whole chromosome in the header: the first record may be in a part of X
+                # prefer the name of the whole chromosome: the first record may have that of a part of X
                 own = plain_chromosome(wanted or chrom)
                 self.chrom = next((c for c in (chrom, *header_names) if plain_chromosome(c) == own), chrom)
                 self.contig_line = file.contig_line(self.chrom)
@@ -114,15 +115,15 @@ class ChromosomeRecords:
                 self.skipped[ON_ANOTHER_CHROMOSOME] = elsewhere
 
     def _indexed_contig(self, contigs: list[IndexedContig], wanted: str) -> IndexedContig | None:
-        """The contig to read through the index; None if the file is read from its start."""
+        """Return the contig to read through the index, or None if the file must be read from the start."""
         is_wanted = chromosome_names(wanted, [contig.name for contig in contigs])
         indexed = [contig for contig in contigs if contig.name in is_wanted]
         if len(indexed) != 1 or chromosome_names(wanted, self._file.contigs) != is_wanted:
-            return None  # the chromosome has several names, or a name in the header or the records alone
+            return None  # the chromosome has several names, or header and index have different ones
         return indexed[0]
 
     def _check_count(self, contigs: list[IndexedContig], contig: IndexedContig, n_kept: int) -> None:
-        """Raise InputError unless the index led to all records."""
+        """Count the records in the file itself. Raises InputError if the index led to another number."""
         role, path = self._file.role, self._file.path
         try:
             inside, at_zero = count_records(path, contigs, contig, self._region)
@@ -131,7 +132,7 @@ class ChromosomeRecords:
         if inside != n_kept:
             what = f"{self._region or contig.name} has {inside} records, the index leads to {n_kept}"
             raise index_mismatch(role, path, what)
-        if at_zero and not self._region:  # the index leads to none of these
+        if at_zero and not self._region:  # a query through the index does not return these records
             self.skipped[AT_POSITION_0] = at_zero
 
     def _no_records_text(self, other_names: list[str]) -> str:
@@ -147,10 +148,10 @@ class ChromosomeRecords:
 def count_records(
     path: Path, contigs: list[IndexedContig], contig: IndexedContig, region: Region | None
 ) -> tuple[int, int]:
-    """Count the records in the file itself that start in a region, or on a whole contig without a region.
+    """Count the records of a contig, or those that start in a region of it, by reading the file itself.
 
-    Second is the number of records at position 0, the telomere, which is in no region. `contigs` are all
-    contigs of the index. Raises DamagedFile if the file is damaged, or the index is of
+    Return this count, and the number of records at position 0 (the telomere), which belong to no region.
+    `contigs` are all contigs of the index. Raises DamagedFile if the file is damaged or the index belongs to
     another file.
     """
     start, end = (region.start, region.end) if region else (0, LAST_POSITION)
@@ -185,7 +186,11 @@ def count_records(
 def _offset_before(
     contigs: list[IndexedContig], contig: IndexedContig, start: int
 ) -> tuple[BinStart, IndexedContig]:
-    """The index's last offset before position `start`, or else before the contig; else the file's start."""
+    """Return the last offset in the index whose record precedes all wanted records, and its contig.
+
+    Wanted are the records of `contig` from position `start` on. Without such an offset, return the start of
+    the file.
+    """
     first = contig.starts[0].offset
     starts = [(bin_start, contig) for bin_start in contig.starts if bin_start.latest < start]
     starts += [(earlier, other) for other in contigs for earlier in other.starts if earlier.offset < first]
@@ -193,7 +198,7 @@ def _offset_before(
 
 
 def _bcf_positions(reader: BgzfReader, from_start: bool) -> Iterator[tuple[int, int]]:
-    """Number of the contig and 1-based position of each record."""
+    """Yield the contig index and the 1-based position of each record of a BCF."""
     if from_start:
         read_header(reader)
     data, at = b"", 0
@@ -211,7 +216,7 @@ def _bcf_positions(reader: BgzfReader, from_start: bool) -> Iterator[tuple[int, 
 
 
 def _text_positions(reader: BgzfReader) -> Iterator[tuple[str, int]]:
-    """Name of the contig and position of each record."""
+    """Yield the contig name and the position of each record of a VCF."""
     rest = b""
     while more := reader.read(_READ_BYTES):
         *lines, rest = (rest + more).split(b"\n")

@@ -1,4 +1,9 @@
-"""Headers of VCF and BCF: reading them, composing them, and the numbers of their names in BCF."""
+"""Headers of VCF and BCF files: read the header of an input, and compose the header of an output.
+
+A BCF record refers to contigs and to FILTER, INFO and FORMAT fields by index. The index of a header line is
+its IDX entry, as in "##INFO=<ID=AF,...,IDX=3>", or else the number of earlier names. Contigs are numbered
+separately from fields.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,12 +18,12 @@ from spinimpute.runtime.unpacking import MAX_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
 from spinimpute.vcf.bgzf import DamagedFile
 
-PIECE_BYTES = 4 * 2**20  # read at once; bounds the memory
+PIECE_BYTES = 4 * 2**20  # bytes of a text header to read per call; limits the memory use
 
 DEFAULT_DECIMALS = 3
-"""Decimals of the samples' numbers. More decimals leave pooled r2 the same to four digits."""
+"""Default decimals of DS, HDS and GP. More decimals do not change the first four digits of pooled r2."""
 
-_INFO_LINES = (  # MAF before AF lets deflate find the digits of AF again: files are 0.7 % smaller
+_INFO_LINES = (  # MAF comes before AF: deflate then reuses its digits for AF, and files are 0.7 % smaller
     '##INFO=<ID=MAF,Number=1,Type=Float,Description="Estimated minor allele frequency: AF or 1-AF, '
     'whichever is less">',
     '##INFO=<ID=AF,Number=A,Type=Float,Description="Estimated frequency of the alternative allele: '
@@ -40,7 +45,7 @@ FORMAT_LINES = {
     "GP": '##FORMAT=<ID=GP,Number=G,Type=Float,Description="Probability of each genotype, '
     'in steps of {step}">',
 }
-"""Definitions of the FORMAT fields that can be written; {step} is a unit of the last decimal."""
+"""Definitions of the FORMAT fields that can be written. {step} becomes one unit of the last decimal."""
 
 _DEFINITION = re.compile(r"##(FILTER|INFO|FORMAT|contig)=<(?:[^\"]*,)?ID=([^,>]+)")
 _CONTIG_LINE = re.compile(r'##contig=<ID=[^<>,"]+(?:,[A-Za-z_][\w.]*=(?:"(?:[^"\\]|\\.)*"|[^<>,"]*))*>')
@@ -49,18 +54,18 @@ _IDX = re.compile(r",IDX=(\d{1,15})(?!\d)")
 
 
 class FileStart(NamedTuple):
-    """Start of a decompressed file: format, header, length up to the first record, bytes read beyond."""
+    """The start of a VCF or BCF, decompressed."""
 
     is_bcf: bool
     header: bytes
-    n_bytes: int
-    rest: bytes
+    n_bytes: int  # length up to the first record
+    rest: bytes  # bytes after the header that have been read already
 
 
 def read_start(stream: ByteStream) -> FileStart | None:
-    """Read the header from the start of a VCF or BCF; None if it is truncated.
+    """Read the header of a decompressed VCF or BCF. Return None if the header is truncated.
 
-    Raises DamagedFile for a header of more than MAX_RECORD bytes.
+    Raises DamagedFile if the header has more than MAX_RECORD bytes.
     """
     start = stream.read(START_BYTES)
     if start.startswith(BCF_MAGIC):
@@ -87,44 +92,38 @@ def _check_length(n_bytes: int) -> None:
 
 
 class HeaderIndexes(NamedTuple):
-    """Numbers that stand for contigs and for the names of FILTER, INFO and FORMAT in a BCF."""
+    """The indexes by which BCF records refer to the names in a header."""
 
     contigs: dict[str, int]
-    fields: dict[str, int]
+    fields: dict[str, int]  # FILTER, INFO and FORMAT together; PASS is 0
 
 
 @dataclass(frozen=True)
 class OutputHeader:
-    """The header of an output, and its definitions in the order of its lines."""
+    """The header of an output file. The dictionaries are in the order of the header lines."""
 
     text: str  # all lines with their newlines
-    contigs: dict[str, int | None]  # name -> length, if the header has it
+    contigs: dict[str, int | None]  # name -> length, or None if the header does not have the length
     info_types: dict[str, str]  # INFO key -> "Float", "Integer", "Flag" ...
     indexes: HeaderIndexes
 
 
 class OutputLayout(NamedTuple):
-    """Samples, header and fields of an output file.
-
-    `ploidy` is 1 or 2 for each sample. `contig_lines` are "##contig=<ID=...>" lines, one for each contig of
-    the output; their order numbers the contigs. `header_lines` are further lines, put last. `formats` are
-    those of GT, DS, HDS and GP to write, in this order and GT first. `extra_info_lines` define numeric INFO
-    fields and flags beyond the usual ones. DS, HDS and GP have `decimals` decimals.
-    """
+    """Samples, header lines and fields of an output file."""
 
     samples: Sequence[str]
-    ploidy: np.ndarray
-    contig_lines: Sequence[str]
-    header_lines: Sequence[str] = ()
-    formats: Sequence[str] = ("GT", "DS")
-    extra_info_lines: Sequence[str] = ()
-    decimals: int = DEFAULT_DECIMALS
+    ploidy: np.ndarray  # 1 or 2 for each sample
+    contig_lines: Sequence[str]  # "##contig=<ID=...>", one per contig; their order gives the BCF indexes
+    header_lines: Sequence[str] = ()  # further lines, written after all others
+    formats: Sequence[str] = ("GT", "DS")  # FORMAT fields: GT, DS, HDS and GP, in any order; GT must be first
+    extra_info_lines: Sequence[str] = ()  # definitions of additional numeric INFO fields and flags
+    decimals: int = DEFAULT_DECIMALS  # of DS, HDS and GP
 
 
 def make_header(layout: OutputLayout) -> OutputHeader:
     """Compose the header of an output file.
 
-    Raises InputError for unusable names of samples, and ValueError for wrong or repeated lines.
+    Raises InputError if a sample name is invalid or repeated, and ValueError if a line is.
     """
     if not layout.samples:
         raise ValueError("there are no samples to write")
@@ -141,7 +140,7 @@ def make_header(layout: OutputLayout) -> OutputHeader:
     lines = [
         "##fileformat=VCFv4.2",
         '##FILTER=<ID=PASS,Description="All filters passed">',
-        # a number from the header of a BCF would contradict the order here
+        # an IDX copied from a source BCF would contradict the order of the lines here
         *map(without_idx, layout.contig_lines),
         *_INFO_LINES,
         *layout.extra_info_lines,
@@ -162,7 +161,7 @@ def make_header(layout: OutputLayout) -> OutputHeader:
 
 
 def header_indexes(lines: Iterable[str]) -> HeaderIndexes:
-    """The numbers of names: IDX where a line has it, else in the order of the lines."""
+    """Return the BCF index of every name: IDX if the line has one, else the number of earlier names."""
     contigs: dict[str, int] = {}
     fields = {"PASS": 0}
     for line in lines:
@@ -176,22 +175,22 @@ def header_indexes(lines: Iterable[str]) -> HeaderIndexes:
 
 
 def definition(line: str) -> tuple[str, str] | None:
-    """Kind and name that a header line defines, such as ("INFO", "AF"); None for other lines."""
+    """Return the kind and name that a header line defines, such as ("INFO", "AF"), or None."""
     match = _DEFINITION.match(line)
     return None if match is None else (match[1], match[2])
 
 
 def without_idx(line: str) -> str:
-    """A header line without IDX."""
+    """Return a header line with its IDX entry removed."""
     return _IDX.sub("", line, count=1) if definition(line) else line
 
 
 def is_contig_line(line: str, chrom: str) -> bool:
-    """Whether a header line defines this chromosome in a way that all programs can read."""
+    """Whether a line is a well-formed "##contig" definition of this chromosome."""
     return definition(line) == ("contig", chrom) and _CONTIG_LINE.fullmatch(line) is not None
 
 
 def info_type(line: str) -> str:
-    """The type in a "##INFO=<...>" line, by default "String"."""
+    """Return the Type of a "##INFO=<...>" line, or "String" if the line has none."""
     match = _INFO_TYPE.search(line)
     return match[1] if match else "String"

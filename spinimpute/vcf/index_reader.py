@@ -1,4 +1,9 @@
-"""Indexes of compressed VCF, BCF and BAM files: checks, and where the records of a chromosome are."""
+"""Read and check the indexes of compressed VCF, BCF and BAM files.
+
+`chromosome_records` uses the parsed index to find the records of a chromosome, `panels.build` uses it to
+split a large file among processes. Damaged indexes are refused, because htslib crashes on them.
+`index_writer` explains bins and windows, `bgzf` explains virtual offsets.
+"""
 
 from __future__ import annotations
 
@@ -20,48 +25,43 @@ from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile
 from spinimpute.vcf.header import header_indexes
 from spinimpute.vcf.index_writer import LEVEL_SHIFT, MIN_SHIFT, TBI_DEPTH, first_bin
 
-INTERVAL_BYTES = 4 * 2**20  # least size of the compressed file for a region that a process reads
+INTERVAL_BYTES = 4 * 2**20  # minimum compressed bytes per region when a file is split among processes
 
 _TBI, _CSI, _BAI = b"TBI\1", b"CSI\1", b"BAI\1"
-# format, three columns, comment character, lines to skip, length of the names
-_TABIX_HEADER = struct.Struct("<7i")
+_TABIX_HEADER = struct.Struct("<7i")  # format, 3 columns, comment character, lines to skip, bytes of names
 _CSI_HEADER_BYTES = 16
-_MAX_SHIFT, _MAX_DEPTH = 31, 9  # the numbers of more bins do not fit their field
+_MAX_SHIFT, _MAX_DEPTH = 31, 9  # with a larger depth, the bin IDs would not fit into 32 bits
 _CHUNK_BYTES, _WINDOW_BYTES = 16, 8
-_MAX_INFLATION = 20  # size of the decompressed index relative to the compressed one; usual is twice
-_ALWAYS_ALLOWED = 2**24  # bytes that it may have in any case: parsed, it takes six times as much memory
-_PSEUDO_BIN_CHUNKS = 2  # of the pseudo-bin that counts records
-_BLOCK_START = EOF_BLOCK[:4]  # of any block
-_READ_START, _NO_CONTIG = struct.Struct("<2i"), -1  # length of a BAM record, and its contig
+_MAX_INFLATION = 20  # maximum ratio of decompressed to compressed size; about 2 is usual
+_ALWAYS_ALLOWED = 2**24  # decompressed bytes allowed at any ratio; parsed, they take six times this memory
+_PSEUDO_BIN_CHUNKS = 2  # entries of the pseudo-bin, which holds a contig's file offsets and record count
+_BLOCK_START = EOF_BLOCK[:4]  # every BGZF block starts with these bytes
+_READ_START, _NO_CONTIG = struct.Struct("<2i"), -1  # a BAM record starts with its length and contig index
 _UNREADABLE = (OSError, EOFError, zlib.error, struct.error, ValueError, LookupError)
 
 
 class BinStart(NamedTuple):
-    """Virtual offset at which records of a bin start; the first starts at or before position `latest`."""
+    """Start of a chunk of records that belong to one bin."""
 
-    offset: int
-    latest: int
+    offset: int  # virtual offset
+    latest: int  # the first record of the chunk is at or before this position, the bin's last
 
 
 class IndexedContig(NamedTuple):
-    """A chromosome that has records.
-
-    `number` is the contig's number in a BCF, and its rank in the index of a VCF. `end` is the virtual offset
-    after its records. `linear` lists 0-based positions, increasing, each with the offset in the compressed
-    file of the first block with records that reach beyond the position.
-    """
+    """A chromosome with records, as listed in an index."""
 
     name: str
-    number: int
+    number: int  # contig index in a BCF header; in a VCF's index, the rank of the contig
     starts: list[BinStart]
-    end: int
+    end: int  # virtual offset after its last record
+    # increasing 0-based positions, each with the file offset of the first block with a record that ends later
     linear: list[tuple[int, int]]
 
 
 def read_index(path: Path) -> list[IndexedContig]:
-    """List the chromosomes with records, from the index of a compressed VCF or BCF.
+    """List the chromosomes with records from the index of a compressed VCF or BCF.
 
-    Empty if the index is missing, unreadable, older than the file, or of another file.
+    The list is empty if the index is missing, unreadable, older than the file, or belongs to another file.
     """
     index = _find_index(path)
     if index is None:
@@ -76,7 +76,7 @@ def read_index(path: Path) -> list[IndexedContig]:
                 lines = read_header(file).rstrip(b"\0").decode().splitlines()
             names = {number: name for name, number in header_indexes(lines).contigs.items()}
         if (names is not None) != path.name.endswith(".bcf"):
-            return []  # cyvcf2 goes by the name, and would read the wrong kind of index
+            return []  # cyvcf2 chooses the kind of index by the file name, and would choose the wrong one
         contigs = _read_contigs(index)
         if names is not None:
             contigs = [contig._replace(name=names[contig.number]) for contig in contigs]
@@ -89,9 +89,9 @@ def read_index(path: Path) -> list[IndexedContig]:
 
 
 def check_index(path: Path, name: str) -> None:
-    """Raise InputError if htslib would use a damaged index for this file: it corrupts memory with it.
+    """Raise InputError if the index that htslib would use for this file is damaged.
 
-    `name` is the file's role and path.
+    htslib corrupts its memory when it reads a damaged index. `name` is the file's role and path.
     """
     index = _find_index(path)
     if index is None:
@@ -107,9 +107,10 @@ def check_index(path: Path, name: str) -> None:
 
 
 def check_bam_index(index: Path) -> int:
-    """Return the virtual offset after the last placed read of a .bai or .csi file; 0 if there is none.
+    """Return the virtual offset after the last placed (mapped) read, from a .bai or .csi index.
 
-    Raises DamagedFile for a damaged index: htslib crashes on it, or reads without end.
+    The offset is 0 if there is no placed read. Raises DamagedFile for a damaged index, because htslib crashes
+    on it or never stops reading.
     """
     try:
         content = gunzip(index.read_bytes(), _MAX_INFLATION, _ALWAYS_ALLOWED)
@@ -121,12 +122,12 @@ def check_bam_index(index: Path) -> int:
 def placed_reads_end_at(path: Path, end: int) -> bool:
     """Whether the placed reads of a complete BAM may end at a virtual offset.
 
-    False if no block starts there, or the offset is followed by a placed read. True in cases of doubt, such
-    as a damaged block.
+    The result is False if no BGZF block starts at the offset, or if a placed read follows it. In case of
+    doubt, for example if the block is damaged, the result is True.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        if end >= size << 16:  # at the end itself: the writer had read the last block, too
+        if end >= size << 16:  # the indexer had also read the end-of-file block
             return end == size << 16
         file.seek(end >> 16)
         if file.read(len(_BLOCK_START)) != _BLOCK_START:
@@ -141,7 +142,7 @@ def placed_reads_end_at(path: Path, end: int) -> bool:
 
 
 def _bytes_at(file: BufferedReader, offset: int) -> bytes | None:
-    """The bytes at a virtual offset, as many as start a read; None if the stream ends before."""
+    """Read a _READ_START at a virtual offset. Return None if the stream ends before the offset."""
     file.seek(offset >> 16)
     reader = BgzfReader(file)
     before = reader.read(offset & 0xFFFF)
@@ -149,7 +150,7 @@ def _bytes_at(file: BufferedReader, offset: int) -> bytes | None:
 
 
 def index_mismatch(role: str, path: Path, what: object) -> InputError:
-    """The error for a file and an index that do not agree; `role` is "panel" or "target"."""
+    """Return the error for an index that does not match its file. `role` is "panel" or "target"."""
     return InputError(
         "damaged",
         f"{role} {path}: the file is damaged, or its index is of another file ({what}). Get the file "
@@ -158,10 +159,10 @@ def index_mismatch(role: str, path: Path, what: object) -> InputError:
 
 
 def split_by_size(path: Path, header_contigs: list[str], region: Region | None) -> list[Region]:
-    """Split a region into regions that take about INTERVAL_BYTES of the compressed file each.
+    """Split a region into parts that each take at least INTERVAL_BYTES of the compressed file.
 
-    Without a region the file's only chromosome is split. Empty for a small file, without a usable index, and
-    for a file with several chromosomes and no region.
+    Without a region, the file's only chromosome is split. The list is empty if the file is small or has no
+    usable index, or if it has several chromosomes and no region is given.
     """
     contigs = read_index(path)
     if region is not None:
@@ -171,7 +172,7 @@ def split_by_size(path: Path, header_contigs: list[str], region: Region | None) 
         return []
     (contig,) = contigs
     if chromosome_names(contig.name, header_contigs) != {contig.name}:
-        return []  # such a file is read as a whole
+        return []  # the header has other names of the chromosome: read the file in one piece
     whole = Region(contig.name, region.start, region.end) if region else Region(contig.name)
     regions = []
     first, first_byte = whole.start, None
@@ -189,15 +190,15 @@ def split_by_size(path: Path, header_contigs: list[str], region: Region | None) 
 
 
 def has_fresh_index(path: Path) -> bool:
-    """Whether there is a .csi or .tbi index that is not older than the file."""
+    """Whether a file has a .csi or .tbi index that is not older than the file itself."""
     index = _find_index(path)
     return index is not None and index.stat().st_mtime >= path.stat().st_mtime
 
 
 def _find_index(path: Path) -> Path | None:
-    """The index that htslib uses for a compressed file.
+    """Return the index that htslib would use for a compressed file, or None.
 
-    It prefers .csi, and also looks for the file's name without its suffix.
+    htslib prefers .csi. It looks for the index both with and without the file's own suffix.
     """
     if not path.is_file():
         return None
@@ -211,7 +212,7 @@ def _find_index(path: Path) -> Path | None:
 def _records_end_at(path: Path, end: int) -> bool:
     """Whether the records of a VCF or BCF end at a virtual offset."""
     with path.open("rb") as file:
-        if end == file.seek(0, os.SEEK_END) << 16:  # the writer had read the last block, too
+        if end == file.seek(0, os.SEEK_END) << 16:  # the indexer had also read the end-of-file block
             end -= len(EOF_BLOCK) << 16
         try:
             return _bytes_at(file, end) == b""
@@ -228,20 +229,21 @@ def _warn_index_unused(index: Path, path: Path, what: str) -> None:
 
 
 def _read_contigs(index: Path) -> list[IndexedContig]:
-    """The chromosomes in the index of a VCF or BCF; raises one of _UNREADABLE."""
+    """List the chromosomes in the index of a VCF or BCF. Raises one of _UNREADABLE."""
     state = index.stat()
     return _read_contigs_cached(index, state.st_mtime_ns, state.st_size)
 
 
-@lru_cache(maxsize=4)  # a file is opened several times in a run, and parsing its index takes half a second
+# a run opens a file several times, and parsing an index takes half a second; time and size identify a version
+@lru_cache(maxsize=4)
 def _read_contigs_cached(index: Path, _mtime_ns: int, _size: int) -> list[IndexedContig]:
     return _parse(gunzip(index.read_bytes(), _MAX_INFLATION, _ALWAYS_ALLOWED), (_TBI, _CSI))
 
 
 def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:
-    """Parse an index; without names where it has none, as in BAI and in CSI of BCF.
+    """Parse an index. The contigs have no names in a BAI, or in a CSI of a BCF.
 
-    Raises one of _UNREADABLE for an index that is damaged or of none of the formats.
+    Raises one of _UNREADABLE if the index is damaged or has none of the formats.
     """
     magic = content[:4]
     if magic not in formats:
@@ -259,7 +261,7 @@ def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:
         at = stop + n_names
         tabix_header = content[8:at]
     names = _parse_names(tabix_header, n_contigs) if tabix_header else [""] * n_contigs
-    bin_header = struct.Struct("<IQ" if magic == _CSI else "<I")  # number, and in CSI the linear index
+    bin_header = struct.Struct("<IQ" if magic == _CSI else "<I")  # bin ID; in CSI also its linear index
     n_bins = first_bin(depth + 1)
     contigs = []
     for number, name in enumerate(names):
@@ -292,7 +294,7 @@ def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:
 
 
 def _bin_interval(bin_id: int, shift: int, depth: int) -> tuple[int, int]:
-    """First 0-based position of a bin, and the position after it; each bin has eight children."""
+    """Return the first 0-based position of a bin, and the position after its last one."""
     level = next(level for level in range(depth + 1) if bin_id < first_bin(level + 1))
     width = shift + LEVEL_SHIFT * (depth - level)
     rank = bin_id - first_bin(level)
@@ -300,7 +302,10 @@ def _bin_interval(bin_id: int, shift: int, depth: int) -> tuple[int, int]:
 
 
 def _read_count(content: bytes, at: int) -> tuple[int, int]:
-    """Read a count that the rest of the content can hold, and the offset after the count."""
+    """Read a count of items. Return it with the offset after it.
+
+    Raises ValueError if the rest of the content is too short for so many items.
+    """
     (count,) = struct.unpack_from("<i", content, at)
     if not 0 <= count <= len(content) - at:
         raise ValueError("a count exceeds its size")
@@ -308,7 +313,7 @@ def _read_count(content: bytes, at: int) -> tuple[int, int]:
 
 
 def _parse_names(tabix_header: bytes, n_contigs: int) -> list[str]:
-    """Names of the contigs, from the head that tabix writes."""
+    """Read the contig names that follow the tabix header."""
     n_bytes = _TABIX_HEADER.unpack_from(tabix_header)[-1]
     *names, rest = tabix_header[_TABIX_HEADER.size :].decode().split("\0")
     if n_bytes != len(tabix_header) - _TABIX_HEADER.size or rest or len(names) != n_contigs:

@@ -1,7 +1,9 @@
-"""Indexes of compressed VCF and BCF files: TBI, and CSI for BCF and for contigs longer than TBI can hold.
+"""Write the TBI or CSI index of a compressed VCF or BCF.
 
-An index sorts the records into a tree of bins over the contig and lists for each bin where its records are in
-the file. A query reads only the bins that overlap its region.
+CSI is used for BCF files, and for VCF files with contigs that are too long for TBI. Both formats divide a
+contig into a tree of bins. The root bin covers the whole contig, and each bin has eight children of equal
+length. The index lists where in the file the records of each bin are, as virtual offsets (see `bgzf`). A
+query reads only the bins that overlap its region.
 """
 
 import struct
@@ -14,37 +16,34 @@ import numpy as np
 TBI_MAX_LENGTH = 2**29  # last 1-based position that a TBI index can hold
 
 MIN_SHIFT = 14  # a leaf bin covers 2**14 positions
-TBI_DEPTH = 5
-LEVEL_SHIFT = 3  # each bin has eight children
+TBI_DEPTH = 5  # levels below the root
+LEVEL_SHIFT = 3  # each bin has 2**3 children
 
-# tabix describes a VCF so: format 2, columns of contig, start, end (0: none), comment sign, lines to skip
+# tabix settings for VCF: format 2; columns of contig, start, end (0: none); comment character; lines to skip
 _TABIX_SETTINGS = struct.pack("<6i", 2, 1, 2, 0, ord("#"), 0)
 
 
 @dataclass(frozen=True)
 class ContigRecords:
-    """The records of one contig in file order.
-
-    `begin` and `end`, int64, are the 0-based first position, non-decreasing, and the position after the last.
-    `offset` and `next_offset`, uint64, are virtual offsets of the record and of the byte after it.
-    """
+    """The records of one contig, in file order."""
 
     name: str
-    begin: np.ndarray
-    end: np.ndarray
-    offset: np.ndarray
-    next_offset: np.ndarray
+    begin: np.ndarray  # 0-based first position of each record, non-decreasing, int64
+    end: np.ndarray  # 0-based position after the last base of each record, int64
+    offset: np.ndarray  # virtual offset of each record, uint64
+    next_offset: np.ndarray  # virtual offset of the byte after each record, uint64
 
 
 def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, is_bcf: bool = False) -> bytes:
-    """The uncompressed CSI index for positions up to `csi_length`, or TBI index without that length.
+    """Return an index, not yet compressed: CSI for positions up to `csi_length`, or TBI if that is None.
 
-    Contigs are those of a VCF that have records, in the order of the file, or all of a BCF's header, because
-    a BCF refers to contigs by their number there. In a TBI index no record ends beyond TBI_MAX_LENGTH.
+    For a VCF, `contigs` are the contigs with records, in file order. For a BCF, they are all contigs of the
+    header, because BCF records refer to contigs by header index. For TBI, no record may end beyond
+    TBI_MAX_LENGTH.
     """
     is_csi = csi_length is not None
     depth = TBI_DEPTH
-    if csi_length is not None:  # as many levels as the positions need
+    if csi_length is not None:  # the fewest levels that cover all positions
         depth = next(levels for levels in count() if csi_length <= 1 << (MIN_SHIFT + LEVEL_SHIFT * levels))
     names = b"".join(contig.name.encode() + b"\0" for contig in contigs)
     description = b"" if is_bcf else _TABIX_SETTINGS + struct.pack("<i", len(names)) + names
@@ -53,7 +52,7 @@ def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, is
         parts = [b"CSI\1", struct.pack("<3i", MIN_SHIFT, depth, len(description)), description, n_contigs]
     else:
         parts = [b"TBI\1", n_contigs, description]
-    pseudo_bin = first_bin(depth + 1) + 1  # a pseudo-bin
+    pseudo_bin = first_bin(depth + 1) + 1  # ID of the extra bin with a contig's file offsets and record count
     for contig in contigs:
         if not len(contig.begin):
             parts.append(struct.pack("<i", 0))
@@ -62,7 +61,7 @@ def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, is
         bins = _chunks_by_bin(contig, depth)
         bins[pseudo_bin] = [
             (int(contig.offset[0]), int(contig.next_offset[-1])),
-            (len(contig.begin), 0),  # records with and without a position
+            (len(contig.begin), 0),  # number of mapped and of unmapped records; a VCF has no unmapped ones
         ]
         parts.append(struct.pack("<i", len(bins)))
         for bin_id, chunks in bins.items():
@@ -79,20 +78,23 @@ def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, is
 
 
 def first_bin(level: int) -> int:
-    """Number of the first bin of a level, which is also the number of bins above; level 0 is the root."""
+    """Return the ID of the first bin of a level, which equals the number of bins on the levels above.
+
+    Level 0 is the root.
+    """
     return ((1 << (LEVEL_SHIFT * level)) - 1) // 7
 
 
 def _first_window(bin_id: int, depth: int) -> int:
-    """The first leaf-sized window of a bin."""
+    """Return the index of the first leaf-sized window that a bin covers."""
     level = max(level for level in range(depth + 1) if first_bin(level) <= bin_id)
     return (bin_id - first_bin(level)) << (LEVEL_SHIFT * (depth - level))
 
 
 def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[int, int]]]:
-    """Virtual offsets, end exclusive, of the records in each bin; bins are in ascending order.
+    """Return the chunks (start and end virtual offsets) of each bin, by ascending bin ID.
 
-    A record is in the smallest bin that contains it.
+    A record belongs to the smallest bin that contains the whole record.
     """
     bins = np.zeros(len(contig.begin), dtype=np.int64)
     for level in range(1, depth + 1):
@@ -110,7 +112,7 @@ def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[in
     ):
         bin_chunks = chunks.setdefault(bin_id, [])
         if bin_chunks and bin_chunks[-1][1] >> 16 == start >> 16:
-            # the block is decompressed for the earlier chunk anyway
+            # both chunks need the same BGZF block: make them one
             bin_chunks[-1] = (bin_chunks[-1][0], stop)
         else:
             bin_chunks.append((start, stop))
@@ -118,7 +120,10 @@ def _chunks_by_bin(contig: ContigRecords, depth: int) -> dict[int, list[tuple[in
 
 
 def _linear_index(contig: ContigRecords) -> np.ndarray:
-    """Offset, uint64, of the first record that overlaps each leaf-sized window, or of the next record."""
+    """Return for each leaf-sized window the offset (uint64) of the first record that overlaps it.
+
+    If no record overlaps a window, the offset is that of the next record.
+    """
     none = np.iinfo(np.uint64).max
     first, last = contig.begin >> MIN_SHIFT, (contig.end - 1) >> MIN_SHIFT
     linear = np.full(int(last.max()) + 1, none, dtype=np.uint64)

@@ -1,6 +1,10 @@
-"""Encoded records of imputed files: their positions, and the few values that joining files needs.
+"""Read and edit encoded records of imputed files, without decoding all of their values.
 
-Axes: R records, N samples.
+`pipeline.chunk_file` uses this module to join the output files of neighbouring chunks. It copies most records
+as bytes, and needs only their positions, the genotypes in the overlap, and a swap of the two haplotypes of
+some samples. Every record is checked to have the structure that `impute` writes.
+
+Axes: R records, N samples, C fixed columns of a line.
 """
 
 from __future__ import annotations
@@ -29,18 +33,18 @@ from spinimpute.vcf.header import definition, header_indexes, info_type
 
 _NAME, _ALLELE = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
 _BCF_TEXTS = re.compile(rb"(?:%s)?\0%s\0%s" % (_NAME, _ALLELE, _ALLELE))
-_MAX_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # of a diploid sample
-_FIXED_COLUMNS = 9
+_MAX_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # values per sample, if diploid
+_FIXED_COLUMNS = 9  # CHROM to FORMAT
 
 
 @dataclass
 class RecordTable:
-    """Records in file order: 1-based position, length of REF, length in bytes, and `site_key`."""
+    """Positions and lengths of records, in file order."""
 
-    position: list[int] = field(default_factory=list)
-    ref_length: list[int] = field(default_factory=list)
-    length: list[int] = field(default_factory=list)
-    key: list[int] = field(default_factory=list)
+    position: list[int] = field(default_factory=list)  # 1-based
+    ref_length: list[int] = field(default_factory=list)  # bases of REF
+    length: list[int] = field(default_factory=list)  # bytes of the encoded record
+    key: list[int] = field(default_factory=list)  # see `site_key`
 
     def add(self, position: int, ref: bytes, alt: bytes, length: int) -> None:
         """Append a record."""
@@ -51,17 +55,19 @@ class RecordTable:
 
 
 def site_key(position: int, ref: bytes, alt: bytes) -> int:
-    """Hash of a site's position and alleles, valid in this process only."""
+    """Return a hash of a site's position and alleles. It is valid only in this process."""
     return hash(b"%d\t%s\t%s" % (position, ref, alt))
 
 
 @kernel()
 def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type: ignore[no-untyped-def]
-    """Scan lines and return their number.
+    """Scan complete lines and return how many there are.
 
-    Filled for each line: offsets of its first tabs, number of tabs, number of colons after the first tabs,
-    whether a sample's field number gt is not a genotype or another field not a list of numbers, and its end.
+    For each line, fill tab_RC (offsets of the first C tabs), tabs_R (number of tabs), colons_R (number of
+    colons in the sample columns), stop_R (end of the line) and invalid_R. A line is invalid if, in any
+    sample, the field with index gt is not a genotype, or another field is not a list of numbers.
     """
+    # bytes: 9 tab, 10 newline, 44 comma, 46 dot, 47 slash, 48 to 57 digits, 58 colon, 124 vertical bar
     row = n_tabs = n_colons = number = start = digits = points = 0
     invalid = False
     for at in range(len(data)):
@@ -104,7 +110,10 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type:
 
 @kernel()
 def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[no-untyped-def]
-    """Read the fields number gt and ds (-1: none) of each sample."""
+    """Read the fields with the indexes gt and ds (-1: no such field) of each sample.
+
+    Other calls than "a|b" are left unchanged in allele_RN2, and invalid numbers in dosage_RN.
+    """
     at = 0
     for r in range(len(stop_R)):
         tabs = 0
@@ -140,7 +149,10 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
 
 @kernel()
 def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
-    """Swap "a|b" in the field number gt and "x,y" in the field hds (-1: none) of the chosen samples."""
+    """Swap the two haplotypes of the chosen samples, in place.
+
+    "a|b" in the field with index gt becomes "b|a", and "x,y" in the field hds (-1: no such field) "y,x".
+    """
     at = 0
     for r in range(len(stop_R)):
         tabs = 0
@@ -170,8 +182,8 @@ def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
 
 
 def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
-    """Pattern of the columns ID to INFO of a line, with the INFO fields that a header defines."""
-    # possessive (++): a long wrong number fails at once
+    """Return a pattern that matches the columns ID to INFO, with the INFO fields that a header defines."""
+    # possessive (++): no backtracking in a long invalid number
     number = rb"(?:\.|-?(?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?)"
     fields = []
     for line in header_lines:
@@ -185,7 +197,10 @@ def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
 
 
 class TextRecords:
-    """Lines of a VCF: all on `chrom`, with these FORMAT fields in order and INFO fields of the header."""
+    """Parser of VCF lines of one chromosome.
+
+    All lines must have the FORMAT fields `formats`, in this order, and INFO fields that the header defines.
+    """
 
     def __init__(
         self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
@@ -193,7 +208,7 @@ class TextRecords:
         self._chrom, self._formats, self._n_samples = chrom.encode(), list(formats), n_samples
         self._site_columns = _site_pattern(header_lines)
         self._format_column = ":".join(formats).encode()
-        self._min_line_bytes = 2 * (_FIXED_COLUMNS + n_samples)  # of a line
+        self._min_line_bytes = 2 * (_FIXED_COLUMNS + n_samples)  # one character and a tab per column
 
     def _field_index(self, key: str) -> int:
         return self._formats.index(key) if key in self._formats else -1
@@ -201,8 +216,8 @@ class TextRecords:
     def scan(self, data: bytes, table: RecordTable) -> int:
         """Append the complete records at the start of `data` to the table; return their length in bytes.
 
-        Raises BadRecord for a record with another chromosome, other samples or other FORMAT fields than
-        expected, and for one that cannot be read.
+        Raises BadRecord if a record cannot be read, or does not have the expected chromosome, number of
+        samples and FORMAT fields.
         """
         max_lines = len(data) // self._min_line_bytes + 1
         tab_RC = np.empty((max_lines, _FIXED_COLUMNS), np.int64)
@@ -241,9 +256,9 @@ class TextRecords:
         return begin
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Phased diploid calls, int8 (R, N, 2) and negative for other calls, and DS, float32 (R, N) or None.
+        """Return the phased diploid calls, int8 (R, N, 2), and DS, float32 (R, N), or None without DS.
 
-        `data` are complete records of these lengths in bytes. A missing DS is NaN.
+        `data` are complete records of `length_R` bytes. Alleles of other calls are -1; missing DS are NaN.
         """
         shape = (len(length_R), self._n_samples)
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
@@ -252,14 +267,17 @@ class TextRecords:
         return allele_RN2, dosage_RN if ds >= 0 else None
 
     def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """Swap the haplotypes of the chosen samples in GT and HDS; the result has the same length."""
+        """Return the records with the haplotypes of the chosen samples swapped in GT and HDS.
+
+        The length of every record stays the same.
+        """
         swapped_data = np.frombuffer(bytearray(data), np.uint8)
         _swap(swapped_data, np.cumsum(length_R), self._field_index("GT"), self._field_index("HDS"), chosen_N)
         return swapped_data.tobytes()
 
 
 class BcfRecords:
-    """Records of a BCF: all on `chrom`, with these FORMAT fields in order; the header numbers the names."""
+    """Parser of BCF records of one chromosome. All must have the FORMAT fields `formats`, in this order."""
 
     def __init__(
         self, chrom: str, formats: Sequence[str], n_samples: int, header_lines: Sequence[str]
@@ -270,7 +288,7 @@ class BcfRecords:
         self._names = {number: name for name, number in fields.items()}
 
     def scan(self, data: bytes, table: RecordTable) -> int:
-        """As `TextRecords.scan`."""
+        """Scan BCF records. Parameters, result and errors are those of `TextRecords.scan`."""
         begin = 0
         while begin + RECORD_HEAD.size <= len(data):
             shared_bytes, sample_bytes, contig, position, _, _, counts, samples = RECORD_HEAD.unpack_from(
@@ -307,7 +325,7 @@ class BcfRecords:
         return begin
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """As `TextRecords.genotypes`."""
+        """Read GT and DS of BCF records. Parameters and results are those of `TextRecords.genotypes`."""
         n = self._n_samples
         shape = (len(length_R), n)
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
@@ -323,7 +341,7 @@ class BcfRecords:
         return allele_RN2, dosage_RN if "DS" in self._formats else None
 
     def swap_haplotypes(self, data: bytes, length_R: np.ndarray, chosen_N: np.ndarray) -> bytes:
-        """As `TextRecords.swap_haplotypes`."""
+        """Swap haplotypes in BCF records. Parameters are those of `TextRecords.swap_haplotypes`."""
         n = self._n_samples
         swapped_data = bytearray(data)
         for begin in (np.cumsum(length_R) - length_R).tolist():
@@ -331,7 +349,7 @@ class BcfRecords:
             if "GT" in fields and fields["GT"][1] == 2:
                 codes = np.frombuffer(swapped_data, np.int8, 2 * n, fields["GT"][2]).reshape(n, 2)
                 swapped = chosen_N & (codes[:, 1] >= 0) & (codes[:, 1] & 1).astype(bool)
-                bit = codes[swapped] & 1  # means "phased", and stays in its place
+                bit = codes[swapped] & 1  # "phased": stays with the second allele
                 codes[swapped] = (codes[swapped][:, ::-1] & ~np.int8(1)) | bit
             if "HDS" in fields and fields["HDS"][1] == 2:
                 values = np.frombuffer(swapped_data, "<u4", 2 * n, fields["HDS"][2]).reshape(n, 2)
@@ -340,7 +358,7 @@ class BcfRecords:
         return bytes(swapped_data)
 
     def _find_info_end(self, data: bytes, at: int, n_info: int) -> int:
-        """End of FILTER and INFO, which start at `at`."""
+        """Return the end of FILTER and INFO, which start at offset `at`. Check their names."""
         kind, count, at = read_descriptor(data, at)
         names = [read_integer(data, at + SIZES[kind] * number, kind) for number in range(count)]
         at += count * SIZES[kind] if count else 0
@@ -354,7 +372,10 @@ class BcfRecords:
         return at
 
     def _locate_fields(self, data: bytes, begin: int) -> tuple[dict[str, tuple[int, int, int]], int]:
-        """Type, number of values of a sample and offset of each FORMAT field, and the end of the last one."""
+        """Locate the FORMAT fields of the record at offset `begin`, and its end.
+
+        Return the type, the number of values per sample and the offset of each field.
+        """
         shared_bytes, _ = RECORD_LENGTHS.unpack_from(data, begin)
         at = begin + RECORD_LENGTHS.size + shared_bytes
         fields = {}

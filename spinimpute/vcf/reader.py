@@ -1,7 +1,8 @@
-"""Reading phased haplotypes from VCF, VCF.gz and BCF files.
+"""Read phased haplotypes from VCF, VCF.gz and BCF files.
 
-A file passes through three steps: `VariantFile` opens it and reads records, `ChromosomeRecords` selects those
-of one chromosome and checks that they are complete, and `HaplotypeReader` makes biallelic sites of them.
+Three classes build on one another. `VariantFile` opens the file and reads records. `ChromosomeRecords`
+selects the records of one chromosome and checks that none is missing. `HaplotypeReader`, in this module,
+splits the records into biallelic sites and checks the calls.
 """
 
 from __future__ import annotations
@@ -24,57 +25,52 @@ from spinimpute.runtime.errors import InputError, argument, call, repeated
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import NO_SAMPLES, Record, VariantFile
 
-BLOCK_BYTES = 8 * 2**20  # of int16 genotypes at once; few enough to stay in the cache
+BLOCK_BYTES = 8 * 2**20  # size of a block of int16 genotypes; small enough for the processor's cache
 
 
 class CallBlock(NamedTuple):
-    """Consecutive biallelic sites of a file, in file order.
-
-    `calls`, int8 (n_sites, n_samples, 2), are 0 REF, 1 ALT, -1 missing, and -2 for the second allele of a
-    haploid call. `multiallelic`, bool (n_sites,), marks sites that are one of several ALT alleles of their
-    record. `unphased`, bool (n_sites, n_samples), marks unphased heterozygotes, None if there are none.
-    `halved`, int64 (n_sites,) or None, is that of `Haplotypes`.
-    """
+    """The calls of consecutive biallelic sites, in file order."""
 
     sites: Sites
+    # 0 REF, 1 ALT, -1 missing, -2 for the second allele of a haploid call; int8 (n_sites, n_samples, 2)
     calls: np.ndarray
-    multiallelic: np.ndarray
-    unphased: np.ndarray | None
-    halved: np.ndarray | None
+    multiallelic: np.ndarray  # sites that were split from a multi-allelic record, bool (n_sites,)
+    unphased: np.ndarray | None  # unphased heterozygotes, bool (n_sites, n_samples); None if there are none
+    halved: np.ndarray | None  # number of unphased calls with one missing allele, int64 (n_sites,), or None
 
 
 class HaplotypeBlock(NamedTuple):
-    """Consecutive sites of a file: `alleles` as in `Haplotypes`, `multiallelic` as in `CallBlock`."""
+    """The haplotypes of consecutive sites, in file order."""
 
     sites: Sites
-    alleles: np.ndarray
-    multiallelic: np.ndarray
+    alleles: np.ndarray  # see `Haplotypes`
+    multiallelic: np.ndarray  # see `CallBlock`
 
 
 @dataclass
 class _PendingSites:
-    """Number of ALT alleles of each record; record, number of the ALT, and columns of each site."""
+    """The records that were read for the next block, and their biallelic sites."""
 
     chrom: str = ""
-    n_alts: list[int] = field(default_factory=list)
-    row: list[int] = field(default_factory=list)
-    allele: list[int] = field(default_factory=list)
+    n_alts: list[int] = field(default_factory=list)  # number of ALT alleles of each record
+    row: list[int] = field(default_factory=list)  # index of each site's record; the lists below are per site
+    allele: list[int] = field(default_factory=list)  # number of the ALT within its record, from 1
     position: list[int] = field(default_factory=list)
     ref: list[str] = field(default_factory=list)
     alt: list[str] = field(default_factory=list)
     name: list[str] = field(default_factory=list)
 
     def location(self, row: int) -> str:
-        """Chromosome and position of a record, for messages."""
+        """Return the chromosome and position of a record, for messages."""
         return f"{self.chrom}:{self.position[self.row.index(row)]}"
 
 
 class HaplotypeReader:
-    """Streams a file's haplotypes in blocks: `for block in reader`, once.
+    """Iterator over the haplotypes of a file, in blocks. It can be used once.
 
-    Parameters and errors are those of `read_haplotypes`. In addition, `mixed_ploidy` lets a sample's ploidy
-    change (for `read_calls` only), and `ploidy`, uint8 (n_samples,), is that of an earlier part of the file:
-    1, 2, or 0 for unknown. `skipped` counts what was not taken, by reason; complete at the end.
+    Parameters and errors are those of `read_haplotypes`, with two more. `mixed_ploidy` allows a sample's
+    ploidy to change (for `read_calls` only). `ploidy`, uint8 (n_samples,), is the ploidy in an earlier part
+    of the file: 1, 2, or 0 if unknown. At the end, `skipped` maps reasons to numbers of skipped records.
     """
 
     def __init__(
@@ -102,22 +98,23 @@ class HaplotypeReader:
         self._records = ChromosomeRecords(self._file, region, chrom)
         self.skipped = self._records.skipped
         n_samples = len(self.samples)
-        # 0: no call so far shows the ploidy
+        # 0: unknown from the calls read so far
         self._seen_ploidy = np.zeros(n_samples, np.uint8) if ploidy is None else ploidy.copy()
-        self._missing_one = np.zeros(n_samples, bool)  # a missing call has one allele: "."
+        self._missing_one = np.zeros(n_samples, bool)  # samples with a missing call of one allele: "."
         block_size = min(max(BLOCK_BYTES // (6 * n_samples), 16), 4096)
         self._genotypes = np.empty((block_size, n_samples, 3), dtype=np.int16)
 
     @property
     def contig_line(self) -> str:
-        """The chromosome's header line; available from the first block on."""
+        """The chromosome's header line. It is available after the first block."""
         return self._records.contig_line
 
     @property
     def ploidy(self) -> np.ndarray:
-        """Ploidy by the calls read so far, uint8 (n_samples,).
+        """Ploidy according to the calls read so far, uint8 (n_samples,).
 
-        A sample without any call is diploid; haploid if another sample is and it has a "." for one allele.
+        A sample whose calls are all missing is diploid, with one exception. If another sample is haploid and
+        this one has missing calls of one allele ("."), it is haploid.
         """
         among_haploid = (self._seen_ploidy == 1).any()
         unknown = np.where(self._missing_one & among_haploid, 1, 2)
@@ -129,7 +126,7 @@ class HaplotypeReader:
         return self._file.contigs
 
     def close(self) -> None:
-        """Close the file; not needed after reading to the end, or to an error."""
+        """Close the file. It closes itself after the last block and after an error."""
         self._file.close()
 
     def __iter__(self) -> Iterator[HaplotypeBlock]:
@@ -140,7 +137,7 @@ class HaplotypeReader:
             yield HaplotypeBlock(block.sites, select_haplotypes(block.calls, ploidy), block.multiallelic)
 
     def read_calls(self) -> Calls:
-        """Read all calls, each with its own number of alleles."""
+        """Read all calls. Haploid and diploid calls of one sample are not made equal."""
         blocks = list(self._blocks())
         unphased = halved = None
         if any(block.halved is not None for block in blocks):
@@ -163,7 +160,7 @@ class HaplotypeReader:
         )
 
     def _blocks(self) -> Iterator[CallBlock]:
-        """Yield blocks of sites, one for each usable ALT allele; records without one are only counted."""
+        """Yield blocks with one site per usable ALT allele. Other alleles are counted in `skipped`."""
         pending, is_usable = _PendingSites(), False
         try:
             for record in self._records:
@@ -196,7 +193,7 @@ class HaplotypeReader:
             raise self._file.error(f"no usable record ({reasons})", kind=NoRecord)
 
     def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
-        """(number, allele) of the ALT alleles that are sequences; the others are counted in `skipped`."""
+        """Return (index, allele) of the ALT alleles that are sequences. Count the others in `skipped`."""
         if len(alts) == 1 and alts[0].isalpha():
             return [(1, alts[0])]
         if not alts and self._without_alt is not None and self._without_alt(record.POS, ref):
@@ -212,7 +209,7 @@ class HaplotypeReader:
         return usable
 
     def _store_genotypes(self, record: Record, out: np.ndarray) -> None:
-        """Fill `out`, int16 (n_samples, 3): first allele, second allele (-2: haploid), phased."""
+        """Fill `out`, int16 (n_samples, 3): first allele, second allele (-2 if haploid), 1 if phased."""
         genotypes = self._file.genotypes(record)
         width = genotypes.shape[1] - 1
         if self._sample_order is not None:
@@ -234,7 +231,7 @@ class HaplotypeReader:
     def _block(self, pending: _PendingSites) -> CallBlock:
         """Check the genotypes of a block and split its records into biallelic sites."""
         genotypes = self._genotypes[: len(pending.n_alts)]
-        # over all three columns, because numpy is slow where the last axis is short and has gaps
+        # include the column "phased": numpy is slow on a short last axis that is not contiguous
         largest, smallest = int(genotypes.max()), int(genotypes.min())
         if largest > min(pending.n_alts):
             too_large = genotypes[:, :, :2].max(axis=2) > np.array(pending.n_alts, dtype=np.int16)[:, None]
@@ -256,14 +253,14 @@ class HaplotypeReader:
             calls = np.where(np.greater_equal(calls, 0), is_alt, calls).astype(np.int8)
             if unphased is not None:
                 unphased = unphased[pending.row] & (calls[:, :, 0] != calls[:, :, 1])
-            if halved is not None:  # a call counts at the first ALT of its record
+            if halved is not None:  # count a call only once, at the first ALT of its record
                 halved = np.where(np.diff(pending.row, prepend=-1) > 0, halved[pending.row], 0)
         position = np.array(pending.position, dtype=np.int64)
         sites = Sites(pending.chrom, position, pending.ref, pending.alt, pending.name)
         return CallBlock(sites, calls, multiallelic, unphased, halved)
 
     def _raise_at_first(self, bad: np.ndarray, pending: _PendingSites, what: str) -> None:
-        """Raise for the first True of `bad`, bool (n_records, n_samples), if there is one."""
+        """Raise InputError for the first True in `bad`, bool (n_records, n_samples), if there is one."""
         if bad.any():
             row, sample = np.unravel_index(int(np.argmax(bad)), bad.shape)
             where = pending.location(int(row))
@@ -272,10 +269,11 @@ class HaplotypeReader:
     def _check_phase(
         self, genotypes: np.ndarray, pending: _PendingSites
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Find unphased heterozygotes, bool (n_records, n_samples), and raise InputError if not accepted.
+        """Find unphased heterozygotes and unphased calls with one missing allele.
 
-        Unphased half-missing calls become missing, in place; their number, int64 (n_records,), comes second.
-        Either is None if there are none.
+        Return the unphased heterozygotes, bool (n_records, n_samples). Calls with one missing allele are set
+        to missing, in place; return their number per record, int64 (n_records,). Each result is None if there
+        are no such calls. Raises InputError for unphased heterozygotes unless they are allowed.
         """
         first, second = genotypes[:, :, 0], genotypes[:, :, 1]
         unphased = genotypes[:, :, 2] == 0
@@ -297,7 +295,7 @@ class HaplotypeReader:
     def _check_ploidy(self, calls: np.ndarray, pending: _PendingSites) -> None:
         first, second = calls[:, :, 0], calls[:, :, 1]
         haploid = (first >= 0) & (second == -2)
-        # "./." is also written for haploid samples, and "." for diploid ones: neither shows the ploidy
+        # some programs write "./." for haploid samples, or "." for diploid ones: neither shows the ploidy
         diploid = (second >= 0) | ((first >= 0) & (second == -1))
         known = self._seen_ploidy
         now_haploid, now_diploid = haploid.any(axis=0), diploid.any(axis=0)
@@ -319,7 +317,7 @@ class HaplotypeReader:
 
 
 def check_samples(file: VariantFile, samples: Sequence[str]) -> None:
-    """Raise InputError if a list of samples is empty, repeats a name, or has one that the file lacks."""
+    """Raise InputError if a list of samples is empty, repeats a name, or names a sample not in the file."""
     if isinstance(samples, str):
         raise InputError("argument", f"samples must be a list of names, got the text {samples!r}")
     unknown = sorted(set(samples) - set(file.samples))
@@ -333,7 +331,10 @@ def check_samples(file: VariantFile, samples: Sequence[str]) -> None:
 
 
 def _choose_samples(file: VariantFile, wanted: Sequence[str] | None) -> tuple[list[str], np.ndarray | None]:
-    """The samples to read, and their ranks among those that the file then gives; None for the same order."""
+    """Select the samples to read. Return their names, and how to reorder the columns of the file.
+
+    The reordering is None if the samples are in file order.
+    """
     if not file.samples:
         raise file.error(NO_SAMPLES)
     if wanted is None:
@@ -359,18 +360,19 @@ def read_haplotypes(
 ) -> Haplotypes:
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
-    A multi-allelic record becomes one site per ALT, in ALT order, where every other allele is coded 0.
-    Unphased homozygotes are accepted; an unphased call with one missing allele becomes missing.
+    A multi-allelic record becomes one site per ALT, in ALT order. All other alleles are coded 0 at that site.
+    An unphased call with one missing allele becomes missing. Unphased homozygotes are accepted.
 
-    `region` is read through the file's index if there is one that is not older than the file. `samples` are
-    the samples to read, in this order. `chrom` chooses the chromosome of a file with several, with or without
-    "chr"; records on others and at position 0 are counted in `skipped`. `role` names the file in messages.
-    `allow_unphased` accepts unphased heterozygotes, which `Haplotypes.unphased` then marks. `without_alt`,
-    given position and REF, says whether a record without ALT makes a site with the ALT "."; None accepts no
-    such record.
+    `region` is read through the file's index if the index is not older than the file. `samples` are the
+    samples to read, in the order of the result. `chrom` (with or without "chr") chooses the chromosome if the
+    file has several; records on other chromosomes and at position 0 are counted in `skipped`. `role` is what
+    messages call the file. `allow_missing` accepts missing calls. `allow_unphased` accepts unphased
+    heterozygotes, and `Haplotypes.unphased` marks them. `without_alt(position, ref)` decides whether a record
+    without ALT becomes a site with the ALT "."; by default no such record does.
 
-    Raises InputError if the file is missing, damaged or not a VCF, its index is of another file, a sample is
-    unknown, calls are not accepted, positions are unsorted, or the ploidy changes or exceeds 2.
+    Raises InputError if the file is missing, damaged or not a VCF, if its index belongs to another file, if a
+    sample is unknown, if a call is not accepted, if positions are unsorted, or if a ploidy changes or is
+    above 2.
     """
     reader = HaplotypeReader(
         path,
@@ -383,4 +385,4 @@ def read_haplotypes(
         without_alt=without_alt,
     )
     calls = reader.read_calls()
-    return to_haplotypes(calls, reader.ploidy)  # a sample's ploidy may show late in the file
+    return to_haplotypes(calls, reader.ploidy)  # the ploidy may be known only at the end of the file

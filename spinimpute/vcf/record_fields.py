@@ -1,8 +1,10 @@
-"""Values of an output record: its INFO fields, and GT, DS, HDS and GP of each sample.
+"""Compute and round the values of output records: INFO fields, and GT, DS, HDS and GP of each sample.
 
-Values are rounded once, so that VCF and BCF agree: INFO to text, numbers of samples to small integers that
-both formats look up in a table. P(ALT) of a haplotype is rounded, and DS and GP are computed from the rounded
-value: HDS adds up to DS, GP to 1, and P(0/1) + 2 P(1/1) to DS, exactly.
+Values are rounded here, before they are encoded, so VCF and BCF contain the same values. INFO values become
+text. Values of samples become small integer codes, which the encoders look up in a table.
+
+P(ALT) of each haplotype is rounded first, and DS and GP are computed from the rounded P(ALT). Therefore the
+two HDS sum exactly to DS, GP sums exactly to 1, and P(0/1) + 2 P(1/1) equals DS exactly.
 
 Shapes: r records, n samples, p the largest ploidy (1 or 2).
 """
@@ -16,24 +18,24 @@ import numpy as np
 from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
 
-MAX_DECIMALS = 5  # of a sample's number: more would be noise, because probabilities have 32 bits
+MAX_DECIMALS = 5  # of DS, HDS and GP; further decimals of a float32 probability would be noise
 
 _INFO_TYPES = ("Float", "Integer", "Flag")
 _FREQUENCIES = ("AF", "MAF")
-_THOUSANDTHS = {float(number): f"{number / 1_000:g}" for number in range(1_001)}
+_THOUSANDTHS = {float(number): f"{number / 1_000:g}" for number in range(1_001)}  # texts of 0, 0.001, ..., 1
 
 ALLELE_MISSING = -1
 ALLELE_ABSENT = -2
 
 CERTAIN = 0.75
-"""A probability that is nearer to 0 or 1 than this, in units of the last decimal, is written as 0 or 1. These
-are a quarter of those that plain rounding leaves between 0 and 1. Files become 4 % smaller, and no less
-accurate."""
+"""A probability closer to 0 or 1 than this, in units of the last decimal, is written as 0 or 1. (Plain
+rounding has a limit of 0.5.) This changes a quarter of the probabilities that plain rounding would leave
+between 0 and 1. Files become 4 % smaller and stay as accurate."""
 
 
 @kernel()
 def _round_units(probability_X, one, certain, units_X):  # type: ignore[no-untyped-def]
-    """See `NumberCodes.units`."""
+    """Round probabilities to units of the last decimal. This is the compiled part of `NumberCodes.units`."""
     zero = np.float32(0)
     for x in range(len(probability_X)):
         scaled = probability_X[x] * one
@@ -46,22 +48,22 @@ def _round_units(probability_X, one, certain, units_X):  # type: ignore[no-untyp
 
 
 class NumberCodes:
-    """Small integers for numbers of samples: 0 to 2 in units of the last decimal, `missing` and `absent`.
+    """The integer codes for the values of DS, HDS and GP.
 
-    A number is absent if a sample lacks it, such as that of a haploid sample's second haplotype. `one` is the
-    code of the number 1.
+    The code of a value from 0 to 2 is the value in units of the last decimal, so `one` is the code of 1. Two
+    higher codes are `missing` and `absent`. For example, the second HDS of a haploid sample is absent.
     """
 
     def __init__(self, decimals: int) -> None:
         self.decimals = decimals
         self.one = int(10**decimals)
-        self.missing = 2 * self.one + 1  # the lower codes are the numbers
+        self.missing = 2 * self.one + 1
         self.absent = self.missing + 1
 
     def units(self, probability: np.ndarray) -> np.ndarray:
-        """Round float32 probabilities to units of the last decimal; near 0 and 1 see `CERTAIN`.
+        """Round float32 probabilities to units of the last decimal (`CERTAIN` is the rule near 0 and 1).
 
-        Probabilities are clipped to 0 to 1, NaN stays, and the array has at least one axis.
+        Probabilities are clipped to 0 to 1. NaN stays NaN. The array must have at least one axis.
         """
         probability = np.ascontiguousarray(probability)
         units = np.empty_like(probability)
@@ -72,16 +74,16 @@ class NumberCodes:
 
 
 InfoColumns = dict[str, list[str | None]]
-"""Text of INFO fields by key and record: "" for a flag, None where the record lacks the field."""
+"""For each INFO key, its text in each record: "" for a flag, None if the record lacks the field."""
 
 
 def info_columns(
     header: OutputHeader, arrays: Mapping[str, np.ndarray | None], typed: np.ndarray
 ) -> InfoColumns:
-    """Format numbers (not finite: absent), or booleans of flags, of r records in the order of the header.
+    """Format the INFO fields of r records, in the order of the header.
 
-    The flag TYPED or IMPUTED comes last. Raises ValueError for a key that the header does not define as
-    numbers or a flag.
+    `arrays` are numbers, or booleans for flags. A record lacks the field if its number is not finite. The
+    flag TYPED or IMPUTED comes last. Raises ValueError if the header defines no such number or flag.
     """
     unknown = [key for key in arrays if header.info_types.get(key) not in _INFO_TYPES]
     if unknown:
@@ -99,7 +101,7 @@ def info_columns(
 
 
 def info_texts(columns: InfoColumns) -> list[str]:
-    """The INFO column of each record."""
+    """Return the INFO column of each record."""
     fields = [
         [value if value is None else f"{key}={value}" if value else key for value in values]
         for key, values in columns.items()
@@ -108,7 +110,7 @@ def info_texts(columns: InfoColumns) -> list[str]:
 
 
 def _number_texts(key: str, info_type: str, values: np.ndarray) -> list[str | None]:
-    """Whole numbers, or three decimals; four digits for frequencies, because alleles may be rare."""
+    """Format numbers: integers in full, frequencies with 4 significant digits, others with 3 decimals."""
     if info_type == "Integer":
         return [str(int(value)) if math.isfinite(value) else None for value in values.tolist()]
     if key in _FREQUENCIES:
@@ -121,22 +123,17 @@ def _number_texts(key: str, info_type: str, values: np.ndarray) -> list[str | No
 
 @dataclass(frozen=True)
 class SampleFields:
-    """Sample columns of r records.
+    """The sample columns of r records."""
 
-    `alleles`, int8 (r, n, p), are 0, 1, ALLELE_MISSING or ALLELE_ABSENT. `unphased`, bool (r, n), marks calls
-    without phase; None if there are none. `numbers` maps each FORMAT key but GT to the codes, int (r, n), of
-    its first, second, ... value.
-    """
-
-    alleles: np.ndarray
-    unphased: np.ndarray | None
-    numbers: dict[str, list[np.ndarray]]
+    alleles: np.ndarray  # 0, 1, ALLELE_MISSING or ALLELE_ABSENT, int8 (r, n, p)
+    unphased: np.ndarray | None  # calls to write as unphased, bool (r, n); None: all calls are phased
+    numbers: dict[str, list[np.ndarray]]  # FORMAT key -> `NumberCodes` (r, n) of its first, second ... value
 
 
 class SampleLayout:
-    """Assigns haplotype columns to samples of ploidy 1 or 2, and turns dosages into fields.
+    """Converter of haplotype dosages to the FORMAT fields of samples with ploidy 1 or 2.
 
-    `n_values` maps each of the FORMAT keys to the most values of a sample.
+    `n_values` maps each FORMAT key to the number of values of a sample with the largest ploidy.
     """
 
     def __init__(self, ploidy: np.ndarray, formats: Sequence[str], codes: NumberCodes) -> None:
@@ -148,15 +145,16 @@ class SampleLayout:
         self.n_haplotypes = int(ploidy.sum())
         self.uniform = bool((ploidy == self.max_ploidy).all())
         self._haploid = ploidy == 1
-        # column of each haplotype in a table with max_ploidy columns for every sample
+        # index of each haplotype in a table with max_ploidy columns per sample
         self._haplotype_columns = np.flatnonzero(np.arange(self.max_ploidy)[None, :] < ploidy[:, None])
 
     def fields(
         self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None, unphased: np.ndarray | None = None
     ) -> SampleFields:
-        """Round P(ALT), float32 (r, n_haplotypes) with NaN for missing, and compute the fields.
+        """Compute the fields of r records.
 
-        `haplotypes`, int8 (r, n_haplotypes), are calls 0, 1 or -1; None calls ALT from 0.5 on.
+        `hap_dosage`, float32 (r, n_haplotypes), is P(ALT), or NaN if missing. `haplotypes`, int8
+        (r, n_haplotypes), are the calls 0, 1 or -1 (missing). Without them, ALT is called if P(ALT) >= 0.5.
         """
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)
@@ -169,7 +167,7 @@ class SampleLayout:
         return SampleFields(alleles, unphased, numbers)
 
     def _to_samples(self, values: np.ndarray, absent: int) -> np.ndarray:
-        """(r, n_haplotypes) -> (r, n, p)."""
+        """Reshape (r, n_haplotypes) to (r, n, p). The second value of haploid samples becomes `absent`."""
         n_records = len(values)
         if not self.uniform:
             padded = np.full((n_records, self.n_samples * self.max_ploidy), absent, dtype=values.dtype)
@@ -178,7 +176,7 @@ class SampleLayout:
         return values.reshape(n_records, self.n_samples, self.max_ploidy)
 
     def _numbers(self, key: str, units: np.ndarray) -> list[np.ndarray]:
-        """Codes of a field's values, from P(ALT) in units of the last decimal, float32 (r, n, p)."""
+        """Compute the codes of a field from P(ALT) in units of the last decimal, float32 (r, n, p)."""
         one, missing, absent = self.codes.one, self.codes.missing, self.codes.absent
         haplotypes = [units[:, :, haplotype] for haplotype in range(self.max_ploidy)]
         if key == "DS":
@@ -199,7 +197,7 @@ class SampleLayout:
         return values
 
     def _codes(self, units: np.ndarray) -> np.ndarray:
-        """Convert whole numbers to int32, and NaN to the code of a missing number."""
+        """Convert whole numbers to int32, and NaN to the code of a missing value."""
         unknown = np.isnan(units)
         known = np.where(unknown, np.float32(self.codes.missing), units) if unknown.any() else units
         return known.astype(np.int32)

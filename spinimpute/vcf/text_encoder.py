@@ -1,4 +1,10 @@
-"""Encodes records as lines of VCF, all samples of a block at once: every value is a short text in a table."""
+"""Encode output records as lines of VCF. `writer` gives it sites and the rounded values of `record_fields`.
+
+Values are rounded to few decimals, so there are only a few thousand different texts such as ":0.125". They
+are formatted once and kept in a table of cells of eight bytes. A compiled loop copies the cells.
+
+Axes: R records, N samples, P alleles of a call, K numbers of a sample, C texts of a table, B bytes of a cell.
+"""
 
 import numpy as np
 
@@ -14,19 +20,20 @@ from spinimpute.vcf.record_fields import (
     info_texts,
 )
 
-_CELL_BYTES = 8  # bytes of a value with its separator, such as ":0.12345"
+_CELL_BYTES = 8  # the longest text is a separator and a number with five decimals, such as ":0.12345"
 
 
 def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """The texts side by side, uint8 (n, _CELL_BYTES), and their lengths, uint8 (n,)."""
+    """Return the texts, padded, as uint8 (n, _CELL_BYTES), and their lengths, uint8 (n,)."""
     table = np.frombuffer(b"".join(text.ljust(_CELL_BYTES, b"\0") for text in texts), dtype=np.uint8)
     return table.reshape(-1, _CELL_BYTES), np.array([len(text) for text in texts], dtype=np.uint8)
 
 
 def _genotype_texts(max_ploidy: int) -> list[bytes]:
-    """Text of every genotype after a tab.
+    """Return the text of every genotype, with a tab before it.
 
-    Index: first + 1 if haploid; 4 (first + 1) + second + 2 if diploid, and 12 more without phase.
+    The index of a haploid genotype is allele + 1. The index of a diploid one is
+    4 (first allele + 1) + second allele + 2, plus 12 if the genotype is unphased.
     """
     text = {0: b"0", 1: b"1", ALLELE_MISSING: b"."}
     if max_ploidy == 1:
@@ -41,7 +48,10 @@ def _genotype_texts(max_ploidy: int) -> list[bytes]:
 
 @kernel()
 def _fill_genotype_index(alleles_RNP, unphased_RN, index_RN):  # type: ignore[no-untyped-def]
-    """Fill the index of each call in `_genotype_texts`; unphased_RN has no records if all are phased."""
+    """Fill index_RN with the index of each call in `_genotype_texts`.
+
+    If all calls are phased, unphased_RN has no rows.
+    """
     n_records, n_samples, ploidy = alleles_RNP.shape
     for r in range(n_records):
         for n in range(n_samples):
@@ -57,10 +67,11 @@ def _fill_genotype_index(alleles_RNP, unphased_RN, index_RN):  # type: ignore[no
 def _write_columns(  # type: ignore[no-untyped-def]
     genotype_RN, genotype_CB, genotype_length_C, code_KRN, number_KCB, number_length_KC, out, stop_R
 ):
-    """Write genotype and numbers of all samples, and a line feed after each record.
+    """Write the sample columns of all records to `out`, each record with a newline.
 
-    genotype_RN are indexes of texts, without samples if there are no genotypes. code_KRN are the codes of the
-    K numbers of a sample. `out` is _CELL_BYTES bytes longer than needed. stop_R gets the end of each record.
+    genotype_RN are indexes into the table of genotype texts; N is 0 if GT is not written. code_KRN are
+    indexes into the tables of numbers. `out` must be _CELL_BYTES longer than the text, because whole cells
+    are copied. stop_R is filled with the end of each record.
     """
     n_numbers, n_records, n_samples = code_KRN.shape
     has_genotypes = genotype_RN.shape[1] > 0
@@ -70,7 +81,7 @@ def _write_columns(  # type: ignore[no-untyped-def]
         for n in range(n_samples):
             if has_genotypes:
                 index = genotype_RN[r, n]
-                for byte in range(_CELL_BYTES):  # always all, as one move of eight bytes
+                for byte in range(_CELL_BYTES):  # copy the whole cell: the compiler makes it one instruction
                     out[at + byte] = genotype_CB[index, byte]
                 at += genotype_length_C[index]
             for k in range(n_numbers):
@@ -84,9 +95,9 @@ def _write_columns(  # type: ignore[no-untyped-def]
 
 
 class VcfTextEncoder:
-    """Encodes blocks of records as lines of VCF; `file_start` is the start of the file.
+    """Encoder of blocks of records as lines of VCF.
 
-    `bytes_per_record` is approximate.
+    `file_start` is the encoded header. `bytes_per_record` is the approximate length of a line.
     """
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
@@ -99,7 +110,7 @@ class VcfTextEncoder:
             f"{number:.{codes.decimals}f}".rstrip("0").rstrip(".").encode()
             for number in (np.arange(codes.missing) / codes.one).tolist()
         ]
-        self._numbers = [  # FORMAT key, rank of the value
+        self._numbers = [  # FORMAT key, and index among the values of this key
             (key, value_index) for key in keys if key != "GT" for value_index in range(layout.n_values[key])
         ]
         tables = []
@@ -116,7 +127,7 @@ class VcfTextEncoder:
     def encode(
         self, sites: Sites, chrom: str, info: InfoColumns, fields: SampleFields
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
-        """Encode r sites on contig `chrom`: the bytes of all lines, and the length of each, int64 (r,)."""
+        """Encode r sites on contig `chrom`. Return the lines in parts, and the line lengths, int64 (r,)."""
         n_records, n_samples = fields.alleles.shape[:2]
         genotype_RN = np.empty((n_records, n_samples if self._has_genotypes else 0), np.int8)
         if self._has_genotypes:

@@ -1,7 +1,8 @@
-"""An open VCF, VCF.gz or BCF: its header, its records, and clear errors for its defects.
+"""Open a VCF, VCF.gz or BCF, and read its header and records.
 
-cyvcf2, which reads the files, opens truncated files without complaint and reports defects in its own terms.
-It is used only here, and every defect becomes an `InputError` that names the file's role and the place.
+This is the only module that uses cyvcf2. cyvcf2 (with htslib) opens truncated files without complaint, and
+its error messages are hard to understand. This module turns every defect of a file into an `InputError` that
+names the file, its role ("panel", "target") and the record.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from spinimpute.vcf.index_reader import check_index
 NO_SAMPLES = "the file has sites without samples. Give a file with genotypes"
 
 _VCF_MAGIC = b"##fileformat=VCF"
-_BGEN_MAGIC = b"bgen"  # after two numbers of the file and two of the header
-_FIXED_COLUMNS = 9  # before the samples
-_SMALL_FILE_BYTES = 2**23  # bytes of a file
-_MIN_BLOCK_BYTES = 655  # mean size of blocks of 65,536 bytes that are compressed to no less than a hundredth
+_BGEN_MAGIC = b"bgen"  # at byte 16
+_FIXED_COLUMNS = 9  # CHROM to FORMAT
+_SMALL_FILE_BYTES = 2**23  # compressed files up to this size are searched for huge records
+_MIN_BLOCK_BYTES = 655  # mean size of a BGZF block (64 KiB) that is compressed to a hundredth
 _READ_BYTES = 2**22
 _IDX = re.compile(rb"IDX=0*(\d+)")
-_MAX_IDX = 1_000_000  # IDX of a header line: htslib allocates a table of this length
-_FORMAT_LINE_TYPE = [2]  # htslib's number of ##FORMAT
-_INTEGER_MISSING, _INTEGER_END = -(2**31), -(2**31) + 1  # in htslib
+_MAX_IDX = 1_000_000  # htslib allocates a table as long as the largest IDX of the header
+_FORMAT_LINE_TYPE = [2]  # htslib's code for ##FORMAT lines
+_INTEGER_MISSING, _INTEGER_END = -(2**31), -(2**31) + 1  # htslib's codes
 _UNREADABLE = (OSError, EOFError, zlib.error)
 
-_EXPORT = "bcf vcf-dosage=DS-force"  # DS alone omits dosages that are whole numbers
-# how other files start that users give for a VCF or BCF, what such a file is, and what to do
+_EXPORT = "bcf vcf-dosage=DS-force"  # without "-force", PLINK omits dosages that are whole numbers
+# first bytes of other files that users mistake for a VCF or BCF -> what the file is, and what to do
 _OTHER_FORMATS = {
     b"BZh": "packed with bzip2. Unpack it (bunzip2)",
     b"\xfd7zXZ": "packed with xz. Unpack it (unxz)",
@@ -56,15 +57,15 @@ _OTHER_FORMATS = {
 }
 _NOT_UTF8 = "is not valid UTF-8. Is the file damaged?"
 
-Record = Any  # a cyvcf2.Variant, which has no types
+Record = Any  # a cyvcf2.Variant; cyvcf2 has no type annotations
 
 
 class FormatNumbers(NamedTuple):
-    """Numbers of one FORMAT field of a record.
+    """The values of one numeric FORMAT field of a record.
 
-    `values`, int32 or float32 of shape (n_samples, width), are NaN where a number is missing and after a
-    sample's last number. `n_values`, int64 of shape (n_samples,), is how many numbers each sample has (a
-    missing field is one missing number); None if no sample lacks any.
+    `values` has shape (n_samples, width) and type int32 or float32. It is NaN for a missing value, and after
+    the last value of a sample that has fewer values than others. `n_values`, int64 (n_samples,), is the
+    number of values of each sample (1 for a missing field); None if all integers are present.
     """
 
     values: np.ndarray
@@ -74,10 +75,10 @@ class FormatNumbers(NamedTuple):
 class VariantFile:
     """An open VCF, VCF.gz or BCF; a context manager that closes it.
 
-    `role` is the file's role for the user ("panel", "target"), with which every message starts. `samples` are
-    all samples in the order of the file, `header` is the text of the header, and `n_read` counts the records
-    read so far. Raises InputError if the file is missing, truncated, of another format, or has an unreadable
-    header.
+    `role` is what the user calls the file ("panel", "target"); every message starts with it. `samples` are
+    all samples in the order of the file, `header` is the text of the header, and `n_read` is the number of
+    records read. Raises InputError if the file is missing or truncated, has another format, or has an
+    unreadable header.
     """
 
     def __init__(self, path: str | Path, role: str) -> None:
@@ -88,7 +89,7 @@ class VariantFile:
         self._is_text = start is not None and not start.is_bcf
         try:
             str(self.path).encode()
-        except UnicodeEncodeError as error:  # cyvcf2 encodes the name so
+        except UnicodeEncodeError as error:  # cyvcf2 encodes the name as UTF-8
             raise self.error(
                 "the name of the file, or of a folder, is not valid UTF-8. Rename it", "argument"
             ) from error
@@ -120,7 +121,7 @@ class VariantFile:
 
     @property
     def contigs(self) -> list[str]:
-        """Names of the chromosomes in the header or the index; raises InputError for invalid UTF-8."""
+        """Names of the chromosomes in the header or the index. Raises InputError for invalid UTF-8."""
         try:
             return list(self._vcf.seqnames)
         except UnicodeDecodeError as error:
@@ -130,7 +131,7 @@ class VariantFile:
 
     @property
     def n_records(self) -> int:
-        """Number of records that the index states; raises InputError without a readable index."""
+        """Number of records according to the index. Raises InputError without a readable index."""
         check_index(self.path, self._name)
         try:
             return int(self._vcf.num_records)
@@ -141,7 +142,7 @@ class VariantFile:
             ) from error
 
     def contig_line(self, chrom: str) -> str:
-        """The "##contig=<...>" line of a chromosome; with its name alone if the header has none."""
+        """Return the "##contig=<...>" line of a chromosome, or one with only its name if there is none."""
         for line in self.header.splitlines():
             if line.startswith((f"##contig=<ID={chrom},", f"##contig=<ID={chrom}>")):
                 return line
@@ -156,14 +157,14 @@ class VariantFile:
         return True
 
     def choose_samples(self, names: Sequence[str]) -> None:
-        """Read the genotypes of these samples only, in the order of the file; call it before `records`."""
+        """Read only the genotypes of these samples, in file order. Call this before `records`."""
         self._vcf.set_samples(list(names))
 
     def records(self, region: str | None = None) -> Iterator[Record]:
         """Iterate over the records in file order.
 
-        With a region ("20:1000-2000" or "20") only over those to which the index leads. Raises InputError for
-        a record that is truncated, malformed or empty.
+        A region ("20:1000-2000" or "20") is looked up in the index. Raises InputError for a record that is
+        truncated, malformed or empty.
         """
         if region is not None:
             check_index(self.path, self._name)
@@ -189,7 +190,7 @@ class VariantFile:
             yield record
 
     def _malformed_error(self, region: str | None, previous: str) -> InputError:
-        """The error for the record after `n_read` others, the last of which is at `previous`."""
+        """Return the error for the record after `n_read` records, the last of which is at `previous`."""
         line = _line_of_record(self.path, self.n_read + 1) if region is None and self._is_text else ""
         return self.error(
             f"the file is truncated or malformed at record {self.n_read + 1}, after {previous}{line}. "
@@ -198,30 +199,31 @@ class VariantFile:
         )
 
     def alleles(self, record: Record) -> tuple[str, list[str]]:
-        """REF and the ALT alleles of a record; raises InputError for invalid UTF-8."""
+        """Return REF and the ALT alleles of a record. Raises InputError for invalid UTF-8."""
         try:
             return record.REF, record.ALT
         except UnicodeDecodeError as error:
             raise self.error(f"the record at {record.CHROM}:{record.POS} {_NOT_UTF8}", "damaged") from error
 
     def formats(self, record: Record) -> list[str]:
-        """Names of a record's FORMAT fields; raises InputError for invalid UTF-8."""
+        """Return the names of a record's FORMAT fields. Raises InputError for invalid UTF-8."""
         try:
             return list(record.FORMAT)
         except UnicodeDecodeError as error:
             raise self.error(f"the record at {record.CHROM}:{record.POS} {_NOT_UTF8}", "damaged") from error
 
     def genotypes(self, record: Record) -> np.ndarray:
-        """Calls of a record: int16 (n_samples, ploidy + 1), -1 missing, -2 absent, last column "phased".
+        """Return the calls of a record, int16 (n_samples, ploidy + 1).
 
-        Raises InputError if the record has no genotypes.
+        Alleles are -1 if missing, and -2 if the sample has a lower ploidy. The last column is 1 for phased
+        calls. Raises InputError if the record has no genotypes.
         """
         try:
             genotypes: np.ndarray = record.genotype.array()
-        except MemoryError:  # the file is not to blame
+        except MemoryError:  # not a defect of the file
             raise
         except Exception as error:
-            if "GT" in self.formats(record):  # htslib had no memory to unpack them
+            if "GT" in self.formats(record):  # GT is there: htslib ran out of memory
                 raise MemoryError from error
             raise self.error(
                 f"no genotypes (GT) at {record.CHROM}:{record.POS}. Every record must have them"
@@ -229,13 +231,14 @@ class VariantFile:
         return genotypes
 
     def numbers(self, record: Record, key: str) -> FormatNumbers:
-        """Numbers of a FORMAT field that the record has; integers become floats where some are missing.
+        """Return the values of a numeric FORMAT field that the record has.
 
-        Raises InputError if the header does not define the field as numbers.
+        If some integers are missing, all are converted to floats. Raises InputError if the header does not
+        define the field as numbers.
         """
         try:
             raw: np.ndarray | None = record.format(key)
-        except Exception:  # cyvcf2 raises various types if the header defines the field as text or wrongly
+        except Exception:  # cyvcf2 raises various types if the definition is text, or wrong
             raw = None
         if raw is None or raw.dtype.kind not in "if":
             raise self.error(
@@ -252,7 +255,7 @@ class VariantFile:
         return FormatNumbers(values, raw.shape[1] - absent.sum(axis=1))
 
     def error(self, what: str, code: Code = "content", kind: type[InputError] = InputError) -> InputError:
-        """The error for a defect of the file."""
+        """Return the error for a defect of the file."""
         return kind(code, f"{self._name}: {what}")
 
     def close(self) -> None:
@@ -268,10 +271,10 @@ class VariantFile:
 
 
 def check_variant_file(path: Path, role: str) -> FileStart | None:
-    """Check that a file starts and ends like a VCF, VCF.gz or BCF, and return its start; None for a pipe.
+    """Check that a file starts and ends like a VCF, VCF.gz or BCF. Return its start, or None for a pipe.
 
-    The start has no header if that cannot be read. Raises InputError if the file is missing, a folder, empty,
-    truncated or of another format, or if a small file has a huge record.
+    If the header cannot be read, `header` of the result is empty. Raises InputError if the path is missing or
+    a folder, if the file is empty, truncated or in another format, or if a small file has a huge record.
     """
 
     def error(code: Code, what: str) -> InputError:
@@ -319,7 +322,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
         if len(number) > len(str(_MAX_IDX)) or int(number) > _MAX_IDX:
             what = f"the number of a header line, IDX={number}, is too large. Get the file again"
             raise error("damaged", what)
-    # htslib accepts a last line that is truncated inside a genotype ("0|1" to "0")
+    # htslib would accept a last line that is truncated inside a genotype ("0|1" to "0")
     if head.startswith(_VCF_MAGIC) and not tail.endswith(b"\n"):
         raise error(
             "damaged",
@@ -333,7 +336,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             "damaged",
             "the file is truncated: the block that ends a BGZF file is missing. Copy the file again",
         )
-    # cyvcf2 allocates the memory that a record asks for, however much it is
+    # htslib allocates the memory for a record of any length, even if the length is damaged
     if (
         is_gzip
         and size <= _SMALL_FILE_BYTES
@@ -348,7 +351,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
 
 
 def starts_as_variant_file(path: Path) -> bool:
-    """Whether the content, decompressed if need be, starts like a VCF or BCF; False if it is unreadable."""
+    """Whether a file, plain or gzip, starts like a VCF or BCF. False if it cannot be read."""
     with suppress(*_UNREADABLE), _open_decompressed(path) as file:
         return file.read(len(_VCF_MAGIC)).startswith((_VCF_MAGIC, BCF_MAGIC))
     return False
@@ -361,7 +364,7 @@ def _open_decompressed(path: Path) -> BinaryIO | gzip.GzipFile:
 
 
 def _header_problem(header: bytes) -> str:
-    """The common mistakes in the header's line #CHROM, for a message; "" if there is none."""
+    """Describe a common mistake in the #CHROM line of a header, for a message; "" if there is none."""
     line = header.decode(errors="replace").rstrip("\r\n\0").rpartition("\n")[2]
     columns = line.split("\t")
     if len(columns) < _FIXED_COLUMNS - 1 and len(line.split()) > len(columns):
@@ -372,9 +375,10 @@ def _header_problem(header: bytes) -> str:
 
 
 def _extra_columns(start: FileStart) -> str:
-    """A record with more columns than the header, for a message; htslib silently ignores these columns.
+    """Describe a record that has more columns than the header, for a message; "" if there is none.
 
-    Only the records read with the header are checked, because all records of a program have the same columns.
+    htslib silently ignores such columns. It suffices to check the records that were read with the header,
+    because a program writes all records with equally many columns.
     """
     lines = start.header.rstrip(b"\n").split(b"\n")
     if not lines[-1].startswith(b"#CHROM\t"):
@@ -391,7 +395,7 @@ def _extra_columns(start: FileStart) -> str:
 
 
 def _line_of_record(path: Path, record: int) -> str:
-    """Number and start of the line of a record, counted from 1, for a message; "" if there is none."""
+    """Return the line number and the start of a record (counted from 1), for a message; "" if not found."""
     with suppress(*_UNREADABLE), _open_decompressed(path) as file:
         lines = dropwhile(lambda numbered: not numbered[1].startswith(b"#CHROM"), enumerate(file, start=1))
         for number, line in islice(lines, record, record + 1):
@@ -401,7 +405,10 @@ def _line_of_record(path: Path, record: int) -> str:
 
 @lru_cache(maxsize=16)  # a file is opened several times in a run
 def _oversized_record(path: Path, is_bgzf: bool, _mtime_ns: int) -> int:
-    """Length of a line or record above MAX_RECORD in a compressed file, as far as it is read; else 0."""
+    """Search a compressed file for a record of more than the allowed length.
+
+    Return the length read so far when the limit is exceeded, or 0 if no record exceeds it.
+    """
     with suppress(*_UNREADABLE, struct.error):
         compressed = path.read_bytes()
         if is_bgzf and len(compressed) > _MIN_BLOCK_BYTES * compressed.count(EOF_BLOCK[:4]):

@@ -1,7 +1,9 @@
-"""Writes VCF, VCF.gz and BCF, with an index: encoded records, or genotypes.
+"""Write VCF, VCF.gz and BCF files and their indexes.
 
-A file gets its final name only when it is complete; until then it is a hidden file in the same folder.
-Standard output gets its last byte only then.
+`IndexedFile` writes encoded records. `GenotypeWriter` also encodes them from dosages and calls.
+
+Output is written to a hidden temporary file in the same folder, which is renamed when it is complete. On
+standard output, the last byte is held back until the output is complete.
 """
 
 import contextlib
@@ -26,21 +28,22 @@ from spinimpute.vcf.record_fields import MAX_DECIMALS, NumberCodes, SampleLayout
 from spinimpute.vcf.text_encoder import VcfTextEncoder
 
 OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
-"""Output types by suffix: compressed VCF, BCF, and plain VCF, which has no index."""
+"""The output type of each suffix. Plain VCF ("v") has no index."""
 
-_ENCODED_BYTES = 4 * 2**20  # encoded at once; bounds the memory
+_ENCODED_BYTES = 4 * 2**20  # approximate bytes of records to encode per step; limits the memory use
 
 
 class IndexedFile(OutputGroup):
-    """Writes encoded records; a context manager that leaves nothing at `path` after an exception.
+    """Writer of encoded records, a context manager. After an exception, it leaves no file at `path`.
 
-    The bytes of the file depend neither on `threads` nor on how the records are cut into calls.
+    The bytes of the file do not depend on `threads` or on how many records each call appends.
 
-    `path` may be "-", standard output, which has no index. `output_type` is "z", "b" or "v", `file_start`
-    the encoded header, and `contigs` maps the header's contigs, in order, to their length or None.
+    `path` may be "-" for standard output, which has no index. `output_type` is "z" (VCF.gz), "b" (BCF) or "v"
+    (VCF). `file_start` is the encoded header. `contigs` maps the header's contigs, in order, to their lengths
+    (None if unknown).
 
-    Raises InputError if the path cannot be written, and BrokenPipeError, here and later, if the reader of
-    standard output has closed it.
+    Raises InputError if the path cannot be written. All methods raise BrokenPipeError if the program that
+    reads standard output has closed it.
     """
 
     def __init__(
@@ -55,9 +58,9 @@ class IndexedFile(OutputGroup):
         self._output_type = output_type
         self._to_stdout = os.fspath(path) == STANDARD
         self._contigs = contigs
-        # by contig: position, position after the last base, and both offsets in the uncompressed stream
+        # contig -> blocks of: 0-based start and end of the records, start and end in the uncompressed stream
         self._records: dict[str, list[tuple[np.ndarray, ...]]] = {}
-        self._position = len(file_start)  # in that stream
+        self._position = len(file_start)  # bytes of the uncompressed stream written so far
         self._file: BinaryIO | _StandardOutput | None = None
         self._bgzf: BgzfWriter | None = None
         super().__init__(Path(path), [] if self._to_stdout else [Path(path)])
@@ -66,7 +69,7 @@ class IndexedFile(OutputGroup):
                 self._file = output = _StandardOutput()
                 self.complete_stream = output.complete
                 self.temporary_folder = Path(tempfile.gettempdir())
-            else:  # an earlier file may have an index in the other format
+            else:  # an index of an overwritten file, in either format, must not remain
                 self._file = self.files[0].path.open("wb")
                 self.obsolete = [Path(f"{self.path}{suffix}") for suffix in (".tbi", ".csi")]
             self._bgzf = BgzfWriter(self._file, threads) if self._output_type != "v" else None
@@ -75,10 +78,10 @@ class IndexedFile(OutputGroup):
     def append(
         self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
     ) -> None:
-        """Append r encoded records on a contig, which follow those written before.
+        """Append r encoded records `data` on a contig, after all earlier records.
 
-        1-based position, length of REF and length in bytes are integers of shape (r,). Raises InputError if
-        the file cannot be written, for example because the disk is full.
+        For each record, give the 1-based position, the length of REF and the length in bytes: integers (r,).
+        Raises InputError if the file cannot be written, for example because the disk is full.
         """
         stop = self._position + np.cumsum(length)
         begin = np.maximum(position - 1, 0)  # POS 0 is the telomere before the first base
@@ -88,7 +91,7 @@ class IndexedFile(OutputGroup):
             (self._bgzf or self._file).write(data)  # type: ignore[union-attr]
 
     def write_trailers(self) -> None:
-        """Complete the file, and write its index."""
+        """Finish and close the file, and write its index."""
         assert self._file is not None
         if self._bgzf is not None:
             self._bgzf.finish()
@@ -114,22 +117,22 @@ class IndexedFile(OutputGroup):
             index.finish()
 
     def drop(self) -> None:
-        """Close the file."""
+        """Close the file without finishing it."""
         if self._bgzf is not None:
             self._bgzf.abandon()
-        with contextlib.suppress(OSError):  # a full disk fails once more at the last flush
+        with contextlib.suppress(OSError):  # if the disk is full, the last flush fails again
             if self._file is not None:
                 self._file.close()
 
 
 class GenotypeWriter(IndexedFile):
-    """Writes blocks of records; a context manager that leaves nothing at `path` after an exception.
+    """Writer of dosages and calls, a context manager. After an exception, it leaves no file at `path`.
 
-    The bytes of the file depend neither on `threads` nor on how the records are cut into blocks.
+    The bytes of the file do not depend on `threads` or on the size of the blocks.
 
-    `output_type` is "z" (VCF.gz), "b" (BCF), "v" (VCF) or None (by the suffix of the path). Raises InputError
-    for an unknown suffix, a path that cannot be written, and unusable names of samples, and ValueError if the
-    layout contradicts itself.
+    `output_type` is "z" (VCF.gz), "b" (BCF) or "v" (VCF). If it is None, the suffix of the path decides.
+    Raises InputError for an unknown suffix, a path that cannot be written, or invalid sample names, and
+    ValueError if the layout is inconsistent.
     """
 
     def __init__(
@@ -159,7 +162,7 @@ class GenotypeWriter(IndexedFile):
         super().__init__(path, output_type, self._encoder.file_start, self._header.contigs, threads)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
-        """Set the ploidy of the following blocks: the parts of chromosome X differ in it."""
+        """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
         self._layout = SampleLayout(np.asarray(ploidy), self._formats, self._codes)
         encoder = BcfEncoder if self._encodes_bcf else VcfTextEncoder
         self._encoder: BcfEncoder | VcfTextEncoder = encoder(self._header, self._layout)
@@ -174,16 +177,16 @@ class GenotypeWriter(IndexedFile):
         typed: np.ndarray,
         unphased: np.ndarray | None = None,
     ) -> None:
-        """Append r records, which follow those written before.
+        """Append r records after all earlier records.
 
-        `hap_dosage`, float32 (r, n_haplotypes), is P(ALT), clipped to 0 to 1; NaN is missing. `info` maps
-        keys to numbers (r,), not written where they are not finite, to bool (r,) for a flag, or to None.
-        `haplotypes`, int8 (r, n_haplotypes), are calls 0, 1 or -1 (missing); None calls ALT from 0.5 on.
-        `typed`, bool (r,), marks sites of the target, and `unphased`, bool (r, n_samples), calls to write
-        with "/". `sites.chrom` is not used.
+        `hap_dosage`, float32 (r, n_haplotypes), is P(ALT) clipped to 0 to 1, or NaN if missing. `info` maps
+        INFO keys to numbers (r,), to bool (r,) for a flag, or to None; non-finite numbers are not written.
+        `haplotypes`, int8 (r, n_haplotypes), are the calls 0, 1 or -1 (missing). Without them, ALT is called
+        if P(ALT) >= 0.5. `typed`, bool (r,), marks sites that the target has. `unphased`, bool (r,
+        n_samples), marks calls to write with "/". The contig is `chrom`; `sites.chrom` is ignored.
 
         Raises InputError if the file cannot be written, for example because the disk is full, and ValueError
-        if the contig is unknown, or the records are not sorted.
+        if the contig is unknown or the records are not sorted.
         """
         hap_dosage = np.asarray(hap_dosage, dtype=np.float32)
         typed = np.asarray(typed, dtype=bool)
@@ -218,10 +221,10 @@ class GenotypeWriter(IndexedFile):
 
 
 class _StandardOutput:
-    """Standard output as a file whose last byte is held back until it is complete.
+    """Standard output as a file object that writes its last byte only in `complete`.
 
-    Truncated output thus never looks complete: a line, or the block that ends a BGZF file, lacks its end.
-    Raises InputError if standard output is closed.
+    Truncated output can therefore be recognised: its last line, or the end-of-file block of BGZF, is
+    incomplete. Raises InputError if standard output is closed.
     """
 
     def __init__(self) -> None:
@@ -231,31 +234,32 @@ class _StandardOutput:
         self._last_byte = b""
 
     def write(self, data: bytes) -> None:
-        """Write all but the last byte. Raises OSError."""
+        """Write the data except for the last byte, which is kept. Raises OSError."""
         if data:
             self._write_all(self._last_byte + data[:-1])
             self._last_byte = data[-1:]
 
     def complete(self) -> None:
-        """Write the last byte, and close. Raises OSError."""
+        """Write the last byte and close the file. Raises OSError."""
         self._write_all(self._last_byte)
         self._file.close()
 
     def close(self) -> None:
-        """Close without the last byte."""
+        """Close the file without writing the last byte."""
         self._file.close()
 
     def _write_all(self, data: bytes) -> None:
         remaining = memoryview(data)
-        while remaining:  # a pipe may take only some of them
+        while remaining:  # a pipe may accept only some of the bytes
             remaining = remaining[self._file.write(remaining) :]
 
 
 def choose_output_type(path: Path, output_type: str | None, others: Sequence[str] = ()) -> str:
-    """The output type that the user gave, or else that of the suffix; "-", standard output, defaults to VCF.
+    """Return the output type: the one given by the user, or the one that the suffix of the path implies.
 
-    `others` are suffixes of other formats that the output may have, for the message. Raises InputError if the
-    type is unknown, contradicts the suffix or is given by neither, and for binary output to a terminal.
+    The default for standard output ("-") is VCF. `others` are suffixes of further formats, for the message.
+    Raises InputError if the type is unknown, contradicts the suffix, or is given by neither, and if binary
+    output would be written to a terminal.
     """
     if output_type is not None and output_type not in OUTPUT_TYPES.values():
         raise InputError(
