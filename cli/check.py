@@ -15,14 +15,14 @@ from .options import (
     ambiguous_option,
     chain_option,
     force_option,
+    load_sexes,
     map_option,
     refuse_options,
     sex_option,
-    sexes_of,
 )
 from .target_options import (
     ONLY_FOR_READS,
-    each,
+    as_tuple,
     panels_option,
     refuse_options_of_sequenced,
     sequencing_options,
@@ -81,7 +81,7 @@ def check(
         from spinimpute.pipeline.sequenced.intervals import check_sequenced
 
         given = sequencing_settings(ctx.params, gl, None)
-        check_outputs([samples_out], force, (bam_list, *each(panel), genetic_map, sex, *given.paths))
+        check_outputs([samples_out], force, (bam_list, *as_tuple(panel), genetic_map, sex, *given.paths))
         with open_reference(panel, genetic_map, refine=map_only) as opened:
             found, refusals = check_sequenced(opened, given)
         warnings = [f"warning:  {warning}" for warning in dict.fromkeys([*found.warnings, *refusals])]
@@ -95,9 +95,9 @@ def check(
         return
     refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     assert vcf is not None, "one of them is given"
-    check_outputs([out, samples_out], force, (vcf, *each(panel), genetic_map, sex, chain))
+    check_outputs([out, samples_out], force, (vcf, *as_tuple(panel), genetic_map, sex, chain))
     tables = [None if path is None else Path(path) for path in (out, samples_out)]
-    settings = TargetSettings(ambiguous, sexes_of(sex), chain)
+    settings = TargetSettings(ambiguous, load_sexes(sex), chain)
     if isinstance(panel, tuple):
         for one in panel:
             with open_reference(one) as opened:

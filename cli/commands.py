@@ -41,7 +41,7 @@ class GroupedOption(click.Option):
 option = partial(click.option, cls=GroupedOption)
 
 
-def together(*decorators: Decorator) -> Decorator:
+def combine_options(*decorators: Decorator) -> Decorator:
     """A decorator that adds several options, in this order."""
 
     def add(function: Function) -> Function:

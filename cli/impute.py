@@ -17,24 +17,24 @@ from .options import (
     chain_option,
     device_option,
     force_match_option,
+    load_sexes,
     log_option,
     map_option,
     out_option,
     output_type_option,
     predictor_options,
+    print_summary,
     progress_bar,
     quiet_option,
     refuse_options,
     regions_options,
     sample_names,
     sex_option,
-    sexes_of,
-    show,
     threads_option,
 )
 from .target_options import (
     ONLY_FOR_READS,
-    each,
+    as_tuple,
     one_or_several,
     panels_option,
     refuse_options_of_sequenced,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("GT", "DS", "HDS", "GP")
 # the output must be the same with and without these options
-WITHOUT_EFFECT = (
+NOT_RECORDED = (
     "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
     "min_typed_ratio",
 )  # fmt: skip
@@ -205,7 +205,14 @@ def impute(
     else:
         refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     names = ("bam_list", "reference", "model", "sex", "chain", "samples_file", "regions_file")
-    inputs = (*each(vcf), *each(gl), *params["bam"], *each(panel), genetic_map, *map(params.get, names))
+    inputs = (
+        *as_tuple(vcf),
+        *as_tuple(gl),
+        *params["bam"],
+        *as_tuple(panel),
+        genetic_map,
+        *map(params.get, names),
+    )
     _check_outputs({"out": out, **params}, inputs)
     tables = _loo_tables(params["loo"])
     output = OutputSettings(
@@ -218,7 +225,7 @@ def impute(
         multiqc=params["multiqc"],
         decimals=params["decimals"],
         output_type=params["output_type"],
-        header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}"],
+        header_lines=[f"##spinimpute_command={command_text(ctx, NOT_RECORDED)}"],
     )
     budget = None if params["max_memory"] is None else parse_size(params["max_memory"])
     common: dict[str, Any] = {
@@ -246,14 +253,16 @@ def impute(
                 out,
                 panel,
                 predictor=PredictorSettings(params["predictor"], params["model"], given),
-                target=TargetSettings(params["ambiguous"], sexes_of(params["sex"]), params["chain"], samples),
+                target=TargetSettings(
+                    params["ambiguous"], load_sexes(params["sex"]), params["chain"], samples
+                ),
                 phasing=params["phasing"],
                 resources=Resources(params["threads"], params["device"], budget),
                 min_typed_ratio=params["min_typed_ratio"],
                 progress=progress,
                 **common,
             )
-    show(summary, out, quiet)
+    print_summary(summary, out, quiet)
 
 
 def _loo_tables(prefix: str | None) -> dict[str, Path]:

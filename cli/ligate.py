@@ -9,9 +9,9 @@ from .options import (
     force_option,
     out_option,
     output_type_option,
+    print_summary,
     progress_bar,
     quiet_option,
-    show,
     threads_option,
 )
 
@@ -61,4 +61,4 @@ def ligate(
             force=force,
             progress=progress,
         )
-    show(summary, out, quiet)
+    print_summary(summary, out, quiet)

@@ -16,7 +16,7 @@ from .commands import Command, Count, option
 from .messages import first_line, say
 from .options import device_option, force_option, out_option, progress_bar, quiet_option
 
-MOST_NUMBERS = 2**27  # of covariances at once: a gibibyte
+MAX_COVARIANCE_NUMBERS = 2**27  # of covariances at once: a gibibyte
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
 
 
@@ -115,19 +115,20 @@ def train(
     try:
         tasks = ProcessSettings(kernel=kernel, context=context)
         model = ModelSettings("CIPNP", inducing_points=max(1, context[0] // 2))
-        asked: dict[str, Any] = {"kind": kind, "inducing_points": inducing_points, "floor": floor}
+        overrides: dict[str, Any] = {"kind": kind, "inducing_points": inducing_points, "floor": floor}
         model = replace(
-            model if start is None else start.settings, **{k: v for k, v in asked.items() if v is not None}
+            model if start is None else start.settings,
+            **{k: v for k, v in overrides.items() if v is not None},
         )
         settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
     except ValueError as error:
         raise InputError("argument", str(error)) from error
-    with _as_input_errors("training cannot begin" if init is None else f"--init {init}"):
+    with _convert_errors("training cannot begin" if init is None else f"--init {init}"):
         trainer = gaussian_trainer(model, settings, tasks, where, start)
     if resume:
         trainer.restore_state(state)
     try:
-        with _as_input_errors("training cannot go on"), progress_bar("training", quiet) as progress:
+        with _convert_errors("training cannot go on"), progress_bar("training", quiet) as progress:
 
             def report(step: int, loss: float) -> None:
                 progress(step / steps)
@@ -148,7 +149,7 @@ def train(
 
 
 @contextmanager
-def _as_input_errors(what: str) -> Iterator[None]:
+def _convert_errors(what: str) -> Iterator[None]:
     """Turn numbers that overflow, and too little memory, into InputError."""
     try:
         yield
@@ -160,7 +161,7 @@ def _as_input_errors(what: str) -> Iterator[None]:
         raise InputError("argument", f"{what}: {first_line(error)}") from error
 
 
-def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
+def _load(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
     """Model and the settings of the tasks that it was trained on, with other numbers of points if wanted."""
     from spinimpute.neural_processes.gaussian_tasks import parse_settings
     from spinimpute.neural_processes.training import check_sizes, load_model
@@ -175,7 +176,7 @@ def _loaded(path: str, device: str, context: tuple[int, int] | None = None) -> t
     except (InputError, TypeError, ValueError) as error:
         reason = printable(str(error))[:200]
         raise InputError("damaged", f"{path}: the description of its tasks is invalid ({reason})") from error
-    if tasks.numbers > MOST_NUMBERS:
+    if tasks.numbers > MAX_COVARIANCE_NUMBERS:
         raise InputError(
             "memory",
             f"{path}: a batch of its tasks has covariances of {tasks.numbers:,} numbers; evaluate it on "
@@ -213,16 +214,16 @@ def evaluate(
             raise InputError("argument", f"--context {context[0]} {context[1]}: {error}") from error
     where = choose_device(device)
     head = "model log_likelihood se oracle floored_oracle gap calibration_4 calibration_8 calibration_16"
-    for number, path in enumerate(models):
-        model, tasks = _loaded(path, where, context)
-        with _as_input_errors(f"{path} cannot be evaluated"):
-            found = score(model, tasks, batches, samples, where)
+    for index, path in enumerate(models):
+        model, tasks = _load(path, where, context)
+        with _convert_errors(f"{path} cannot be evaluated"):
+            scores = score(model, tasks, batches, samples, where)
             errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]
-        if not number:
+        if index == 0:
             click.echo(head.replace(" ", "\t"))
         # the difference of the numbers as they are printed
-        gap = round(found.floored, 4) - round(found.log_likelihood, 4)
-        numbers = [found.log_likelihood, found.se, found.oracle, found.floored, gap, *errors]
+        gap = round(scores.floored, 4) - round(scores.log_likelihood, 4)
+        numbers = [scores.log_likelihood, scores.se, scores.oracle, scores.floored, gap, *errors]
         click.echo("\t".join([Path(path).name, *(f"{x:.4f}" for x in numbers)]))
 
 
@@ -248,8 +249,8 @@ def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool
     path = check_output(out, force, models)
     stems = [Path(name).stem for name in models]
     names = stems if len(set(stems)) == len(stems) else models
-    loaded = {name: _loaded(path_of, "cpu") for name, path_of in zip(names, models, strict=True)}
-    with _as_input_errors("there is no picture"), atomic_write(path) as partial:
+    loaded = {name: _load(model_path, "cpu") for name, model_path in zip(names, models, strict=True)}
+    with _convert_errors("there is no picture"), atomic_write(path) as partial:
         if what == "predictions":
             tasks = next(iter(loaded.values()))[1]
             plot_predictions({name: model for name, (model, _) in loaded.items()}, tasks, partial)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from spinimpute.runtime.errors import InputError
 
-from .commands import Count, Decorator, Function, option, together
+from .commands import Count, Decorator, Function, combine_options, option
 from .messages import say, warn
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def out_option(text: str) -> Decorator:
 
 def regions_options(text: str) -> Decorator:
     """--region and --regions-file, with this help; the command receives `regions` and `regions_file`."""
-    return together(
+    return combine_options(
         option(
             "--region",
             "-r",
@@ -122,7 +122,7 @@ def predictor_options(function: Function) -> Function:
         group = "Performance" if one.value_type == "size" else "Advanced"
         text = option_help(one.name)
         added.append(option(one.flag, one.name, type=kind, metavar=metavar, help=text, group=group))
-    return together(*added)(function)
+    return combine_options(*added)(function)
 
 
 def refuse_options(ctx: click.Context, names: tuple[str, ...], what: str) -> None:
@@ -133,14 +133,14 @@ def refuse_options(ctx: click.Context, names: tuple[str, ...], what: str) -> Non
             raise InputError("arguments", f"{flag} has no meaning for {what}. Leave it out")
 
 
-def sexes_of(path: str | None) -> dict[str, bool] | None:
+def load_sexes(path: str | None) -> dict[str, bool] | None:
     """The content of the file of --sex: sample -> whether male; None without a file."""
     from spinimpute.genotypes.ploidy import read_sexes
 
     return None if path is None else read_sexes(path)
 
 
-def names_in(path: str, role: str, what: str, comment: str | None = None) -> list[str]:
+def read_list(path: str, role: str, what: str, comment: str | None = None) -> list[str]:
     """The lines of a list except empty ones and comments; names may have spaces."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
@@ -159,7 +159,7 @@ def sample_names(samples: str | None, samples_file: str | None) -> list[str] | N
     if samples is not None and samples_file is not None:
         raise InputError("arguments", "--samples and --samples-file exclude each other. Give one of them")
     if samples_file is not None:
-        return names_in(samples_file, "samples file", "name")
+        return read_list(samples_file, "samples file", "name")
     names = None if samples is None else samples.split(",")
     if names is not None and not all(name.strip() for name in names):
         raise InputError(
@@ -187,17 +187,19 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=1.0)
 
-        class Shown:
+        class Bar:
             def __call__(self, fraction: float) -> None:
                 bar.update(task, completed=fraction)
 
             def begin_stage(self, stage: str) -> None:
                 bar.update(task, description=stage)
 
-        yield Shown()
+        yield Bar()
 
 
-def show(summary: ImputationSummary | SequencedSummary | LigationSummary, out: str, quiet: bool) -> None:
+def print_summary(
+    summary: ImputationSummary | SequencedSummary | LigationSummary, out: str, quiet: bool
+) -> None:
     """Print the warnings of a run, and its summary unless `quiet`."""
     for warning in summary.warnings:
         warn(warning)

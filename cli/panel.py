@@ -15,10 +15,10 @@ from .options import (
     device_option,
     force_option,
     map_option,
-    names_in,
     out_option,
     progress_bar,
     quiet_option,
+    read_list,
     threads_option,
 )
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from spinimpute.panels.panel import Panel
     from spinimpute.panels.reference import ReferencePanel
 
-MOST_READERS = 8  # by default
+MAX_READERS = 8  # by default
 ARRAY_FILE = (
     "Sites of the array: a VCF or BCF of the array, such as a target, or lines of chromosome, position and "
     "optionally REF and ALT."
 )
 # the file must be the same with and without these options
-WITHOUT_EFFECT = ("out", "force", "threads", "device", "quiet")
+NOT_RECORDED = ("out", "force", "threads", "device", "quiet")
 
 
 @click.group()
@@ -91,7 +91,7 @@ def panel() -> None:
     "-t",
     type=Count(),
     help="Number of threads, and of processes that read a large indexed VCF or BCF. Default: one per "
-    f"processor, and at most {MOST_READERS} processes of about 100 MB. Results do not depend on it.",
+    f"processor, and at most {MAX_READERS} processes of about 100 MB. Results do not depend on it.",
     group="Performance",
 )
 @device_option
@@ -131,10 +131,10 @@ def build(
     from spinimpute.runtime.devices import choose_threads
 
     _check_inducing(inducing_points, array, model, out)
-    samples = None if samples_file is None else names_in(samples_file, "samples file", "name")
+    samples = None if samples_file is None else read_list(samples_file, "samples file", "name")
     parsed = None if region is None else Region.parse(region)
-    command = command_text(ctx, WITHOUT_EFFECT)
-    readers = min(choose_threads(None), MOST_READERS) if threads is None else threads
+    command = command_text(ctx, NOT_RECORDED)
+    readers = min(choose_threads(None), MAX_READERS) if threads is None else threads
     if inducing_points is None:
         build_panels(
             vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map=keep_map
@@ -196,7 +196,7 @@ def merge(
     from spinimpute.panels.merging.merge import merge_panels
 
     with progress_bar("merging panels", quiet) as progress:
-        command = command_text(ctx, WITHOUT_EFFECT)
+        command = command_text(ctx, NOT_RECORDED)
         merge_panels(files, out, threads=threads, force=force, command=command, progress=progress)
     _describe_file(out, quiet)
 
@@ -227,7 +227,7 @@ def tune(
             out,
             threads=threads,
             force=force,
-            command=command_text(ctx, WITHOUT_EFFECT),
+            command=command_text(ctx, NOT_RECORDED),
             progress=progress,
         )
     _describe_file(out, quiet)

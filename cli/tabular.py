@@ -16,13 +16,13 @@ from .options import device_option, force_option, quiet_option
 from .tabular_columns import (
     TABULAR_MODELS,
     ColumnChoice,
-    estimator_errors,
-    features_of,
+    convert_estimator_errors,
+    join_names,
     labelled_table_options,
-    listed,
     read_labelled_table,
     require_columns,
     seed_option,
+    select_features,
     steps_option,
     table_option,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from spinimpute.tabular.base import TableEstimator
 
-OPTION_OF = {
+DEDICATED_OPTIONS = {
     "categorical_features": "--categorical",
     "device": "--device",
     "random_state": "--seed",
@@ -101,7 +101,7 @@ def fit(
     path = check_output(out, force, [choice.table])
     where = choose_device(device)
     table = read_labelled_table(choice, quiet)
-    with estimator_errors("training cannot go on"):
+    with convert_estimator_errors("training cannot go on"):
         estimator = _estimator(kind, table.task, settings, steps)
         estimator.set_params(device=where, random_state=seed, verbose=verbose and not quiet)
         estimator.fit(table.features, table.label, table.weight)
@@ -169,10 +169,10 @@ def predict(
     require_columns(rows, table, ids, "of --id")
     surplus = [name for name in rows.columns if name not in {*columns, *ids}]
     if surplus and not quiet:
-        say(f"ignored:  {listed(surplus)}")
+        say(f"ignored:  {join_names(surplus)}")
     categorical = [columns[number] for number in estimator.encoder_.schema_.categorical]
-    features = features_of(rows, table, columns, categorical, no_other_text=True)
-    _tell_unseen(estimator, features)
+    features = select_features(rows, table, columns, categorical, no_other_text=True)
+    _warn_of_new_categories(estimator, features)
     found = _predictions(estimator, features, probabilities)
     clashes = found.keys() & set(ids)
     if clashes:
@@ -198,14 +198,14 @@ def info(model: str) -> None:
     for name, value in description["metadata"].items():
         click.echo(f"{printable(str(name))}: {printable(str(value))}")
     if hasattr(estimator, "classes_"):
-        click.echo(f"classes: {listed([str(name) for name in estimator.classes_])}")
+        click.echo(f"classes: {join_names([str(name) for name in estimator.classes_])}")
     known = estimator.encoder_.categories_
     names = getattr(estimator, "feature_names_in_", range(len(known)))
     for name, categories in zip(names, known, strict=True):
         kind = "numbers" if categories is None else f"{len(categories)} categories"
         click.echo(f"column: {printable(str(name))}: {kind}")
     for name, value in estimator.get_params().items():
-        if name not in OPTION_OF:
+        if name not in DEDICATED_OPTIONS:
             click.echo(f"{name}: {printable(str(value))}")
     click.echo(f"weights of the network: {estimator.n_parameters_}")
     click.echo(f"steps taken: {estimator.n_steps_}")
@@ -227,11 +227,11 @@ def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | Non
         name, equals, text = setting.partition("=")
         if not equals:
             raise InputError("argument", f"--set {setting}: it must be NAME=VALUE")
-        if name in OPTION_OF:
-            raise InputError("argument", f"--set {setting}: use {OPTION_OF[name]}")
+        if name in DEDICATED_OPTIONS:
+            raise InputError("argument", f"--set {setting}: use {DEDICATED_OPTIONS[name]}")
         if name in parameters:
             raise InputError("argument", f"--set {setting}: {name} is given twice")
-        parameters[name] = _typed(text, defaults.get(name))
+        parameters[name] = _parse_value(text, defaults.get(name))
     try:
         check_parameters(estimator, parameters)
     except ValueError as error:
@@ -239,7 +239,7 @@ def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | Non
     return estimator.set_params(**parameters)
 
 
-def _typed(text: str, default: Any) -> Any:
+def _parse_value(text: str, default: Any) -> Any:
     """A value of the default's type if it can be read as one, otherwise the text itself."""
     if isinstance(default, bool):
         return {"true": True, "false": False}.get(text.lower(), text)
@@ -252,7 +252,7 @@ def _typed(text: str, default: Any) -> Any:
     return None if default is None and text.lower() == "none" else text
 
 
-def _tell_unseen(estimator: TableEstimator, features: pd.DataFrame) -> None:
+def _warn_of_new_categories(estimator: TableEstimator, features: pd.DataFrame) -> None:
     """Warn of categories that the training rows lack."""
     for name, known in zip(features.columns, estimator.encoder_.categories_, strict=True):
         if known is not None:
@@ -266,7 +266,7 @@ def _tell_unseen(estimator: TableEstimator, features: pd.DataFrame) -> None:
 
 def _predictions(estimator: TableEstimator, features: pd.DataFrame, probabilities: bool) -> dict[str, Any]:
     """Columns of the output."""
-    with estimator_errors("the rows cannot be predicted"):
+    with convert_estimator_errors("the rows cannot be predicted"):
         if not hasattr(estimator, "predict_proba"):
             return {"prediction": estimator.predict(features)}
         probability = estimator.predict_proba(features)
@@ -314,7 +314,7 @@ def benchmark(
     from spinimpute.tabular.table_files import output_suffix, write_table
 
     choice = ColumnChoice(**columns)
-    kinds = _kinds(models)
+    kinds = _parse_models(models)
     suffix = None if out is None else output_suffix(out)
     path = None if out is None else check_output(out, force, [choice.table])
     parameters: dict[str, Any] = {"device": choose_device(device)}
@@ -331,7 +331,7 @@ def benchmark(
                 f"{seconds:.1f} s"
             )
 
-    with estimator_errors("the comparison cannot go on"):
+    with convert_estimator_errors("the comparison cannot go on"):
         scores = compare(
             table.features, table.label, table.task, kinds, folds, seed,
             weight=table.weight, parameters=parameters, report=report,
@@ -341,10 +341,10 @@ def benchmark(
             write_table(scores, partial, suffix)
         if not quiet:
             say(f"output:   {path}, {len(scores)} scores")
-    click.echo(_shown(summary(scores), METRICS[table.task]))
+    click.echo(_format_scores(summary(scores), METRICS[table.task]))
 
 
-def _kinds(models: str) -> list[str]:
+def _parse_models(models: str) -> list[str]:
     names = models.split(",")
     for name in names:
         if name not in TABULAR_MODELS:
@@ -355,7 +355,7 @@ def _kinds(models: str) -> list[str]:
     return [TABULAR_MODELS[name] for name in names]
 
 
-def _shown(found: pd.DataFrame, metrics: tuple[str, ...]) -> str:
+def _format_scores(found: pd.DataFrame, metrics: tuple[str, ...]) -> str:
     """A line per model, columns aligned."""
     import pandas as pd
 

@@ -13,15 +13,15 @@ import click
 
 from spinimpute.runtime.errors import InputError, printable
 
-from .commands import Count, Decorator, option, together
+from .commands import Count, Decorator, combine_options, option
 from .messages import first_line, say, warn
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-MOST_CLASSES = 20  # --task auto takes up to so many different whole numbers for classes
-INEXACT = 2.0**53  # floats cannot distinguish larger whole numbers
+MAX_CLASSES = 20  # --task auto takes up to so many different whole numbers for classes
+MAX_EXACT_INTEGER = 2.0**53  # floats cannot distinguish larger whole numbers
 MANY_CATEGORIES = 1_000  # a text column with so many different values has dates, names or keys
 table_option = option(
     "--table",
@@ -58,7 +58,7 @@ class ColumnChoice:
     drop_missing_target: bool
 
 
-labelled_table_options: Decorator = together(
+labelled_table_options: Decorator = combine_options(
     table_option,
     option("--target", required=True, metavar="COLUMN", help="Column to predict.", group="Input"),
     option(
@@ -66,7 +66,7 @@ labelled_table_options: Decorator = together(
         type=click.Choice(["auto", "classification", "regression"]),
         default="auto",
         help="Task; auto chooses regression if the target has fractions or more than "
-        f"{MOST_CLASSES} different numbers.",
+        f"{MAX_CLASSES} different numbers.",
         group="Input",
     ),
     option("--weights", metavar="COLUMN", help="Column with the weights of the rows.", group="Input"),
@@ -105,7 +105,7 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
     table = choice.table
     rows = read_table(table)
     columns = _feature_columns(rows, choice)
-    rows = _with_target(rows, choice)
+    rows = _drop_missing_targets(rows, choice)
     task, reason = _task(rows[choice.target], table, choice.task)
     if not quiet:
         say(f"task:     {task}: {reason}")
@@ -118,7 +118,7 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
             "content",
             f"table {table}: the target {choice.target!r} is {quote(counted.tolist()[0])} in {which}",
         )
-    return LabelledTable(features_of(rows, table, columns, choice.categorical), label, weight, task)
+    return LabelledTable(select_features(rows, table, columns, choice.categorical), label, weight, task)
 
 
 def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
@@ -143,7 +143,7 @@ def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
     return columns
 
 
-def _with_target(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
+def _drop_missing_targets(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
     """Rows whose target is known."""
     from spinimpute.tabular.table_files import missing_cells
 
@@ -157,7 +157,7 @@ def _with_target(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
         numbers = [str(number + 1) for number in missing.nonzero()[0]]
         raise InputError(
             "content",
-            f"table {table}: the target {target!r} is missing in row {listed(numbers, 5)}; use "
+            f"table {table}: the target {target!r} is missing in row {join_names(numbers, 5)}; use "
             "--drop-missing-target to leave such rows out",
         )
     return rows[~missing]
@@ -175,7 +175,7 @@ def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
     if (number % 1 != 0).any():
         return "regression", f"{column.name!r} holds fractions"
     different = len(set(number.tolist()))
-    if different > MOST_CLASSES:
+    if different > MAX_CLASSES:
         return "regression", f"{column.name!r} holds {different} different numbers"
     return "classification", f"{column.name!r} holds {different} different whole numbers"
 
@@ -201,7 +201,7 @@ def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Seri
     """Raise InputError if one number is written as two classes, such as 1 and 1.0."""
     first: dict[float | Decimal, str] = {}
     for row, (name, rounded) in enumerate(zip(label.tolist(), number.tolist(), strict=True)):
-        value = rounded if abs(rounded) < INEXACT else Decimal(name)
+        value = rounded if abs(rounded) < MAX_EXACT_INTEGER else Decimal(name)
         if first.setdefault(value, name) != name:
             raise InputError(
                 "content",
@@ -227,7 +227,7 @@ def _weight(column: pd.Series, table: str) -> np.ndarray:
     return weight
 
 
-def features_of(
+def select_features(
     rows: pd.DataFrame, table: str, columns: list[str], categorical: Any, no_other_text: bool = False
 ) -> pd.DataFrame:
     """Columns of a table as features: float64 for numbers, text for categories. Raises InputError.
@@ -260,19 +260,19 @@ def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> No
     if absent:
         raise InputError(
             "not-found",
-            f"table {table}: there is no column {listed([repr(name) for name in absent])} {what}; it has "
-            f"{listed(list(rows.columns))}",
+            f"table {table}: there is no column {join_names([repr(name) for name in absent])} {what}; it has "
+            f"{join_names(list(rows.columns))}",
         )
 
 
-def listed(names: list[str], most: int = 10) -> str:
+def join_names(names: list[str], most: int = 10) -> str:
     """Names separated by commas; beyond `most`, their number."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(printable, names[:most])) + more
 
 
 @contextmanager
-def estimator_errors(what: str) -> Iterator[None]:
+def convert_estimator_errors(what: str) -> Iterator[None]:
     """Turn errors of estimators into InputErrors, and hide numpy's warnings of empty columns.
 
     The errors are wrong parameters, too few rows, numbers that overflow, or too little memory.

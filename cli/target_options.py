@@ -9,8 +9,8 @@ import click
 
 from spinimpute.runtime.errors import InputError
 
-from .commands import Count, Decorator, option, together
-from .options import names_in, refuse_options, sexes_of
+from .commands import Count, Decorator, combine_options, option
+from .options import load_sexes, read_list, refuse_options
 
 if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
@@ -20,7 +20,7 @@ ONLY_FOR_LIKELIHOODS = ("chain",)
 ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth", "indels")
 
 
-def each(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+def as_tuple(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
     """The values of an option that may be repeated."""
     if given is None:
         return ()
@@ -59,7 +59,7 @@ def panels_option(text: str) -> Decorator:
 
 def _target(ctx: click.Context, _: click.Parameter, given: str | tuple[str, ...] | None) -> Any:
     """The value of one of --vcf, --bfile and --pfile; --vcf and --gl may be repeated in some commands."""
-    files = each(given)
+    files = as_tuple(given)
     targets = {"--vcf": files[0] if files else None}
     for name, suffix in (("bfile", ".bed"), ("pfile", ".pgen")):  # eager options come first
         prefix = ctx.params.pop(name, None)
@@ -94,7 +94,7 @@ _PLINK: dict[str, Any] = {"metavar": "PREFIX", "is_eager": True, "group": "Input
 def target_options(*, several: bool = False) -> Decorator:
     """--vcf, --bfile and --pfile; the command receives `vcf`, a tuple if --vcf may be repeated (several)."""
     repeat = " Repeat for one file per chromosome." if several else ""
-    return together(
+    return combine_options(
         option(
             "--vcf",
             metavar="FILE",
@@ -115,7 +115,7 @@ _QUALITY: dict[str, Any] = {"type": Count(0, 255), "default": 10, "group": "Read
 def sequencing_options(*, several: bool = False) -> Decorator:
     """--gl, --bam, --bam-list and their settings; with `several` --gl may be repeated and is then a tuple."""
     repeat = " Repeat for one file per chromosome." if several else ""
-    return together(
+    return combine_options(
         option(
             "--gl",
             multiple=several,
@@ -172,7 +172,7 @@ def sequencing_settings(
     pileup = PileupSettings(
         params["min_mapping_quality"], params["min_base_quality"], params["max_depth"], params["indels"]
     )
-    sexes = sexes_of(params["sex"])
+    sexes = load_sexes(params["sex"])
     return SequencingSettings(
         gl, files, array, params["reference"], pileup, sexes, names=names, chain=params["chain"]
     )
@@ -181,7 +181,7 @@ def sequencing_settings(
 def _listed_reads(path: str) -> list[tuple[str, str | None]]:
     """The files in a list, and the names of their samples where the list has any."""
     found = []
-    for line in names_in(path, "list of reads", "file", comment="#"):
+    for line in read_list(path, "list of reads", "file", comment="#"):
         file, *names = (word.strip() for word in line.split("\t"))
         if len(names) > 1:
             raise InputError(

@@ -27,8 +27,8 @@ from spinimpute.runtime.open_files import FOLDER_SUFFIX, SUFFIX, listeners
 BAD_INPUT = 2
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 VERBS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-AT_ONCE = 65_536  # bytes that are read from a pipe
-KEPT = 2_000  # bytes of what libraries print, shown after a crash that no file explains
+READ_BYTES = 65_536  # bytes that are read from a pipe
+MAX_HIDDEN_BYTES = 2_000  # bytes of what libraries print, shown after a crash that no file explains
 CLEAR_LINE = b"\r\x1b[K\x1b[?25h"  # removes a progress bar, which hides the cursor
 
 _notices = -1  # the pipe to the parent process
@@ -123,7 +123,7 @@ class _Watcher:
         self._pipes = [notices, printed]
         self._files = _Files()
         self._notice = b""  # the beginning of a notice that is not complete
-        self._has_read = False  # whether a library has read a file since something was printed
+        self._reads_files = False  # whether a library has read a file since something was printed
         self._hidden = b""
 
     def wait(self) -> int:
@@ -150,7 +150,7 @@ class _Watcher:
         """Whether there was something to read within some seconds."""
         ready, _, _ = select.select(self._pipes, [], [], seconds)
         for pipe in ready:  # notices come first: they tell whether the library that prints reads a file
-            read = os.read(pipe, AT_ONCE)
+            read = os.read(pipe, READ_BYTES)
             if not read:
                 self._pipes.remove(pipe)
             elif pipe == self._notices:
@@ -163,17 +163,17 @@ class _Watcher:
         *lines, self._notice = (self._notice + read).split(b"\n")
         for line in lines:
             self._files.change(*json.loads(line))
-            self._has_read |= bool(self._files["read"])
+            self._reads_files |= bool(self._files["read"])
 
     def _show(self, printed: bytes) -> None:
         """Print what libraries print, unless they read files."""
-        if self._has_read:
-            self._hidden = (self._hidden + printed)[-KEPT:]
-            self._has_read = bool(self._files["read"])
+        if self._reads_files:
+            self._hidden = (self._hidden + printed)[-MAX_HIDDEN_BYTES:]
+            self._reads_files = bool(self._files["read"])
         else:
-            self._say(printed.decode(errors="backslashreplace"))
+            self._print(printed.decode(errors="backslashreplace"))
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         """Print a text on stderr and to the log."""
         text = "".join(f"{printable(line)}\n" for line in text.splitlines())
         with suppress(OSError):  # stderr is closed or full: the exit status says enough
@@ -193,12 +193,12 @@ class _Watcher:
             os.write(2, CLEAR_LINE if os.isatty(2) else b"")
         if -code in FORWARDED:
             number = signal.Signals(-code)
-            self._say(f"spinimpute: {VERBS.get(number, f'ended by {number.name}')}")
+            self._print(f"spinimpute: {VERBS.get(number, f'ended by {number.name}')}")
             return 128 + number
         damaged = self._damaged(code)
         if self._hidden and not damaged:
-            self._say(f"spinimpute: a library printed: {self._hidden.decode(errors='backslashreplace')}")
-        self._say(f"spinimpute: error: {_reason(code, ' and '.join(dict.fromkeys(damaged)))}")
+            self._print(f"spinimpute: a library printed: {self._hidden.decode(errors='backslashreplace')}")
+        self._print(f"spinimpute: error: {_reason(code, ' and '.join(dict.fromkeys(damaged)))}")
         if damaged:
             return BAD_INPUT
         return 128 - code if code < 0 else code
@@ -207,8 +207,8 @@ class _Watcher:
         """Files of which one is probably damaged, if that explains the crash."""
         if code == -signal.SIGBUS:
             return self._files["read"] + self._files["mapped"]
-        of_library = code > 0 or -code in (signal.SIGSEGV, signal.SIGABRT)
-        return self._files["read"] if of_library else []
+        died_in_library = code > 0 or -code in (signal.SIGSEGV, signal.SIGABRT)
+        return self._files["read"] if died_in_library else []
 
 
 def _reason(code: int, files: str) -> str:

@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .commands import Decorator, PipedCommand, command_text, together
+from .commands import Decorator, PipedCommand, combine_options, command_text
 from .options import (
     ambiguous_option,
     chain_option,
     force_match_option,
+    load_sexes,
     log_option,
     map_option,
     out_option,
     output_type_option,
+    print_summary,
     progress_bar,
     quiet_option,
     sex_option,
-    sexes_of,
-    show,
     threads_option,
 )
-from .target_options import each, panels_option, target_options
+from .target_options import as_tuple, panels_option, target_options
 
 if TYPE_CHECKING:
     from spinimpute.quality.summary import ImputationSummary
 
 # the output must be the same with and without these options
-WITHOUT_EFFECT = ("out", "threads", "force", "quiet")
+NOT_RECORDED = ("out", "threads", "force", "quiet")
 
 
-def _typed_file_options(panel_formats: str) -> Decorator:
-    return together(
+def _shared_options(panel_formats: str) -> Decorator:
+    return combine_options(
         target_options(),
         panels_option(f"Reference panel ({panel_formats}). Panels of the same chromosome are merged."),
         map_option,
@@ -50,7 +50,7 @@ def _typed_file_options(panel_formats: str) -> Decorator:
 
 
 @click.command(cls=PipedCommand)
-@_typed_file_options(".spin, .spip, VCF or BCF")
+@_shared_options(".spin, .spip, VCF or BCF")
 def convert(ctx: click.Context, **params: Any) -> None:
     """Convert a target of any format to VCF or BCF, with the panel's REF and ALT.
 
@@ -58,11 +58,11 @@ def convert(ctx: click.Context, **params: Any) -> None:
     """
     from spinimpute.pipeline.typed_file import convert as run
 
-    show(_call(run, ctx, params), params["out"], params["quiet"])
+    print_summary(_call(run, ctx, params), params["out"], params["quiet"])
 
 
 @click.command(cls=PipedCommand)
-@_typed_file_options(".spin, VCF or BCF")
+@_shared_options(".spin, VCF or BCF")
 @threads_option
 def phase(ctx: click.Context, threads: int | None, **params: Any) -> None:
     """Phase genotypes at the sites of a reference panel and fill in missing calls.
@@ -73,7 +73,7 @@ def phase(ctx: click.Context, threads: int | None, **params: Any) -> None:
 
     with progress_bar("phasing", params["quiet"]) as progress:
         summary = _call(run, ctx, params, threads=threads, progress=progress)
-    show(summary, params["out"], params["quiet"])
+    print_summary(summary, params["out"], params["quiet"])
 
 
 def _call(
@@ -84,17 +84,17 @@ def _call(
     from spinimpute.runtime.output_files import check_outputs
 
     vcf, out, panel = params["vcf"], params["out"], params["panel"]
-    inputs = (vcf, *each(panel), params["genetic_map"], params["sex"], params["chain"])
+    inputs = (vcf, *as_tuple(panel), params["genetic_map"], params["sex"], params["chain"])
     check_outputs([out], params["force"], inputs, streamed=out)
     return run(
         vcf,
         out,
         panel,
         genetic_map=params["genetic_map"],
-        target=TargetSettings(params["ambiguous"], sexes_of(params["sex"]), params["chain"]),
+        target=TargetSettings(params["ambiguous"], load_sexes(params["sex"]), params["chain"]),
         output=FileSettings(
             output_type=params["output_type"],
-            header_lines=[f"##spinimpute_command={command_text(ctx, WITHOUT_EFFECT)}"],
+            header_lines=[f"##spinimpute_command={command_text(ctx, NOT_RECORDED)}"],
         ),
         force=params["force"],
         **more,
