@@ -94,43 +94,43 @@ def write_concordance(concordance: Concordance, samples: list[str], prefix: str 
 
 
 def _errors_by_sample(by_kind: np.ndarray, names: list[str]) -> Iterator[str]:
-    for (letter, kind), tally in zip(_KINDS, _with_sum(by_kind), strict=True):
+    for (code, kind), tally in zip(_KINDS, _with_total(by_kind), strict=True):
         yield f"#Genotype concordance by sample ({kind})"
-        yield f"#GCs{letter} {_SAMPLE_COLUMNS}"
-        for number, (name, row, r2) in enumerate(zip(names, tally, _r2_pairs(tally), strict=True)):
+        yield f"#GCs{code} {_SAMPLE_COLUMNS}"
+        for index, (name, row, r2) in enumerate(zip(names, tally, _r2_pairs(tally), strict=True)):
             wrong = row[MISMATCHES].sum()
             discordance = _percent(wrong, row[MATCHES][1:].sum() + wrong)
-            yield f"GCs{letter} {number} {name} {_errors(row)} {discordance:.3f} {r2[0]:.6f} {r2[1]:.6f}"
+            yield f"GCs{code} {index} {name} {_error_columns(row)} {discordance:.3f} {r2[0]:.6f} {r2[1]:.6f}"
 
 
 def _errors_by_bin(by_kind: np.ndarray) -> Iterator[str]:
-    for (letter, kind), tally in zip(_KINDS, _with_sum(by_kind), strict=True):
+    for (code, kind), tally in zip(_KINDS, _with_total(by_kind), strict=True):
         yield f"#Genotype concordance by allele frequency bin ({kind})"
-        yield f"#GCs{letter}AF {_BIN_COLUMNS}"
-        for number, (row, r2) in enumerate(zip(tally, _r2_pairs(tally), strict=True)):
+        yield f"#GCs{code}AF {_BIN_COLUMNS}"
+        for index, (row, r2) in enumerate(zip(tally, _r2_pairs(tally), strict=True)):
             yield (
-                f"GCs{letter}AF {number} {row[GENOTYPES]:.0f} {_mean_frequency(row):.6f} {_errors(row)} "
+                f"GCs{code}AF {index} {row[GENOTYPES]:.0f} {_mean_frequency(row):.6f} {_error_columns(row)} "
                 f"{r2[0]:.6f} {r2[1]:.6f}"
             )
 
 
 def _errors_by_probability(by_kind: np.ndarray) -> Iterator[str]:
-    for (letter, kind), counts in zip(_KINDS, _with_sum(by_kind), strict=True):
-        yield f"#Genotype {'concordance' if letter == 'V' else 'caoncordance'} by calibration bin ({kind})"
-        yield f"#GCs{letter}C {_PROBABILITY_COLUMNS}"
-        for number, (right, wrong) in enumerate(counts):
-            low, high, middle = ((number + part) / CALIBRATION_BINS for part in (0, 1, 0.5))
+    for (code, kind), counts in zip(_KINDS, _with_total(by_kind), strict=True):
+        yield f"#Genotype {'concordance' if code == 'V' else 'caoncordance'} by calibration bin ({kind})"
+        yield f"#GCs{code}C {_PROBABILITY_COLUMNS}"
+        for index, (right, wrong) in enumerate(counts):
+            low, high, middle = ((index + offset) / CALIBRATION_BINS for offset in (0, 1, 0.5))
             rates = [_percent(w, r + w) for r, w in zip(right, wrong, strict=True)]
             overall = _percent(wrong.sum(), right.sum() + wrong.sum())
             yield (
-                f"GCs{letter}C {number} {low:.2f} {high:.2f} {middle:.3f} {_integers([*right, *wrong])} "
+                f"GCs{code}C {index} {low:.2f} {high:.2f} {middle:.3f} {_integers([*right, *wrong])} "
                 f"{rates[0]:.6f} {rates[1]:.6f} {rates[2]:.4f} {overall:.6f}"
             )
 
 
 def _r2_by_bin(tally: np.ndarray) -> Iterator[str]:
-    for number, (row, r2) in enumerate(zip(tally, _r2_pairs(tally), strict=True)):
-        yield f"{number} {row[GENOTYPES]:.0f} {_mean_frequency(row):g} {r2[0]:g} {r2[1]:g}"
+    for index, (row, r2) in enumerate(zip(tally, _r2_pairs(tally), strict=True)):
+        yield f"{index} {row[GENOTYPES]:.0f} {_mean_frequency(row):g} {r2[0]:g} {r2[1]:g}"
 
 
 def _r2_by_sample(tally: np.ndarray, names: list[str]) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _r2_by_sample(tally: np.ndarray, names: list[str]) -> Iterator[str]:
         yield f"{name} {r2[0]:g} {r2[1]:g}"
 
 
-def _with_sum(by_kind: np.ndarray) -> list[np.ndarray]:
+def _with_total(by_kind: np.ndarray) -> list[np.ndarray]:
     """Tallies of SNPs, of indels, and of both."""
     return [*by_kind, by_kind.sum(axis=0)]
 
@@ -148,7 +148,7 @@ def _r2_pairs(tally: np.ndarray) -> np.ndarray:
     return np.stack([tally_r2(tally, BEST), tally_r2(tally, DOSAGE)], axis=1)
 
 
-def _errors(row: np.ndarray) -> str:
+def _error_columns(row: np.ndarray) -> str:
     """The columns from true genotypes to error rates. No genotype is filtered by GP: that column is 0."""
     right, wrong = row[MATCHES], row[MISMATCHES]
     rates = " ".join(f"{_percent(w, r + w):.3f}" for r, w in zip(right, wrong, strict=True))

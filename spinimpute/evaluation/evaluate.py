@@ -118,18 +118,18 @@ def evaluate(
     no .error.cal.
     """
     _check_bins(bins)
-    chosen = parse_regions(regions, None if regions_file is None else Path(regions_file))
+    selected_regions = parse_regions(regions, None if regions_file is None else Path(regions_file))
     reference = Path(panel) if isinstance(panel, os.PathLike) else panel
     inputs = [truth, imputed, *get_panel_paths(reference), typed, regions_file]
     files = EvaluationFiles(
         None if out is None else Path(out), None if report is None else Path(report), concordance, force
     )
     files.check(inputs)
-    if chosen:  # the file is opened again for each region
+    if selected_regions:  # the file is opened again for each region
         refuse_pipe(Path(truth), "truth file")
         refuse_pipe(Path(imputed), "imputed file")
-    truth_file = GenotypeFile(truth, "truth", chosen)
-    imputed_file = GenotypeFile(imputed, "imputed", chosen)
+    truth_file = GenotypeFile(truth, "truth", selected_regions)
+    imputed_file = GenotypeFile(imputed, "imputed", selected_regions)
     compared = _compared_samples(truth_file, imputed_file, samples)
     begin_stage(progress, "reading the panel")
     frequencies = read_panel(reference)
@@ -137,11 +137,11 @@ def evaluate(
     try:
         shares = split_progress(progress, [1, 1])
         begin_stage(progress, "reading the truth")
-        known = read_truth(truth_file, compared, frequencies, typed_keys, shares[0])
+        true_genotypes = read_truth(truth_file, compared, frequencies, typed_keys, shares[0])
         tally = None if concordance is None else Concordance(len(compared), bins)
         begin_stage(progress, "comparing")
-        reader = ImputedReader(imputed_file, compared, known, refuse_typed=typed is None)
-        scores = _score(known, reader, tally, shares[1])
+        reader = ImputedReader(imputed_file, compared, true_genotypes, refuse_typed=typed is None)
+        scores = _score(true_genotypes, reader, tally, shares[1])
     except NoRecord as error:
         raise InputError(
             "content",
@@ -152,14 +152,14 @@ def evaluate(
     if scores.missing.all():
         raise InputError(
             "mismatch",
-            f"{imputed_file.name}: none of the {len(known.keys):,} sites to score is in the file. "
+            f"{imputed_file.name}: none of the {len(true_genotypes.keys):,} sites to score is in the file. "
             f"Truth: {describe_ranges(truth_file.ranges)}. Imputed: {describe_ranges(imputed_file.ranges)}. "
             "Both files must be of the same region and genome build, with the same REF and ALT.",
         )
 
-    minor_frequency = np.minimum(known.frequency, 1 - known.frequency)
-    everywhere = np.ones(len(known.keys), dtype=bool)  # the baseline imputes no site
-    rows = frequency_rows(BASELINE, scores.baseline, minor_frequency, everywhere, bins)
+    minor_frequency = np.minimum(true_genotypes.frequency, 1 - true_genotypes.frequency)
+    all_missing = np.ones(len(true_genotypes.keys), dtype=bool)  # the baseline imputes no site
+    rows = frequency_rows(BASELINE, scores.baseline, minor_frequency, all_missing, bins)
     rows += frequency_rows(IMPUTED, scores.imputed, minor_frequency, scores.missing, bins)
     calibration = scores.calibration.rows()
     common = set(compared) if samples is None else {*truth_file.samples, *imputed_file.samples}
@@ -168,17 +168,17 @@ def evaluate(
         by_frequency=pd.DataFrame(rows),
         by_sample=pd.DataFrame(_sample_rows(compared, scores.by_sample)),
         calibration=pd.DataFrame(calibration) if calibration else None,
-        scored_sites=len(known.keys),
+        scored_sites=len(true_genotypes.keys),
         missing_sites=int(scores.missing.sum()),
         missing_genotypes=scores.missing_genotypes,
-        unknown_genotypes=int((known.count == MISSING).sum()),
+        unknown_genotypes=int((true_genotypes.count == MISSING).sum()),
         samples=compared,
         truth_only_samples=[name for name in truth_file.samples if name not in common],
         imputed_only_samples=[name for name in imputed_file.samples if name not in common],
         samples_in_panel=[name for name in compared if name in panel_samples],
-        left_out=known.left_out,
+        left_out=true_genotypes.left_out,
         fields_used=scores.fields_used,
-        regions=[str(region) for region in chosen],
+        regions=[str(region) for region in selected_regions],
     )
     files.write(result, tally, Path(imputed), Path(truth))
     return result
@@ -193,8 +193,8 @@ def _compared_samples(
             raise InputError("content", f"{file.name} has no samples")
         if selected is not None:
             check_samples(file, selected)
-    chosen = set(imputed.samples if selected is None else selected)
-    common = [name for name in truth.samples if name in chosen]
+    wanted = set(imputed.samples if selected is None else selected)
+    common = [name for name in truth.samples if name in wanted]
     if not common:
         raise InputError(
             "mismatch",
@@ -217,10 +217,10 @@ def _warn_of_empty_regions(truth: GenotypeFile, imputed: GenotypeFile) -> None:
             f"{truth.name}: no record in {summarize_regions(truth.empty)}: nothing is compared there",
             stacklevel=3,
         )
-    lacking = [region for region in imputed.empty if region not in truth.empty]
-    if lacking:
+    empty = [region for region in imputed.empty if region not in truth.empty]
+    if empty:
         warnings.warn(
-            f"{imputed.name}: no record in {summarize_regions(lacking)}: sites of the truth there count as "
+            f"{imputed.name}: no record in {summarize_regions(empty)}: sites of the truth there count as "
             "the panel's frequency",
             stacklevel=3,
         )
@@ -259,7 +259,7 @@ def _score(
     baseline = np.zeros(n_sites, dtype=SITE_STATISTICS)
     for start in range(0, n_sites, BLOCK_SITES):
         rows = np.arange(start, min(start + BLOCK_SITES, n_sites))
-        baseline[rows] = site_statistics(*_minor_counts(truth, rows, _frequency_dosage(truth, rows)))
+        baseline[rows] = site_statistics(*_count_minor_alleles(truth, rows, _baseline_dosage(truth, rows)))
 
     imputed = baseline.copy()  # sites that are not found keep the panel's frequency
     missing = np.ones(n_sites, dtype=bool)
@@ -267,10 +267,10 @@ def _score(
     calibration = GenotypeCalibration()
     by_sample: list[np.ndarray] = []
     for block in reader.blocks():
-        lacking = np.isnan(block.dosage) & (truth.count[block.rows] != MISSING)
-        missing_genotypes += int(lacking.sum())
-        dosage = np.where(lacking, _frequency_dosage(truth, block.rows), block.dosage)
-        true, dosage = _minor_counts(truth, block.rows, dosage)
+        is_missing = np.isnan(block.dosage) & (truth.count[block.rows] != MISSING)
+        missing_genotypes += int(is_missing.sum())
+        dosage = np.where(is_missing, _baseline_dosage(truth, block.rows), block.dosage)
+        true, dosage = _count_minor_alleles(truth, block.rows, dosage)
         imputed[block.rows] = site_statistics(true, dosage)
         by_sample.append(site_statistics(true.T, dosage.T))
         missing[block.rows] = False
@@ -289,21 +289,21 @@ def _score(
                 np.minimum(frequency, 1 - frequency),
                 kind,
             )
-    never_found = np.flatnonzero(missing)
-    for start in range(0, len(never_found), BLOCK_SITES):
-        rows = never_found[start : start + BLOCK_SITES]
-        true, dosage = _minor_counts(truth, rows, _frequency_dosage(truth, rows))
+    missing_rows = np.flatnonzero(missing)
+    for start in range(0, len(missing_rows), BLOCK_SITES):
+        rows = missing_rows[start : start + BLOCK_SITES]
+        true, dosage = _count_minor_alleles(truth, rows, _baseline_dosage(truth, rows))
         by_sample.append(site_statistics(true.T, dosage.T))
     used = tuple(sorted(reader.fields_used))
     return _Scores(baseline, imputed, missing, missing_genotypes, calibration, used, by_sample)
 
 
-def _frequency_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:
+def _baseline_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:
     """Dosages predicted from the panel's frequencies alone, float32 (n_rows, n_samples)."""
     return (truth.frequency[rows, None] * truth.ploidy(rows)).astype(np.float32)
 
 
-def _minor_counts(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_minor_alleles(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """True counts (NaN where unknown) and dosages of the panel's minor allele, each (n_rows, n_samples)."""
     count = truth.count[rows]
     true = np.where(count == MISSING, np.nan, count).astype(np.float32)

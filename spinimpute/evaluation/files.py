@@ -126,14 +126,14 @@ def draw_accuracy(curves: AccuracyCurves, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    place = np.arange(len(curves.bins))
+    x = np.arange(len(curves.bins))
     names = [f"{percent(label)}\n{n:,} sites" for label, n in zip(curves.bins, curves.sites, strict=True)]
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, (measure, title) in zip(figure.subplots(1, 2, sharey=True), _TITLES.items(), strict=True):
         for imputer, r2 in curves.r2[measure].items():
-            axes.plot(place, r2, label=imputer, **_STYLES.get(imputer, _DEFAULT_STYLE))
-        axes.set_xticks(place, names, rotation=45, ha="right", fontsize=8)
+            axes.plot(x, r2, label=imputer, **_STYLES.get(imputer, _DEFAULT_STYLE))
+        axes.set_xticks(x, names, rotation=45, ha="right", fontsize=8)
         axes.set_ylim(-0.02, 1.02)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("minor allele frequency in the panel")

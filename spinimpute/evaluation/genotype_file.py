@@ -39,28 +39,28 @@ class GenotypeFile(VariantFile):
         self.name = f"{role} file {self.path}"
         self.empty: list[Region] = []  # regions without a record
         self.ranges: dict[str, tuple[int, int, int]] = {}  # plain chromosome -> first, last position, records
-        self._others: Collection[str] = ()
+        self._other_names: Collection[str] = ()
         self._plain: dict[str, str] = {}  # the file's name of a chromosome -> plain name
 
     def fields(self) -> tuple[str, ...]:
         """The fields of DS, HDS, GP and GT that the header declares, in that order."""
         return tuple(name for name in DOSAGE_FIELDS if self.declares(name))
 
-    def match_names(self, others: Collection[str]) -> None:
+    def match_names(self, other_names: Collection[str]) -> None:
         """Use another file's plain chromosome names where this file's names differ (X for 23, PAR1 or XY).
 
         Call this method before `records`.
         """
-        self._others = others
+        self._other_names = other_names
         self._plain.clear()
 
     def chromosome(self, name: str) -> str:
         """The plain name of a chromosome, as the other file of `match_names` has it."""
         if name not in self._plain:
             plain = plain_chromosome(name)
-            if plain not in self._others:
+            if plain not in self._other_names:
                 names = [*self.contigs, name]
-                possible = [other for other in self._others if same_chromosome(name, other)]
+                possible = [other for other in self._other_names if same_chromosome(name, other)]
                 plain = next((other for other in possible if name in chromosome_names(other, names)), plain)
             self._plain[name] = plain
         return self._plain[name]
@@ -126,5 +126,5 @@ def describe_ranges(ranges: Mapping[str, tuple[int, int, int]]) -> str:
     """One line for {chromosome: (first position, last position, records)}."""
     if not ranges:
         return "no records"
-    shown = [f"{chrom}:{first:,}-{last:,} ({n:,} records)" for chrom, (first, last, n) in ranges.items()]
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more chromosomes" if len(shown) > 5 else "")
+    texts = [f"{chrom}:{first:,}-{last:,} ({n:,} records)" for chrom, (first, last, n) in ranges.items()]
+    return ", ".join(texts[:5]) + (f" and {len(texts) - 5} more chromosomes" if len(texts) > 5 else "")

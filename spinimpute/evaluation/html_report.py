@@ -11,13 +11,13 @@ from spinimpute.reports.sections import made_by, samples_table
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
     """The report of an evaluation of the file `imputed` against the file `truth`."""
     rows = evaluation.by_frequency.to_dict("records")
-    everything = next(row for row in rows if (row["imputer"], row["bin"]) == (IMPUTED, "all"))
-    shown = {
+    overall = next(row for row in rows if (row["imputer"], row["bin"]) == (IMPUTED, "all"))
+    card_values = {
         "samples": number(len(evaluation.samples)),
         "sites scored": number(evaluation.scored_sites),
-        "pooled r²": number(everything["pooled_r2"]),
-        "mean r² per site": number(everything["mean_r2"]),
-        "minor-allele concordance": number(everything["nrc"]),
+        "pooled r²": number(overall["pooled_r2"]),
+        "mean r² per site": number(overall["mean_r2"]),
+        "minor-allele concordance": number(overall["nrc"]),
     }
     warnings = []
     if evaluation.samples_in_panel:
@@ -34,12 +34,12 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
         "Evaluation report",
         f"{imputed} against {truth}{evaluation.where()}",
         [
-            cards(shown),
+            cards(card_values),
             notes(warnings),
             _by_frequency(evaluation.accuracy_curves(), rows),
             _calibration(evaluation),
             _by_sample(evaluation),
-            _left_out(evaluation),
+            _not_scored(evaluation),
         ],
         made_by(),
     )
@@ -106,7 +106,7 @@ def _by_sample(evaluation: Evaluation) -> Section:
     return Section("Accuracy by sample", samples_table(rows, columns, r2, "pooled r²", text, "Samples"))
 
 
-def _left_out(evaluation: Evaluation) -> Section:
+def _not_scored(evaluation: Evaluation) -> Section:
     body: list[Row] = [[reason, count] for reason, count in evaluation.left_out.items()]
     body += [
         ["genotypes unknown in the truth", evaluation.unknown_genotypes],

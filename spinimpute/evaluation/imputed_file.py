@@ -112,32 +112,32 @@ class ImputedReader:
         ploidy: np.ndarray,
     ) -> np.ndarray:
         formats = self.file.formats(record)
-        present = next((name for name in fields if name in formats), None)
-        if present is None:
+        field_name = next((name for name in fields if name in formats), None)
+        if field_name is None:
             raise InputError(
                 "content",
                 f"{self.file.name}: the record at {record.CHROM}:{record.POS} has none of the fields "
                 f"{', '.join(DOSAGE_FIELDS)}. Give the output of an imputation program.",
             )
-        self.fields_used.add(present)
-        if present == "GT":
+        self.fields_used.add(field_name)
+        if field_name == "GT":
             count, _ = self.file.allele_counts(record, columns)
             return np.where(count == MISSING, np.nan, count).astype(np.float32)
-        if present == "GP":
+        if field_name == "GP":
             assert probability is not None  # GP is declared and in the record
             return np.where(ploidy == 1, probability[:, 1], probability[:, 1] + 2 * probability[:, 2])
-        values = self._numbers(record, present, columns)
-        if present == "DS":
+        values = self._numbers(record, field_name, columns)
+        if field_name == "DS":
             dosage = values[:, 0]
         else:
             dosage = np.nansum(values, axis=1)
             dosage[(~np.isnan(values)).sum(1) < np.minimum(ploidy, values.shape[1])] = np.nan
-        wrong = np.flatnonzero((dosage < 0) | (dosage > ploidy + PROBABILITY_TOLERANCE))
-        if len(wrong):
-            i = int(wrong[0])
+        invalid = np.flatnonzero((dosage < 0) | (dosage > ploidy + PROBABILITY_TOLERANCE))
+        if len(invalid):
+            i = int(invalid[0])
             raise InputError(
                 "content",
-                f"{self.file.name}: sample {self.samples[i]} has {present} {dosage[i]:g} at "
+                f"{self.file.name}: sample {self.samples[i]} has {field_name} {dosage[i]:g} at "
                 f"{record.CHROM}:{record.POS}. A dosage must be between 0 and the number of alleles, "
                 f"{ploidy[i]} in the truth.",
             )
@@ -150,13 +150,13 @@ class ImputedReader:
         probability = np.full((len(columns), 3), np.nan, dtype=np.float32)
         probability[:, : values.shape[1]] = values[:, :3]
         total = np.where(ploidy == 1, probability[:, :2].sum(1), probability.sum(1))
-        wrong = (np.abs(total - 1) > PROBABILITY_TOLERANCE) | (probability < 0).any(1)
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            shown = ",".join(f"{p:g}" for p in probability[i] if not np.isnan(p))
+        is_invalid = (np.abs(total - 1) > PROBABILITY_TOLERANCE) | (probability < 0).any(1)
+        if is_invalid.any():
+            i = int(np.argmax(is_invalid))
+            gp_text = ",".join(f"{p:g}" for p in probability[i] if not np.isnan(p))
             raise InputError(
                 "content",
-                f"{self.file.name}: sample {self.samples[i]} has GP {shown} at {record.CHROM}:{record.POS}. "
+                f"{self.file.name}: sample {self.samples[i]} has GP {gp_text} at {record.CHROM}:{record.POS}. "
                 "Genotype probabilities must sum to 1; Phred-scaled GP are not supported.",
             )
         return probability
@@ -170,8 +170,8 @@ class ImputedReader:
     ) -> np.ndarray:
         """The samples whose genotype is known in both files, bool; their ploidy must be equal."""
         count, ploidy = self.file.allele_counts(record, columns)
-        in_both = known & (count != MISSING)
-        clash = np.flatnonzero(in_both & (ploidy != truth_ploidy))
+        known_in_both = known & (count != MISSING)
+        clash = np.flatnonzero(known_in_both & (ploidy != truth_ploidy))
         if len(clash):
             i = int(clash[0])
             raise InputError(
@@ -180,4 +180,4 @@ class ImputedReader:
                 f"{record.CHROM}:{record.POS} and {truth_ploidy[i]} in the truth. "
                 f"{ploidy_rule(self.file.chromosome(record.CHROM))}",
             )
-        return in_both
+        return known_in_both

@@ -11,7 +11,7 @@ from spinimpute.quality.metrics import bin_labels, curve
 
 BASELINE = "allele-frequency"
 IMPUTED = "imputed"
-SHOWN_REGIONS = 3  # in a title
+MAX_LISTED_REGIONS = 3  # in a title
 
 
 class AccuracyCurves(NamedTuple):
@@ -59,7 +59,7 @@ class Evaluation:
 
     def where(self) -> str:
         """The regions, to append to a title; empty for all."""
-        if len(self.regions) > SHOWN_REGIONS:
+        if len(self.regions) > MAX_LISTED_REGIONS:
             return f", {len(self.regions)} regions"
         return "".join(f", {region}" for region in self.regions)
 
@@ -73,7 +73,9 @@ class Evaluation:
         }
         sites = {row["bin"]: int(row["sites"]) for row in rows}
         r2 = {
-            measure: {imputer: curve(own, bins, measure) for imputer, own in rows_of.items()}
+            measure: {
+                imputer: curve(imputer_rows, bins, measure) for imputer, imputer_rows in rows_of.items()
+            }
             for measure in ("pooled_r2", "mean_r2")
         }
         return AccuracyCurves(bins, [sites[label] for label in bins], r2)
@@ -97,11 +99,11 @@ def summary_table(evaluation: Evaluation) -> Table:
     table.add_column("\nMAF", no_wrap=True)
     for name in ("\nsites", "baseline\nr²", "pooled\nr²", "mean\nr²", "\nconcordance", "missing\nsites"):
         table.add_column(name, justify="right", no_wrap=True)
-    for guess, row in zip(baseline.to_dict("records"), imputed.to_dict("records"), strict=True):
+    for baseline_row, row in zip(baseline.to_dict("records"), imputed.to_dict("records"), strict=True):
         table.add_row(
             "all" if row["bin"] == "all" else percent(row["bin"]),
             f"{row['sites']:,}",
-            _number(guess["pooled_r2"]),
+            _number(baseline_row["pooled_r2"]),
             *(_number(row[measure]) for measure in ("pooled_r2", "mean_r2", "nrc")),
             f"{row['missing_sites']:,}",
         )

@@ -40,11 +40,11 @@ class PanelFrequencies:
 def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
     """Allele frequencies of an open panel, of a `.spin` or `.spip` file, or counted from a VCF or BCF."""
     if not isinstance(panel, str | Path):
-        return _frequencies_of([panel])
+        return _panel_frequencies([panel])
     path = Path(panel)
     if path.suffix == ".spin" or is_panel_file(path):
         with open_panel_file(path) as panels:
-            return _frequencies_of(panels)
+            return _panel_frequencies(panels)
     file = GenotypeFile(path, "panel")
     if not file.samples or "GT" not in file.fields():
         raise InputError(
@@ -63,7 +63,7 @@ def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
     return PanelFrequencies(frequency, file.samples, describe_ranges(file.ranges))
 
 
-def _frequencies_of(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
+def _panel_frequencies(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
     """Frequencies in the panels of one chromosome; X has several."""
     chrom = plain_chromosome(panels[0].chrom)
     frequency: dict[SiteKey, float] = {}
@@ -85,14 +85,14 @@ def read_typed_sites(path: str | os.PathLike[str], panel: PanelFrequencies) -> s
     file.match_names(panel.chromosomes())
     typed = {key for record in file.records() for key in file.site_keys(record)}
     if typed.isdisjoint(panel.frequency):
-        what = (
+        problem = (
             f"none of its {len(typed):,} sites is in the panel ({describe_ranges(file.ranges)}; the panel: "
             f"{panel.where})"
             if typed
             else "the file has no sites"
         )
         warnings.warn(
-            f"{file.name}: {what}. No site is excluded as typed. Give the target that was imputed.",
+            f"{file.name}: {problem}. No site is excluded as typed. Give the target that was imputed.",
             stacklevel=3,
         )
     return typed
@@ -104,30 +104,30 @@ class _PloidyCheck:
     def __init__(self, file: GenotypeFile, samples: Sequence[str]) -> None:
         self._file, self._samples = file, samples
         self._chrom = ""
-        self._last = np.zeros(len(samples), dtype=np.int8)  # 0: no genotype of the sample yet
-        self._left_haploid = np.zeros(len(samples), dtype=bool)
+        self._last_ploidy = np.zeros(len(samples), dtype=np.int8)  # 0: no genotype of the sample yet
+        self._became_diploid = np.zeros(len(samples), dtype=bool)
 
     def add(self, record: Record, chrom: str, ploidy: np.ndarray) -> None:
         """Check the ploidies at a record, int8 (n_samples,), 0 for unknown genotypes."""
         if chrom != self._chrom:
             self._chrom = chrom
-            self._last[:] = 0
-            self._left_haploid[:] = False
-        if np.array_equal(ploidy, self._last):
+            self._last_ploidy[:] = 0
+            self._became_diploid[:] = False
+        if np.array_equal(ploidy, self._last_ploidy):
             return
-        changed = (ploidy > 0) & (self._last > 0) & (ploidy != self._last)
+        changed = (ploidy > 0) & (self._last_ploidy > 0) & (ploidy != self._last_ploidy)
         if changed.any():
-            clash = np.flatnonzero(changed & self._left_haploid if is_x(chrom) else changed)
+            clash = np.flatnonzero(changed & self._became_diploid if is_x(chrom) else changed)
             if len(clash):
                 i = int(clash[0])
-                before = f"{self._last[i]} before" + (" and 1 before that" if is_x(chrom) else "")
+                before = f"{self._last_ploidy[i]} before" + (" and 1 before that" if is_x(chrom) else "")
                 raise InputError(
                     "content",
                     f"{self._file.name}: sample {self._samples[i]} has {n_alleles(int(ploidy[i]))} at "
                     f"{record.CHROM}:{record.POS}, {before}. {ploidy_rule(chrom)}",
                 )
-            self._left_haploid |= changed & (ploidy == 2)
-        self._last = np.where(ploidy > 0, ploidy, self._last)
+            self._became_diploid |= changed & (ploidy == 2)
+        self._last_ploidy = np.where(ploidy > 0, ploidy, self._last_ploidy)
 
 
 def n_alleles(number: int) -> str:
