@@ -1,1 +1,1 @@
-"""Accuracy of an imputed file: readers of truth and imputed files, scores, and the report of `evaluate`."""
+"""Accuracy of imputed files (`evaluate`): reading true and imputed genotypes, scores, tables and report."""

@@ -1,7 +1,8 @@
-"""The files of GLIMPSE2_concordance, which MultiQC and other scripts read.
+"""Files in the formats of GLIMPSE2_concordance, which MultiQC and other programs read.
 
-File names, column names (with their spelling) and decimals follow GLIMPSE2 2.0 for diploid samples. Comment
-lines begin with "#". A single space separates columns.
+The counts come from `quality.concordance`, and `evaluate` writes the files. File names, column names (with
+GLIMPSE2's misspellings) and decimals follow GLIMPSE2 2.0 for diploid samples. Comment lines begin with "#".
+Columns are separated by a single space.
 """
 
 import gzip
@@ -55,7 +56,10 @@ _PROBABILITY_COLUMNS = (
 
 
 def concordance_paths(prefix: str | os.PathLike[str]) -> list[Path]:
-    """The files of a prefix, in the order of SUFFIXES; raises InputError if they would be hidden files."""
+    """Return the paths of all files with a prefix, in the order of SUFFIXES.
+
+    Raises InputError if the files would be hidden: their names would be empty or begin with a dot.
+    """
     text = os.fspath(prefix)
     name = text.rpartition("/")[2]
     if not name or name.startswith("."):
@@ -68,9 +72,10 @@ def concordance_paths(prefix: str | os.PathLike[str]) -> list[Path]:
 
 
 def write_concordance(concordance: Concordance, samples: list[str], prefix: str | os.PathLike[str]) -> None:
-    """Write all files of a prefix, all or none.
+    """Write the files with a prefix. If one cannot be written, none is.
 
-    Without GP there is no calibration file; one of an earlier evaluation is deleted.
+    Without genotype probabilities (GP) there is no calibration file. A calibration file of an earlier
+    evaluation is then deleted.
     """
     names = [re.sub(r"\s", "_", printable(name)) for name in samples]  # a blank separates columns
     calibrated = bool(concordance.by_probability.any())
@@ -82,7 +87,7 @@ def write_concordance(concordance: Concordance, samples: list[str], prefix: str 
         _r2_by_sample(concordance.by_sample.sum(axis=0), names),
     )
     paths = concordance_paths(prefix)
-    with ExitStack() as stack:  # all files get their names when all are written
+    with ExitStack() as stack:  # renames all files from their temporary names after the last is written
         for path, lines in zip(paths, texts, strict=True):
             if lines is None:
                 continue
@@ -139,17 +144,17 @@ def _r2_by_sample(tally: np.ndarray, names: list[str]) -> Iterator[str]:
 
 
 def _with_total(by_kind: np.ndarray) -> list[np.ndarray]:
-    """Tallies of SNPs, of indels, and of both."""
+    """Return the tallies of SNPs, of indels, and of both together."""
     return [*by_kind, by_kind.sum(axis=0)]
 
 
 def _r2_pairs(tally: np.ndarray) -> np.ndarray:
-    """r2 of the most likely genotype and of the dosage, float64 (n, 2)."""
+    """Return the r2 of the most likely genotype and the r2 of the dosage, float64 (n_tallies, 2)."""
     return np.stack([tally_r2(tally, BEST), tally_r2(tally, DOSAGE)], axis=1)
 
 
 def _error_columns(row: np.ndarray) -> str:
-    """The columns from true genotypes to error rates. No genotype is filtered by GP: that column is 0."""
+    """Return the columns from "#val_gt_RR" to the error rates. No genotype is filtered by GP."""
     right, wrong = row[MATCHES], row[MISMATCHES]
     rates = " ".join(f"{_percent(w, r + w):.3f}" for r, w in zip(right, wrong, strict=True))
     return f"{_integers(row[VALIDATED])} 0 {_integers([*right, *wrong])} {rates}"

@@ -1,4 +1,7 @@
-"""`evaluate`: the accuracy of an imputed file, compared with a guess by allele frequency."""
+"""`evaluate`: compare imputed with true genotypes.
+
+The baseline, for comparison, uses the panel's allele frequencies as dosages.
+"""
 
 import os
 import warnings
@@ -56,9 +59,10 @@ def evaluate(
 
     Scored sites are the biallelic sites of the truth that are polymorphic in the panel and not typed. Sites
     are matched by chromosome (without "chr"), position, REF and ALT; samples are matched by name. Dosages are
-    counted in copies of the panel's minor allele. A site or genotype that the imputed file lacks counts as
-    the panel's frequency. A genotype that the truth lacks is not scored. One file may contain all of
-    chromosome X; males have one allele between its pseudo-autosomal regions.
+    counted in copies of the panel's minor allele. Sites or genotypes that are missing in the imputed file are
+    scored with the panel's allele frequency as the dosage. Genotypes that are missing in the truth are not
+    scored. One file may contain all of chromosome X; males have one allele between its pseudo-autosomal
+    regions.
 
     Parameters
     ----------
@@ -107,15 +111,14 @@ def evaluate(
     -----
     mean_r2 is the mean over sites of Pearson's squared correlation of dosages and true counts. pooled_r2 is
     the squared correlation over all genotypes of a bin. `bcftools stats` with two files computes another
-    pooled r2: of calls (GT) instead of dosages, by ALT frequency, without a turn to the minor allele, in bins
-    that are open on the right.
+    pooled r2: it compares calls (GT) instead of dosages, counts ALT instead of minor alleles, groups sites by
+    ALT frequency, and its bins include the lower edge instead of the upper.
 
     The files of GLIMPSE2_concordance are PREFIX.error.spl.txt.gz, .error.grp, .error.cal, .rsquare.grp and
-    .rsquare.spl. They follow the definitions of that program, not those of the tables: genotypes that are not
-    imputed do not count; SNPs and indels are separate, and other variants are left out; the imputed genotype
-    is the most likely one by GP, or the rounded dosage without GP; all `bins` are listed, including empty
-    ones. As in the tables, typed sites do not count. Haploid 0 and 1 count as homozygous. Without GP there is
-    no .error.cal.
+    .rsquare.spl. They follow the definitions of that program: genotypes that are not imputed do not count;
+    SNPs and indels are separate, and other variants are skipped; the imputed genotype is the most likely one
+    by GP, or the rounded dosage without GP; all `bins` are listed, including empty ones; haploid 0 and 1
+    count as homozygous. As in the tables, typed sites do not count. Without GP there is no .error.cal.
     """
     _check_bins(bins)
     selected_regions = parse_regions(regions, None if regions_file is None else Path(regions_file))
@@ -187,7 +190,7 @@ def evaluate(
 def _compared_samples(
     truth: GenotypeFile, imputed: GenotypeFile, selected: Sequence[str] | None
 ) -> list[str]:
-    """The selected samples, or all that both files have, in the order of the truth."""
+    """Return the selected samples, or all samples that are in both files, in the order of the truth."""
     for file in (truth, imputed):
         if not file.samples:
             raise InputError("content", f"{file.name} has no samples")
@@ -211,7 +214,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 def _warn_of_empty_regions(truth: GenotypeFile, imputed: GenotypeFile) -> None:
-    """Warn of regions in which a file has no record."""
+    """Warn about regions in which a file has no record."""
     if truth.empty:
         warnings.warn(
             f"{truth.name}: no record in {summarize_regions(truth.empty)}: nothing is compared there",
@@ -228,13 +231,13 @@ def _warn_of_empty_regions(truth: GenotypeFile, imputed: GenotypeFile) -> None:
 
 @dataclass(frozen=True)
 class _Scores:
-    baseline: np.ndarray  # SITE_STATISTICS (n_sites,)
-    imputed: np.ndarray  # SITE_STATISTICS (n_sites,)
-    missing: np.ndarray  # bool (n_sites,)
-    missing_genotypes: int
+    baseline: np.ndarray  # SITE_STATISTICS (n_sites,) with the panel's frequencies as dosages
+    imputed: np.ndarray  # SITE_STATISTICS (n_sites,) of the imputed file
+    missing: np.ndarray  # bool (n_sites,): whether the imputed file lacks the site
+    missing_genotypes: int  # at sites that the imputed file has
     calibration: GenotypeCalibration
     fields_used: tuple[str, ...]
-    by_sample: list[np.ndarray]  # SITE_STATISTICS (n_samples,) of each block, over its sites
+    by_sample: list[np.ndarray]  # for each block of sites, SITE_STATISTICS (n_samples,) over its sites
 
 
 def _sample_rows(samples: Sequence[str], statistics: Sequence[np.ndarray]) -> list[dict[str, object]]:
@@ -261,7 +264,7 @@ def _score(
         rows = np.arange(start, min(start + BLOCK_SITES, n_sites))
         baseline[rows] = site_statistics(*_count_minor_alleles(truth, rows, _baseline_dosage(truth, rows)))
 
-    imputed = baseline.copy()  # sites that are not found keep the panel's frequency
+    imputed = baseline.copy()  # sites that are missing in the imputed file keep the baseline's statistics
     missing = np.ones(n_sites, dtype=bool)
     missing_genotypes = 0
     calibration = GenotypeCalibration()
@@ -299,12 +302,12 @@ def _score(
 
 
 def _baseline_dosage(truth: Truth, rows: np.ndarray) -> np.ndarray:
-    """Dosages predicted from the panel's frequencies alone, float32 (n_rows, n_samples)."""
+    """Return the dosages that the panel's frequencies predict, float32 (n_rows, n_samples)."""
     return (truth.frequency[rows, None] * truth.ploidy(rows)).astype(np.float32)
 
 
 def _count_minor_alleles(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """True counts (NaN where unknown) and dosages of the panel's minor allele, each (n_rows, n_samples)."""
+    """Return true counts (NaN if unknown) and dosages of the minor allele, each (n_rows, n_samples)."""
     count = truth.count[rows]
     true = np.where(count == MISSING, np.nan, count).astype(np.float32)
     frequency, ploidy = truth.frequency[rows], truth.ploidy(rows)

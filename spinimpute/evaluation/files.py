@@ -1,4 +1,4 @@
-"""The files of an evaluation: tables and a plot in a folder, a report page, GLIMPSE2_concordance files."""
+"""Output files of `evaluate`: tables and a plot in a folder, an HTML report, GLIMPSE2_concordance files."""
 
 import os
 from collections.abc import Sequence
@@ -29,19 +29,19 @@ _DEFAULT_STYLE = {"color": "C0", "linestyle": "-", "marker": "o"}
 
 @dataclass(frozen=True)
 class EvaluationFiles:
-    """The files to write; None for unwanted ones.
+    """The files to write. None means that the output is not requested."""
 
-    `folder` is for the tables and the plot, `page` for the report, `concordance` is the prefix of
-    GLIMPSE2_concordance's files. `force` replaces existing files.
-    """
-
-    folder: Path | None
-    page: Path | None
-    concordance: str | os.PathLike[str] | None
-    force: bool
+    folder: Path | None  # for the tables and the plot
+    page: Path | None  # HTML report
+    concordance: str | os.PathLike[str] | None  # prefix of the files of GLIMPSE2_concordance
+    force: bool  # replace existing files
 
     def check(self, inputs: Sequence[object]) -> None:
-        """Raise InputError for files that exist, are also read, have no folder or have the same name."""
+        """Check the outputs before the computation starts.
+
+        Raises InputError if an output exists and `force` is not set, if it is one of the inputs, if its
+        folder does not exist, or if two outputs have the same name.
+        """
         files = [] if self.page is None else [self.page]
         files += [] if self.concordance is None else concordance_paths(self.concordance)
         if self.folder is None:
@@ -70,7 +70,7 @@ class EvaluationFiles:
     def write(
         self, evaluation: Evaluation, concordance: Concordance | None, imputed: Path, truth: Path
     ) -> None:
-        """Write all wanted files; the page names the files `imputed` and `truth`."""
+        """Write all requested files. The report mentions the names of the files `imputed` and `truth`."""
         if self.folder is not None:
             _write_folder(evaluation, self.folder)
         if self.concordance is not None and concordance is not None:
@@ -81,15 +81,15 @@ class EvaluationFiles:
 
 
 def _write_folder(evaluation: Evaluation, folder: Path) -> None:
-    """Write the tables and the plot, all or none.
+    """Write the tables and the plot. If one cannot be written, none is.
 
-    The folder is made if it does not exist. A calibration table of an earlier evaluation is deleted if this
-    one has none.
+    The folder is created if it does not exist. If this evaluation has no calibration table, the table of an
+    earlier evaluation is deleted.
     """
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:  # all files get their names when all are written
+        with ExitStack() as stack:  # renames all files from their temporary names after the last is written
 
             def partial(name: str) -> Path:
                 return stack.enter_context(atomic_write(folder / name))
@@ -108,7 +108,7 @@ def _write_folder(evaluation: Evaluation, folder: Path) -> None:
         ) from error
     finally:
         if is_new:
-            with suppress(OSError):  # the folder is not empty if all went well
+            with suppress(OSError):  # fails if the folder is not empty, because the files were written
                 folder.rmdir()
 
 
@@ -117,12 +117,13 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def draw_accuracy(curves: AccuracyCurves, path: Path) -> None:
-    """Plot pooled and mean r2 against minor allele frequency as PNG, a line for each imputer.
+    """Plot pooled and mean r2 against minor allele frequency as a PNG file, with a line for each imputer.
 
-    Bins are evenly spaced, which is about logarithmic in frequency. An undefined r2 leaves a gap.
+    Bins are evenly spaced on the axis, so the axis is roughly logarithmic in frequency. A line is interrupted
+    where r2 is undefined.
     """
-    # Matplotlib takes a second to import. The plot does not use pyplot, which needs a display or a backend
-    # and keeps global state.
+    # Imported here because Matplotlib takes a second to import. pyplot is not used, because it needs a
+    # display or a backend and keeps global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,7 +1,8 @@
-"""VCF and BCF files for evaluation, with keys to compare sites, and counts of ALT alleles.
+"""Reader of VCF and BCF files for `evaluate`: truth, imputed file, panel and target.
 
-Sites are keyed by (plain chromosome, position, REF, ALT). Only biallelic records are compared, because
-programs write multi-allelic ones differently; the others are counted.
+Sites of different files are matched by their keys: (plain chromosome, position, REF, ALT). A plain chromosome
+is a name without "chr", such as "20". Only biallelic records are compared, because programs write
+multi-allelic records in different ways.
 """
 
 import os
@@ -27,10 +28,10 @@ MISSING = -1
 
 
 class GenotypeFile(VariantFile):
-    """A variant file that can be read once and records the chromosomes and positions of its records.
+    """A variant file that can be read once. It keeps track of the positions of its records, for messages.
 
-    `role` names the file in messages, for example "truth". `regions` must not overlap; without regions all
-    records are read.
+    `role` describes the file in messages, for example "truth". `regions` must not overlap. Without regions,
+    all records are read.
     """
 
     def __init__(self, path: str | os.PathLike[str], role: str, regions: Sequence[Region] = ()) -> None:
@@ -38,24 +39,25 @@ class GenotypeFile(VariantFile):
         self._regions = regions
         self.name = f"{role} file {self.path}"
         self.empty: list[Region] = []  # regions without a record
-        self.ranges: dict[str, tuple[int, int, int]] = {}  # plain chromosome -> first, last position, records
+        # plain chromosome -> first position, last position, number of records
+        self.ranges: dict[str, tuple[int, int, int]] = {}
         self._other_names: Collection[str] = ()
         self._plain: dict[str, str] = {}  # the file's name of a chromosome -> plain name
 
     def fields(self) -> tuple[str, ...]:
-        """The fields of DS, HDS, GP and GT that the header declares, in that order."""
+        """Return those of the fields DS, HDS, GP and GT that the header declares, in this order."""
         return tuple(name for name in DOSAGE_FIELDS if self.declares(name))
 
     def match_names(self, other_names: Collection[str]) -> None:
-        """Use another file's plain chromosome names where this file's names differ (X for 23, PAR1 or XY).
+        """Translate this file's chromosome names to those of another file, such as 23, PAR1 and XY to X.
 
-        Call this method before `records`.
+        `other_names` are the plain names of the other file. Call this method before `records`.
         """
         self._other_names = other_names
         self._plain.clear()
 
     def chromosome(self, name: str) -> str:
-        """The plain name of a chromosome, as the other file of `match_names` has it."""
+        """Return the plain name of a chromosome, translated as requested with `match_names`."""
         if name not in self._plain:
             plain = plain_chromosome(name)
             if plain not in self._other_names:
@@ -66,9 +68,10 @@ class GenotypeFile(VariantFile):
         return self._plain[name]
 
     def records(self, region: str | None = None) -> Iterator[Record]:
-        """Records of a region, of the file's regions or of the whole file; then the file is closed.
+        """Yield the records of a region, and close the file after the last one.
 
-        Raises `NoRecord` if none of the file's regions has a record.
+        Without `region`, the records of the regions of this object are read, or of the whole file if it has
+        no regions. Raises `NoRecord` if the object has regions, and none of them has a record.
         """
         try:
             use_regions = region is None and self._regions
@@ -94,7 +97,7 @@ class GenotypeFile(VariantFile):
             raise first
 
     def site_keys(self, record: Record) -> list[SiteKey]:
-        """The keys of a record, one per ALT."""
+        """Return the site keys of a record, one for each ALT."""
         chrom = self.chromosome(record.CHROM)
         ref, alts = self.alleles(record)
         return [(chrom, record.POS, ref.upper(), alt.upper()) for alt in alts]
@@ -102,10 +105,10 @@ class GenotypeFile(VariantFile):
     def allele_counts(
         self, record: Record, columns: np.ndarray | slice = slice(None)
     ) -> tuple[np.ndarray, np.ndarray]:
-        """ALT count and ploidy of the samples with indices `columns`, each int8 (n_samples,).
+        """Return the ALT count and the ploidy of the samples with indices `columns`, each int8 (n_samples,).
 
-        The count is MISSING where any allele is missing. The record must have genotypes (GT). Raises
-        InputError for more than two alleles.
+        The count is MISSING if an allele of the genotype is missing. The record must have genotypes (GT).
+        Raises InputError if a sample has more than two alleles.
         """
         alleles = self.genotypes(record)[columns, :-1]
         ploidy = (alleles != -2).sum(1, dtype=np.int8)
@@ -123,7 +126,7 @@ class GenotypeFile(VariantFile):
 
 
 def describe_ranges(ranges: Mapping[str, tuple[int, int, int]]) -> str:
-    """One line for {chromosome: (first position, last position, records)}."""
+    """Return a line of text for `GenotypeFile.ranges`, such as "20:1,000-2,000 (50 records)"."""
     if not ranges:
         return "no records"
     texts = [f"{chrom}:{first:,}-{last:,} ({n:,} records)" for chrom, (first, last, n) in ranges.items()]

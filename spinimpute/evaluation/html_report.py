@@ -1,4 +1,4 @@
-"""The report of `evaluate`: accuracy by allele frequency, calibration, and sample by sample."""
+"""The HTML report of `evaluate`: accuracy by allele frequency and by sample, and calibration."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from spinimpute.reports.sections import made_by, samples_table
 
 
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
-    """The report of an evaluation of the file `imputed` against the file `truth`."""
+    """Return the report page. `imputed` and `truth` are the names of the compared files."""
     rows = evaluation.by_frequency.to_dict("records")
     overall = next(row for row in rows if (row["imputer"], row["bin"]) == (IMPUTED, "all"))
     card_values = {

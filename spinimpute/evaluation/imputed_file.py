@@ -1,4 +1,8 @@
-"""Dosages and genotype probabilities of an imputed file, block by block, from the fields that it has."""
+"""Reader of the dosages and genotype probabilities of an imputed file.
+
+It reads the sites that `evaluate` scores, in blocks of up to 512 sites, so that memory stays small. Dosages
+are read from DS, HDS, GP or GT.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,26 +16,26 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.variant_file import Record
 
 BLOCK_SITES = 512
-PROBABILITY_TOLERANCE = 0.02  # programs print two decimals or more
+PROBABILITY_TOLERANCE = 0.02  # for rounding errors; imputation programs write two decimals or more
 
 
 @dataclass(frozen=True)
 class ImputedBlock:
-    """Scored sites of the imputed file."""
+    """Imputed dosages and probabilities at some of the scored sites."""
 
     rows: np.ndarray  # int64 (n,): indices into `Truth.keys`
     dosage: np.ndarray  # float32 (n, n_samples): expected ALT count; NaN where the file has none
-    # float32 (n, n_samples, 3) or None: probabilities of 0, 1, 2 ALT alleles; NaN where the file has none,
-    # None if no site has any
+    # float32 (n, n_samples, 3): probabilities of 0, 1, 2 ALT alleles; NaN where the file has none. None if no
+    # site of the block has probabilities.
     probability: np.ndarray | None
 
 
 @dataclass
 class ImputedReader:
-    """Reads the dosages of `samples` at the sites of `truth` and skips all other sites.
+    """Reader of the dosages of `samples` at the sites of `truth`; all other sites are skipped.
 
-    `refuse_typed` refuses sites with INFO/TYPED. `fields_used` collects the fields that dosages were read
-    from.
+    With `refuse_typed`, a site with INFO/TYPED raises InputError. `fields_used` collects the names of the
+    fields from which dosages were read.
     """
 
     file: GenotypeFile
@@ -41,10 +45,11 @@ class ImputedReader:
     fields_used: set[str] = field(default_factory=set)
 
     def blocks(self) -> Iterator[ImputedBlock]:
-        """Blocks of up to BLOCK_SITES sites in the order of the file, each site once (its first record).
+        """Yield blocks of up to BLOCK_SITES sites in the order of the file.
 
-        Dosages are read from the first field that a record has, of DS, HDS, GP and GT. Raises InputError
-        for invalid values, a ploidy other than the truth's, a refused typed site, or a damaged file.
+        If a site is repeated, only its first record is used. Dosages are read from the first of DS, HDS, GP
+        and GT that the record has. Raises InputError for invalid values, if a sample's ploidy differs from
+        the truth, if a typed site is refused, or if the file is damaged.
         """
         fields = self.file.fields()
         if not fields:
@@ -60,8 +65,9 @@ class ImputedReader:
         dosages: list[np.ndarray] = []
         probabilities: list[np.ndarray | None] = []
         chrom = ""
-        unchecked = np.ones(len(columns), dtype=bool)  # samples whose ploidy was not compared yet on chrom
-        all_checked = False  # never True on X, where ploidy changes
+        # whether the ploidy of each sample still has to be compared with the truth on this chromosome
+        unchecked = np.ones(len(columns), dtype=bool)
+        all_checked = False  # stays False on X, because the ploidy of males changes along X
         for record in self.file.records():
             keys = self.file.site_keys(record)
             if len(keys) != 1:
@@ -156,19 +162,20 @@ class ImputedReader:
             gp_text = ",".join(f"{p:g}" for p in probability[i] if not np.isnan(p))
             raise InputError(
                 "content",
-                f"{self.file.name}: sample {self.samples[i]} has GP {gp_text} at {record.CHROM}:{record.POS}. "
-                "Genotype probabilities must sum to 1; Phred-scaled GP are not supported.",
+                f"{self.file.name}: sample {self.samples[i]} has GP {gp_text} at "
+                f"{record.CHROM}:{record.POS}. Genotype probabilities must sum to 1; Phred-scaled GP are not "
+                "supported.",
             )
         return probability
 
     def _numbers(self, record: Record, name: str, columns: np.ndarray) -> np.ndarray:
-        """Values of a field, float32 (n_samples, n_values), NaN where missing."""
+        """Return the values of a field, float32 (n_samples, n_values), NaN where missing."""
         return self.file.numbers(record, name).values[columns].astype(np.float32)
 
     def _check_ploidy(
         self, record: Record, columns: np.ndarray, known: np.ndarray, truth_ploidy: np.ndarray
     ) -> np.ndarray:
-        """The samples whose genotype is known in both files, bool; their ploidy must be equal."""
+        """Return which samples have known genotypes in both files; their ploidy must be equal."""
         count, ploidy = self.file.allele_counts(record, columns)
         known_in_both = known & (count != MISSING)
         clash = np.flatnonzero(known_in_both & (ploidy != truth_ploidy))

@@ -1,4 +1,4 @@
-"""The result of an evaluation: tables, counts, r2 by allele frequency, and the table for the terminal."""
+"""The result of `evaluate`: tables and counts, and a summary table for the terminal."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,18 +11,15 @@ from spinimpute.quality.metrics import bin_labels, curve
 
 BASELINE = "allele-frequency"
 IMPUTED = "imputed"
-MAX_LISTED_REGIONS = 3  # in a title
+MAX_LISTED_REGIONS = 3  # a title lists up to this many regions, or else their number
 
 
 class AccuracyCurves(NamedTuple):
-    """r2 by minor allele frequency, for the plot and the report.
+    """r2 by minor allele frequency, for the plot and the report. Bins without sites are omitted."""
 
-    `bins` and `sites` are the label and number of sites of each bin that has sites, by increasing frequency.
-    `r2` maps "pooled_r2" or "mean_r2" to {imputer: r2 of each bin}, NaN where r2 is undefined.
-    """
-
-    bins: list[str]
-    sites: list[int]
+    bins: list[str]  # labels of the bins, by increasing frequency
+    sites: list[int]  # number of sites of each bin
+    # "pooled_r2" or "mean_r2" -> imputer -> r2 of each bin, NaN where r2 is undefined
     r2: dict[str, dict[str, list[float]]]
 
 
@@ -30,27 +27,29 @@ class AccuracyCurves(NamedTuple):
 class Evaluation:
     """The result of `evaluate`."""
 
-    # a row for each imputer (BASELINE and IMPUTED) and bin of minor allele frequency in the panel: imputer,
-    # bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites, genotypes
+    # A row for each imputer (BASELINE and IMPUTED) and each bin of minor allele frequency in the panel.
+    # Columns: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites,
+    # genotypes.
     by_frequency: pd.DataFrame
-    # a row for each sample: sample, pooled_r2, nrc and genotypes of the imputed file, over all scored sites
+    # A row for each sample, over all scored sites. Columns: sample, pooled_r2, nrc, genotypes.
     by_sample: pd.DataFrame
     # calibration of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
     # calibration_error); None if the imputed file has no GP
     calibration: pd.DataFrame | None
     scored_sites: int
-    missing_sites: int  # scored sites that the imputed file lacks; they count as the panel's frequency
-    missing_genotypes: int  # missing values at imputed sites: they also count as the panel's frequency
-    unknown_genotypes: int  # genotypes that are missing in the truth at scored sites: not scored
+    # scored sites that the imputed file lacks; they are scored with the panel's frequency as the dosage
+    missing_sites: int
+    # missing genotypes at the other scored sites; they are scored with the panel's frequency, too
+    missing_genotypes: int
+    unknown_genotypes: int  # genotypes that are missing in the truth; they are not scored
     samples: list[str]  # compared samples, in the order of the truth
-    # samples of only one of the two files; empty if `samples` were selected
-    truth_only_samples: list[str]
-    imputed_only_samples: list[str]
-    # compared samples whose names are also in the panel: their scores mean little
+    truth_only_samples: list[str]  # samples only in the truth; empty if the caller selected samples
+    imputed_only_samples: list[str]  # samples only in the imputed file; empty if the caller selected samples
+    # compared samples that have the name of a panel sample; if it is the same person, the scores are too high
     samples_in_panel: list[str]
-    left_out: dict[str, int] = field(default_factory=dict)  # reason -> sites that are not scored
-    fields_used: tuple[str, ...] = ()  # the fields of DS, HDS, GP and GT that dosages were read from
-    # the compared regions, such as "20:1-1000"; empty for all
+    left_out: dict[str, int] = field(default_factory=dict)  # reason -> number of sites that are not scored
+    fields_used: tuple[str, ...] = ()  # those of DS, HDS, GP and GT from which dosages were read
+    # the compared regions, such as "20:1-1000"; empty if everything was compared
     regions: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -58,13 +57,13 @@ class Evaluation:
         return f"<Evaluation: {counts}>\n{self.by_frequency.to_string(index=False)}"
 
     def where(self) -> str:
-        """The regions, to append to a title; empty for all."""
+        """Return text about the compared regions, to append to a title; "" if everything was compared."""
         if len(self.regions) > MAX_LISTED_REGIONS:
             return f", {len(self.regions)} regions"
         return "".join(f", {region}" for region in self.regions)
 
     def accuracy_curves(self) -> AccuracyCurves:
-        """The table by frequency as curves."""
+        """Return the r2 columns of `by_frequency` as curves."""
         rows = self.by_frequency.to_dict("records")
         bins = bin_labels(rows)
         rows_of = {
@@ -82,13 +81,13 @@ class Evaluation:
 
 
 def percent(label: str) -> str:
-    """The label of a frequency bin in percent: "(0.001,0.002]" becomes "0.1–0.2 %"."""
+    """Convert the label of a frequency bin to percent: "(0.001,0.002]" becomes "0.1–0.2 %"."""
     low, high = (100 * float(edge) for edge in label.strip("(]").split(","))
     return f"{low:g}–{high:g} %" if low else f"≤ {high:g} %"
 
 
 def summary_table(evaluation: Evaluation) -> Table:
-    """Accuracy per bin of frequency, with the pooled r² of the baseline."""
+    """Return the table for the terminal: accuracy by frequency, with the pooled r² of the baseline."""
     frame = evaluation.by_frequency
     baseline, imputed = (frame[frame["imputer"] == name] for name in (BASELINE, IMPUTED))
     table = Table(
@@ -115,7 +114,7 @@ def _number(number: float) -> str:
 
 
 def _caption(evaluation: Evaluation) -> str:
-    """Counts of missing sites, genotypes and samples, and the calibration of the probabilities."""
+    """Return lines about missing sites, genotypes and samples, and the calibration of the probabilities."""
     lines = []
     if evaluation.missing_sites:
         lines.append(f"{evaluation.missing_sites:,} sites not imputed: counted as the panel's frequency")

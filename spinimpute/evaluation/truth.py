@@ -1,6 +1,7 @@
-"""Truth for evaluation: panel frequencies, typed sites and true genotypes.
+"""Reading what `evaluate` compares with: panel frequencies, typed sites and true genotypes.
 
-True genotypes are kept as int8 and ploidy as bits, for scored sites only: 1.1 bytes per genotype.
+True genotypes of the scored sites are kept in memory. They take 1.1 bytes each: one for the ALT count and a
+bit for the ploidy.
 """
 
 import os
@@ -26,19 +27,19 @@ _RECORDS_PER_PROGRESS = 1_000
 
 @dataclass(frozen=True)
 class PanelFrequencies:
-    """ALT frequencies of the biallelic sites of a panel; `where` describes their positions for messages."""
+    """ALT frequencies of the biallelic sites of a panel."""
 
     frequency: dict[SiteKey, float]
-    samples: list[str]
-    where: str
+    samples: list[str]  # names of the panel's samples
+    where: str  # range of the sites' positions, for messages
 
     def chromosomes(self) -> set[str]:
-        """Plain names of the chromosomes."""
+        """Return the plain names of the chromosomes."""
         return {key[0] for key in self.frequency}
 
 
 def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
-    """Allele frequencies of an open panel, of a `.spin` or `.spip` file, or counted from a VCF or BCF."""
+    """Return the allele frequencies of a panel: an open panel, or a `.spin`, `.spip`, VCF or BCF file."""
     if not isinstance(panel, str | Path):
         return _panel_frequencies([panel])
     path = Path(panel)
@@ -64,7 +65,7 @@ def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
 
 
 def _panel_frequencies(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
-    """Frequencies in the panels of one chromosome; X has several."""
+    """Return the frequencies in the panels of one chromosome. Only X has several panels."""
     chrom = plain_chromosome(panels[0].chrom)
     frequency: dict[SiteKey, float] = {}
     for panel in panels:
@@ -80,7 +81,7 @@ def _panel_frequencies(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
 
 
 def read_typed_sites(path: str | os.PathLike[str], panel: PanelFrequencies) -> set[SiteKey]:
-    """Keys of all ALT alleles of the target that was imputed; warns if the panel has none of them."""
+    """Return the site keys of the target that was imputed. Warn if none of them is in the panel."""
     file = GenotypeFile(path, "typed")
     file.match_names(panel.chromosomes())
     typed = {key for record in file.records() for key in file.site_keys(record)}
@@ -99,7 +100,11 @@ def read_typed_sites(path: str | os.PathLike[str], panel: PanelFrequencies) -> s
 
 
 class _PloidyCheck:
-    """Raises InputError where a sample's ploidy changes along a chromosome, except for males on X."""
+    """Check that a sample's ploidy does not change along a chromosome. If it does, `add` raises InputError.
+
+    On X, males are diploid in PAR1, haploid after it, and diploid again in PAR2. A change from 2 to 1 and
+    back to 2 is therefore accepted, but no further change.
+    """
 
     def __init__(self, file: GenotypeFile, samples: Sequence[str]) -> None:
         self._file, self._samples = file, samples
@@ -108,7 +113,7 @@ class _PloidyCheck:
         self._became_diploid = np.zeros(len(samples), dtype=bool)
 
     def add(self, record: Record, chrom: str, ploidy: np.ndarray) -> None:
-        """Check the ploidies at a record, int8 (n_samples,), 0 for unknown genotypes."""
+        """Check the ploidies at the next record, int8 (n_samples,); 0 for unknown genotypes."""
         if chrom != self._chrom:
             self._chrom = chrom
             self._last_ploidy[:] = 0
@@ -131,12 +136,12 @@ class _PloidyCheck:
 
 
 def n_alleles(number: int) -> str:
-    """A number of alleles, for messages."""
+    """Return a number of alleles as text, for messages."""
     return "1 allele" if number == 1 else f"{number} alleles"
 
 
 def ploidy_rule(chrom: str) -> str:
-    """The number of alleles that samples must have on a chromosome, for messages."""
+    """Return a sentence about the number of alleles that samples must have on a chromosome."""
     if is_x(chrom):
         return (
             "In both files, males must have one allele on X between the pseudo-autosomal regions. "
@@ -152,12 +157,12 @@ class Truth:
     keys: list[SiteKey]
     frequency: np.ndarray  # float64 (n_sites,): ALT frequency in the panel
     count: np.ndarray  # int8 (n_sites, n_samples): ALT count, MISSING where unknown
-    # uint8 (n_sites, ceil(n_samples / 8)): bits of `numpy.packbits`: the genotype is known and has one allele
+    # uint8 (n_sites, ceil(n_samples / 8)), from `numpy.packbits`: whether the genotype is known and haploid
     haploid: np.ndarray
-    left_out: dict[str, int]  # reason -> sites of the truth that are not scored
+    left_out: dict[str, int]  # reason -> number of sites of the truth that are not scored
 
     def ploidy(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Ploidy of the genotypes of some sites, int8 (n, n_samples); 2 where the genotype is unknown."""
+        """Return the ploidy of genotypes at some sites, int8 (n, n_samples); 2 if a genotype is unknown."""
         bits = np.unpackbits(self.haploid[rows], axis=1, count=self.count.shape[1])
         return np.int8(2) - bits.astype(np.int8)
 
@@ -169,9 +174,10 @@ def read_truth(
     typed: Collection[SiteKey],
     progress: Progress | None = None,
 ) -> Truth:
-    """True genotypes of `samples` at the untyped sites that are polymorphic in the panel.
+    """Read the true genotypes of `samples` at the untyped sites that are polymorphic in the panel.
 
-    Raises InputError if the file has no GT, if no site is left, or if a sample's ploidy changes.
+    Raises InputError if the file has no GT, if no site can be scored, or if a sample's ploidy changes along a
+    chromosome (see `_PloidyCheck`).
     """
     file.match_names(panel.chromosomes())
     if "GT" not in file.fields():
