@@ -15,37 +15,37 @@ _IN_NEITHER = (5, 6)  # H P
 class AlignedBlock(NamedTuple):
     """Bases of a read that are aligned with the reference positions [start, stop), 0-based.
 
-    `offset` is the index of the first one in the read's sequence. `behind` are the CIGAR operations, with
-    lengths, between the block and the next one or the end of the read.
+    `offset` is the index of the first one in the read's sequence. `next_operations` are the CIGAR operations,
+    with lengths, between the block and the next one or the end of the read.
     """
 
     start: int
     stop: int
     offset: int
-    behind: tuple[tuple[int, int], ...]
+    next_operations: tuple[tuple[int, int], ...]
 
     @property
-    def end(self) -> int:
-        """The index in the read's sequence behind the last base."""
+    def read_stop(self) -> int:
+        """The index in the read's sequence next_operations the last base."""
         return self.offset + self.stop - self.start
 
 
 def aligned_blocks(read: Read) -> list[AlignedBlock]:
     """Cut a read with a CIGAR at insertions, deletions, skipped and clipped bases."""
     blocks: list[AlignedBlock] = []
-    at, offset = read.reference_start, 0
+    position, offset = read.reference_start, 0
     operations = (one for one in read.cigartuples if one[0] not in _IN_NEITHER)
     for is_aligned, run in groupby(operations, key=lambda one: one[0] in _MATCHES):
         if is_aligned:  # = and X may be adjacent
             length = sum(length for _, length in run)
-            blocks.append(AlignedBlock(at, at + length, offset, ()))
-            at, offset = at + length, offset + length
+            blocks.append(AlignedBlock(position, position + length, offset, ()))
+            position, offset = position + length, offset + length
             continue
         between = tuple(run)
         if blocks:
-            blocks[-1] = blocks[-1]._replace(behind=between)
+            blocks[-1] = blocks[-1]._replace(next_operations=between)
         offset += sum(length for operation, length in between if operation in _IN_READ)
-        at += sum(length for operation, length in between if operation in _IN_REFERENCE)
+        position += sum(length for operation, length in between if operation in _IN_REFERENCE)
     return blocks
 
 

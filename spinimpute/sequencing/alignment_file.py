@@ -30,17 +30,17 @@ from spinimpute.vcf.index_reader import check_bam_index, placed_reads_end_at
 
 _BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
 _CRAM_MAGIC = b"CRAM"
-_SHOWN = 10  # names of chromosomes in messages
+_MAX_LISTED_NAMES = 10  # names of chromosomes in messages
 # If the panel's header has another length of the chromosome, reads must show the panel's alleles. Reads of
 # another build show them at half of the sites.
-_LEAST_AGREEMENT, _LEAST_COMPARED = 0.9, 20
+_MIN_AGREEMENT, _MIN_COMPARED_SITES = 0.9, 20
 # Builds often share the start of a chromosome, so intervals are compared, too. With errors in 1 read of 20
 # the reads still agree at 80 % of 30 sites.
-_COMPARED_INTERVALS, _LEAST_LOCAL_AGREEMENT = 10, 0.8
-_ENOUGH_COMPARED, _MOST_READS_COMPARED = 30, 5_000  # in each interval
-_MOST_READS_BESIDE = 200  # in an interval where no read covers a site
+_COMPARED_INTERVALS, _MIN_INTERVAL_AGREEMENT = 10, 0.8
+_MAX_COMPARED_SITES, _MAX_COMPARED_READS = 30, 5_000  # in each interval
+_MAX_READS_WITHOUT_SITE = 200  # in an interval where no read covers a site
 _DAMAGED = (OSError, ValueError, EOFError)  # raised by pysam
-_NO_TEXT = "is not valid UTF-8. The file may be damaged."
+_INVALID_UTF8 = "is not valid UTF-8. The file may be damaged."
 
 Read = Any  # a pysam.AlignedSegment, which mypy does not see
 
@@ -50,7 +50,7 @@ class _ComparedInterval(NamedTuple):
 
     start: int
     end: int
-    n_shown: int
+    n_agreeing: int
     n_sites: int
     n_reads: int
 
@@ -58,8 +58,8 @@ class _ComparedInterval(NamedTuple):
     def agrees(self) -> bool:
         """Whether the reads may be of the panel's build; a single site is no evidence."""
         if self.n_sites == 0:
-            return self.n_reads <= _MOST_READS_BESIDE
-        return self.n_shown >= min(self.n_sites - 1, _LEAST_LOCAL_AGREEMENT * self.n_sites)
+            return self.n_reads <= _MAX_READS_WITHOUT_SITE
+        return self.n_agreeing >= min(self.n_sites - 1, _MIN_INTERVAL_AGREEMENT * self.n_sites)
 
 
 class AlignmentFile:
@@ -83,23 +83,23 @@ class AlignmentFile:
         with ExitStack() as stack:
             # errors and warnings of this class replace the messages of htslib
             stack.callback(pysam.set_verbosity, pysam.set_verbosity(0))
-            opened("read", self._named)
-            stack.callback(closed, "read", self._named)
+            opened("read", self._title)
+            stack.callback(closed, "read", self._title)
             is_cram = self._is_cram()
-            self._index, end = self._index_of(is_cram)
+            self._index, end = self._find_index(is_cram)
             self._reference = Path(reference) if is_cram and reference is not None else None
-            lengths = None if self._reference is None else _lengths_in(self._reference)
+            lengths = None if self._reference is None else _read_lengths(self._reference)
             self._file = self._open(self._reference)
             stack.callback(self._close)
             try:
                 if is_cram and self._reference is None:
                     self._file = self._open_without_reference()
                 self.sample = self._sample()
-                self._tid = self._number_of(panel.chrom)
+                self._tid = self._contig_index(panel.chrom)
                 self.contig: str = self._file.references[self._tid]
                 self._length: int = self._file.lengths[self._tid]
             except UnicodeDecodeError as error:
-                raise self.error(f"its header {_NO_TEXT}") from error
+                raise self.error(f"its header {_INVALID_UTF8}") from error
             if lengths is not None:
                 self._check_reference(lengths)
             self._check_index(end)
@@ -119,7 +119,7 @@ class AlignmentFile:
         import pysam
 
         try:
-            with _closing_errors_ignored():
+            with _ignore_closing_errors():
                 file = pysam.AlignmentFile(
                     str(self.path), "r", reference_filename=None if reference is None else str(reference)
                 )
@@ -164,54 +164,55 @@ class AlignmentFile:
         names = list(dict.fromkeys(field[3:] for field in fields if field[3:].strip()))
         if len(names) > 1:
             raise self.error(
-                f"it has reads of {len(names)} samples ({_some(names)}). Give a file for each (samtools "
-                "split), or give all read groups one name (SM) if they are of one person (samtools reheader)."
+                f"it has reads of {len(names)} samples ({_list_names(names)}). Give a file for each "
+                "(samtools split), or give all read groups one name (SM) if they are of one person "
+                "(samtools reheader)."
             )
         return names[0] if names else os.fsencode(self.path.stem).decode(errors="backslashreplace")
 
-    def _number_of(self, chrom: str) -> int:
+    def _contig_index(self, chrom: str) -> int:
         """The number of a chromosome in the file; htslib finds names only in valid headers."""
         listed: Sequence[str] = self._file.references
-        meant = chromosome_names(chrom, listed)
-        own = [name for name in meant if plain_chromosome(name) == plain_chromosome(chrom)]
-        found = sorted(own or meant)
-        if len(found) != 1:
-            what = f"has several names of {chrom}, {_some(found)}" if found else f"has no {chrom}"
+        aliases = chromosome_names(chrom, listed)
+        same_name = [name for name in aliases if plain_chromosome(name) == plain_chromosome(chrom)]
+        matches = sorted(same_name or aliases)
+        if len(matches) != 1:
+            what = f"has several names of {chrom}, {_list_names(matches)}" if matches else f"has no {chrom}"
             raise self.error(
-                f"its header {what}. Its chromosomes are {_some(listed)}. Align the reads to the "
+                f"its header {what}. Its chromosomes are {_list_names(listed)}. Align the reads to the "
                 "panel's genome."
             )
-        return listed.index(found[0])
+        return listed.index(matches[0])
 
     def _check_length(self, panel: ReferencePanel) -> None:
         length = self._length
         expected, last = contig_length(panel.contig_line), int(panel.position[-1])
         if length == expected or (expected is None and length >= last):
             return
-        built = infer_build(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
-        panel_built = infer_build(panel.contig_line, panel.chrom)
-        lengths = f"{self.contig} has {length:,} bases{_in_brackets(built)} in its header, and " + (
+        build = infer_build(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
+        panel_build = infer_build(panel.contig_line, panel.chrom)
+        lengths = f"{self.contig} has {length:,} bases{_in_brackets(build)} in its header, and " + (
             f"the panel reaches position {last:,}"
             if expected is None
-            else f"{expected:,}{_in_brackets(panel_built)} by the panel's header line {panel.contig_line}"
+            else f"{expected:,}{_in_brackets(panel_build)} by the panel's header line {panel.contig_line}"
         )
         intervals = self._compare_intervals(panel) if length >= last else []
-        n_shown, n_sites = sum(one.n_shown for one in intervals), sum(one.n_sites for one in intervals)
+        n_agreeing, n_sites = sum(one.n_agreeing for one in intervals), sum(one.n_sites for one in intervals)
         differing = [one for one in intervals if not one.agrees]
-        if n_sites < _LEAST_COMPARED or n_shown < _LEAST_AGREEMENT * n_sites or differing:
-            compared = f"; it shows the panel's alleles at {n_shown} of {n_sites} sites" if n_sites else ""
+        if n_sites < _MIN_COMPARED_SITES or n_agreeing < _MIN_AGREEMENT * n_sites or differing:
+            compared = f"; it shows the panel's alleles at {n_agreeing} of {n_sites} sites" if n_sites else ""
             if differing:
                 one = differing[0]
                 compared += (
-                    f", at {one.n_shown} of {one.n_sites} between positions {one.start:,} and {one.end:,}"
+                    f", at {one.n_agreeing} of {one.n_sites} between positions {one.start:,} and {one.end:,}"
                 )
             raise self.error(
                 f"its reads are aligned to another genome build: {lengths}{compared}. Align them to the "
                 "panel's genome, or use a panel of their build."
             )
         warnings.warn(
-            f"{self._named}: {lengths}. This line seems to be wrong: the reads show the panel's alleles at "
-            f"{n_shown} of {n_sites} sites.",
+            f"{self._title}: {lengths}. This line seems to be wrong: the reads show the panel's alleles at "
+            f"{n_agreeing} of {n_sites} sites.",
             stacklevel=4,
         )
 
@@ -229,26 +230,26 @@ class AlignmentFile:
         self, position: np.ndarray, keys: Sequence[tuple[int, str, str]], start: int, end: int
     ) -> _ComparedInterval:
         """Compare the first reads between two positions."""
-        shown: dict[int, bool] = {}
+        agrees_at: dict[int, bool] = {}
         n_reads = 0
-        for read in islice(self.reads(start, end), _MOST_READS_COMPARED):
-            letters = read.query_sequence
-            if letters is None or read.reference_end is None:
+        for read in islice(self.reads(start, end), _MAX_COMPARED_READS):
+            bases = read.query_sequence
+            if bases is None or read.reference_end is None:
                 continue
             n_reads += 1
             bounds = [max(read.reference_start + 1, start), min(read.reference_end, end) + 1]
             first, stop = np.searchsorted(position, bounds)
             if first == stop:
                 continue
-            place_of = {at + 1: place for place, at in read.get_aligned_pairs(matches_only=True)}
+            index_in_read = {at + 1: place for place, at in read.get_aligned_pairs(matches_only=True)}
             alleles: dict[int, set[str]] = defaultdict(set)
             for at, ref, alt in keys[first:stop]:
-                if len(ref) == len(alt) == 1 and at in place_of and at not in shown:
+                if len(ref) == len(alt) == 1 and at in index_in_read and at not in agrees_at:
                     alleles[at] |= {ref.upper(), alt.upper(), "="}
-            shown |= {at: letters[place_of[at]] in them for at, them in alleles.items()}
-            if len(shown) >= _ENOUGH_COMPARED:
+            agrees_at |= {at: bases[index_in_read[at]] in accepted for at, accepted in alleles.items()}
+            if len(agrees_at) >= _MAX_COMPARED_SITES:
                 break
-        return _ComparedInterval(start, end, sum(shown.values()), len(shown), n_reads)
+        return _ComparedInterval(start, end, sum(agrees_at.values()), len(agrees_at), n_reads)
 
     def _check_reference(self, lengths: dict[str, int]) -> None:
         if lengths.get(self.contig) != self._length:
@@ -259,7 +260,7 @@ class AlignmentFile:
                 f"{self.path}. Give the FASTA with which the CRAM was written.",
             )
 
-    def _index_of(self, is_cram: bool) -> tuple[Path | None, int]:
+    def _find_index(self, is_cram: bool) -> tuple[Path | None, int]:
         """The index that htslib loads when it opens the file, and the end of a BAM according to its index."""
         suffixes = _CRAM_INDEXES if is_cram else _BAM_INDEXES
         names = [name for end in suffixes for name in (Path(f"{self.path}{end}"), self.path.with_suffix(end))]
@@ -320,27 +321,27 @@ class AlignmentFile:
                 f"({argument('reference')}). If the file contains its reference, it is damaged: get it again."
             )
         lines = [line for line in self._header_lines("@SQ") if f"SN:{self.contig}" in line]
-        stated = next((field[3:] for line in lines for field in line if field.startswith("M5:")), "")
-        found = _md5_in(self._reference, self.contig)
-        if stated and found and found != stated.lower():
+        expected_md5 = next((field[3:] for line in lines for field in line if field.startswith("M5:")), "")
+        actual_md5 = _contig_md5(self._reference, self.contig)
+        if expected_md5 and actual_md5 and actual_md5 != expected_md5.lower():
             raise InputError(
                 "mismatch",
                 f"reference {self._reference}: its {self.contig} is not that of {self.path}: its MD5 is "
-                f"{found}, and {stated} in the header of the CRAM. Give the FASTA that the CRAM was "
-                "written with.",
+                f"{actual_md5}, and {expected_md5} in the header of the CRAM. Give the FASTA that the CRAM "
+                "was written with.",
             )
 
     def fragment(self, read: Read) -> str:
         """An identifier of the read's fragment, equal for both mates: the name and the positions of both.
 
         Names alone are not unique where runs were merged, and may be missing (*). If the mate's position is
-        not stated, only the name is used. Raises InputError for invalid UTF-8.
+        not expected_md5, only the name is used. Raises InputError for invalid UTF-8.
         """
         try:
             name = read.query_name
         except UnicodeDecodeError as error:
             place = f"{self.contig}:{read.reference_start + 1}"
-            raise self.error(f"the name of a read at {place} {_NO_TEXT}") from error
+            raise self.error(f"the name of a read at {place} {_INVALID_UTF8}") from error
         start, named = read.reference_start, name not in (None, "", "*")
         if read.is_paired and not read.mate_is_unmapped:
             if read.next_reference_id == read.reference_id:
@@ -352,7 +353,7 @@ class AlignmentFile:
 
     def error(self, what: str) -> InputError:
         """The exception for a defect of the file."""
-        return InputError("content", f"{self._named}: {what}")
+        return InputError("content", f"{self._title}: {what}")
 
     def close(self) -> None:
         """Close the file."""
@@ -363,7 +364,7 @@ class AlignmentFile:
             self._file.close()
 
     @property
-    def _named(self) -> str:
+    def _title(self) -> str:
         return f"reads {self.path}"
 
     def __enter__(self) -> Self:
@@ -376,7 +377,7 @@ class AlignmentFile:
 
 
 @contextmanager
-def _closing_errors_ignored() -> Iterator[None]:
+def _ignore_closing_errors() -> Iterator[None]:
     """pysam closes a file that it fails to open; if closing fails, too, Cython calls both hooks."""
     excepthook, unraisablehook = sys.excepthook, sys.unraisablehook
 
@@ -391,7 +392,7 @@ def _closing_errors_ignored() -> Iterator[None]:
         sys.excepthook, sys.unraisablehook = excepthook, unraisablehook
 
 
-def _lengths_in(reference: Path) -> dict[str, int]:
+def _read_lengths(reference: Path) -> dict[str, int]:
     """Lengths of chromosomes in the index of a reference; htslib would write a missing index."""
     if not reference.is_file():
         raise InputError("not-found", f"reference {reference}: {why_no_file(reference)}")
@@ -422,23 +423,23 @@ def _lengths_in(reference: Path) -> dict[str, int]:
     return lengths
 
 
-def _md5_in(reference: Path, contig: str) -> str:
+def _contig_md5(reference: Path, contig: str) -> str:
     """The MD5 of a chromosome as in CRAM headers (M5); "" if it cannot be read."""
     import pysam
 
     try:
         with pysam.FastaFile(str(reference)) as fasta:
-            letters = fasta.fetch(contig)
+            bases = fasta.fetch(contig)
     except _DAMAGED:
         return ""
-    return md5(letters.upper().encode(), usedforsecurity=False).hexdigest()
+    return md5(bases.upper().encode(), usedforsecurity=False).hexdigest()
 
 
 def _in_brackets(build: str) -> str:
     return f" ({build})" if build else ""
 
 
-def _some(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     """The first of many names, for messages."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    more = f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
+    return ", ".join(names[:_MAX_LISTED_NAMES]) + more

@@ -16,10 +16,12 @@ import numpy as np
 from spinimpute.genotypes.intervals import Interval
 
 OTHER_ALLELE = 2
-_STEPS = 2.0**20  # of a Phred: sums of multiples are exact in any order
+_PHRED_STEPS = 2.0**20  # of a Phred: sums of multiples are exact in any order
 # probability of a wrong base by quality; above 0.5 a base would support the other allele
-_ERROR = np.minimum(10 ** (-np.arange(256) / 10), 0.5)
-_RIGHT, _WRONG, _HALF = (np.round(-10 * np.log10(p) * _STEPS) / _STEPS for p in (1 - _ERROR, _ERROR, 0.5))
+_P_ERROR = np.minimum(10 ** (-np.arange(256) / 10), 0.5)
+_PHRED_RIGHT, _PHRED_WRONG, _PHRED_HALF = (
+    np.round(-10 * np.log10(p) * _PHRED_STEPS) / _PHRED_STEPS for p in (1 - _P_ERROR, _P_ERROR, 0.5)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +52,15 @@ class FragmentBases:
 
     def linked(self, sites: Interval) -> FragmentBases:
         """The bases at consecutive panel sites of fragments with several bases there."""
-        here = self.take(self._at(sites))
+        here = self.take(self._rows_at(sites))
         return here.take(np.bincount(here.fragment)[here.fragment] > 1)
 
     def n_at(self, sites: Interval) -> int:
         """The number of bases at consecutive panel sites."""
-        here = self._at(sites)
+        here = self._rows_at(sites)
         return here.stop - here.start
 
-    def _at(self, sites: Interval) -> slice:
+    def _rows_at(self, sites: Interval) -> slice:
         return slice(*np.searchsorted(self.panel_index, sites).tolist())
 
 
@@ -98,7 +100,7 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
     """
     bases = bases.take(np.lexsort((bases.fragment_hash, bases.panel_index)))
     # the first base of each fragment at each site
-    first = np.flatnonzero(_changes(bases.panel_index) | _changes(bases.fragment_hash))
+    first = np.flatnonzero(_starts_run(bases.panel_index) | _starts_run(bases.fragment_hash))
     if len(first):
         lowest, highest = (f.reduceat(bases.allele, first) for f in (np.minimum, np.maximum))
         best = np.maximum.reduceat(bases.quality, first)
@@ -107,7 +109,7 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
         skipped["fragments at a site whose mates disagree"] += int(disagree.sum())
         skipped["fragments at a site with another allele"] += int(other.sum())
         bases = bases.take(~(disagree | other))
-        starts = np.flatnonzero(_changes(bases.panel_index))
+        starts = np.flatnonzero(_starts_run(bases.panel_index))
         n_bases = len(bases.allele)
         rank = np.arange(n_bases) - np.repeat(starts, np.diff(starts, append=n_bases))
         skipped[f"fragments at a site beyond the first {max_depth}"] += int((rank >= max_depth).sum())
@@ -118,14 +120,14 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
     )
 
 
-def _changes(values: np.ndarray) -> np.ndarray:
+def _starts_run(values: np.ndarray) -> np.ndarray:
     """Mask of the first of equal adjacent values."""
     return np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
 
 
 def error_of_quality(quality: np.ndarray) -> np.ndarray:
     """Probability of a wrong base by quality, float64."""
-    return _ERROR[quality]
+    return _P_ERROR[quality]
 
 
 def phred_of_bases(bases: FragmentBases, panel_index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,12 +140,12 @@ def phred_of_bases(bases: FragmentBases, panel_index: np.ndarray) -> tuple[np.nd
     n_sites = len(panel_index)
     at_B = np.searchsorted(panel_index, bases.panel_index)
     is_ref = bases.allele == 0
-    right_B, wrong_B = _RIGHT[bases.quality], _WRONG[bases.quality]
+    right_B, wrong_B = _PHRED_RIGHT[bases.quality], _PHRED_WRONG[bases.quality]
     depth_S = np.bincount(at_B, minlength=n_sites)
     phred_S3 = np.stack(
         [
             np.bincount(at_B, np.where(is_ref, right_B, wrong_B), n_sites),
-            depth_S * _HALF,
+            depth_S * _PHRED_HALF,
             np.bincount(at_B, np.where(is_ref, wrong_B, right_B), n_sites),
         ],
         axis=1,

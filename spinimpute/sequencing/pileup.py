@@ -27,7 +27,7 @@ from spinimpute.sequencing.fragments import (
     fragment_bases,
     phred_of_bases,
 )
-from spinimpute.sequencing.indels import allele_in_read, indel_of
+from spinimpute.sequencing.indels import allele_in_read, find_indel
 from spinimpute.sequencing.likelihoods import (
     GenotypeLikelihoods,
     check_region,
@@ -37,10 +37,10 @@ from spinimpute.sequencing.likelihoods import (
 )
 
 # flags of reads: unmapped, secondary, failed quality checks, duplicate, supplementary
-_NOT_COUNTED = 0x4 | 0x100 | 0x200 | 0x400 | 0x800
+_SKIPPED_FLAGS = 0x4 | 0x100 | 0x200 | 0x400 | 0x800
 _BASES = frozenset("ACGT")
 _NOT_LEFTMOST = "insertions and deletions that the panel does not place as far to the left as they go"
-_HIGHEST_QUALITY = 93  # of a base in SAM; higher values such as 255 mark an unknown quality
+_MAX_BASE_QUALITY = 93  # of a base in SAM; higher values such as 255 mark an unknown quality
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def read_alignments(
             samples.append(name or file.sample)
             bases = _bases_of_reads(file, snps, indels, settings, skipped)
         fragments.append(fragment_bases(bases, settings.max_depth, skipped))
-    _check_given_once(paths, samples)
+    _check_duplicate_inputs(paths, samples)
     if not any(len(one.fragment) for one in fragments):
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+skipped).items())
         raise NoRecord(
@@ -118,7 +118,7 @@ def read_alignments(
     return _likelihoods(samples, fragments, panel, panel_index, skipped, sexes)
 
 
-def _check_given_once(paths: Sequence[str | Path], samples: Sequence[str]) -> None:
+def _check_duplicate_inputs(paths: Sequence[str | Path], samples: Sequence[str]) -> None:
     """Raise InputError for two files of one sample; warn of one file that is given as two samples."""
     first: dict[Path, tuple[str | Path, str]] = {}
     for path, sample in zip(paths, samples, strict=True):
@@ -127,13 +127,15 @@ def _check_given_once(paths: Sequence[str | Path], samples: Sequence[str]) -> No
             warnings.warn(
                 f"reads {before}: the file is given twice, as samples {other} and {sample}", stacklevel=3
             )
-    if (twice := repeated(samples)) is None:
+    if (duplicate := repeated(samples)) is None:
         return
-    both = [path for path, name in zip(paths, samples, strict=True) if name == twice]
+    both = [path for path, name in zip(paths, samples, strict=True) if name == duplicate]
     resolved = [Path(path).resolve() for path in both]
     if len(set(resolved)) == len(resolved):
         named = " and ".join(map(str, both))
-        raise InputError("arguments", f"reads of sample {twice} are in {named}. Join them (samtools merge).")
+        raise InputError(
+            "arguments", f"reads of sample {duplicate} are in {named}. Join them (samtools merge)."
+        )
     same = [path for path, real in zip(both, resolved, strict=True) if resolved.count(real) > 1][:2]
     also = f", also as {same[1]}" if str(same[0]) != str(same[1]) else ""
     raise InputError("arguments", f"reads {same[0]}: the file is given twice{also}. Give it once.")
@@ -165,7 +167,7 @@ def _panel_sites(
             continue
         if {ref, alt} <= _BASES:
             snps.append((position - 1, index, (ref, alt)))
-        elif settings.indels and (indel := indel_of(position, ref, alt)) is not None:
+        elif settings.indels and (indel := find_indel(position, ref, alt)) is not None:
             if indel.is_leftmost:
                 indels.append((indel.before, index, indel))
             else:
@@ -182,11 +184,11 @@ def _bases_of_reads(
 ) -> ReadBases:
     """The alleles that reads of sufficient quality show at the sites."""
     hashes, sites, alleles, qualities = array("Q"), array("q"), array("B"), array("B")
-    least = settings.min_base_quality
+    min_quality = settings.min_base_quality
     n_flagged = n_low_mapping = n_incomplete = n_low_quality = n_no_quality = 0
     position = sorted([*snps.position, *indels.position])
     for read in file.reads(position[0] + 1, position[-1] + 1):
-        if read.flag & _NOT_COUNTED:
+        if read.flag & _SKIPPED_FLAGS:
             n_flagged += 1
             continue
         if read.mapping_quality < settings.min_mapping_quality:
@@ -196,20 +198,20 @@ def _bases_of_reads(
         first = bisect_left(position, start)
         if end is not None and (first == len(position) or position[first] >= end):
             continue
-        letters, quality = read.query_sequence, read.query_qualities
-        if end is None or letters is None or quality is None:
+        sequence, quality = read.query_sequence, read.query_qualities
+        if end is None or sequence is None or quality is None:
             n_incomplete += 1
             continue
         digest = blake2b(file.fragment(read).encode(), digest_size=8).digest()
         fragment_hash = int.from_bytes(digest, "little")
         blocks = aligned_blocks(read)
-        shown = _snps_in_read(snps, blocks, letters, quality)
+        observed = _snps_in_read(snps, blocks, sequence, quality)
         if indels.position:
-            shown += _indels_in_read(indels, blocks, letters, quality)
-        for site, allele, base_quality, highest in shown:
-            if base_quality > _HIGHEST_QUALITY:
+            observed += _indels_in_read(indels, blocks, sequence, quality)
+        for site, allele, base_quality, highest in observed:
+            if base_quality > _MAX_BASE_QUALITY:
                 n_no_quality += 1
-            elif base_quality < least:
+            elif base_quality < min_quality:
                 n_low_quality += 1
             else:
                 hashes.append(fragment_hash)
@@ -219,7 +221,7 @@ def _bases_of_reads(
     skipped["reads marked as duplicate, secondary, supplementary, unmapped or failed"] += n_flagged
     skipped[f"reads with a mapping quality below {settings.min_mapping_quality}"] += n_low_mapping
     skipped["reads without bases, qualities or CIGAR"] += n_incomplete
-    skipped[f"bases with a quality below {least}"] += n_low_quality
+    skipped[f"bases with a quality below {min_quality}"] += n_low_quality
     skipped["bases without a quality"] += n_no_quality
     return ReadBases(
         np.array(hashes, np.uint64),
@@ -229,33 +231,33 @@ def _bases_of_reads(
     )
 
 
-_ShownBase = tuple[int, int, int, int]  # panel site, allele, quality of the bases, highest quality
+_ObservedBase = tuple[int, int, int, int]  # panel site, allele, quality of the bases, highest quality
 
 
 def _snps_in_read(
-    snps: _PanelSites, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
-) -> list[_ShownBase]:
+    snps: _PanelSites, blocks: Sequence[AlignedBlock], sequence: str, quality: Sequence[int]
+) -> list[_ObservedBase]:
     """The alleles of SNPs that a read shows."""
-    shown = []
+    observed = []
     for site, offset in sites_in_read(blocks, snps.position):
-        letter, (ref, alt) = letters[offset], snps.alleles[site]
+        base, (ref, alt) = sequence[offset], snps.alleles[site]
         # "=" is the base of the reference genome
-        allele = 0 if letter in (ref, "=") else 1 if letter == alt else OTHER_ALLELE
-        shown.append((snps.panel_index[site], allele, quality[offset], _HIGHEST_QUALITY))
-    return shown
+        allele = 0 if base in (ref, "=") else 1 if base == alt else OTHER_ALLELE
+        observed.append((snps.panel_index[site], allele, quality[offset], _MAX_BASE_QUALITY))
+    return observed
 
 
 def _indels_in_read(
-    indels: _PanelSites, blocks: Sequence[AlignedBlock], letters: str, quality: Sequence[int]
-) -> Iterator[_ShownBase]:
+    indels: _PanelSites, blocks: Sequence[AlignedBlock], sequence: str, quality: Sequence[int]
+) -> Iterator[_ObservedBase]:
     """The alleles of indels that a read shows."""
     for site, _ in sites_in_read(blocks, indels.position):
-        shown = allele_in_read(blocks, letters, indels.alleles[site])
-        if shown is not None:
+        observed = allele_in_read(blocks, sequence, indels.alleles[site])
+        if observed is not None:
             # either quality may be unknown
-            lowest, highest = sorted((quality[shown.before], quality[shown.behind]))
-            base_quality = highest if highest > _HIGHEST_QUALITY else lowest
-            yield indels.panel_index[site], shown.allele, base_quality, shown.highest_quality
+            lowest, highest = sorted((quality[observed.index_before], quality[observed.index_after]))
+            base_quality = highest if highest > _MAX_BASE_QUALITY else lowest
+            yield indels.panel_index[site], observed.allele, base_quality, observed.max_quality
 
 
 def _likelihoods(

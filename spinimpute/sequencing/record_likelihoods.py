@@ -28,13 +28,13 @@ CALL_PHRED = 40
 
 _ROUNDING = 0.01  # GL above 0 by rounding
 _IMPOSSIBLE = 1e6  # Phred of a likelihood of 0
-_HALF = 3  # Phred of 1/2: a heterozygote shows either allele
+_HALF_PHRED = 3  # Phred of 1/2: a heterozygote shows either allele
 # likelihoods of calls by first and second allele (0 REF, 1 ALT, -1 unknown), or by the allele of a haploid
 _DIPLOID_CALLS = np.array(
     [
-        [[0, CALL_PHRED, CALL_PHRED], [CALL_PHRED, 0, CALL_PHRED], [0, _HALF, CALL_PHRED]],
-        [[CALL_PHRED, 0, CALL_PHRED], [CALL_PHRED, CALL_PHRED, 0], [CALL_PHRED, _HALF, 0]],
-        [[0, _HALF, CALL_PHRED], [CALL_PHRED, _HALF, 0], [0, 0, 0]],
+        [[0, CALL_PHRED, CALL_PHRED], [CALL_PHRED, 0, CALL_PHRED], [0, _HALF_PHRED, CALL_PHRED]],
+        [[CALL_PHRED, 0, CALL_PHRED], [CALL_PHRED, CALL_PHRED, 0], [CALL_PHRED, _HALF_PHRED, 0]],
+        [[0, _HALF_PHRED, CALL_PHRED], [CALL_PHRED, _HALF_PHRED, 0], [0, 0, 0]],
     ],
     np.float32,
 )
@@ -58,19 +58,19 @@ class RecordLikelihoods(NamedTuple):
     phreds: list[np.ndarray]
     copies_X: np.ndarray
 
-    def filled(self, other: RecordLikelihoods) -> RecordLikelihoods:
+    def fill_missing(self, other: RecordLikelihoods) -> RecordLikelihoods:
         """With the likelihoods of another field for samples without data."""
-        nothing_X = self.copies_X == 0
+        no_data_X = self.copies_X == 0
         return RecordLikelihoods(
             [
-                np.where(nothing_X[:, None], two, one)
+                np.where(no_data_X[:, None], two, one)
                 for one, two in zip(self.phreds, other.phreds, strict=True)
             ],
-            np.where(nothing_X, other.copies_X, self.copies_X),
+            np.where(no_data_X, other.copies_X, self.copies_X),
         )
 
 
-def genotype_number(first: int, second: int) -> int:
+def genotype_index(first: int, second: int) -> int:
     """The index in PL and GL of the genotype of two alleles, given by their numbers."""
     low, high = sorted((first, second))
     return high * (high + 1) // 2 + low
@@ -93,7 +93,7 @@ def likelihoods_of_record(
             more = _from_calls(file, record, n_alleles, pairs)
         else:
             more = _from_numbers(file, record, key, n_alleles, pairs)
-        likelihoods = more if likelihoods is None else likelihoods.filled(more)
+        likelihoods = more if likelihoods is None else likelihoods.fill_missing(more)
         if likelihoods.copies_X.all():
             break
     return likelihoods
@@ -104,16 +104,16 @@ def _from_numbers(
 ) -> RecordLikelihoods:
     """Likelihoods from PL or GL."""
     values, count_X = file.numbers(record, key)
-    n_genotypes = genotype_number(0, n_alleles)  # the first genotype with a further allele
+    n_genotypes = genotype_index(0, n_alleles)  # the first genotype with a further allele
     if count_X is None and values.shape[1] == n_genotypes:
         copies_X = np.full(len(values), 2, np.uint8)
     else:
         count_X = np.full(len(values), values.shape[1]) if count_X is None else count_X
         known_X = ~np.isnan(values).all(axis=1)
         copies_X = (known_X * (2 * (count_X == n_genotypes) + (count_X == n_alleles))).astype(np.uint8)
-        wrong_X = known_X & (copies_X == 0)
-        if wrong_X.any():
-            s = int(np.argmax(wrong_X))
+        is_invalid_X = known_X & (copies_X == 0)
+        if is_invalid_X.any():
+            s = int(np.argmax(is_invalid_X))
             raise _error(
                 file,
                 record,
@@ -122,15 +122,15 @@ def _from_numbers(
                 "haploid sample. Alleles may have been removed without their values; call the sites again",
             )
     if key == "GL":
-        wrong = values > _ROUNDING
+        is_invalid = values > _ROUNDING
         rule = "GL are logarithms of likelihoods, 0 at most; are they Phred-scaled, that is PL?"
         phred = np.minimum(-10 * values, np.float32(_IMPOSSIBLE))
     else:
-        wrong = values < 0
+        is_invalid = values < 0
         rule = "PL are Phred-scaled likelihoods, 0 at least; are they logarithms, that is GL?"
         phred = values
-    if wrong.any():
-        s, v = np.argwhere(wrong)[0]
+    if is_invalid.any():
+        s, v = np.argwhere(is_invalid)[0]
         raise _error(file, record, int(s), f"{values[s, v]:g} in {key}; {rule}")
     return RecordLikelihoods([_select_pair(phred, copies_X, pair) for pair in pairs], copies_X)
 
@@ -138,7 +138,7 @@ def _from_numbers(
 def _select_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int]) -> np.ndarray:
     """Likelihoods of the genotypes of two alleles, (X, 3), from those of all genotypes, (X, values)."""
     first, second = pair
-    chosen = [genotype_number(first, first), genotype_number(first, second), genotype_number(second, second)]
+    chosen = [genotype_index(first, first), genotype_index(first, second), genotype_index(second, second)]
     if copies_X.min() == 2:
         phred_X3 = phred[:, chosen]
     else:
@@ -165,13 +165,13 @@ def _from_calls(
     if (called >= n_alleles).any():
         s = int(np.argmax((called >= n_alleles).any(axis=1)))
         raise _error(file, record, s, "a genotype that names an ALT allele which the record does not have")
-    one_X = called[:, -1] == -2 if called.shape[1] == 2 else np.ones(len(called), bool)
-    copies_X = np.where((called >= 0).any(axis=1), np.where(one_X, 1, 2), 0).astype(np.uint8)
+    is_haploid_X = called[:, -1] == -2 if called.shape[1] == 2 else np.ones(len(called), bool)
+    copies_X = np.where((called >= 0).any(axis=1), np.where(is_haploid_X, 1, 2), 0).astype(np.uint8)
     phreds = []
     for pair in pairs:
-        number_of = np.full(n_alleles + 2, -1)
-        number_of[list(pair)] = 0, 1  # the last two are for -2 and -1
-        first_X, last_X = number_of[called[:, 0]], number_of[called[:, -1]]
+        index_in_pair = np.full(n_alleles + 2, -1)
+        index_in_pair[list(pair)] = 0, 1  # the last two are for -2 and -1
+        first_X, last_X = index_in_pair[called[:, 0]], index_in_pair[called[:, -1]]
         haploid_X1 = copies_X[:, None] == 1
         phreds.append(np.where(haploid_X1, _HAPLOID_CALLS[first_X], _DIPLOID_CALLS[first_X, last_X]))
     return RecordLikelihoods(phreds, copies_X)

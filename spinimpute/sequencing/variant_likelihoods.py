@@ -52,10 +52,10 @@ from spinimpute.vcf.variant_file import NO_SAMPLES, Record, VariantFile
 
 # minimum share of the records at positions of the panel that have its alleles, unless there are few records;
 # one in six has by chance
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 FEW_RECORDS = 20
-LEAST_SHARE_OF_OTHER_BUILD = 0.1  # of all sites, if the headers name different builds
-LEAST_SHARE_OF_STRANDS = 0.8  # if either strand counts: half of the records fit by chance
+MIN_SHARE_OTHER_BUILD = 0.1  # of all sites, if the headers name different builds
+MIN_SHARE_BOTH_STRANDS = 0.8  # if either strand counts: half of the records fit by chance
 _BLOCK_SITES = 256  # sites that are converted at once
 _DEPTHS = ("AD", "DP")  # FORMAT fields with numbers of reads
 # symbols of callers for all alleles that they have not observed, which may include the panel's ALT
@@ -115,11 +115,11 @@ class _RecordCollector:
         self._file, self._panel, self._region, self._lift = file, panel, region, lift
         self._keys = panel.sites.keys()
         self._position: list[int] = panel.position.tolist()
-        self._taken = bytearray(len(self._position))  # 1 by a repaired record, 2 by an unchanged one
+        self._match_rank = bytearray(len(self._position))  # 1 by a repaired record, 2 by an unchanged one
         self._skipped: Counter[str] = Counter()
         self._n_sites = 0  # biallelic sites of the file
         # records at the panel's positions, those with its alleles, and those that also have likelihoods
-        self._n_at_panel = self._n_fit = self._n_with_data = 0
+        self._n_at_panel = self._n_matched = self._n_with_data = 0
         self._n_other_strand = 0  # of the records with the panel's alleles
         self._repairs: list[str] = []  # of each of _panel_index
         self._panel_index: list[int] = []
@@ -146,15 +146,15 @@ class _RecordCollector:
         pairs, repairs = {}, {}
         for site in range(first, stop):
             _, ref, alt = self._keys[site]
-            pair, other_strand = allele_numbers(alleles, ref, alt), False
+            pair, other_strand = find_alleles(alleles, ref, alt), False
             if pair is None:
-                pair, other_strand = numbers_on_other_strand(alleles, ref, alt), True
+                pair, other_strand = find_alleles_on_other_strand(alleles, ref, alt), True
             if pair is not None:
                 pairs[site], repairs[site] = pair, _REPAIRS[pair[0] > 0, other_strand]
-        self._count(alleles, stop > first, pairs)
-        self._n_other_strand += any(map(_is_of_other_strand, repairs.values()))
+        self._count_alleles(alleles, stop > first, pairs)
+        self._n_other_strand += any(map(_is_other_strand, repairs.values()))
         # a repaired record never replaces one that needs no repair
-        new = [site for site in pairs if self._taken[site] < (1 if repairs[site] else 2)]
+        new = [site for site in pairs if self._match_rank[site] < (1 if repairs[site] else 2)]
         if not new:
             return
         found = likelihoods_of_record(self._file, record, len(alleles), [pairs[site] for site in new])
@@ -162,15 +162,17 @@ class _RecordCollector:
             return
         self._n_with_data += 1
         for site, phred_X3 in zip(new, found.phreds, strict=True):
-            self._taken[site] = 1 if repairs[site] else 2
+            self._match_rank[site] = 1 if repairs[site] else 2
             self._panel_index.append(site)
             self._repairs.append(repairs[site])
-            reads_X = self._reads(record, pairs[site])
+            reads_X = self._read_depths(record, pairs[site])
             if reads_X is not None:
                 self._counted_index.append(site)
             self._rows.add(phred_X3, found.copies_X, reads_X)
 
-    def _count(self, alleles: Sequence[str], at_panel: bool, pairs: dict[int, tuple[int, int]]) -> None:
+    def _count_alleles(
+        self, alleles: Sequence[str], at_panel: bool, pairs: dict[int, tuple[int, int]]
+    ) -> None:
         if len(alleles) == 1:
             self._skipped[NO_ALT] += 1
             return
@@ -179,12 +181,12 @@ class _RecordCollector:
             if number not in used:
                 elsewhere = ALLELES_DIFFER if at_panel else POSITION_NOT_IN_PANEL
                 self._skipped[unusable_alt(alt) or elsewhere] += 1
-        self._skipped[DUPLICATE] += sum(self._taken[site] > 0 for site in pairs)
+        self._skipped[DUPLICATE] += sum(self._match_rank[site] > 0 for site in pairs)
         if at_panel and (pairs or not all(map(unusable_alt, alleles[1:]))):
             self._n_at_panel += 1
-            self._n_fit += bool(pairs)
+            self._n_matched += bool(pairs)
 
-    def _reads(self, record: Record, pair: tuple[int, int]) -> np.ndarray | None:
+    def _read_depths(self, record: Record, pair: tuple[int, int]) -> np.ndarray | None:
         """Numbers of reads of the samples, NaN if missing; None if all are missing."""
         formats = self._file.formats(record)
         for key in _DEPTHS:
@@ -215,30 +217,30 @@ class _RecordCollector:
         """Raise InputError unless records fit the panel and its genome build, and have likelihoods."""
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+self._skipped).items())
         chrom, position = self._panel.chrom, self._position
-        built, panel_built = (infer_build(x.contig_line, chrom) for x in (records, self._panel))
-        differ = bool(built and panel_built and built != panel_built and self._lift is None)
+        build, panel_build = (infer_build(x.contig_line, chrom) for x in (records, self._panel))
+        differ = bool(build and panel_build and build != panel_build and self._lift is None)
         cause = (
-            f"The file is on {built} according to its header, the panel on {panel_built}"
+            f"The file is on {build} according to its header, the panel on {panel_build}"
             if differ
             else "The file is probably on another genome build than the panel"
         )
         advice = f"Align and call on the panel's build, or lift the file over ({argument('chain')})."
-        if not self._n_fit:
+        if not self._n_matched:
             raise self._file.error(
                 f"none of its {self._n_sites} sites is one of the panel, {chrom}:{position[0]}-"
                 f"{position[-1]} ({counts}). {cause}, or of another region. Call the panel's sites.",
                 kind=NoMatch,
             )
-        if differ and self._n_fit < LEAST_SHARE_OF_OTHER_BUILD * self._n_sites:
+        if differ and self._n_matched < MIN_SHARE_OTHER_BUILD * self._n_sites:
             raise self._file.error(
-                f"only {self._n_fit} of its {self._n_sites} sites are sites of the panel ({counts}). "
+                f"only {self._n_matched} of its {self._n_sites} sites are sites of the panel ({counts}). "
                 f"{cause}. {advice}"
             )
-        n_same = self._n_fit - self._n_other_strand
+        n_same = self._n_matched - self._n_other_strand
         if (
             self._n_at_panel >= FEW_RECORDS
-            and n_same < LEAST_SHARE * self._n_at_panel
-            and self._n_fit < LEAST_SHARE_OF_STRANDS * self._n_at_panel
+            and n_same < MIN_SHARE * self._n_at_panel
+            and self._n_matched < MIN_SHARE_BOTH_STRANDS * self._n_at_panel
         ):
             other = f", and {self._n_other_strand} on the other strand" if self._n_other_strand else ""
             raise self._file.error(
@@ -258,7 +260,7 @@ class _RecordCollector:
         panel_index = np.array(self._panel_index, np.int64)
         order = np.argsort(panel_index, kind="stable")
         order = order[np.diff(panel_index[order], append=-1) != 0]  # the last added record of each site
-        phred_SX3, copies_SX, depth_SX = self._rows.joined(order)
+        phred_SX3, copies_SX, depth_SX = self._rows.select(order)
         repairs = [self._repairs[i] for i in order.tolist()]
         panel_index = panel_index[order]
         if self._n_other_strand:
@@ -266,16 +268,16 @@ class _RecordCollector:
             kept_S = _choose_strands(sites, self._panel.frequency[panel_index], phred_SX3, repairs)
             panel_index, phred_SX3 = panel_index[kept_S], phred_SX3[kept_S]
             copies_SX, depth_SX = copies_SX[kept_S], depth_SX[kept_S]
-        one_SX = copies_SX == 1
+        haploid_call_SX = copies_SX == 1
         known_X = known_ploidy(self._panel, samples, sexes)
-        mostly_one_X = one_SX.sum(axis=0) > (copies_SX == 2).sum(axis=0)
+        mostly_one_X = haploid_call_SX.sum(axis=0) > (copies_SX == 2).sum(axis=0)
         ploidy_X = np.where(known_X > 0, known_X, np.where(mostly_one_X, 1, 2)).astype(np.uint8)
         haploid_X = ploidy_X == 1
-        if one_SX.any() or haploid_X.any():
-            halved_SX = one_SX & ~haploid_X
-            if halved_SX.any():
-                self._skipped[HAPLOID_DIPLOID] += int(halved_SX.sum())
-                phred_SX3[halved_SX] = 0
+        if haploid_call_SX.any() or haploid_X.any():
+            unexpected_SX = haploid_call_SX & ~haploid_X
+            if unexpected_SX.any():
+                self._skipped[HAPLOID_DIPLOID] += int(unexpected_SX.sum())
+                phred_SX3[unexpected_SX] = 0
             phred_SX3[:, haploid_X] = stored_phred(phred_SX3[:, haploid_X].astype(np.int16), True)
         if not (phred_SX3[:, :, ::2].any() or phred_SX3[:, ~haploid_X].any()):
             raise self._file.error(
@@ -317,7 +319,7 @@ class _Rows:
         self._depth += stored_depth(np.nan_to_num(reads_SX)).tobytes()
         self._new = []
 
-    def joined(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def select(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Some rows: likelihoods uint8 (S, X, 3), ploidies uint8 (S, X), depths uint16 (S, X)."""
         if self._new:
             self._convert()
@@ -328,7 +330,7 @@ class _Rows:
         return phred_SX3, copies_SX, depth_SX
 
 
-def _is_of_other_strand(repair: str) -> bool:
+def _is_other_strand(repair: str) -> bool:
     """Whether the repaired record is of the other strand."""
     return repair in (OTHER_STRAND, BOTH)
 
@@ -344,7 +346,7 @@ def _choose_strands(
     pairs = zip(sites.ref, sites.alt, strict=True)
     ambiguous_S = np.array([complement(ref.upper()) == alt.upper() for ref, alt in pairs])
     others = [repair for repair, ambiguous in zip(repairs, ambiguous_S, strict=True) if not ambiguous]
-    flipped = sum(map(_is_of_other_strand, others))
+    flipped = sum(map(_is_other_strand, others))
     prior = math.log((len(others) - flipped + 1) / (flipped + 1))
     kept_S = np.ones(len(repairs), bool)
     for s in np.flatnonzero(ambiguous_S).tolist():
@@ -361,8 +363,8 @@ def _choose_strands(
     return kept_S
 
 
-def numbers_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
-    """Numbers of the alleles in a record of the other strand, as in `allele_numbers`.
+def find_alleles_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
+    """Numbers of the alleles in a record of the other strand, as in `find_alleles`.
 
     None if the site is not a SNP, if it reads equally from both strands, if the record lacks an allele, or if
     neither is its REF: two ALTs are another site of this strand.
@@ -370,11 +372,11 @@ def numbers_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> tuple
     other_ref, other_alt = complement(ref), complement(alt)
     if len(ref) > 1 or len(alt) > 1 or other_ref == alt or not {other_ref, other_alt} <= set(alleles):
         return None
-    pair = allele_numbers(alleles, other_ref, other_alt)
+    pair = find_alleles(alleles, other_ref, other_alt)
     return pair if pair is not None and 0 in pair else None
 
 
-def allele_numbers(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
+def find_alleles(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
     """Numbers of a panel site's REF and ALT among a record's alleles, in upper case; None if one is missing.
 
     A single base that the record does not list is one of its "any other allele". REF may be an ALT of the

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.sequencing.simulated_reads import SHORT, SequencedPeople
 from spinimpute.genotypes.sites import Region
 from spinimpute.runtime.errors import InputError
-from spinimpute.sequencing.indels import BEYOND, HIGHEST_QUALITY, SLIPPING, Indel, indel_of
+from spinimpute.sequencing.indels import MAX_QUALITY, MIN_FLANK, SLIPPAGE, Indel, find_indel
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 
@@ -45,7 +45,7 @@ LEFT_AT, BEFORE = 101, 120
     ],
 )
 def test_alleles(ref: str, alt: str, expected: Indel | None) -> None:
-    assert indel_of(100, ref, alt) == expected
+    assert find_indel(100, ref, alt) == expected
 
 
 def columns(found: GenotypeLikelihoods) -> list[tuple[int, int, int]]:
@@ -83,9 +83,9 @@ OTHER = {"fragments at a site with another allele": 1}
 @pytest.mark.parametrize(
     ("cigar", "middle", "expected"),
     [
-        ("40M", "", (0, HIGHEST_QUALITY)),
-        ("20M2I20M", "AC", (1, HIGHEST_QUALITY)),
-        ("20=2I5=1X14=", "AC", (1, HIGHEST_QUALITY)),
+        ("40M", "", (0, MAX_QUALITY)),
+        ("20M2I20M", "AC", (1, MAX_QUALITY)),
+        ("20=2I5=1X14=", "AC", (1, MAX_QUALITY)),
         ("20M2I20M", "AT", OTHER),
         ("20M1I20M", "A", OTHER),
         ("20M3I20M", "ACA", OTHER),
@@ -94,7 +94,7 @@ OTHER = {"fragments at a site with another allele": 1}
         ("20M1I1D1I20M", "AC", OTHER),
         ("20M2N20M", "", {}),
         ("20M20S", "", {}),
-        ("5S15M20M", "", (0, HIGHEST_QUALITY)),
+        ("5S15M20M", "", (0, MAX_QUALITY)),
         ("9S31M", "", {}),
     ],
 )
@@ -106,9 +106,9 @@ def test_an_insertion(shown: Look, cigar: str, middle: str, expected: Any) -> No
 @pytest.mark.parametrize(
     ("cigar", "middle", "expected"),
     [
-        ("43M", "TCA", (0, HIGHEST_QUALITY)),
-        ("20M3D20M", "", (1, HIGHEST_QUALITY)),
-        ("2H20M3D20M1P", "", (1, HIGHEST_QUALITY)),
+        ("43M", "TCA", (0, MAX_QUALITY)),
+        ("20M3D20M", "", (1, MAX_QUALITY)),
+        ("2H20M3D20M1P", "", (1, MAX_QUALITY)),
         ("20M2D20M", "", OTHER),
         ("20M4D20M", "", OTHER),
         ("20M3I20M", "TCA", OTHER),
@@ -123,7 +123,7 @@ def test_a_deletion(shown: Look, cigar: str, middle: str, expected: Any) -> None
 def test_one_letter_in_ten_of_an_insertion_may_be_wrong(shown: Look) -> None:
     inserted = "ACCATTCAAC"
     site = (BEFORE, "G", "G" + inserted)
-    for wrong, expected in (("ACCATTCAAG", (1, HIGHEST_QUALITY)), ("ACCTTTCAAG", OTHER)):
+    for wrong, expected in (("ACCATTCAAG", (1, MAX_QUALITY)), ("ACCTTTCAAG", OTHER)):
         assert shown(site, "20M10I20M", LEFT + wrong + RIGHT) == expected
 
 
@@ -133,9 +133,9 @@ def test_a_repeat(shown: Look, unit: str, n_copies: int) -> None:
     """n copies or one less: only reads beyond the repeat count, and less for many copies."""
     site = (BEFORE, "G" + unit, "G")
     n_letters = len(unit)
-    quality = min(HIGHEST_QUALITY, round(SLIPPING / n_copies))
+    quality = min(MAX_QUALITY, round(SLIPPAGE / n_copies))
     right = unit * n_copies + RIGHT
-    enough = len(unit) * (n_copies + 1) + BEYOND
+    enough = len(unit) * (n_copies + 1) + MIN_FLANK
     for n_right in range(enough - 3, enough + 2):
         expected = (quality,) if n_right >= enough else ()
         of_ref = shown(site, f"{20 + n_right}M", LEFT + right[:n_right])
@@ -159,7 +159,7 @@ def test_a_sequencing_error_does_not_end_a_repeat(shown: Look, n_wrong: int, cou
     repeat = list("A" * 40)
     repeat[12 : 12 + n_wrong] = "C" * n_wrong
     found = shown((BEFORE, "G", "GA"), "60M", LEFT + "".join(repeat))
-    assert found == ((0, round(SLIPPING / 13)) if counts else {})
+    assert found == ((0, round(SLIPPAGE / 13)) if counts else {})
 
 
 def test_unknown_bases_may_be_of_the_repeat(shown: Look) -> None:

@@ -26,8 +26,8 @@ from spinimpute.genotypes.sites import (
     Region,
 )
 from spinimpute.runtime.errors import InputError
-from spinimpute.sequencing.record_likelihoods import genotype_number, likelihoods_of_record
-from spinimpute.sequencing.variant_likelihoods import allele_numbers, numbers_on_other_strand
+from spinimpute.sequencing.record_likelihoods import genotype_index, likelihoods_of_record
+from spinimpute.sequencing.variant_likelihoods import find_alleles, find_alleles_on_other_strand
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods as read
 from spinimpute.targets.repair import SWAPPED
 from spinimpute.vcf.reader import read_haplotypes
@@ -179,7 +179,7 @@ def test_skipped_records(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
     ],
 )
 def test_allele_numbers(alleles: list[str], site: tuple[str, str], expected: tuple[int, int] | None) -> None:
-    assert allele_numbers(alleles, *site) == expected
+    assert find_alleles(alleles, *site) == expected
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_allele_numbers(alleles: list[str], site: tuple[str, str], expected: tup
     ],
 )
 def test_alleles_of_the_other_strand(alleles, site, expected) -> None:
-    assert numbers_on_other_strand(alleles, *site) == expected
+    assert find_alleles_on_other_strand(alleles, *site) == expected
 
 
 @settings(deadline=None)
@@ -207,7 +207,7 @@ def test_order_of_likelihoods(data: st.DataObject) -> None:
     i, j = data.draw(st.permutations(range(n)))[:2]
     key = data.draw(st.sampled_from(["PL", "GL"]))
     genotypes = sorted(combinations_with_replacement(range(n), 2), key=lambda jk: (jk[1], jk[0]))
-    assert [genotype_number(*jk) for jk in genotypes] == list(range(len(genotypes)))
+    assert [genotype_index(*jk) for jk in genotypes] == list(range(len(genotypes)))
     values = np.full((len(copies), len(genotypes)), np.nan, np.float32)
     for s, number in enumerate(copies):
         size = (0, n, len(genotypes))[number]
