@@ -1,1 +1,1 @@
-"""Low-coverage sequencing: genotype likelihoods at a panel's sites, from variant files or from reads."""
+"""Low-coverage sequencing: genotype likelihoods at the panel's sites, from variant files or from reads."""

@@ -1,4 +1,7 @@
-"""Blocks of a read that are aligned base by base, from its CIGAR."""
+"""Intervals of a read that are aligned base by base to the reference genome, from the read's CIGAR.
+
+The CIGAR 50M2D30M, for example, gives two blocks of 50 and 30 bases, with a deletion after the first one.
+"""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -7,31 +10,31 @@ from typing import NamedTuple
 
 from spinimpute.sequencing.alignment_file import Read
 
-INSERTION, DELETION = 1, 2  # operations of a CIGAR: I, D
-_MATCHES, _IN_READ, _IN_REFERENCE = (0, 7, 8), (INSERTION, 4), (DELETION, 3)  # M = X; I S; D N
-_IN_NEITHER = (5, 6)  # H P
+# codes of CIGAR operations
+INSERTION, DELETION = 1, 2  # I, D
+_MATCHES = (0, 7, 8)  # M, =, X: aligned base by base
+_IN_READ = (INSERTION, 4)  # I, S: bases of the read without bases of the reference
+_IN_REFERENCE = (DELETION, 3)  # D, N: bases of the reference without bases of the read
+_IN_NEITHER = (5, 6)  # H, P: no bases at all
 
 
 class AlignedBlock(NamedTuple):
-    """Bases of a read that are aligned with the reference positions [start, stop), 0-based.
+    """Consecutive bases of a read that are aligned to consecutive positions of the reference."""
 
-    `offset` is the index of the first one in the read's sequence. `next_operations` are the CIGAR operations,
-    with lengths, between the block and the next one or the end of the read.
-    """
-
-    start: int
-    stop: int
-    offset: int
+    start: int  # first position in the reference, 0-based
+    stop: int  # position after the last one in the reference
+    offset: int  # index of the first base in the read's sequence
+    # CIGAR operations and their lengths from this block to the next one, or to the end of the read
     next_operations: tuple[tuple[int, int], ...]
 
     @property
     def read_stop(self) -> int:
-        """The index in the read's sequence next_operations the last base."""
+        """Index in the read's sequence after the last base of the block."""
         return self.offset + self.stop - self.start
 
 
 def aligned_blocks(read: Read) -> list[AlignedBlock]:
-    """Cut a read with a CIGAR at insertions, deletions, skipped and clipped bases."""
+    """Return the aligned blocks of a read: cut it at insertions, deletions, skipped and clipped bases."""
     blocks: list[AlignedBlock] = []
     position, offset = read.reference_start, 0
     operations = (one for one in read.cigartuples if one[0] not in _IN_NEITHER)
@@ -50,7 +53,10 @@ def aligned_blocks(read: Read) -> list[AlignedBlock]:
 
 
 def sites_in_read(blocks: Sequence[AlignedBlock], position: Sequence[int]) -> list[tuple[int, int]]:
-    """Numbers of the sites (0-based, increasing) that blocks cover, and indices in the read's sequence."""
+    """Return the sites that the blocks cover: pairs of site index and index of the base in the read.
+
+    `position` has the 0-based positions of all sites, increasing.
+    """
     sites = []
     stop = 0
     for block in blocks:

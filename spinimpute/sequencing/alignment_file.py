@@ -1,7 +1,7 @@
-"""Opening BAM and CRAM files, and checking their integrity, index and genome build.
+"""Reader of BAM and CRAM files, which checks their integrity, index and genome build.
 
-Only this module imports pysam, which reads the files, and only when it is needed. Every defect is an
-`InputError` that names the file.
+The files are read with pysam (htslib). Only this module imports pysam, and only when a file is opened. Every
+defect of a file raises an `InputError` that contains the file name.
 """
 
 import os
@@ -28,50 +28,54 @@ from spinimpute.runtime.unpacking import GZIP_MAGIC
 from spinimpute.vcf.bgzf import DamagedFile
 from spinimpute.vcf.index_reader import check_bam_index, placed_reads_end_at
 
-_BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # as htslib looks for them
+_BAM_INDEXES, _CRAM_INDEXES = (".csi", ".bai"), (".crai",)  # in the order in which htslib looks for them
 _CRAM_MAGIC = b"CRAM"
 _MAX_LISTED_NAMES = 10  # names of chromosomes in messages
-# If the panel's header has another length of the chromosome, reads must show the panel's alleles. Reads of
-# another build show them at half of the sites.
+# If the file and the panel state different lengths of the chromosome, the bases of the reads are compared
+# with the panel's alleles. Reads of another genome build have a panel allele at about half of the sites.
 _MIN_AGREEMENT, _MIN_COMPARED_SITES = 0.9, 20
-# Builds often share the start of a chromosome, so intervals are compared, too. With errors in 1 read of 20
-# the reads still agree at 80 % of 30 sites.
+# Builds often agree at the start of a chromosome and differ later, so each of these intervals must agree,
+# too. Even if 1 read in 20 has an error, the reads agree at 80 % of 30 sites.
 _COMPARED_INTERVALS, _MIN_INTERVAL_AGREEMENT = 10, 0.8
 _MAX_COMPARED_SITES, _MAX_COMPARED_READS = 30, 5_000  # in each interval
-_MAX_READS_WITHOUT_SITE = 200  # in an interval where no read covers a site
-_DAMAGED = (OSError, ValueError, EOFError)  # raised by pysam
+_MAX_READS_WITHOUT_SITE = 200  # more reads than this must cover at least one site of an interval
+_DAMAGED = (OSError, ValueError, EOFError)  # exceptions that pysam raises for damaged files
 _INVALID_UTF8 = "is not valid UTF-8. The file may be damaged."
 
-Read = Any  # a pysam.AlignedSegment, which mypy does not see
+Read = Any  # a pysam.AlignedSegment; pysam has no types for mypy
 
 
 class _ComparedInterval(NamedTuple):
-    """Numbers of covered sites between two positions, of those with a panel allele, and of reads."""
+    """Comparison of reads with the panel's alleles between two positions."""
 
     start: int
     end: int
-    n_agreeing: int
-    n_sites: int
+    n_agreeing: int  # number of compared sites at which the read has REF or ALT of the panel
+    n_sites: int  # number of compared sites; each is compared with the first read that covers it
     n_reads: int
 
     @property
     def agrees(self) -> bool:
-        """Whether the reads may be of the panel's build; a single site is no evidence."""
+        """Whether the reads can be on the panel's build. One disagreeing site is always accepted."""
         if self.n_sites == 0:
             return self.n_reads <= _MAX_READS_WITHOUT_SITE
         return self.n_agreeing >= min(self.n_sites - 1, _MIN_INTERVAL_AGREEMENT * self.n_sites)
 
 
 class AlignmentFile:
-    """An open, indexed BAM or CRAM of one sample, for the panel's chromosome; a context manager.
+    """An open, indexed BAM or CRAM file of one sample, for reading the panel's chromosome.
 
-    `reference` is the genome with which a CRAM was written (FASTA with .fai); it is not needed if the CRAM
-    contains its reference or all bases. `sample` is the name in the read groups (SM), or else the name of the
-    file with invalid UTF-8 as \\xNN. `contig` is the file's name of the chromosome.
+    Use it as a context manager. `reference` is the genome with which a CRAM was written (FASTA with .fai). It
+    is not needed if the CRAM contains its reference or all bases. `sample` is the sample name in the read
+    groups (SM). Without one, it is the file name without suffix, with invalid UTF-8 as \\xNN. `contig` is the
+    name of the chromosome in the file.
 
-    Raises InputError if the file, its index or the reference is missing, damaged or of another format; if the
-    file has several samples or lacks the chromosome; or if the chromosome has another length than the panel's
-    and the reads do not show the panel's alleles.
+    Raises InputError if
+
+    - the file, its index or the reference is missing, damaged or of another format,
+    - the file has several samples,
+    - the file lacks the chromosome, or
+    - the chromosome's length differs from the panel's, and the reads do not have the panel's alleles.
     """
 
     def __init__(self, path: str | Path, panel: ReferencePanel, reference: str | Path | None = None) -> None:
@@ -81,7 +85,7 @@ class AlignmentFile:
         if not self.path.is_file():
             raise self.error(why_no_file(self.path))
         with ExitStack() as stack:
-            # errors and warnings of this class replace the messages of htslib
+            # silence htslib: this class raises its own errors and warnings
             stack.callback(pysam.set_verbosity, pysam.set_verbosity(0))
             opened("read", self._title)
             stack.callback(closed, "read", self._title)
@@ -103,7 +107,7 @@ class AlignmentFile:
             if lengths is not None:
                 self._check_reference(lengths)
             self._check_index(end)
-            if is_cram:  # reading fails without the right reference
+            if is_cram:  # read a record, because only reading fails if the reference is wrong
                 next(self.reads(*panel.position[[0, -1]].tolist()), None)
             self._check_length(panel)
             self._stack = stack.pop_all()
@@ -141,9 +145,10 @@ class AlignmentFile:
         return file
 
     def _open_without_reference(self) -> Any:
-        """The open CRAM again, with an empty reference, so that htslib looks for no other one.
+        """Open the CRAM again with an empty reference, to keep htslib from searching for the real one.
 
-        Otherwise htslib would follow the header and the environment, even to the network, and write an index.
+        Otherwise htslib would look for it where the header and environment variables say, even in the
+        network, and would write an index for it.
         """
         listed = zip(self._file.references, self._file.lengths, strict=True)
         self._close()
@@ -155,7 +160,10 @@ class AlignmentFile:
             return self._open(empty)
 
     def _header_lines(self, kind: str) -> list[list[str]]:
-        """Fields of the header lines of a kind; pysam's parser is stricter with headers than samtools."""
+        """Return the fields of the header lines of a kind, such as "@RG".
+
+        pysam's own parser rejects some headers that samtools accepts.
+        """
         lines = [line.rstrip("\r").split("\t") for line in str(self._file.header).split("\n")]
         return [line for line in lines if line[0] == kind]
 
@@ -171,7 +179,7 @@ class AlignmentFile:
         return names[0] if names else os.fsencode(self.path.stem).decode(errors="backslashreplace")
 
     def _contig_index(self, chrom: str) -> int:
-        """The number of a chromosome in the file; htslib finds names only in valid headers."""
+        """Return the index of a chromosome in the file's header. htslib finds names only in valid headers."""
         listed: Sequence[str] = self._file.references
         aliases = chromosome_names(chrom, listed)
         same_name = [name for name in aliases if plain_chromosome(name) == plain_chromosome(chrom)]
@@ -217,7 +225,7 @@ class AlignmentFile:
         )
 
     def _compare_intervals(self, panel: ReferencePanel) -> list[_ComparedInterval]:
-        """Compare the alleles of reads with the panel's at some SNPs of intervals along the chromosome."""
+        """Compare reads with the panel's alleles at some SNPs of each of several intervals."""
         keys = panel.sites.keys()
         intervals = np.array_split(np.unique(panel.position), _COMPARED_INTERVALS)
         return [
@@ -229,7 +237,7 @@ class AlignmentFile:
     def _compare(
         self, position: np.ndarray, keys: Sequence[tuple[int, str, str]], start: int, end: int
     ) -> _ComparedInterval:
-        """Compare the first reads between two positions."""
+        """Compare the first reads between two positions with the panel's alleles."""
         agrees_at: dict[int, bool] = {}
         n_reads = 0
         for read in islice(self.reads(start, end), _MAX_COMPARED_READS):
@@ -261,7 +269,10 @@ class AlignmentFile:
             )
 
     def _find_index(self, is_cram: bool) -> tuple[Path | None, int]:
-        """The index that htslib loads when it opens the file, and the end of a BAM according to its index."""
+        """Return the index file that htslib will load, and where the BAM file ends according to the index.
+
+        The end is 0 for a CRAM, or if there is no index.
+        """
         suffixes = _CRAM_INDEXES if is_cram else _BAM_INDEXES
         names = [name for end in suffixes for name in (Path(f"{self.path}{end}"), self.path.with_suffix(end))]
         index = next((name for name in names if name.is_file()), None)
@@ -276,7 +287,10 @@ class AlignmentFile:
         return self.error(f"its index {index} cannot be read. Write it again: samtools index {self.path}")
 
     def _check_index(self, end: int) -> None:
-        """Raise InputError if the index is missing or, by the `end` of the file in it, of another file."""
+        """Raise InputError if the index is missing or belongs to another file.
+
+        `end` is where the file ends according to the index.
+        """
         index = self._index
         if index is None:
             raise self.error(f"its index is missing. Write it: samtools index {self.path}")
@@ -295,7 +309,7 @@ class AlignmentFile:
             )
 
     def reads(self, start: int, end: int) -> Iterator[Read]:
-        """The reads that overlap the 1-based positions from start to end, in the order of the file.
+        """Yield the reads that overlap the 1-based positions from start to end, in the order of the file.
 
         Raises InputError if the file is damaged, or if a CRAM was written with another reference.
         """
@@ -314,7 +328,7 @@ class AlignmentFile:
             ) from error
 
     def _check_reference_bases(self) -> None:
-        """Raise InputError if a CRAM that cannot be read lacks its reference, or has another one."""
+        """Raise InputError if a CRAM cannot be read because its reference is missing or another one."""
         if self._reference is None:
             raise self.error(
                 "its reads are stored as differences from a reference genome. Give its FASTA "
@@ -332,10 +346,11 @@ class AlignmentFile:
             )
 
     def fragment(self, read: Read) -> str:
-        """An identifier of the read's fragment, equal for both mates: the name and the positions of both.
+        """Return an identifier of the read's fragment, which is equal for both mates.
 
-        Names alone are not unique where runs were merged, and may be missing (*). If the mate's position is
-        not expected_md5, only the name is used. Raises InputError for invalid UTF-8.
+        It consists of the read's name and the positions of both mates, because names may repeat in merged
+        files or be missing (*). If the mate's position is unknown, it is the name alone. Raises InputError if
+        the name is not valid UTF-8.
         """
         try:
             name = read.query_name
@@ -352,7 +367,7 @@ class AlignmentFile:
         return f"{name} {start}" if named else f"{start} {read.cigarstring} {read.query_sequence}"
 
     def error(self, what: str) -> InputError:
-        """The exception for a defect of the file."""
+        """Return the exception to raise for a defect of the file."""
         return InputError("content", f"{self._title}: {what}")
 
     def close(self) -> None:
@@ -360,7 +375,7 @@ class AlignmentFile:
         self._stack.close()
 
     def _close(self) -> None:
-        with suppress(OSError):  # a damaged file, which was reported when it was read
+        with suppress(OSError):  # raised for a damaged file, which was already reported
             self._file.close()
 
     @property
@@ -378,7 +393,10 @@ class AlignmentFile:
 
 @contextmanager
 def _ignore_closing_errors() -> Iterator[None]:
-    """pysam closes a file that it fails to open; if closing fails, too, Cython calls both hooks."""
+    """Suppress the messages that are printed if pysam fails to open a file and then fails to close it.
+
+    Cython reports such an error of closing through both hooks of `sys`.
+    """
     excepthook, unraisablehook = sys.excepthook, sys.unraisablehook
 
     def call_for_others(unraisable: Any) -> None:
@@ -393,7 +411,10 @@ def _ignore_closing_errors() -> Iterator[None]:
 
 
 def _read_lengths(reference: Path) -> dict[str, int]:
-    """Lengths of chromosomes in the index of a reference; htslib would write a missing index."""
+    """Return the lengths of the chromosomes in the index of a reference FASTA.
+
+    Raises InputError if the index is missing, because htslib would then write one.
+    """
     if not reference.is_file():
         raise InputError("not-found", f"reference {reference}: {why_no_file(reference)}")
     index = Path(f"{reference}.fai")
@@ -424,7 +445,7 @@ def _read_lengths(reference: Path) -> dict[str, int]:
 
 
 def _contig_md5(reference: Path, contig: str) -> str:
-    """The MD5 of a chromosome as in CRAM headers (M5); "" if it cannot be read."""
+    """Return the MD5 of a chromosome as in CRAM headers (M5), or "" if the reference cannot be read."""
     import pysam
 
     try:
@@ -440,6 +461,6 @@ def _in_brackets(build: str) -> str:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    """The first of many names, for messages."""
+    """Join names for a message; only the first ones if there are many."""
     more = f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
     return ", ".join(names[:_MAX_LISTED_NAMES]) + more

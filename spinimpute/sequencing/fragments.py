@@ -1,9 +1,10 @@
-"""Bases of sequenced fragments of a sample at a panel's sites.
+"""Alleles that the sequenced fragments of a sample have at the panel's sites.
 
-The alleles of a fragment are of one haplotype. Both mates of a pair are of one fragment; where they overlap,
-the fragment is read twice.
+A fragment is a piece of DNA that was read from one end or from both ends (mates). All its alleles lie on one
+haplotype. Where the mates overlap, the same base was read twice and must be counted once.
 
-Axes: B bases, S sites; 3: copies of ALT, 0 to 2.
+A "base" here is one allele of one read at one panel site, with its quality. Axes: B bases, S sites; the axis
+of length 3 is for genotypes with 0, 1 and 2 copies of ALT.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 from spinimpute.genotypes.intervals import Interval
 
 OTHER_ALLELE = 2
-_PHRED_STEPS = 2.0**20  # of a Phred: sums of multiples are exact in any order
-# probability of a wrong base by quality; above 0.5 a base would support the other allele
+_PHRED_STEPS = (
+    2.0**20
+)  # Phred values are rounded to multiples of 1 / 2**20: their sums are exact in any order
+# Probability that a base is wrong, by quality. It is at most 0.5, or the base would support the other allele.
 _P_ERROR = np.minimum(10 ** (-np.arange(256) / 10), 0.5)
 _PHRED_RIGHT, _PHRED_WRONG, _PHRED_HALF = (
     np.round(-10 * np.log10(p) * _PHRED_STEPS) / _PHRED_STEPS for p in (1 - _P_ERROR, _P_ERROR, 0.5)
@@ -26,14 +29,15 @@ _PHRED_RIGHT, _PHRED_WRONG, _PHRED_HALF = (
 
 @dataclass(frozen=True, eq=False)
 class FragmentBases:
-    """The counted bases of a sample, sorted by site, then by fragment.
+    """The counted bases of a sample, sorted by site and then by fragment.
 
     Attributes
     ----------
     fragment : int32 (B,)
-        Fragment numbers in the order of the hashes of their names: bases of some sites keep their order.
+        Fragment numbers. They follow the order of the hashes of the fragments' names, which does not depend
+        on the sites that are read.
     panel_index : int32 (B,)
-        The panel's site.
+        Index of the panel site.
     allele : uint8 (B,)
         0 REF, 1 ALT.
     quality : uint8 (B,)
@@ -46,17 +50,17 @@ class FragmentBases:
     quality: np.ndarray
 
     def take(self, chosen: np.ndarray | slice) -> FragmentBases:
-        """Some of the bases."""
+        """Return the bases with the given indices, mask or slice."""
         columns = (self.fragment, self.panel_index, self.allele, self.quality)
         return FragmentBases(*(column[chosen] for column in columns))
 
     def linked(self, sites: Interval) -> FragmentBases:
-        """The bases at consecutive panel sites of fragments with several bases there."""
+        """Return the bases at consecutive panel sites whose fragment has several bases there."""
         here = self.take(self._rows_at(sites))
         return here.take(np.bincount(here.fragment)[here.fragment] > 1)
 
     def n_at(self, sites: Interval) -> int:
-        """The number of bases at consecutive panel sites."""
+        """Return the number of bases at consecutive panel sites."""
         here = self._rows_at(sites)
         return here.stop - here.start
 
@@ -66,14 +70,14 @@ class FragmentBases:
 
 @dataclass(frozen=True, eq=False)
 class ReadBases:
-    """Bases of reads in any order.
+    """Bases of reads in any order, before mates are combined.
 
     Attributes
     ----------
     fragment_hash : uint64 (B,)
         Hash of the fragment, equal for both mates.
     panel_index : int64 (B,)
-        The panel's site.
+        Index of the panel site.
     allele : uint8 (B,)
         0 REF, 1 ALT, 2 any other base.
     quality : uint8 (B,)
@@ -86,17 +90,18 @@ class ReadBases:
     quality: np.ndarray
 
     def take(self, chosen: np.ndarray) -> ReadBases:
-        """Some of the bases, by index or mask."""
+        """Return the bases with the given indices or mask."""
         columns = (self.fragment_hash, self.panel_index, self.allele, self.quality)
         return ReadBases(*(column[chosen] for column in columns))
 
 
 def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> FragmentBases:
-    """Count each fragment of a sample once at a site, and at most `max_depth` fragments.
+    """Return at most one base of each fragment at a site, and at most `max_depth` fragments at a site.
 
-    Where mates overlap, the better base counts, and neither if they disagree. Of more than `max_depth`
-    fragments those with the smallest hashes count: the choice does not depend on the order of reads, and
-    mostly keeps or drops a fragment at all its sites. `skipped` counts the bases that are dropped, by reason.
+    Where mates overlap, the base with the higher quality is used; if their alleles disagree, neither is. At a
+    site with more than `max_depth` fragments, the fragments with the smallest hashes are used. This choice
+    does not depend on the order of the reads, and usually keeps or drops a fragment at all its sites.
+    `skipped` counts the dropped bases by reason.
     """
     bases = bases.take(np.lexsort((bases.fragment_hash, bases.panel_index)))
     # the first base of each fragment at each site
@@ -121,21 +126,23 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
 
 
 def _starts_run(values: np.ndarray) -> np.ndarray:
-    """Mask of the first of equal adjacent values."""
+    """Return a mask of the values that differ from the value before. The first value is included."""
     return np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
 
 
 def error_of_quality(quality: np.ndarray) -> np.ndarray:
-    """Probability of a wrong base by quality, float64."""
+    """Return the probability that a base is wrong, float64, from its Phred-scaled quality."""
     return _P_ERROR[quality]
 
 
 def phred_of_bases(bases: FragmentBases, panel_index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Likelihoods of genotypes from independent bases, float64 (S, 3), and numbers of bases, int64 (S,).
+    """Return Phred-scaled genotype likelihoods, float64 (S, 3), and numbers of bases, int64 (S,), at sites.
 
-    The Phred scale has any offset. `panel_index` (S,) is increasing and has the sites of all bases. A base of
-    quality Q is wrong with probability e = 10^(-Q/10): a genotype with 0, 1 or 2 copies of the other allele
-    shows it with probability 1 - e, 1/2 or e.
+    Bases are treated as independent. A base of quality Q is wrong with probability e = 10^(-Q/10). The
+    probability to read it is 1 - e, 1/2 or e, if the genotype has 0, 1 or 2 copies of the other allele.
+
+    `panel_index` (S,) contains the sites of all bases in increasing order. Only differences between the three
+    likelihoods of a site have a meaning.
     """
     n_sites = len(panel_index)
     at_B = np.searchsorted(panel_index, bases.panel_index)

@@ -1,9 +1,11 @@
-"""Insertions and deletions in reads.
+"""Alleles of insertions and deletions in reads.
 
-An indel may fit at several positions if the following bases repeat its letters. Indels of variants and of
-alignments are leftmost, so a read shows ALT if its CIGAR has the same indel at the same position. The length
-of the repeat is read from the read itself: a read that ends within the repeat fits both alleles and shows
-nothing.
+If the bases after an indel repeat it, the indel can be placed at several positions: in CACACA, for example,
+it makes no difference which CA is deleted. By convention, variant files and aligners use the leftmost
+position. A read therefore has ALT if its CIGAR contains the same indel at the same position.
+
+A read that ends within the repeat fits both alleles, so it is not used. The length of the repeat is found in
+the read's own sequence.
 """
 
 from bisect import bisect_right
@@ -14,55 +16,46 @@ from typing import NamedTuple
 from spinimpute.sequencing.aligned_blocks import DELETION, INSERTION, AlignedBlock
 from spinimpute.sequencing.fragments import OTHER_ALLELE
 
-# Bases that a read must have on either side of an indel and its repeat, besides as many as the indel has.
-# Aligners place an indel if the bases beyond it outweigh its cost: with the scores of bwa mem and minimap2, 6
-# bases and one more for each base of the indel. Otherwise they clip the end of the read or align it without
-# the indel. The remaining bases allow for sequencing errors.
+# A read must extend beyond an indel and its repeat, on both sides, by this number of bases plus the length of
+# the indel. If fewer bases lie beyond the indel, an aligner clips the end of the read or aligns it without
+# the indel. With the scores of bwa mem and minimap2, this happens below 6 bases plus the length of the indel.
+# The difference from 6 to 10 allows for sequencing errors.
 MIN_FLANK = 10
 
-# Phred-scaled probability that a read shows the wrong allele of an indel without a repeat: 1 in 10,000
+# Phred-scaled probability that a read has the wrong allele of an indel without a repeat: 1 in 10,000
 MAX_QUALITY = 40
 
-# With n copies of the bases in a row this probability is SLIPPAGE / n, Phred-scaled, if that is less:
-# polymerases slip. A tenth of the reads of 10 copies have another number of copies.
+# If the indel's bases are repeated n times in a row, the quality is at most SLIPPAGE / n, because polymerases
+# lose or add copies (they slip). Of reads with 10 copies, a tenth have a wrong number of copies: quality 10.
 SLIPPAGE = 100
 
-# one of so many inserted or repeated bases may differ: a sequencing error
+# One in this many inserted or repeated bases may differ, because of sequencing errors.
 BASES_PER_ERROR = 10
 
 _BASES = frozenset("ACGT")
-_UNKNOWN = ("N", "=")  # bases of reads; "=" is the reference base
+_UNKNOWN = ("N", "=")  # in reads: N is an unknown base, "=" stands for the reference base
 
 
 class Indel(NamedTuple):
-    """An insertion or deletion.
+    """An insertion or deletion of the panel."""
 
-    `before` is the 0-based position of the base before the inserted or deleted `bases`. With `is_insertion`
-    ALT has these bases, else REF. `is_leftmost`: the indel fits no position further to the left.
-    """
-
-    before: int
-    bases: str
-    is_insertion: bool
-    is_leftmost: bool
+    before: int  # 0-based position of the base before the inserted or deleted bases
+    bases: str  # the inserted or deleted bases
+    is_insertion: bool  # whether ALT has these bases (an insertion) or REF (a deletion)
+    is_leftmost: bool  # whether the indel cannot be placed further to the left
 
 
 class ObservedAllele(NamedTuple):
-    """The allele of an indel that a read shows.
+    """The allele of an indel in a read."""
 
-    `allele` is 0 (REF), 1 (ALT) or OTHER_ALLELE (another indel). `before` and `behind` are indices in the
-    read's sequence of the bases on either side of the indel. `max_quality` limits the Phred-scaled
-    quality, whatever the quality of these bases.
-    """
-
-    allele: int
-    index_before: int
-    index_after: int
-    max_quality: int
+    allele: int  # 0 (REF), 1 (ALT) or OTHER_ALLELE (another indel)
+    index_before: int  # index in the read's sequence of the base before the indel
+    index_after: int  # index in the read's sequence of the base after the indel
+    max_quality: int  # upper limit of the Phred-scaled quality, whatever the quality of the two bases
 
 
 def find_indel(position: int, ref: str, alt: str) -> Indel | None:
-    """The indel between two alleles, REF at a 1-based position; None if the alleles differ otherwise."""
+    """Return the indel of a panel site (1-based `position`); None if its alleles differ in another way."""
     ref, alt = ref.upper(), alt.upper()
     while min(len(ref), len(alt)) > 1 and ref[-1] == alt[-1]:
         ref, alt = ref[:-1], alt[:-1]
@@ -74,10 +67,10 @@ def find_indel(position: int, ref: str, alt: str) -> Indel | None:
 
 
 def allele_in_read(blocks: Sequence[AlignedBlock], sequence: str, indel: Indel) -> ObservedAllele | None:
-    """The allele of a leftmost indel in a read with a sequence; None if the read shows nothing.
+    """Return the allele that a read has at a leftmost indel; None if the read must not be used.
 
-    A read counts only if it would count with either allele. Otherwise the allele with which more reads reach
-    far enough would be counted more often. A read with another indel just before shows nothing.
+    A read is used only if it extends far enough for both alleles. Otherwise the allele that needs fewer bases
+    would be counted too often. A read with another indel shortly before this one is not used.
     """
     i = bisect_right(blocks, indel.before, key=lambda block: block.start) - 1
     n_bases = len(indel.bases)
@@ -105,7 +98,7 @@ def allele_in_read(blocks: Sequence[AlignedBlock], sequence: str, indel: Indel) 
 
 
 def _has_indel(block: AlignedBlock, sequence: str, indel: Indel) -> bool:
-    """Whether this indel is behind a block."""
+    """Return whether the block is followed by this indel."""
     n_bases = len(indel.bases)
     if block.next_operations != ((INSERTION if indel.is_insertion else DELETION, n_bases),):
         return False
@@ -117,17 +110,17 @@ def _has_indel(block: AlignedBlock, sequence: str, indel: Indel) -> bool:
 
 
 def _other_indel(block: AlignedBlock, index_before: int) -> ObservedAllele | None:
-    """OTHER_ALLELE if the block ends with another indel."""
+    """Return OTHER_ALLELE if the block is followed by an indel, else None."""
     if not any(operation in (INSERTION, DELETION) for operation, _ in block.next_operations):
         return None
     return ObservedAllele(OTHER_ALLELE, index_before, index_before, MAX_QUALITY)
 
 
 def _repeat_length(sequence: str, unit: str) -> int:
-    """The number of bases that repeat a text over and over.
+    """Return how many bases at the start of a sequence are repeats of `unit`.
 
-    A sequencing error does not end a repeat, or reads that end within a long repeat would seem to go beyond
-    it.
+    Few sequencing errors do not end the repeat. Otherwise a read that ends within a long repeat would seem to
+    extend beyond it.
     """
     longest = n_wrong = 0
     for n, base in enumerate(sequence):

@@ -1,6 +1,7 @@
-"""Genotype likelihoods of samples at a panel's sites, from variant files or reads.
+"""Genotype likelihoods of samples at the panel's sites, the input of imputing sequenced samples.
 
-They are Phred-scaled: -10 log10 of the likelihood relative to that of the most likely genotype.
+`pileup` computes them from reads, and `variant_likelihoods` reads them from variant files. They are
+Phred-scaled: -10 log10 (likelihood of the genotype / likelihood of the most likely genotype).
 
 Axes: S sites, X samples, and an axis of length 3 for genotypes with 0, 1 and 2 ALT alleles.
 """
@@ -20,7 +21,7 @@ from spinimpute.panels.spin_files import haploid_in_males
 from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.fragments import FragmentBases
 
-MAX_PHRED = 255  # less likely genotypes are practically impossible
+MAX_PHRED = 255  # larger values are cut to this one
 _MAX_READS = np.iinfo(np.uint16).max
 
 
@@ -31,9 +32,9 @@ class GenotypeLikelihoods:
     Attributes
     ----------
     samples : list of str
-        Names.
+        Names of the samples.
     ploidy : uint8 (X,)
-        1 or 2.
+        Ploidy of each sample, 1 or 2.
     panel_index : int64 (S,)
         Indices of the panel sites that have data, increasing.
     phred_SX3 : uint8
@@ -43,8 +44,8 @@ class GenotypeLikelihoods:
     depth_SX : uint16 or None
         Number of counted reads; None if unknown.
     n_sites_file : int
-        Number of biallelic sites in the input. For variant files: the number of ALT alleles. For reads: the
-        number of panel SNPs, and of panel indels if requested.
+        Number of biallelic sites in the input. For variant files, it is the number of ALT alleles. For reads,
+        it is the number of panel SNPs, plus the number of panel indels if indels are requested.
     skipped : dict of str to int
         Numbers of unused reads, bases and sites by reason.
     counted_index : int64
@@ -53,8 +54,8 @@ class GenotypeLikelihoods:
     repaired : dict of str to int
         Number of repaired sites by kind of repair. The keys are the texts in `targets.repair`.
     bases_X : sequence of FragmentBases
-        Bases of reads for each sample. Bases of one fragment lie on the same haplotype, which helps phasing.
-        Not all bases need to be here. Empty if unknown.
+        Bases of reads for each sample. They help phasing, because bases of one fragment lie on one haplotype.
+        Some bases may be missing. Empty if the input has no reads.
     """
 
     samples: list[str]
@@ -87,7 +88,7 @@ class GenotypeLikelihoods:
         )
 
     def take(self, rows: slice) -> GenotypeLikelihoods:
-        """Return a copy with some sites. Counts, `counted_index` and `bases_X` are still those of all."""
+        """Return a copy with some sites. Counts, `counted_index` and `bases_X` still cover all sites."""
         return replace(
             self,
             panel_index=self.panel_index[rows],
@@ -118,9 +119,10 @@ def check_region(region: Region | None, panel: ReferencePanel) -> None:
 
 
 def known_ploidy(panel: ReferencePanel, samples: Sequence[str], sexes: dict[str, bool] | None) -> np.ndarray:
-    """Return the ploidy of each sample, uint8 (X,): 1 or 2, or 0 if neither chromosome nor sex decides it.
+    """Return the ploidy of each sample, uint8 (X,): 1, 2, or 0 if only the data can tell.
 
-    `sexes` maps samples to whether they are male.
+    On haploid chromosomes, such as Y, it is 1. On the part of X that is haploid in males, it follows from the
+    sex, and is 0 if the sex is unknown. Elsewhere it is 0. `sexes` maps samples to whether they are male.
     """
     if plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES:
         return np.ones(len(samples), np.uint8)

@@ -1,6 +1,9 @@
-"""Genotype likelihoods from BAM and CRAM files: alleles of reads at a panel's SNPs, and at its indels.
+"""Genotype likelihoods from BAM and CRAM files.
 
-Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
+The alleles that reads have at the panel's SNPs (and, if requested, indels) are collected, combined into
+fragments, and turned into genotype likelihoods.
+
+Axes: S sites, X samples, and an axis of length 3 for genotypes with 0, 1 and 2 copies of ALT.
 """
 
 import warnings
@@ -36,27 +39,28 @@ from spinimpute.sequencing.likelihoods import (
     stored_phred,
 )
 
-# flags of reads: unmapped, secondary, failed quality checks, duplicate, supplementary
+# SAM flags of reads that are not used: unmapped, secondary, failed quality checks, duplicate, supplementary
 _SKIPPED_FLAGS = 0x4 | 0x100 | 0x200 | 0x400 | 0x800
 _BASES = frozenset("ACGT")
 _NOT_LEFTMOST = "insertions and deletions that the panel does not place as far to the left as they go"
-_MAX_BASE_QUALITY = 93  # of a base in SAM; higher values such as 255 mark an unknown quality
+_MAX_BASE_QUALITY = 93  # highest quality in SAM; higher values such as 255 mean that the quality is unknown
 
 
 @dataclass(frozen=True)
 class PileupSettings:
-    """Which bases of reads count.
+    """Settings that decide which bases of reads are used.
 
     Attributes
     ----------
     min_mapping_quality : int
-        Minimum mapping quality of the reads: Phred-scaled probability that the read belongs elsewhere.
+        Minimum mapping quality of the reads to use: the Phred-scaled probability that the read is from
+        another place in the genome.
     min_base_quality : int
-        Minimum quality of the bases.
+        Minimum quality of the bases to use.
     max_depth : int
-        Maximum number of fragments that count at a site.
+        Maximum number of fragments to use at a site.
     indels : bool
-        Whether insertions and deletions count.
+        Whether to use the panel's insertions and deletions in addition to its SNPs.
     """
 
     min_mapping_quality: int = 10
@@ -75,15 +79,16 @@ def read_alignments(
     sexes: dict[str, bool] | None = None,
     settings: PileupSettings = PileupSettings(),
 ) -> GenotypeLikelihoods:
-    """Genotype likelihoods at a panel's SNPs, and at its indels if wanted, from a BAM or CRAM per sample.
+    """Return the genotype likelihoods at a panel's SNPs and indels from one BAM or CRAM file per sample.
 
-    Duplicates and secondary, supplementary and failed alignments do not count. Mates of a pair count once
-    where they overlap. Alleles other than REF and ALT are ignored. `names` replaces the sample names of read
-    groups; None keeps a name. `sexes` maps samples to whether they are male, for X. The result has the sites
-    with a counted base of any sample, and does not depend on the order of reads with the same position.
+    Duplicates and secondary, supplementary and failed alignments are not used. Mates of a pair count once
+    where they overlap. Alleles other than REF and ALT are ignored. `names` replaces the sample names in the
+    files; None keeps a name. `sexes` maps samples to whether they are male, for X. The result has the sites
+    at which any sample has a base that is used. It does not depend on the order of reads at the same
+    position.
 
-    Raises InputError for errors of `AlignmentFile`, for a file or sample that is given twice, or if no base
-    counts (`NoRecord`).
+    Raises InputError for the errors of `AlignmentFile`, if a file or sample is given twice, or if no base can
+    be used (`NoRecord`).
     """
     if not paths:
         raise InputError("arguments", "there is no file of reads. Give a BAM or CRAM for each sample.")
@@ -119,7 +124,7 @@ def read_alignments(
 
 
 def _check_duplicate_inputs(paths: Sequence[str | Path], samples: Sequence[str]) -> None:
-    """Raise InputError for two files of one sample; warn of one file that is given as two samples."""
+    """Raise InputError if two files are of one sample. Warn if one file is used for two samples."""
     first: dict[Path, tuple[str | Path, str]] = {}
     for path, sample in zip(paths, samples, strict=True):
         before, other = first.setdefault(Path(path).resolve(), (path, sample))
@@ -142,14 +147,11 @@ def _check_duplicate_inputs(paths: Sequence[str | Path], samples: Sequence[str])
 
 
 class _PanelSites(NamedTuple):
-    """Panel sites to look for in reads: 0-based position, index in the panel, and alleles.
+    """Panel sites to look for in reads."""
 
-    The alleles are REF and ALT of SNPs, or an `Indel`, whose position is that of the base before it.
-    """
-
-    position: list[int]
+    position: list[int]  # 0-based, increasing; for an indel, the position of the base before it
     panel_index: list[int]
-    alleles: list[Any]
+    alleles: list[Any]  # (REF, ALT) of a SNP, or an `Indel`
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[int, int, Any]]) -> Self:
@@ -160,7 +162,7 @@ class _PanelSites(NamedTuple):
 def _panel_sites(
     sites: Sites, region: Region | None, settings: PileupSettings, skipped: Counter[str]
 ) -> tuple[_PanelSites, _PanelSites]:
-    """SNPs and indels of a panel."""
+    """Return the SNPs and the indels of a panel in a region."""
     snps, indels = list[tuple[int, int, Any]](), list[tuple[int, int, Any]]()
     for index, (position, ref, alt) in enumerate(sites.keys()):
         if region is not None and not region.start <= position <= region.end:
@@ -182,7 +184,7 @@ def _bases_of_reads(
     settings: PileupSettings,
     skipped: Counter[str],
 ) -> ReadBases:
-    """The alleles that reads of sufficient quality show at the sites."""
+    """Return the alleles that reads of sufficient quality have at the sites."""
     hashes, sites, alleles, qualities = array("Q"), array("q"), array("B"), array("B")
     min_quality = settings.min_base_quality
     n_flagged = n_low_mapping = n_incomplete = n_low_quality = n_no_quality = 0
@@ -231,17 +233,19 @@ def _bases_of_reads(
     )
 
 
-_ObservedBase = tuple[int, int, int, int]  # panel site, allele, quality of the bases, highest quality
+_ObservedBase = tuple[
+    int, int, int, int
+]  # panel site, allele, quality in the read, upper limit of the quality
 
 
 def _snps_in_read(
     snps: _PanelSites, blocks: Sequence[AlignedBlock], sequence: str, quality: Sequence[int]
 ) -> list[_ObservedBase]:
-    """The alleles of SNPs that a read shows."""
+    """Return the alleles that a read has at SNPs."""
     observed = []
     for site, offset in sites_in_read(blocks, snps.position):
         base, (ref, alt) = sequence[offset], snps.alleles[site]
-        # "=" is the base of the reference genome
+        # "=" stands for the base of the reference genome
         allele = 0 if base in (ref, "=") else 1 if base == alt else OTHER_ALLELE
         observed.append((snps.panel_index[site], allele, quality[offset], _MAX_BASE_QUALITY))
     return observed
@@ -250,11 +254,11 @@ def _snps_in_read(
 def _indels_in_read(
     indels: _PanelSites, blocks: Sequence[AlignedBlock], sequence: str, quality: Sequence[int]
 ) -> Iterator[_ObservedBase]:
-    """The alleles of indels that a read shows."""
+    """Yield the alleles that a read has at indels."""
     for site, _ in sites_in_read(blocks, indels.position):
         observed = allele_in_read(blocks, sequence, indels.alleles[site])
         if observed is not None:
-            # either quality may be unknown
+            # the lower of the two qualities, or an unknown quality if either is unknown
             lowest, highest = sorted((quality[observed.index_before], quality[observed.index_after]))
             base_quality = highest if highest > _MAX_BASE_QUALITY else lowest
             yield indels.panel_index[site], observed.allele, base_quality, observed.max_quality

@@ -1,9 +1,9 @@
-"""Genotype likelihoods of a record of a variant file: PL, else GL, else the genotype.
+"""Genotype likelihoods in one record of a variant file, from PL, GL or the called genotype (GT).
 
-PL and GL list the genotypes j/k of all alleles, j <= k, by k and then by j: the number of j/k is
-k (k + 1) / 2 + j (VCF specification 4.3, section 1.6.2). For a haploid sample they list the alleles.
+PL are Phred-scaled likelihoods, GL are log10 of likelihoods. In both, genotype j/k with j <= k has the index
+k (k + 1) / 2 + j (VCF specification 4.3, section 1.6.2). Haploid samples have one value for each allele.
 
-Axes: X samples; 3: copies of ALT, 0 to 2.
+Axes: X samples, and an axis of length 3 for genotypes with 0, 1 and 2 copies of ALT.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.likelihoods import MAX_PHRED
 from spinimpute.vcf.variant_file import Record, VariantFile
 
-# FORMAT fields; the first one with a value of the sample counts. Most programs agree on PL, and a call has
-# the least information.
+# For each sample, the first of these FORMAT fields that has a value is used. PL comes first because most
+# programs write it in the same way, and GT last because a call has the least information.
 LIKELIHOODS = ("PL", "GL", "GT")
 
 # Phred-scaled probability of a wrong call: 1 in 10,000, about that of arrays. Both other genotypes have it,
@@ -26,10 +26,11 @@ LIKELIHOODS = ("PL", "GL", "GT")
 # that a wrong call does not suppress reads.
 CALL_PHRED = 40
 
-_ROUNDING = 0.01  # GL above 0 by rounding
-_IMPOSSIBLE = 1e6  # Phred of a likelihood of 0
-_HALF_PHRED = 3  # Phred of 1/2: a heterozygote shows either allele
-# likelihoods of calls by first and second allele (0 REF, 1 ALT, -1 unknown), or by the allele of a haploid
+_ROUNDING = 0.01  # GL is at most 0; values up to this one are accepted as rounding errors
+_IMPOSSIBLE = 1e6  # Phred-scaled likelihood that stands for a likelihood of 0
+_HALF_PHRED = 3  # Phred-scaled 1/2: if one allele is known, a heterozygote has it with probability 1/2
+# Phred-scaled likelihoods of 0, 1 and 2 copies of ALT, given a call. They are indexed by the first and the
+# second allele of the call, or by the allele of a haploid call: 0 REF, 1 ALT, -1 unknown.
 _DIPLOID_CALLS = np.array(
     [
         [[0, CALL_PHRED, CALL_PHRED], [CALL_PHRED, 0, CALL_PHRED], [0, _HALF_PHRED, CALL_PHRED]],
@@ -49,9 +50,9 @@ class RecordLikelihoods(NamedTuple):
     Attributes
     ----------
     phreds : list of float32 or int32 (X, 3)
-        For each pair of alleles, with any offset; 0, 0, 0 without data. The middle value of a haploid sample
-        has no meaning.
-    copies_X : uint8
+        Phred-scaled likelihoods, one array for each requested pair of alleles. Only their differences have a
+        meaning. They are 0, 0, 0 without data. For a haploid sample, the middle value has no meaning.
+    copies_X : uint8 (X,)
         Number of alleles of the sample, 0 without data.
     """
 
@@ -59,7 +60,7 @@ class RecordLikelihoods(NamedTuple):
     copies_X: np.ndarray
 
     def fill_missing(self, other: RecordLikelihoods) -> RecordLikelihoods:
-        """With the likelihoods of another field for samples without data."""
+        """Return a copy that takes the likelihoods of samples without data from another field."""
         no_data_X = self.copies_X == 0
         return RecordLikelihoods(
             [
@@ -71,7 +72,7 @@ class RecordLikelihoods(NamedTuple):
 
 
 def genotype_index(first: int, second: int) -> int:
-    """The index in PL and GL of the genotype of two alleles, given by their numbers."""
+    """Return the index in PL and GL of the genotype with two alleles. Alleles are numbered from 0 (REF)."""
     low, high = sorted((first, second))
     return high * (high + 1) // 2 + low
 
@@ -79,10 +80,11 @@ def genotype_index(first: int, second: int) -> int:
 def likelihoods_of_record(
     file: VariantFile, record: Record, n_alleles: int, pairs: Sequence[tuple[int, int]]
 ) -> RecordLikelihoods | None:
-    """The likelihoods of samples for pairs of a record's alleles (their numbers); None without data.
+    """Return the likelihoods of 0, 1 and 2 copies of the second allele of each pair; None without data.
 
-    The copies of the second allele are counted. Genotypes with other alleles are left out; of a call, the
-    alleles of the pair count. `n_alleles` includes REF. Raises InputError for invalid values.
+    `pairs` are allele numbers of the record, and `n_alleles` counts REF, too. Genotypes with alleles that are
+    not in the pair are ignored; in a call, such alleles count as unknown. Raises InputError for invalid
+    values.
     """
     formats = file.formats(record)
     likelihoods: RecordLikelihoods | None = None
@@ -102,9 +104,9 @@ def likelihoods_of_record(
 def _from_numbers(
     file: VariantFile, record: Record, key: str, n_alleles: int, pairs: Iterable[tuple[int, int]]
 ) -> RecordLikelihoods:
-    """Likelihoods from PL or GL."""
+    """Return the likelihoods from field `key`, PL or GL."""
     values, count_X = file.numbers(record, key)
-    n_genotypes = genotype_index(0, n_alleles)  # the first genotype with a further allele
+    n_genotypes = genotype_index(0, n_alleles)  # index of the first genotype with one more allele
     if count_X is None and values.shape[1] == n_genotypes:
         copies_X = np.full(len(values), 2, np.uint8)
     else:
@@ -136,7 +138,7 @@ def _from_numbers(
 
 
 def _select_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int]) -> np.ndarray:
-    """Likelihoods of the genotypes of two alleles, (X, 3), from those of all genotypes, (X, values)."""
+    """Return the likelihoods of two alleles' genotypes (X, 3) from those of all genotypes (X, values)."""
     first, second = pair
     chosen = [genotype_index(first, first), genotype_index(first, second), genotype_index(second, second)]
     if copies_X.min() == 2:
@@ -148,8 +150,8 @@ def _select_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int])
             if chosen_X.any():
                 phred_X3[chosen_X] = phred[chosen_X][:, columns]
     if phred_X3.dtype.kind == "f":
-        # in merged files, samples lack the likelihoods of alleles that were only in the files of other
-        # samples
+        # in merged files, the likelihoods of an allele are missing for samples whose own file lacked the
+        # allele
         phred_X3[np.isnan(phred_X3).any(axis=1)] = 0
     return phred_X3
 
@@ -157,7 +159,7 @@ def _select_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int])
 def _from_calls(
     file: VariantFile, record: Record, n_alleles: int, pairs: Iterable[tuple[int, int]]
 ) -> RecordLikelihoods:
-    """Likelihoods from genotypes."""
+    """Return the likelihoods from called genotypes (GT)."""
     called = file.genotypes(record)[:, :-1]
     if called.shape[1] > 2:
         s = int(np.argmax((called > -2).sum(axis=1)))
@@ -170,7 +172,8 @@ def _from_calls(
     phreds = []
     for pair in pairs:
         index_in_pair = np.full(n_alleles + 2, -1)
-        index_in_pair[list(pair)] = 0, 1  # the last two are for -2 and -1
+        # alleles -2 (haploid) and -1 (missing) read the last two entries, which stay -1
+        index_in_pair[list(pair)] = 0, 1
         first_X, last_X = index_in_pair[called[:, 0]], index_in_pair[called[:, -1]]
         haploid_X1 = copies_X[:, None] == 1
         phreds.append(np.where(haploid_X1, _HAPLOID_CALLS[first_X], _DIPLOID_CALLS[first_X, last_X]))

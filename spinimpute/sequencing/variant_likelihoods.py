@@ -1,9 +1,9 @@
-"""Genotype likelihoods from a VCF, VCF.gz or BCF: PL, GL or calls at a panel's sites.
+"""Genotype likelihoods from a VCF, VCF.gz or BCF file: PL, GL or calls at the panel's sites.
 
-Records are matched by position and alleles. Exchanged alleles and alleles of the other strand are repaired
-like those of an array.
+Records are matched to panel sites by position and alleles. A record may have REF and ALT exchanged, or the
+alleles of the other strand. Such records are repaired, as in array data.
 
-Axes: S sites, X samples; 3: copies of ALT, 0 to 2.
+Axes: S sites, X samples, and an axis of length 3 for genotypes with 0, 1 and 2 copies of ALT.
 """
 
 import math
@@ -50,17 +50,20 @@ from spinimpute.targets.repair import (
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import NO_SAMPLES, Record, VariantFile
 
-# minimum share of the records at positions of the panel that have its alleles, unless there are few records;
-# one in six has by chance
+# A file is refused if fewer of its records at panel positions than this share have the panel's alleles. One
+# in six has them by chance. The rule applies to files with at least FEW_RECORDS records at panel positions.
 MIN_SHARE = 0.5
 FEW_RECORDS = 20
-MIN_SHARE_OTHER_BUILD = 0.1  # of all sites, if the headers name different builds
-MIN_SHARE_BOTH_STRANDS = 0.8  # if either strand counts: half of the records fit by chance
-_BLOCK_SITES = 256  # sites that are converted at once
+# A file whose header names another build than the panel's must have this share of its sites in the panel.
+MIN_SHARE_OTHER_BUILD = 0.1
+# A file is accepted in spite of MIN_SHARE if this share of the records has the panel's alleles on either
+# strand. Half of the records do by chance.
+MIN_SHARE_BOTH_STRANDS = 0.8
+_BLOCK_SITES = 256  # sites that are converted together, which is faster than one by one
 _DEPTHS = ("AD", "DP")  # FORMAT fields with numbers of reads
-# symbols of callers for all alleles that they have not observed, which may include the panel's ALT
+# ALT symbols that variant callers use for all alleles that they have not observed
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
-# the repair of a record, by whether its REF is the panel's ALT and whether it is of the other strand
+# kind of repair, by whether the record's REF is the panel's ALT, and whether it is on the other strand
 _REPAIRS = {
     (False, False): "",
     (True, False): SWAPPED,
@@ -78,20 +81,20 @@ def read_variant_likelihoods(
     sexes: dict[str, bool] | None = None,
     role: str = "target",
 ) -> GenotypeLikelihoods:
-    """The genotype likelihoods of a file at the sites of a panel.
+    """Return the genotype likelihoods in a file at the panel's sites.
 
-    For each sample, a record's PL counts, else its GL, else its genotype. The ALT alleles of the panel are
-    taken from records with several ALT alleles, each with REF. Exchanged and complemented SNPs are repaired;
-    where there are complemented ones, A/T and C/G SNPs are taken on the strand that fits the panel's
-    frequency, or left out. Depths are those of AD, else of DP.
+    For each sample, PL is used if the record has it, else GL, else the called genotype. A record with several
+    ALT alleles can match several panel sites. SNPs with exchanged alleles or alleles of the other strand are
+    repaired. If there are SNPs of the other strand, the strand of A/T and C/G SNPs is decided by the panel's
+    frequency, and the SNP is skipped if this is uncertain. Depths are read from AD, or else from DP.
 
     A region is read through the file's index, unless the index is missing or older than the file. With a
-    `chain` file to the panel's build the whole chromosome is read. `sexes` maps samples to whether they are
-    male, for X; the ploidy of other samples is the most frequent one of their data.
+    `chain` file that lifts positions to the panel's build, the whole chromosome is read. `sexes` maps samples
+    to whether they are male, for X. A sample that is not in it gets the ploidy of most of its genotypes.
 
-    Raises InputError for a missing or damaged file, for invalid values, without samples, without a record of
-    the chromosome (`NoRecord`), without a record of a panel site or without data (`NoMatch`), or if alleles
-    differ from the panel's.
+    Raises InputError if the file is missing or damaged or has no samples, if values are invalid, or if its
+    alleles differ from the panel's; `NoRecord` if it has no record of the chromosome; `NoMatch` if it has no
+    record of a panel site, or if all data are missing.
     """
     check_region(region, panel)
     with VariantFile(path, role) as file:
@@ -107,7 +110,7 @@ def read_variant_likelihoods(
 
 
 class _RecordCollector:
-    """Collects the likelihoods of a file's records at the panel's sites."""
+    """Collector of the likelihoods that a file's records have at the panel's sites."""
 
     def __init__(
         self, file: VariantFile, panel: ReferencePanel, region: Region | None, lift: Lift | None
@@ -115,20 +118,22 @@ class _RecordCollector:
         self._file, self._panel, self._region, self._lift = file, panel, region, lift
         self._keys = panel.sites.keys()
         self._position: list[int] = panel.position.tolist()
-        self._match_rank = bytearray(len(self._position))  # 1 by a repaired record, 2 by an unchanged one
+        # for each panel site: 0 not found, 1 found in a record that needs a repair, 2 found unchanged
+        self._match_rank = bytearray(len(self._position))
         self._skipped: Counter[str] = Counter()
         self._n_sites = 0  # biallelic sites of the file
-        # records at the panel's positions, those with its alleles, and those that also have likelihoods
+        # number of records at panel positions, with the panel's alleles, and with likelihoods of these
+        # alleles
         self._n_at_panel = self._n_matched = self._n_with_data = 0
-        self._n_other_strand = 0  # of the records with the panel's alleles
-        self._repairs: list[str] = []  # of each of _panel_index
+        self._n_other_strand = 0  # matched records that are on the other strand
+        self._repairs: list[str] = []  # kind of repair for each entry of _panel_index, "" for none
         self._panel_index: list[int] = []
         self._counted_index: list[int] = []
         self._rows = _Rows(len(file.samples))
         self._warned = set[str]()
 
     def add(self, record: Record) -> None:
-        """Add the likelihoods of the panel's alleles, and count other alleles."""
+        """Add a record: store the likelihoods of the panel's alleles, and count the other alleles."""
         ref, alts = self._file.alleles(record)
         alleles = [ref.upper(), *(alt.upper() for alt in alts)]
         position = record.POS
@@ -153,7 +158,7 @@ class _RecordCollector:
                 pairs[site], repairs[site] = pair, _REPAIRS[pair[0] > 0, other_strand]
         self._count_alleles(alleles, stop > first, pairs)
         self._n_other_strand += any(map(_is_other_strand, repairs.values()))
-        # a repaired record never replaces one that needs no repair
+        # the first record of a site is used, but a record without repairs replaces one with repairs
         new = [site for site in pairs if self._match_rank[site] < (1 if repairs[site] else 2)]
         if not new:
             return
@@ -187,7 +192,7 @@ class _RecordCollector:
             self._n_matched += bool(pairs)
 
     def _read_depths(self, record: Record, pair: tuple[int, int]) -> np.ndarray | None:
-        """Numbers of reads of the samples, NaN if missing; None if all are missing."""
+        """Return the number of reads of each sample, NaN if missing; None if all are missing."""
         formats = self._file.formats(record)
         for key in _DEPTHS:
             if key not in formats:
@@ -214,7 +219,7 @@ class _RecordCollector:
             warnings.warn(str(self._file.error(message)), stacklevel=2)
 
     def check(self, records: ChromosomeRecords) -> None:
-        """Raise InputError unless records fit the panel and its genome build, and have likelihoods."""
+        """Raise InputError if too few records fit the panel and its genome build, or none has likelihoods."""
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+self._skipped).items())
         chrom, position = self._panel.chrom, self._position
         build, panel_build = (infer_build(x.contig_line, chrom) for x in (records, self._panel))
@@ -255,11 +260,11 @@ class _RecordCollector:
             )
 
     def likelihoods(self, sexes: dict[str, bool] | None, skipped: dict[str, int]) -> GenotypeLikelihoods:
-        """The likelihoods in the order of the panel; `skipped` counts records that were not added."""
+        """Return the collected likelihoods. `skipped` counts records that were not passed to `add`."""
         samples = self._file.samples
         panel_index = np.array(self._panel_index, np.int64)
         order = np.argsort(panel_index, kind="stable")
-        order = order[np.diff(panel_index[order], append=-1) != 0]  # the last added record of each site
+        order = order[np.diff(panel_index[order], append=-1) != 0]  # keep the last record of each site
         phred_SX3, copies_SX, depth_SX = self._rows.select(order)
         repairs = [self._repairs[i] for i in order.tolist()]
         panel_index = panel_index[order]
@@ -299,7 +304,7 @@ class _RecordCollector:
 
 
 class _Rows:
-    """Growing arrays with a row for each site; converting many rows at once saves most of the time."""
+    """Growing arrays with a row for each site. Rows are converted in blocks, which is much faster."""
 
     def __init__(self, n_samples: int) -> None:
         self._n_samples = n_samples
@@ -320,7 +325,7 @@ class _Rows:
         self._new = []
 
     def select(self, order_S: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Some rows: likelihoods uint8 (S, X, 3), ploidies uint8 (S, X), depths uint16 (S, X)."""
+        """Return some rows: likelihoods uint8 (S, X, 3), ploidy uint8 (S, X), depth uint16 (S, X)."""
         if self._new:
             self._convert()
         shape = (-1, self._n_samples)
@@ -331,17 +336,18 @@ class _Rows:
 
 
 def _is_other_strand(repair: str) -> bool:
-    """Whether the repaired record is of the other strand."""
+    """Return whether a repaired record is on the other strand."""
     return repair in (OTHER_STRAND, BOTH)
 
 
 def _choose_strands(
     sites: Sites, frequency_S: np.ndarray, phred_SX3: np.ndarray, repairs: list[str]
 ) -> np.ndarray:
-    """Decide the strand of A/T and C/G SNPs by the panel's frequencies, if other SNPs are of both strands.
+    """Decide the strand of A/T and C/G SNPs by the panel's frequencies. Return the sites to keep, bool (S,).
 
-    Likelihoods of SNPs on the other strand are turned, and `repairs` changed, in place. Returns which sites
-    to keep, bool (S,): not those of unknown strand.
+    The two alleles of these SNPs are complementary, so the alleles do not tell the strand. The prior
+    probability of a strand is its share among the other SNPs. Sites whose strand stays unknown are not kept.
+    For sites on the other strand, `phred_SX3` and `repairs` are changed in place.
     """
     pairs = zip(sites.ref, sites.alt, strict=True)
     ambiguous_S = np.array([complement(ref.upper()) == alt.upper() for ref, alt in pairs])
@@ -364,10 +370,11 @@ def _choose_strands(
 
 
 def find_alleles_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
-    """Numbers of the alleles in a record of the other strand, as in `find_alleles`.
+    """Return the numbers of the panel's REF and ALT in a record of the other strand, see `find_alleles`.
 
-    None if the site is not a SNP, if it reads equally from both strands, if the record lacks an allele, or if
-    neither is its REF: two ALTs are another site of this strand.
+    The result is None if the site is not a SNP, if its alleles are the same on both strands (A/T, C/G), or if
+    the record lacks an allele. It is also None if neither allele is the record's REF: then the alleles are
+    two ALTs of another site on this strand.
     """
     other_ref, other_alt = complement(ref), complement(alt)
     if len(ref) > 1 or len(alt) > 1 or other_ref == alt or not {other_ref, other_alt} <= set(alleles):
@@ -377,10 +384,12 @@ def find_alleles_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> 
 
 
 def find_alleles(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] | None:
-    """Numbers of a panel site's REF and ALT among a record's alleles, in upper case; None if one is missing.
+    """Return the numbers of a panel site's REF and ALT in a record's `alleles`; None if one is missing.
 
-    A single base that the record does not list is one of its "any other allele". REF may be an ALT of the
-    record only if both have the same length: an insertion is not a deletion of the same letters.
+    Alleles are in upper case. A single-base ALT that the record does not list gets the number of the symbol
+    for all unobserved alleles (`ANY_OTHER_ALLELE`), if the record has one. The panel's REF may be an ALT of
+    the record only if both panel alleles have the same length: an insertion is not a deletion of the same
+    bases.
     """
     if ref not in alleles:
         return None
