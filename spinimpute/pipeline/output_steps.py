@@ -1,4 +1,7 @@
-"""The chromosomes of a run, one after the other: their panels, and the files that they are written to."""
+"""The loop over the chromosomes of a run: opens panels, opens and closes output files.
+
+`impute` and `impute_sequenced` do one `Step` per chromosome. Chromosomes may share an output file.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,9 @@ def open_outputs(
     threads: int,
     sexes: Mapping[str, bool] | None,
 ) -> Iterator[OutputFiles]:
-    """Open the output files of a run. Each gets its name when it is complete, the last one at the end.
+    """Yield the output files of a run. Each is written under a temporary name and renamed when complete.
 
-    The message of an InputError also names the files that are complete.
+    If an InputError ends the run, its message also lists the chromosomes whose files are complete.
     """
     with ExitStack() as stack:
         files = OutputFiles(plan, summary, output, threads, sexes, stack)
@@ -67,7 +70,7 @@ def open_outputs(
 
 @dataclass
 class OutputFiles:
-    """The output files of a run, see `open_outputs`."""
+    """The output files of a run. Use `open_outputs` to create it."""
 
     plan: RunPlan
     summary: RunSummary
@@ -76,14 +79,14 @@ class OutputFiles:
     sexes: Mapping[str, bool] | None
     stack: ExitStack  # closes the writers
     writer: RecordWriter | None = None  # of the current file
-    last_chromosome: str = ""  # last chromosome in the current file
-    completed: list[str] = field(default_factory=list)  # chromosomes in files that have their names
-    absent_error: NoRecord | None = None  # of the last chromosome that the target lacks
+    last_chromosome: str = ""  # name of the last chromosome in the current file
+    completed: list[str] = field(default_factory=list)  # last chromosome of each complete file
+    absent_error: NoRecord | None = None  # error of the last chromosome that the target lacks
 
     def steps(self, progress: Progress | None) -> Iterator[Step]:
-        """Yield a step for each chromosome, to be done within `skip_if_absent`.
+        """Yield a step for each chromosome. The caller does the step's work within `skip_if_absent`.
 
-        Raises NoRecord after the last one if the target contains no chromosome of the run.
+        Raises NoRecord after the last step if the target contains no chromosome of the run.
         """
         plan, number, any_written = self.plan, 0, False
         all_chromosomes = [one for chromosomes in plan.outputs.values() for one in chromosomes]
@@ -94,7 +97,7 @@ class OutputFiles:
                 self.completed.append(self.last_chromosome)
                 self.writer = None
             regions = [regions_on_chromosome(plan.regions, one.name) for one in chromosomes]
-            if not chromosomes[0].name:  # one panel: regions on other chromosomes are refused later
+            if not chromosomes[0].name:  # single panel: `panel_intervals` checks the chromosome of regions
                 regions = [list(plan.regions)]
             for chromosome, regions_here in zip(chromosomes, regions, strict=True):
                 yield Step(
@@ -112,13 +115,13 @@ class OutputFiles:
             raise self.absent_error
         targets = {str(one.vcf) for one in all_chromosomes}
         if len(all_chromosomes) > 1 and len(targets) == 1 and targets != {""}:
-            # a record that one chromosome skips is read for another
+            # Records that are skipped for one chromosome are read for another.
             self.summary.skipped.pop(ON_ANOTHER_CHROMOSOME, None)
         self.summary.peak_memory_mb = peak_memory_mb()
 
     @contextmanager
     def skip_if_absent(self, step: Step) -> Iterator[None]:
-        """Skip the rest of the block, with a warning, if the target lacks one of several chromosomes."""
+        """Turn NoRecord (the target lacks this chromosome) into a warning if the run has several."""
         try:
             yield
             self.last_chromosome = step.chromosome.name
@@ -131,14 +134,14 @@ class OutputFiles:
 
 @dataclass(frozen=True)
 class Step:
-    """The work on one chromosome."""
+    """The imputation of one chromosome."""
 
     files: OutputFiles
-    path: Path  # output of this chromosome
-    chromosomes: Sequence[Chromosome]  # all in this output
+    path: Path  # output file of this chromosome
+    chromosomes: Sequence[Chromosome]  # all chromosomes in this output file
     chromosome: Chromosome
-    regions: Sequence[Region]  # on this chromosome
-    n_regions: int  # in this output
+    regions: Sequence[Region]  # regions on this chromosome
+    n_regions: int  # number of regions in this output file
     progress: Progress | None
 
     def region_lines(
@@ -150,9 +153,11 @@ class Step:
         target_parts: Sequence[Haplotypes] = (),
         target_header: str = "",
     ) -> list[str]:
-        """Return the header lines that make an output of one region a chunk, or count its regions.
+        """Return the header lines about regions.
 
-        Parameters are those of `region_line` and `target_line`, which is left out without `target_parts`.
+        An output with one region gets `region_line`, and `target_line` if there are `target_parts`; it is a
+        chunk for `ligate`. With several regions, one line says how many. Parameters are those of these two
+        functions.
         """
         if self.n_regions != 1:
             return [f"{REGIONS_LINE}{self.n_regions}"] if self.n_regions else []
@@ -171,9 +176,9 @@ class Step:
         region_lines: Sequence[str] = (),
         info_lines: Sequence[str] = (),
     ) -> RecordWriter:
-        """Return the writer of the output, which the first chromosome in it opens.
+        """Return the writer of this chromosome's output file. Its first chromosome opens it.
 
-        ploidy: uint8 (n_samples,); panels: those of this chromosome; n_sites: sites of this chromosome.
+        ploidy: uint8 (n_samples,). panels and n_sites: the panels and the number of sites of this chromosome.
         """
         files, output = self.files, self.files.output
         if files.writer is not None:
@@ -208,9 +213,10 @@ def open_or_merge(
     summary: RunSummary,
     progress: Progress | None,
 ) -> Iterator[Sequence[ReferencePanel]]:
-    """Open the parts of a panel for a `with` block; several panels are merged first.
+    """Open a panel and yield its parts (several on chromosome X). Several panels are merged first.
 
-    Merging takes long, so `fits` is called before: it raises InputError if the target does not fit a panel.
+    Merging takes long. `fits` is therefore called first with each panel; it raises InputError if the target
+    does not fit.
     """
     paths = get_panel_paths(panel)
     stage_name, stage_label = "open panel", "opening the panel"
@@ -222,7 +228,7 @@ def open_or_merge(
             check_before_merging(paths, fits)
         stage_name, stage_label = "merge panels", "merging panels"
     begin_stage(progress, stage_label)
-    refine = partial(refine_panel, threads=threads)  # for a VCF that is compiled for the run
+    refine = partial(refine_panel, threads=threads)  # used if the panel is a VCF
     with ExitStack() as stack:
         with summary.stage(stage_name):
             panels = stack.enter_context(open_reference(panel, genetic_map, threads, refine))

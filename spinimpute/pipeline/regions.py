@@ -1,4 +1,4 @@
-"""The panel sites of the regions that are imputed, and the typed sites that their results depend on."""
+"""Regions: which panel sites to impute, and which typed sites of the target to read and use for them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 
 class PanelInterval(NamedTuple):
-    """Consecutive panel sites, and the region that they lie in; None for all sites of a panel."""
+    """Consecutive panel sites and their region; None if they are all sites of the panel."""
 
     sites: Interval
     region: Region | None = None
 
     def rows_within(self, position: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return those of some rows, int64, whose position lies in the region."""
+        """Return the `rows`, int64, whose position is in the region."""
         if self.region is None:
             return rows
         row_position = position[rows]
@@ -44,10 +44,11 @@ class PanelInterval(NamedTuple):
 def panel_intervals(
     panels: Sequence[ReferencePanel], regions: Sequence[Region]
 ) -> tuple[dict[str, list[PanelInterval]], list[str]]:
-    """Return the panel sites of regions by the checksum of each panel that has some, and warnings.
+    """Return the intervals of panel sites in the regions, by checksum of the panel, and warnings.
 
-    The intervals are in order of position; overlapping and adjacent regions are joined. No region means all
-    sites. Raises InputError for a region on another chromosome, and NoRecord if no panel has a site in any.
+    `panels` are the parts of one chromosome. Panels without sites in the regions have no entry. Intervals are
+    sorted by position; overlapping and adjacent regions are joined. Without regions, all sites are returned.
+    Raises InputError for a region on another chromosome, and NoRecord if no region contains a panel site.
     """
     chrom = panels[0].chrom
     if not regions:
@@ -83,24 +84,24 @@ def panel_intervals(
 
 @dataclass(frozen=True)
 class RegionTarget:
-    """A matched target, and the panel sites that are imputed from it, in order of position."""
+    """A matched target and the intervals of panel sites to impute from it, sorted by position."""
 
     matched: MatchedTarget
     intervals: Sequence[PanelInterval]
 
     @property
     def n_sites(self) -> int:
-        """Number of panel sites."""
+        """Number of panel sites to impute."""
         return sum(one.sites.n_sites for one in self.intervals)
 
 
 @dataclass(frozen=True)
 class RegionSelection:
-    """Which regions of a chromosome are imputed, and how much of a target is used for them.
+    """The regions of a chromosome to impute, and the part of the target to use for them.
 
-    No region means all panel sites. With `buffer_cM`, only typed sites within this distance of a region are
-    used for it. `min_typed_ratio` is the smallest allowed share of typed sites in any of the panel's fixed
-    stretches.
+    Without regions, all panel sites are imputed. With `buffer_cM`, a region is imputed from the typed sites
+    within this distance. `min_typed_ratio` is the smallest allowed share of typed sites in each of the fixed
+    intervals (5 cM) into which `cut_equal_lengths` cuts the panel.
     """
 
     regions: Sequence[Region]
@@ -109,9 +110,9 @@ class RegionSelection:
     min_typed_ratio: float | None = None
 
     def buffer_to_read(self, panels: Sequence[ReferencePanel]) -> float | None:
-        """Return the buffer if a part of a target may be enough, and else None.
+        """Return the buffer if it may be enough to read a part of the target, otherwise None.
 
-        It is enough only if the same sites are used as when `phase` or `convert` wrote the file.
+        It may be enough only with the default treatment of sites, which `phase` and `convert` also use.
         """
         settings = self.settings
         default_settings = (
@@ -120,10 +121,10 @@ class RegionSelection:
         return self.buffer_cM if default_settings and len(panels) == 1 else None
 
     def part_to_check(self, vcf: str | Path, panels: Sequence[ReferencePanel]) -> Region | None:
-        """Return what is read of a target to see whether it fits a panel, before panels are merged.
+        """Return the part of a target to read to check whether it fits the panels; None for the whole file.
 
-        Of a file that was written for a panel: from the first region to the last, with their buffers, because
-        no more of it may be read later (`part_to_read`). None for the whole file.
+        This check is done before panels are merged. If the file was written by `phase` or `convert`, the part
+        reaches from the first region to the last one with their buffers: later, no more may be read.
         """
         first = panels[0]
         found, _ = panel_intervals(panels, self.regions)
@@ -135,11 +136,11 @@ class RegionSelection:
 
 
 class PartToRead(NamedTuple):
-    """The part of a target that is read; `jumps_per_cM` is the recombination scale by all its typed sites."""
+    """The part of a target to read. `jumps_per_cM` is the recombination scale from all typed sites."""
 
     region: Region
-    jumps_per_cM: float | None  # None without haplotypes
-    header: str
+    jumps_per_cM: float | None  # None if the panel has no haplotypes
+    header: str  # header of the target file
 
 
 def part_to_read(
@@ -149,12 +150,12 @@ def part_to_read(
     intervals: Mapping[str, Sequence[PanelInterval]],
     selection: RegionSelection,
 ) -> PartToRead | None:
-    """Return the part of a target that regions and their buffer need; None for the whole file.
+    """Return the part of the target that the regions and their buffers need; None for the whole file.
 
-    Reading a part is enough only for a file that `phase` or `convert` wrote for this panel with this genetic
-    map. In any other file all sites together decide how sites of unknown strand are repaired, whether target
-    and panel fit, the recombination scale, and where the predictor's tiles start. With `min_typed_ratio`, all
-    of the panel's fixed stretches that the intervals touch are read.
+    A part is enough only if `phase` or `convert` wrote the file for this panel with this genetic map. In
+    other files, all sites are needed to repair sites of unknown strand, to check whether the target fits the
+    panel, to estimate the recombination scale, and to find where the predictor's tiles (256 gaps between
+    typed sites) start. With `min_typed_ratio`, the fixed intervals that overlap the regions are read, too.
     """
     buffer_cM = selection.buffer_to_read(panels)
     if buffer_cM is None:
@@ -192,12 +193,12 @@ def choose_targets(
     intervals: Mapping[str, Sequence[PanelInterval]],
     selection: RegionSelection,
 ) -> list[RegionTarget]:
-    """Return the targets in the parts of a chromosome that have regions; with a buffer, one for each region.
+    """Return the target of each part of the chromosome with regions; with a buffer, one target per region.
 
-    `part` is what was read, `predictor` decides which typed sites results depend on. Raises InputError if the
-    target has no site in these parts of the chromosome, or too few.
+    `part` is the part of the file that was read. `predictor` decides on which typed sites results depend.
+    Raises InputError if the target has no sites, or too few, in these parts of the chromosome.
     """
-    for one in read.matched if part is None else ():  # a part was checked when the file was written
+    for one in read.matched if part is None else ():  # for a part, this was checked when the file was written
         one.panel.check_typed(one.match.panel_index)
     chosen = [
         RegionTarget(
@@ -234,7 +235,7 @@ def choose_targets(
 def count_targets(
     summary: ImputationSummary, read: TargetRead, chosen: Sequence[RegionTarget], buffered: bool
 ) -> None:
-    """Add counts and warnings to a summary; `buffered` targets use a part of the matched sites."""
+    """Add counts and warnings to a summary. `buffered`: whether `chosen` targets have a part of the sites."""
     read.count(summary)
     for matched in read.matched:
         own_targets = [one for one in chosen if one.matched.panel.checksum == matched.panel.checksum]
@@ -260,19 +261,19 @@ def count_targets(
 
 
 def _header_of(vcf: str | Path) -> tuple[str, int]:
-    """Return header and number of records of an indexed VCF or BCF; empty for other files."""
+    """Return the header and the number of records of an indexed VCF or BCF; "" and 0 for other files."""
     path = Path(vcf)
     if not path.is_file() or not starts_as_variant_file(path) or not has_fresh_index(path):
         return "", 0
     try:
         with VariantFile(path, "target") as file:
             return file.header, file.n_records
-    except InputError:  # reported when the target is read
+    except InputError:  # the error is reported when the target is read
         return "", 0
 
 
 def _add_buffer(cM: np.ndarray, sites: Interval, buffer_cM: float) -> Interval:
-    """Widen an interval by a genetic distance; cM increases."""
+    """Extend an interval of sites by a genetic distance on both sides. `cM` must be non-decreasing."""
     start = int(np.searchsorted(cM, cM[sites.start] - buffer_cM, side="left"))
     return Interval(start, int(np.searchsorted(cM, cM[sites.stop - 1] + buffer_cM, side="right")))
 
@@ -280,10 +281,10 @@ def _add_buffer(cM: np.ndarray, sites: Interval, buffer_cM: float) -> Interval:
 def keep_needed_sites(
     matched: MatchedTarget, predictor: Predictor, sites: Interval, buffer_cM: float
 ) -> MatchedTarget:
-    """Keep the matched sites that the results at some panel sites depend on.
+    """Return the target with only the matched sites that are used to impute the panel sites `sites`.
 
-    Sites within the buffer are kept, and, whatever the buffer, all that a phased target needs for the results
-    of a run with all sites. The recombination scale remains that of all sites.
+    These are the sites within the buffer, and all sites on which the results of a phased target depend. The
+    recombination scale from all sites is kept.
     """
     matched = matched.with_recombination_scale()
     panel, match = matched.panel, matched.match
@@ -295,9 +296,9 @@ def keep_needed_sites(
 
 
 def unmatched_sites(target: RegionTarget, warnings: list[str]) -> np.ndarray:
-    """Return the typed sites of the regions that the panel lacks and that can be written: rows, int64.
+    """Return the rows, int64, of typed sites in the regions that are not in the panel and can be written.
 
-    Adds to `warnings` how many cannot.
+    Sites with unknown alleles or unphased genotypes cannot be written; `warnings` gets their number.
     """
     haplotypes, sites = target.matched.target, target.matched.target.sites
     unmatched = target.matched.match.unmatched_index

@@ -1,4 +1,4 @@
-"""The plan of a run: which panel and which target file each chromosome has, and which output it goes into."""
+"""The plan of a run: which panels, target file and output file each chromosome has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from spinimpute.targets.formats import VARIANTS, detect_format
 from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile
 
-_AFTER_NUMBERS = 1_000  # sorts after all numbered chromosomes
+_AFTER_NUMBERS = 1_000  # sort key; larger than all chromosome numbers
 _LETTER_RANKS = {"X": _AFTER_NUMBERS, "Y": _AFTER_NUMBERS + 1, "MT": _AFTER_NUMBERS + 2}
 
 Panel = ReferencePanel | str | Path
@@ -37,19 +37,19 @@ Panel = ReferencePanel | str | Path
 
 @dataclass(frozen=True)
 class Chromosome:
-    """The inputs of one chromosome. In a run of one panel and one target file, only these two are known."""
+    """The inputs of a chromosome. With one panel, target and output, only `panels` and `vcf` are set."""
 
-    name: str  # in the panel; "" if unknown
-    panels: Sequence[Panel]  # several are merged
+    name: str  # name in the panel; "" if not yet read
+    panels: Sequence[Panel]  # merged if there are several
     vcf: str | Path
     contig_line: str = ""
     panel_lines: Sequence[str] = ()  # header lines that name the panels
-    holds: str = ""  # haplotypes or inducing points
+    holds: str = ""  # "haplotypes" or "inducing points"
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run imputes, in order. With `several` chromosomes, those that the target lacks are skipped."""
+    """The chromosomes of each output. If `several`, chromosomes that the target lacks are skipped."""
 
     outputs: dict[Path, list[Chromosome]]
     regions: Sequence[Region]
@@ -67,8 +67,8 @@ def plan_run(
 ) -> RunPlan:
     """Plan which chromosomes are imputed, from which files, into which outputs.
 
-    `out` may contain PLACEHOLDER for one output per chromosome; `files` is empty if no target file holds
-    records by chromosome. Raises InputError if the files cannot be used together.
+    If `out` contains PLACEHOLDER, each chromosome has its own output. `files` are the target files; there are
+    none if samples have only reads or an array. Raises InputError if the files cannot be used together.
     """
     one_output = get_single_output(out)
     if len(files) < 2 and len(panels) < 2 and one_output is not None:
@@ -83,7 +83,7 @@ def plan_run(
     if genetic_map is not None:
         raise map_in_panel_error()
     for one in chromosomes:
-        if len(one.panels) > 1:  # checked now, not hours later when the chromosome is imputed
+        if len(one.panels) > 1:  # check now, not hours later when this chromosome is imputed
             check_mergeable(get_panel_paths(one.panels))
     first = chromosomes[0]
     for one in chromosomes:
@@ -107,7 +107,7 @@ def plan_run(
 
 
 def panel_files(panel: PanelArgument) -> list[Panel]:
-    """Return the given panels: one, several, or all in a folder. Raises InputError if there is none."""
+    """List the given panels; replace folders by their panel files. Raises InputError if there are none."""
     listed: list[Panel] = []
     for one in panel if isinstance(panel, Sequence) and not isinstance(panel, str) else [panel]:
         if not isinstance(one, str | Path) or not Path(one).is_dir():
@@ -129,10 +129,11 @@ def assign_files(
 ) -> tuple[list[Chromosome], dict[str, str], list[str]]:
     """Assign panels and a target file to each chromosome.
 
-    Chromosomes are in the order of the target's contig lines, others follow: 1 to 22, X, Y, MT. Those that no
-    region lies on are dropped. Also returns a sentence for each chromosome that lacks a panel or a target
-    file, and other warnings. Raises InputError if two target files have the same chromosome or different
-    samples, or if a region has no panel.
+    Returns the chromosomes; by chromosome, a warning for each one without a panel or a target file; and other
+    warnings. Chromosomes are in the order of the target's contig lines; chromosomes without such a line
+    follow in the order 1 to 22, X, Y, MT. If there are regions, chromosomes without a region are dropped.
+    Raises InputError if two target files have the same chromosome or different samples, or if a region has no
+    panel.
     """
     chromosomes = _by_chromosome([_open_chromosome(one, next(iter(files), "")) for one in panels])
     for region in regions:
@@ -179,7 +180,7 @@ def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
 
 
 def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
-    """Join the panels of the same chromosome."""
+    """Group the panels of the same chromosome."""
     chromosomes: list[Chromosome] = []
     for one in panels:
         index = next(
@@ -197,7 +198,7 @@ def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
 
 
 def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
-    """Header lines that name a panel: one for each of its parts."""
+    """Return the header lines that identify a panel: one for each of its parts."""
     return [f"{PANEL_LINE}{part.checksum}{part.made_of}" for part in parts]
 
 
@@ -206,12 +207,12 @@ def _assign_targets(
 ) -> tuple[list[str], list[Chromosome], dict[str, str]]:
     """Assign one of several target files to each chromosome.
 
-    Returns the contigs of the first file if they include all chromosomes, the chromosomes with their files,
-    and a sentence for each one without a file or a panel.
+    Returns the contigs of the first file (none if they lack a chromosome), the chromosomes with their files,
+    and a warning for each chromosome without a file or a panel.
     """
     contigs: list[str] = []
     samples: list[str] = []
-    file_of: dict[str, tuple[str, str | Path]] = {}  # by plain name
+    file_of: dict[str, tuple[str, str | Path]] = {}  # contig name and file, by plain chromosome name
     for number, path in enumerate(files):
         if detect_format(Path(path)) is not VARIANTS:
             raise InputError(
@@ -269,7 +270,7 @@ def _assign_targets(
 
 
 def _sort_key(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
-    """Key that sorts chromosomes by contig lines, then by number."""
+    """Return a key that sorts chromosomes by contig lines, then by number."""
     plain = plain_chromosome(chrom)
     number = (
         int(plain) if plain.isdecimal() and len(plain) < 4 else _LETTER_RANKS.get(plain, _AFTER_NUMBERS + 3)
@@ -280,9 +281,9 @@ def _sort_key(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
 
 
 def get_single_output(out: str | Path) -> str | Path | None:
-    """Return an output that is one file; None if its name contains PLACEHOLDER.
+    """Return `out` if it is a single file; None if its name contains PLACEHOLDER.
 
-    Raises InputError for anything else in braces.
+    Raises InputError for other words in braces.
     """
     unknown = next((word for word in find_placeholders(out) if word != PLACEHOLDER), None)
     if unknown is not None:
@@ -295,12 +296,12 @@ def get_single_output(out: str | Path) -> str | Path | None:
 
 
 def fits_file_name(chrom: str) -> bool:
-    """Whether a chromosome's name can be part of a file name without leading to another folder."""
+    """Return whether a chromosome's name can be part of a file name: it must not lead to another folder."""
     return chrom not in (os.curdir, os.pardir) and not set(chrom) & {os.sep, "\0"}
 
 
 def get_output_path(out: str | Path, chrom: str) -> Path:
-    """Return the output file of a chromosome. Raises InputError if its name does not fit into a file name."""
+    """Return the output file of a chromosome. Raises InputError if the name cannot be part of a file name."""
     if not fits_file_name(chrom):
         raise InputError(
             "argument",
@@ -311,7 +312,7 @@ def get_output_path(out: str | Path, chrom: str) -> Path:
 
 
 def warn_of_older_output(path: Path, chrom: str) -> list[str]:
-    """Return a warning if the output of a chromosome that is left out exists: it is of an earlier run."""
-    if os.path.exists(path):  # False, not an error, if a contig's name is too long for a file
+    """Return a warning if a chromosome that is left out has an output file from an earlier run."""
+    if os.path.exists(path):  # unlike Path.exists, no error if the name is too long
         return [f"{path} is of an earlier run and is kept: this run leaves chromosome {chrom} out"]
     return []

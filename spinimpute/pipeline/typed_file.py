@@ -1,4 +1,4 @@
-"""Write the typed sites of a target that are in the panel: phased (`phase`), or unchanged (`convert`)."""
+"""`phase` and `convert`: write the typed sites of a target that are in the panel, phased or unchanged."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def phase(
     force: bool = False,
     progress: Progress | None = None,
 ) -> ImputationSummary:
-    """Phase the genotypes of a target against a panel and each other, and write them with an index.
+    """Phase the genotypes of a target, using a panel and the other samples, and write them with an index.
 
-    The output contains the typed sites that are in the panel, with the panel's REF and ALT. Genotypes that
-    are phased keep their phase; missing genotypes of diploid samples are imputed.
+    The output contains the typed sites that are in the panel, with the panel's REF and ALT. Phased genotypes
+    keep their phase. Missing genotypes of diploid samples are imputed.
 
     Parameters
     ----------
     vcf, out : str or Path
         As in `impute`.
     panel : ReferencePanel, str or Path, or sequence of them
-        As in `impute`, of one chromosome.
+        As in `impute`, but of only one chromosome.
     genetic_map, target
         As in `impute`.
     output : FileSettings
         Format and header lines of the output.
     threads : int, optional
-        Default: all processors. Results do not depend on it.
+        Number of threads. Default: all processors. Results do not depend on it.
     force, progress
         As in `impute`.
 
@@ -70,7 +70,7 @@ def phase(
     Raises
     ------
     InputError
-        As in `impute`, and for a panel without haplotypes.
+        As in `impute`, and if the panel has no haplotypes.
     """
     threads = choose_threads(threads)
     job = _TypedFileJob(vcf, out, panel, genetic_map, target, output, threads, force)
@@ -115,8 +115,8 @@ def convert(
 ) -> ImputationSummary:
     """Write a target in any format as an indexed VCF or BCF, matched to a panel.
 
-    The output contains the typed sites that are in the panel, with the panel's REF and ALT. Strands and
-    swapped alleles are repaired; genotypes keep their phase, or are unphased.
+    The output contains the typed sites that are in the panel, with the panel's REF and ALT. Alleles of the
+    other strand and exchanged alleles are repaired. Phased and unphased genotypes remain as they are.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def convert(
 
 @dataclass(frozen=True)
 class _TypedFileJob:
-    """The parameters of `phase`."""
+    """The parameters of `phase` or `convert`."""
 
     vcf: str | Path
     out: str | Path
@@ -157,7 +157,7 @@ class _TypedFileJob:
     def open(
         self, progress: Progress | None
     ) -> Iterator[tuple[list[MatchedTarget], RecordWriter, ImputationSummary]]:
-        """Read the target and open the output, which gets its name at the end of the block."""
+        """Read the target, open the output, and yield both. The output is complete when the block ends."""
         check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
         inputs = [self.vcf, *get_panel_paths(self.panel), self.genetic_map]
         check_outputs([self.out], self.force, inputs, streamed=self.out)
@@ -194,14 +194,14 @@ class _TypedFileJob:
 
 
 def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
-    """Header lines by which `impute` recognizes the file, and by which it reads a part of it."""
+    """Return header lines by which `impute` recognizes the file and can read only a part of it."""
     scales = [
         scale_line(one.panel.haplotypes, one.jumps_per_cM)
         for one in matched
         if one.panel.haplotypes is not None and one.jumps_per_cM is not None
     ]
-    # A part of the file can be read alone unless the chromosome has parts or some samples are haploid: their
-    # calls elsewhere show which ones.
+    # `starts_line` allows `impute` to read only a part of the file. We omit it if the chromosome has parts
+    # or if only some samples are haploid, because all their calls are needed to recognize them.
     first = matched[0]
     starts = []
     if len(matched) == 1 and (first.target.ploidy == first.target.ploidy[0]).all():
@@ -216,7 +216,7 @@ def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
 
 
 def _typed_calls(matched: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
-    """Alleles at the matched sites, int8 (T, Q), and which genotypes are unphased, bool (T, n_samples)."""
+    """Return alleles at the matched sites, int8 (T, Q), and which genotypes are unphased, bool (T, X)."""
     target, index_T = matched.target, matched.match.target_index
     alleles_TQ = target.alleles[index_T]
     if target.unphased is None:

@@ -1,4 +1,6 @@
-"""Verdicts on a target as a whole: the same words and thresholds in `impute`, `phase` and `check`.
+"""Checks whether a target as a whole fits the panel: sites, allele frequencies and untyped intervals.
+
+`impute`, `phase` and `check` use the same thresholds and messages.
 
 Axes: T matched sites.
 """
@@ -27,28 +29,28 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.quality.frequencies import Frequencies
 from spinimpute.runtime.errors import InputError, argument
 
-MIN_SHARE = 0.1  # smallest share of panel sites among the target's sites in the panel's region,
-MIN_SHARE_OTHER_BUILD = 0.5  # and where the headers give different genome builds
-FEW_SITES = 20  # fewer sites are no reason for a refusal
+MIN_SHARE = 0.1  # required share of panel sites among the target's sites in the region of the panel
+MIN_SHARE_OTHER_BUILD = 0.5  # the same if the headers have different genome builds
+FEW_SITES = 20  # fewer unsuitable sites never cause a refusal
 
-OUTLIER_SHARE = 0.05  # share of sites with odd frequencies that is worth a warning
-# Share of sites that are nearer to the frequency of the panel's other allele. If alleles are exchanged, these
-# are all but the very common ones; if populations differ, fewer than a tenth.
+OUTLIER_SHARE = 0.05  # a larger share of sites with unlikely allele frequencies causes a warning
+# Largest accepted share of sites at which ALT is about as common as REF in the panel. It is nearly 1 if
+# alleles are exchanged (except at sites with very common alleles), and less than 0.1 if populations differ.
 EXCHANGED_SHARE = 0.3
-# With few samples no single site is odd, but the frequencies of target and panel should correlate.
+# Smallest accepted correlation of frequencies. With few samples, no single site has an unlikely frequency.
 MIN_CORRELATION = -0.2
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A sentence on a target, and whether the target is refused without `force`."""
+    """A problem of a target in one sentence, and whether the target is refused without `force`."""
 
     text: str
     refused: bool
 
 
 def check_called(vcf: str | Path, samples: Sequence[str], called_X: np.ndarray) -> list[str]:
-    """Return a warning if samples have no call at any panel site. Raises InputError if none has a call."""
+    """Return a warning if some samples have no call at panel sites. Raises InputError if all have none."""
     uncalled = [name for name, called in zip(samples, called_X.tolist(), strict=True) if not called]
     if len(uncalled) == len(samples):
         raise InputError(
@@ -73,10 +75,10 @@ def verdicts(
     lifted: bool,
     n_without_alt: int = 0,
 ) -> list[Verdict]:
-    """Judge a repaired target, or its part on one part of chromosome X; no verdict if it fits.
+    """Return the problems of a repaired target on a chromosome or a part of X; an empty list if it fits.
 
-    A lifted-over target is not judged by the genome build in its header. n_without_alt: see
-    `check_site_overlap`.
+    lifted: whether the target was lifted over; then the genome build in its header is ignored. n_without_alt:
+    see `check_site_overlap`.
     """
     builds = ("", "") if lifted else tuple(infer_build(x.contig_line, panel.chrom) for x in (target, panel))
     return [
@@ -88,11 +90,12 @@ def verdicts(
 def check_site_overlap(
     panel: Sites, target: Sites, match: SiteMatch, builds: Sequence[str] = ("", ""), n_without_alt: int = 0
 ) -> list[Verdict]:
-    """Judge whether enough of a target's sites are panel sites; at most one verdict.
+    """Return a verdict if too few of the target's sites are panel sites, otherwise an empty list.
 
-    Sites beyond the panel's ends do not count: a panel may cover part of a chromosome. `builds` are the
-    genome builds of target and panel by their headers, or "". `n_without_alt` matched sites do not count
-    either: their ALT is the panel's, and unmatched sites without ALT are not read.
+    Sites outside of the panel's range are not counted, because a panel may cover a part of a chromosome.
+    `builds` are the genome builds of target and panel in their headers, or "". `n_without_alt` is the number
+    of matched sites that have no ALT in the target. They are not counted, because the panel's ALT was used
+    for them, and unmatched sites without ALT were not read.
     """
     inside = (target.position >= panel.position[0]) & (target.position <= panel.position[-1])
     n_inside = int(inside.sum()) - n_without_alt
@@ -125,7 +128,7 @@ def check_site_overlap(
 
 
 def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Verdict]:
-    """Whether the alleles are as common as in the panel; one verdict at most."""
+    """Return a verdict if allele frequencies differ from the panel's, otherwise an empty list."""
     outlier_T = frequencies.outlier_T
     n_outliers, n_exchanged = int(outlier_T.sum()), int(frequencies.exchanged_T.sum())
     n_known = int((frequencies.called_T > 0).sum())
@@ -144,7 +147,7 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
             "them by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or add "
             f"{argument('force', True)} to impute anyway"
         )
-        # the sites of a haplotype are correlated: few sound samples may look exchanged by one measure
+        # Refuse only if both measures agree: sites are correlated, so few good samples may fail one of them.
         return [Verdict(text, refused=exchanged and correlation <= 0)]
     if n_outliers >= FEW_SITES and n_outliers > OUTLIER_SHARE * n_known:
         text = (
@@ -159,9 +162,9 @@ def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Ver
 def untyped_warning(
     panel: ReferencePanel, imputed: Sequence[tuple[np.ndarray, Interval]]
 ) -> tuple[list[IntervalCounts], list[str]]:
-    """Find stretches of panel sites without a typed site nearby, and warn of them.
+    """Return the intervals of imputed panel sites without a typed site nearby, and a warning about them.
 
-    imputed: typed panel sites, int64 (T,), and the panel sites that are imputed from them.
+    imputed: pairs of typed panel sites, int64 (T,), and the interval of panel sites imputed from them.
     """
     found = [
         one
@@ -182,7 +185,7 @@ def untyped_warning(
 def check_typed_ratio(
     panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, min_ratio: float
 ) -> None:
-    """Raise InputError if a fixed stretch of the panel that overlaps `sites` has too few typed sites."""
+    """Raise InputError if too few sites are typed in a fixed interval of the panel that overlaps `sites`."""
     low = []
     for interval in cut_equal_lengths(panel.cM):
         if interval.start < sites.stop and interval.stop > sites.start:

@@ -1,4 +1,4 @@
-"""`impute` for sequenced samples: likelihoods or reads and a panel in, imputed file out."""
+"""`impute_sequenced`: impute sequenced samples from genotype likelihoods or reads, and write a file."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ def impute_sequenced(
 ) -> SequencedSummary:
     """Impute sequenced samples at all sites of a panel, with phase, and write them with an index.
 
-    No sample's result depends on the others. Several chromosomes are imputed one after the other, with the
-    memory of one. Their records are those of runs with one panel each.
+    Each sample is imputed independently of the others. Several chromosomes are imputed one after the other,
+    which needs no more memory than one. The records are the same as with one run per chromosome.
 
     Parameters
     ----------
     out : str or Path
         Output file, as for `impute`.
     panel : ReferencePanel, str or Path, or sequence of them
-        A `.spin` file, an open `Panel`, or a VCF or BCF, which is compiled first. Or panel files in any
-        order, or a folder of them: one per chromosome; several of a chromosome are merged as by
+        A `.spin` file, an open `Panel`, or a VCF or BCF, from which a temporary panel is built. Or several
+        panel files, or a folder of panel files. Panels of the same chromosome are merged like by
         `merge_panels`, in the given order.
     sequencing : SequencingSettings
         Likelihoods, reads and array genotypes of the samples.
     genetic_map : str, Path or GeneticMap, optional
-        For a panel that is a VCF or BCF.
+        The genetic map, if the panel is a VCF or BCF.
     region : RegionSettings
-        Which panel sites are imputed, by default all. The default buffer is 1 cM. Regions whose buffers
-        overlap are imputed together: their records depend on which other regions are given.
+        The panel sites to impute. Default: all. The default buffer is 1 cM. Regions whose buffers overlap are
+        imputed together, so their results depend on which other regions are given.
     output : OutputSettings
-        Formats, decimals, type and header lines of the file, and a report; other settings are ignored.
+        Formats, decimals, type and header lines of the file, and a report. Other settings are ignored.
     resources : Resources
-        Threads and memory: fewer threads are used where memory is too small for all.
+        Threads and memory. Fewer threads are used if the memory budget is too small for all.
     force : bool
-        Overwrite existing files; continue even if an array's genotypes do not fit the panel, or likelihoods
-        and reads cover the same sites of a sample.
+        Overwrite existing files. Impute even if array genotypes do not fit the panel, or if likelihoods and
+        reads cover the same sites of a sample.
     progress : callable, optional
-        Called with the fraction that is done.
+        Called with the completed fraction of the run.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def impute_sequenced(
     Raises
     ------
     InputError
-        The input cannot be used; memory is too small for one thread; or, without `force`, `out` exists.
+        The input is invalid, memory is too small for one thread, or `out` exists and `force` is not set.
     """
     check_settings(
         sequencing=(sequencing, SequencingSettings),
@@ -129,7 +129,7 @@ def _check_samples(
     force: bool,
     panels: Sequence[ReferencePanel],
 ) -> None:
-    """Raise InputError, before panels are merged, if samples cannot be imputed from one of them."""
+    """Raise InputError if the samples cannot be imputed from `panels`. Called before panels are merged."""
     with within_budget(max_memory, "reading the samples", fewer_samples()):
         check_inputs(panels, sequencing, regions, buffer_cM, force=force)
 
@@ -155,7 +155,7 @@ def _impute_intervals(
         for one in intervals
     )
     n_sites = sum(one.n_sites for one in intervals)
-    # as for genotypes that are phased in the run, the order of a sample's haplotypes is arbitrary
+    # Which haplotype of a sample comes first is arbitrary, like for targets that are phased in the run.
     region_lines = step.region_lines(intervals[0].panel.chrom, n_sites, None, phased_here=True)
     writer = step.open_writer(first.samples, first.ploidy, panels, n_sites, region_lines=region_lines)
     begin_stage(step.progress, "imputing")
@@ -179,7 +179,7 @@ def _collect_report_data(
     sequencing: SequencingSettings,
     intervals: Sequence[SequencedInterval],
 ) -> None:
-    """Have the summary collect what a report needs; rarely needed modules are imported here."""
+    """Prepare the summary to collect the data of a report. Modules that few runs need are imported here."""
     from spinimpute.quality.report_data import ReportData
     from spinimpute.quality.sample_quality import SampleQuality
 
@@ -201,7 +201,7 @@ def _write_report(
     panels: Sequence[Panel],
     report_stack: ExitStack,
 ) -> None:
-    """Write the report under a temporary name; it gets its name when `report_stack` closes."""
+    """Write the report under a temporary name. It is renamed when `report_stack` closes."""
     from spinimpute.reports.multiqc import sequenced_samples
     from spinimpute.reports.sequenced_report import sequenced_report
 

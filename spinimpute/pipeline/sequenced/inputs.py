@@ -1,6 +1,8 @@
-"""The input of sequenced samples: likelihoods, reads, an array, or several of them for the same samples.
+"""The data of sequenced samples: genotype likelihoods, reads, array genotypes, or several of these together.
 
-Axes: S and T sites, X samples, Q haplotypes; 3: copies of ALT, 0 to 2.
+`LikelihoodReader` converts all of them to genotype likelihoods at panel sites and combines them.
+
+Axes: S panel sites, T sites with data, X samples, Q haplotypes; a trailing 3 is 0, 1 or 2 copies of ALT.
 """
 
 from __future__ import annotations
@@ -28,31 +30,31 @@ from spinimpute.vcf.variant_file import VariantFile
 
 Read = TypeVar("Read")
 
-CALL_ERROR_PHRED = 33  # Phred-scaled: an array's allele is wrong
+CALL_ERROR_PHRED = 33  # Phred-scaled probability that an allele of an array genotype is wrong
 
 
 @dataclass(frozen=True)
 class SequencingSettings:
-    """Files of sequenced samples. Data of the same samples in several files are combined.
+    """The files of sequenced samples. If several files have data of the same samples, they are combined.
 
     Attributes
     ----------
     likelihoods : str, Path, sequence of them, or None
-        A VCF, VCF.gz or BCF with PL, GL or GT; or several of the same samples, one per chromosome.
+        A VCF, VCF.gz or BCF with PL, GL or GT. Or several files of the same samples, one per chromosome.
     alignments : sequence of str or Path
         BAM or CRAM files, one per sample.
     names : sequence of str or None
-        Sample names for these files; None, the default, for the name in the read groups.
+        Sample name of each file of `alignments`. None or no names: use the name in the read groups.
     array : str, Path or None
-        Genotypes of an array, in any format of a target.
+        Array genotypes of the samples, in any format that `impute` reads.
     reference : str, Path or None
-        Reference genome of CRAM files (FASTA).
+        Reference genome (FASTA), for CRAM files.
     pileup : PileupSettings
-        Which bases of reads are used.
+        Which reads and bases to use.
     chain : str, Path or None
-        A chain file from the genome build of the likelihoods to that of the panel.
+        A chain file that lifts positions from the genome build of the likelihoods to the panel's.
     sexes : dict or None
-        Whether each sample is male, for chromosome X.
+        For chromosome X: True for each male sample.
     """
 
     likelihoods: str | Path | Sequence[str | Path] | None = None
@@ -71,7 +73,7 @@ class SequencingSettings:
 
     @property
     def likelihood_files(self) -> list[str | Path]:
-        """Files of likelihoods."""
+        """The files of likelihoods as a list."""
         likelihoods_given = self.likelihoods
         if likelihoods_given is None or isinstance(likelihoods_given, str | Path):
             return [] if likelihoods_given is None else [likelihoods_given]
@@ -79,7 +81,7 @@ class SequencingSettings:
 
     @property
     def named(self) -> str:
-        """The files in words, for a report."""
+        """Description of the files for a report."""
         files = [Path(path).name for path in self.likelihood_files]
         if len(files) > 1:
             files = [f"{len(files)} files of likelihoods"]
@@ -92,11 +94,12 @@ class SequencingSettings:
 
 
 class LikelihoodReader:
-    """Reads genotype likelihoods at the sites of the parts of a panel.
+    """Reader of genotype likelihoods at the sites of a panel's parts.
 
-    The order of samples is that of the first file: likelihoods, array, or reads. With `force`, genotypes of
-    an array that do not fit the panel are accepted, and likelihoods and reads may cover the same sites.
-    `read` adds warnings to the user to `warnings`, and to `absent` why files have no data in what was read.
+    The samples are ordered like in the file of likelihoods; without one, like in the array file, otherwise
+    like the files of reads. With `force`, array genotypes that do not fit the panel are accepted, and
+    likelihoods and reads may cover the same sites. `warnings` collects warnings to the user. `absent`
+    collects the reasons why files have no data in a region.
     """
 
     def __init__(self, settings: SequencingSettings, panels: Sequence[Panel], *, force: bool = False) -> None:
@@ -117,7 +120,7 @@ class LikelihoodReader:
             try:
                 read = read_matched(panels, settings.array, target, force=force)
             except NoRecord as error:
-                # of a whole genome, the array may lack a chromosome that was sequenced
+                # The array may lack a chromosome that was sequenced.
                 if self._likelihoods is None and not settings.alignments:
                     raise
                 self.warnings.append(f"{error}; imputed without it")
@@ -130,10 +133,10 @@ class LikelihoodReader:
                 self._samples = list(file.samples)
 
     def read(self, panel: Panel, region: Region | None) -> GenotypeLikelihoods | None:
-        """Return likelihoods at the sites of one of the panels, in a region; None for all of it.
+        """Return the combined likelihoods at a panel's sites in a region (None: all sites).
 
-        Returns None if a region has no data. Raises InputError if files have different samples, or, without
-        `force`, if likelihoods and reads cover the same sites of a sample.
+        Returns None if the region has no data. Raises InputError if the files have different samples. Without
+        `force`, also raises InputError if likelihoods and reads cover the same sites of a sample.
         """
         likelihoods = calls = reads = None
         if self._likelihoods is not None:
@@ -150,9 +153,10 @@ class LikelihoodReader:
         return reduce(merge_likelihoods, sources) if sources else None
 
     def _check_independent(self, likelihoods: GenotypeLikelihoods, reads: GenotypeLikelihoods) -> None:
-        """Refuse likelihoods and reads at the same sites: likelihoods made of these reads would count twice.
+        """Raise InputError if likelihoods and reads cover the same sites of a sample.
 
-        With `force`, they are of different libraries, and a warning is enough.
+        If the likelihoods were computed from these reads, the reads would count twice. With `force`, the user
+        says that they are from different libraries; then only a warning is added.
         """
         samples, settings = likelihoods.samples, self.settings
         _, at_likelihoods, at_reads = np.intersect1d(
@@ -179,9 +183,9 @@ class LikelihoodReader:
             self.warnings.append(warning)
 
     def has_records(self, panel: Panel, region: Region | None) -> bool:
-        """Whether `read` may find data; no more than a file's first record is read.
+        """Return whether `read` may find data. Only the first record of the likelihoods is read.
 
-        Likelihoods whose header gives another genome build are read completely, for the error message.
+        If their header has another genome build, they are read completely to raise the error of `read`.
         """
         found = None
         if self._likelihoods is not None:
@@ -219,7 +223,7 @@ class LikelihoodReader:
         )
 
     def _unless_absent(self, region: Region | None, read: Callable[[], Read]) -> Read | None:
-        """Return what `read` returns; None if a file has no data in a region, where others may have some."""
+        """Return the result of `read`; None if the file has no data in a region, as other files may have."""
         try:
             return read()
         except (NoRecord, NoMatch) as error:
@@ -231,9 +235,9 @@ class LikelihoodReader:
 
 
 def likelihoods_from_calls(matched: MatchedTarget, region: Region | None = None) -> GenotypeLikelihoods:
-    """Return the likelihoods of array genotypes at matched sites, in a region; None for all sites.
+    """Convert array genotypes at the matched sites in a region (None: all) to genotype likelihoods.
 
-    Each allele is wrong with probability 10 ** (-CALL_ERROR_PHRED / 10). Missing genotypes have no data.
+    Each allele is wrong with probability 10 ** (-CALL_ERROR_PHRED / 10). Missing genotypes are no data.
     """
     target, match = matched.target, matched.match
     position_T = matched.panel.position[match.panel_index]
@@ -247,7 +251,9 @@ def likelihoods_from_calls(matched: MatchedTarget, region: Region | None = None)
     missing_TX = (first_TX < 0) | (second_TX < 0)
     copies_TX3 = np.arange(3)
     phred_TX3 = CALL_ERROR_PHRED * np.abs((first_TX + second_TX)[..., None] - copies_TX3)
-    phred_TX3 = np.where(haploid_X[:, None], phred_TX3 // 2, phred_TX3)  # one allele, not two
+    phred_TX3 = np.where(
+        haploid_X[:, None], phred_TX3 // 2, phred_TX3
+    )  # haploid: copies are 0 or 2, so halve
     phred_TX3[missing_TX] = 0
     return GenotypeLikelihoods(
         target.samples,
@@ -261,7 +267,7 @@ def likelihoods_from_calls(matched: MatchedTarget, region: Region | None = None)
 
 
 def require_haplotypes(panel: ReferencePanel) -> Panel:
-    """Return a panel of haplotypes. Raises InputError for a panel of inducing points."""
+    """Return the panel as a panel of haplotypes. Raises InputError if it contains inducing points."""
     if panel.haplotypes is None:
         raise InputError(
             "mismatch",
@@ -272,10 +278,10 @@ def require_haplotypes(panel: ReferencePanel) -> Panel:
 
 
 def expand_to_all_sites(likelihoods: GenotypeLikelihoods, first: int, last: int) -> np.ndarray:
-    """Likelihoods at the panel sites [first, last), uint8 (S, X, 3); 0 where there are no data."""
+    """Return the likelihoods at the panel sites [first, last), uint8 (S, X, 3); 0 without data."""
     low, high = np.searchsorted(likelihoods.panel_index, [first, last])
     phred_SX3 = np.zeros((last - first, len(likelihoods.samples), 3), np.uint8)
     here = likelihoods.take(slice(low, high))
-    # for a haploid sample without reads, stored likelihoods are not all the same
+    # Without data, the stored likelihoods of haploid samples are not all equal: set them to 0.
     phred_SX3[here.panel_index - first] = np.where(here.known_SX[..., None], here.phred_SX3, 0)
     return phred_SX3

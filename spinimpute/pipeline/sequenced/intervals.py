@@ -1,4 +1,8 @@
-"""The intervals of a chromosome that are imputed, and the genotype likelihoods of sequenced samples there."""
+"""The intervals of a chromosome to impute for sequenced samples, and the samples' likelihoods in them.
+
+A region is imputed with a buffer on both sides: sites that are imputed to improve the result in the region,
+but not written. Regions whose buffers overlap form one interval, so each site is read and imputed once.
+"""
 
 from __future__ import annotations
 
@@ -30,26 +34,26 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
-BUFFER_CM = 1.0  # sites further away hardly matter
-_MAX_REASONS = 3  # in a message
+BUFFER_CM = 1.0  # default buffer; sites further away hardly change the result
+_MAX_REASONS = 3  # reasons listed in a message
 
 
 @dataclass(frozen=True)
 class SequencedInterval:
-    """Consecutive panel sites that are imputed together, and the likelihoods of samples there."""
+    """Consecutive panel sites that are imputed together, and the samples' likelihoods at these sites."""
 
     panel: Panel
     likelihoods: GenotypeLikelihoods
-    written: Sequence[PanelInterval]  # the sites that are written, in order of position
-    sites: Interval  # the sites that are imputed, buffers included
+    written: Sequence[PanelInterval]  # the sites to write, sorted by position
+    sites: Interval  # the sites to impute, including buffers
 
     @property
     def n_sites(self) -> int:
-        """Number of panel sites that are written."""
+        """Number of panel sites to write."""
         return sum(one.sites.n_sites for one in self.written)
 
     def written_within(self, start: int, stop: int) -> list[Interval]:
-        """Those of the panel sites [start, stop) that are written."""
+        """Return the intervals of the panel sites [start, stop) that are to be written."""
         first = bisect_right(self.written, start, key=lambda one: one.sites.stop)
         last = bisect_left(self.written, stop, key=lambda one: one.sites.start)
         return [
@@ -58,12 +62,12 @@ class SequencedInterval:
         ]
 
     def phred_SX3(self) -> np.ndarray:
-        """Phred-scaled likelihoods at all sites, uint8 (S, X, 3); 0 where nothing is known."""
+        """Return Phred-scaled likelihoods at all sites to impute, uint8 (S, X, 3); 0 without data."""
         return expand_to_all_sites(self.likelihoods, *self.sites)
 
 
 class _BufferedInterval(NamedTuple):
-    """Panel sites that are written, and those with their buffer."""
+    """Panel sites to write, and the sites to impute: the same sites with their buffer."""
 
     written: PanelInterval
     sites: Interval
@@ -72,7 +76,7 @@ class _BufferedInterval(NamedTuple):
 def _group_overlapping(
     panel: Panel, intervals: Sequence[PanelInterval], buffer_cM: float
 ) -> list[list[_BufferedInterval]]:
-    """Group intervals whose buffers overlap, in order of position: each site is read and imputed once."""
+    """Group intervals whose buffers overlap, sorted by position."""
     cM = panel.cM
     groups: list[list[_BufferedInterval]] = []
     end = 0
@@ -91,7 +95,7 @@ def _group_overlapping(
 def _groups_to_read(
     panels: Sequence[Panel], intervals: Mapping[str, Sequence[PanelInterval]], buffer_cM: float | None
 ) -> Iterator[tuple[Panel, list[_BufferedInterval], Region | None]]:
-    """Yield a panel, intervals whose buffers overlap, and the region that they cover; None for all."""
+    """Yield each panel with each group of overlapping intervals and the region they cover (None: all)."""
     for panel in panels:
         panel_group = intervals.get(panel.checksum, [])
         for group in _group_overlapping(panel, panel_group, BUFFER_CM if buffer_cM is None else buffer_cM):
@@ -110,7 +114,7 @@ def check_inputs(
     *,
     force: bool,
 ) -> None:
-    """Raise InputError if the samples' files cannot be used, before much of them is read."""
+    """Raise InputError if the samples' files cannot be used. Reads only little of them."""
     intervals, _ = panel_intervals(panels, regions)
     haplotype_panels = [require_haplotypes(one) for one in panels]
     reader = LikelihoodReader(sequencing, haplotype_panels, force=force)
@@ -130,8 +134,8 @@ def _no_data_error(
 
 
 def _find_data(found: GenotypeLikelihoods, group: Sequence[_BufferedInterval]) -> list[bool]:
-    """Whether any sample has data in each of some intervals or their buffers."""
-    n_known = np.concatenate([[0], np.cumsum(found.known_SX.any(axis=1))])  # before each of the sites
+    """Return, for each interval of a group, whether any sample has data in it or its buffer."""
+    n_known = np.concatenate([[0], np.cumsum(found.known_SX.any(axis=1))])  # sites with data before each site
     low, high = (
         n_known[np.searchsorted(found.panel_index, ends)]
         for ends in ([one.sites.start for one in group], [one.sites.stop for one in group])
@@ -141,13 +145,13 @@ def _find_data(found: GenotypeLikelihoods, group: Sequence[_BufferedInterval]) -
 
 @dataclass
 class SequencedInput:
-    """What `read_intervals` found on a chromosome."""
+    """The data that `read_intervals` read on a chromosome."""
 
-    # in order of position; regions whose buffers overlap are one
+    # sorted by position; regions whose buffers overlap are one interval
     intervals: list[SequencedInterval] = field(default_factory=list)
-    # likelihoods as they were read, and the number of panel sites for which they were
+    # each result of `LikelihoodReader.read`, with the number of panel sites in its region
     read: list[tuple[GenotypeLikelihoods, int]] = field(default_factory=list)
-    skipped: dict[str, int] = field(default_factory=dict)  # records that were not read, by reason
+    skipped: dict[str, int] = field(default_factory=dict)  # number of skipped records, by reason
     panel_haplotypes: int = 0
     warnings: list[str] = field(default_factory=list)
 
@@ -168,11 +172,11 @@ def read_intervals(
     *,
     force: bool,
 ) -> SequencedInput:
-    """Read the data of the samples in the regions of a chromosome; none for all of it.
+    """Read the data of the samples in the regions of a chromosome. No regions: the whole chromosome.
 
-    A region, or a part of chromosome X, without data is left out with a warning. The default buffer around
-    regions is BUFFER_CM. Raises NoRecord if no sample has data anywhere, and InputError for a panel of
-    inducing points and for files that cannot be used.
+    Regions and parts of chromosome X without data are left out with a warning. The default buffer is
+    BUFFER_CM. Raises NoRecord if no sample has data in any region, and InputError if the panel contains
+    inducing points or a file cannot be used.
     """
     intervals, absent = panel_intervals(panels, regions)
     found, skipped = SequencedInput(warnings=absent), Counter[str]()
@@ -185,7 +189,7 @@ def read_intervals(
             has_data = _find_data(likelihoods, group)
             found.panel_haplotypes = max(found.panel_haplotypes, panel.n_haplotypes)
             found.read.append((likelihoods, group[-1].sites.stop - group[0].sites.start))
-            # a file without an index is read again for each group, with all its other chromosomes
+            # A file without an index is read completely for each group: count other chromosomes once.
             n_elsewhere = max(
                 skipped[ON_ANOTHER_CHROMOSOME], likelihoods.skipped.get(ON_ANOTHER_CHROMOSOME, 0)
             )
@@ -217,17 +221,17 @@ def read_intervals(
 def check_sequenced(
     panels: Sequence[ReferencePanel], sequencing: SequencingSettings
 ) -> tuple[SequencedSummary, list[str]]:
-    """Read the data of sequenced samples at the sites of a panel, as `impute_sequenced` does.
+    """Read the data of sequenced samples at the sites of a panel like `impute_sequenced`.
 
-    Returns a summary, and why `impute_sequenced` refuses files of reads: a missing index, another genome
-    build or other names of chromosomes. Refused files are left out if others remain; the summary is empty if
-    none does, or if there are also likelihoods or an array of the same samples.
+    Returns a summary, and the reasons why `impute_sequenced` would refuse files of reads, such as a missing
+    index, another genome build or other names of chromosomes. If files of reads are refused, the summary is
+    about the other ones. It is empty if none is left, or if there are also likelihoods or an array.
     """
     summary = SequencedSummary()
-    refusals = {}  # by number of the file
+    refusals = {}  # reason by index of the file
     for i, path in enumerate(sequencing.alignments):
         try:
-            with warnings.catch_warnings(action="ignore"):  # the file is opened again later
+            with warnings.catch_warnings(action="ignore"):  # warnings come when the file is read
                 AlignmentFile(path, panels[-1], sequencing.reference).close()
         except InputError as error:
             refusals[i] = str(error)

@@ -1,6 +1,6 @@
-"""Records of sequenced samples, from the probabilities that their chains give.
+"""Conversion of the imputed probabilities of sequenced samples to records of the output.
 
-Axes: S sites, X samples, Q haplotypes.
+Axes: S sites, X samples, Q haplotypes; a 2 is the two haplotypes of a sample.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spinimpute.pipeline.sequenced.intervals import SequencedInterval
 from spinimpute.quality.site_quality import site_quality
 from spinimpute.quality.summary import SequencedSummary
 
-MAX_GENOTYPES, MAX_SITES = 2**18, 8_192  # that are written at once
+MAX_GENOTYPES, MAX_SITES = 2**18, 8_192  # limits of one block of records
 
 
 def write_records(
@@ -23,9 +23,9 @@ def write_records(
     writer: RecordWriter,
     summary: SequencedSummary,
 ) -> None:
-    """Write the sites of an interval that were asked for, and add their quality to the report data.
+    """Write the requested sites of an interval, and add their quality to the report data.
 
-    imputed: yields the first panel site of consecutive sites, and P(ALT) there, float (S, 2, X).
+    imputed: yields, window by window, the first panel site and P(ALT) of its sites, float (S, 2, X).
     """
     panel, ploidy = interval.panel, interval.likelihoods.ploidy
     haploid_X = ploidy == 1
@@ -52,9 +52,9 @@ def write_records(
 
 
 def to_haplotype_columns(x_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:
-    """Arrange the values of haplotypes, (S, 2, X), in one column each, (S, Q).
+    """Rearrange values (S, 2, X) so that each haplotype is a column, (S, Q).
 
-    The haplotypes of a sample are next to each other; of a haploid sample only the first is kept.
+    The two haplotypes of a sample are adjacent columns. Haploid samples keep only the first one.
     """
     kept_Q = np.stack([np.ones_like(haploid_X), ~haploid_X], axis=1).ravel()
     n_samples = len(haploid_X)
@@ -62,9 +62,9 @@ def to_haplotype_columns(x_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray
 
 
 def most_likely_alleles(p_S2X: np.ndarray, haploid_X: np.ndarray) -> np.ndarray:
-    """Return the alleles of the likeliest genotypes, int8 (S, 2, X), from P(ALT) of both haplotypes.
+    """Return the alleles of the most likely genotypes, int8 (S, 2, X), from P(ALT) of both haplotypes.
 
-    In a heterozygote, ALT is on the haplotype where it is more likely.
+    In a heterozygote, ALT is on the haplotype with the higher P(ALT).
     """
     first_SX, second_SX = p_S2X[:, 0], p_S2X[:, 1]
     two_SX = first_SX * second_SX

@@ -1,1 +1,1 @@
-"""Which of a panel's sites are predicted badly from the haplotypes around them: `panel build` finds out."""
+"""Search for panel sites that are predicted badly from the haplotypes around them, used by `panel build`."""

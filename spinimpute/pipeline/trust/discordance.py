@@ -1,17 +1,20 @@
 """Sites of a panel whose alleles contradict the haplotypes around them.
 
-Alleles follow the genealogy of the haplotypes: if the nearest relatives of a haplotype on the left and on
-the right of a site have the same allele, the haplotype has this allele too, except after recurrent mutation.
-Where this often fails, genotypes are wrong, because of repeats, segmental duplications or mapping errors.
-This concerns ten to a hundred common sites per megabase.
+Alleles follow the genealogy of the haplotypes. If the nearest relatives of a haplotype to the left and right
+of a site have the same allele, the haplotype also has this allele, except after recurrent mutation. At some
+sites this often fails, because genotypes are wrong: in repeats and segmental duplications, or after mapping
+errors. There are ten to a hundred such common sites per megabase.
 
-The *discordance* of a site is the frequency of a different allele where both relatives agree, relative to its
-expectation for randomly assigned alleles: 0 for good sites, about 1 for sites that are independent of their
-surroundings. Relatives are the haplotypes with the longest matches at common sites beyond NEAR bases; closer
-records of the same artefact would agree. PRIOR makes discordance small for few haplotypes. Discordance is 0
-for rare alleles and within NEAR bases of the first and the last common site.
+The discordance of a site compares each haplotype whose two relatives agree with these relatives:
 
-Axes: X sites of a panel, T common ones, N haplotypes that are compared, P bytes of packed bits.
+    discordance = (haplotypes with another allele) / (number expected for randomly assigned alleles + PRIOR)
+
+It is 0 for good sites, and about 1 for sites that are independent of the sites around them. A relative is the
+haplotype with the longest match at common sites, not counting the NEAR bases next to the site: records close
+to it may contain the same artefact. Discordance is 0 for rare alleles, and within NEAR bases of the first and
+the last common site.
+
+Axes: X sites (or samples) of the panel, T common sites, N compared haplotypes, P bytes of packed bits.
 """
 
 from __future__ import annotations
@@ -27,18 +30,18 @@ from spinimpute.panels.trust.site_trust import NEAR, UNITS
 from spinimpute.runtime.kernels import kernel
 
 MIN_FREQUENCY = 0.01  # of the minor allele; rarer alleles have too few copies to compare
-MIN_COPIES = 5  # of the minor allele: a carrier without a relative that carries it differs by construction
-MAX_HAPLOTYPES = 2_000  # so many find these sites as well as all
-PRIOR = 30.0  # differences expected by chance that are added
-NO_RELATIVE = 2  # in place of an allele: no other haplotype is like this one
-_BLOCK, _FLANK = 2_048, 512  # common sites whose discordance is computed together, and around them
-_CHOOSING_SITES = 1_024  # common sites by whose alleles the compared samples are chosen
+MIN_COPIES = 5  # of the minor allele; a carrier needs relatives that are also carriers
+MAX_HAPLOTYPES = 2_000  # compared haplotypes; more find no other sites
+PRIOR = 30.0  # added to the expected number; keeps discordance small if there are few haplotypes
+NO_RELATIVE = 2  # in place of the relative's allele: no other haplotype matches
+_BLOCK, _FLANK = 2_048, 512  # common sites computed together, and further ones read on each side
+_CHOOSING_SITES = 1_024  # common sites whose alleles decide the order of samples
 
 
 def find_discordance(panel: Panel) -> np.ndarray:
     """Return the discordance of a panel's sites, uint8 (n_sites,), in units of 1 / UNITS.
 
-    The order and the names of samples and haplotypes make no difference.
+    The result does not depend on the order and names of samples and haplotypes.
     """
     count_X = panel.allele_count
     minor_X = np.minimum(count_X, panel.n_haplotypes - count_X)
@@ -58,7 +61,7 @@ def find_discordance(panel: Panel) -> np.ndarray:
 
 
 def read_alleles(panel: Panel, index_T: np.ndarray, chosen_N: np.ndarray) -> np.ndarray:
-    """Return the alleles of some haplotypes, uint8 (T, N), reading a block of sites at a time."""
+    """Return the alleles of the chosen haplotypes, uint8 (T, N). Sites are read in blocks to limit memory."""
     byte_N, shift_N = chosen_N >> 3, (7 - (chosen_N & 7)).astype(np.uint8)
     allele_TN = np.empty((len(index_T), len(chosen_N)), np.uint8)
     for start in range(0, len(index_T), _BLOCK):
@@ -68,14 +71,14 @@ def read_alleles(panel: Panel, index_T: np.ndarray, chosen_N: np.ndarray) -> np.
 
 
 def order_samples(panel: Panel, common_T: np.ndarray) -> np.ndarray:
-    """Order samples by their alleles at some common sites, see `fair_samples`, int64 (X,)."""
+    """Order samples by their alleles at some common sites (see `fair_samples`), int64, axis X: samples."""
     chosen_T = common_T[np.unique(np.linspace(0, len(common_T) - 1, _CHOOSING_SITES).astype(np.int64))]
     alleles_TN = np.unpackbits(panel.packed_rows(chosen_T), axis=1, count=panel.n_haplotypes)
     return fair_samples(alleles_TN, panel.haplotype_sample)
 
 
 def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Choose about MAX_HAPLOTYPES haplotypes of whole samples, and the rank of each one's sample."""
+    """Choose about MAX_HAPLOTYPES haplotypes of whole samples. Return them and the ranks of their samples."""
     order = order_samples(panel, common_T)
     rank_X = np.empty(len(order), np.int64)
     rank_X[order] = np.arange(len(order))
@@ -87,9 +90,9 @@ def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray
 
 
 def _discordance(position_T: np.ndarray, allele_TN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
-    """Discordance of common sites, float64 (T,); sample_N: the sample of each haplotype."""
-    # Of equally long matches the order decides. It must tell nothing of a site's alleles: only the two
-    # haplotypes of a sample are ordered by what they are.
+    """Return the discordance of common sites, float64 (T,). sample_N: the sample of each haplotype."""
+    # Among equally long matches, the order of haplotypes decides. It must not depend on the alleles at single
+    # sites. Haplotypes are sorted by sample; only the two haplotypes of a sample are sorted by a hash.
     packed_NP = np.ascontiguousarray(np.packbits(allele_TN, axis=0).T)
     digests = [blake2b(content_P, digest_size=8).digest() for content_P in packed_NP]
     order = np.array(sorted(range(len(digests)), key=lambda n: (sample_N[n], digests[n])))
@@ -119,8 +122,8 @@ def _nearest(position_T: np.ndarray, allele_TN: np.ndarray) -> np.ndarray:
 def _fill_nearest(bits_TP, passed_T, no_relative, near_TN):  # type: ignore[no-untyped-def]
     """Fill near_TN with the allele, at each site, of the haplotype with the longest match before the site.
 
-    passed_T: matches at sites [0, passed_T) count, int64, non-decreasing. Of equally long matches the first
-    in the order counts. no_relative: written where no other haplotype matches.
+    passed_T: matches for site t end just before site passed_T[t], int64, non-decreasing. Of two equally long
+    matches, the first one in PBWT order is used. no_relative: value to write if no other haplotype matches.
     """
     n = near_TN.shape[1]
     order_N, start_N = np.arange(n).astype(np.int32), np.zeros(n, np.int32)

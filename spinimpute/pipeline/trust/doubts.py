@@ -1,12 +1,12 @@
-"""Suspicious sites of a panel, tested by imputing held-out samples.
+"""Test of a panel's discordant sites: are predictions overconfident there?
 
 Many discordant sites are predicted well, because the predictor notices that its candidates disagree. To test
-this, some samples are held out, and the default predictor imputes them at the suspicious sites from common
-sites nearby. The regression of true alleles on predictions has slope 1 for calibrated predictions, and less
-for overconfident ones. Sites with a slope clearly below 1 are confirmed.
+this, some samples are held out of the panel. The default predictor imputes them at the suspicious sites from
+common sites nearby. Then the true alleles are regressed on the predictions. The slope is 1 if predictions are
+calibrated, and lower if they are overconfident. Sites with a slope clearly below 1 are confirmed.
 
-Axes: X sites of a panel, S sites that are suspicious or typed, U suspicious ones, T typed ones, N haplotypes
-that stay, Q haplotypes that are left out.
+Axes: X sites of the panel, U suspicious sites, T typed sites, S suspicious or typed sites, N haplotypes that
+are kept, Q held-out haplotypes.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from spinimpute.pipeline.trust.discordance import find_discordance, order_sample
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
 
-SUSPICIOUS = 0.95  # trust below which a site is judged
+SUSPICIOUS = 0.95  # sites with less trust are tested
 MIN_FREQUENCY = 0.05  # of the minor allele at tested sites; the held-out samples carry too few rarer alleles
-MAX_HELD_OUT, MIN_HELD_OUT = 100, 10  # samples, at most a fifth of the panel's
-MAX_KEPT_SAMPLES = 2_500  # samples: a bound on time and memory
-# Highest slope, a standard error above its estimate, with which a site keeps its discordance. Chosen on
-# people left out of six real and two simulated panels, of whom these samples are no part
-# (benchmarks/tried.md).
+MAX_HELD_OUT, MIN_HELD_OUT = 100, 10  # samples; at most a fifth of the panel
+MAX_KEPT_SAMPLES = 2_500  # samples that are not held out; limits time and memory
+# A site is confirmed if its slope plus the standard error is below this limit. It was chosen on people who
+# were held out of six real and two simulated panels (benchmarks/tried.md).
 MAX_SLOPE = 0.9
-BATCH_SITES = 4_096
+BATCH_SITES = 4_096  # sites written in one step
 
 
 def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
     """Find discordant sites, and those among them with overconfident predictions.
 
-    `folder` is for temporary files. Results depend neither on `threads` nor on the order and names of
-    samples. No site is confirmed if too few samples can be held out.
+    Temporary files are written to `folder`. Results do not depend on `threads`, or on the order and names of
+    samples. If too few samples can be held out, no site is confirmed.
     """
     discordance_X = find_discordance(panel)
     minor_X = np.minimum(panel.frequency, 1 - panel.frequency)
@@ -75,7 +74,7 @@ def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
 
 
 def _write_subpanel(panel: Panel, site_S: np.ndarray, kept_N: np.ndarray, out: Path) -> None:
-    """Write some sites and haplotypes of a panel as a panel file."""
+    """Write a panel file with a subset of sites and haplotypes."""
     kept_X, ploidy_X = np.unique(panel.haplotype_sample[kept_N], return_counts=True)
     counts = []
     with out.open("wb") as file:
@@ -104,7 +103,7 @@ def _predict(panel: Panel, typed_index: np.ndarray, typed_TQ: np.ndarray, thread
 
 
 def _slopes(predicted_UQ: np.ndarray, true_UQ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slopes of regressions through the origin and standard errors, float64 (U,); inf if unknown."""
+    """Return slopes of regressions through the origin and standard errors, float64 (U,); inf if undefined."""
     xx_U, xy_U, yy_U = (
         np.einsum("uq,uq->u", a, b, dtype=np.float64)
         for a, b in ((predicted_UQ, predicted_UQ), (predicted_UQ, true_UQ), (true_UQ, true_UQ))
