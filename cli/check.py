@@ -1,4 +1,4 @@
-"""`spinimpute check`"""
+"""`spinimpute check`: report how a target fits a panel, without imputing it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def check(
 
 
 def _describe(path: str, panels: Sequence[ReferencePanel], report: CheckReport) -> None:
-    """Print a line about one of several panels."""
+    """Print a line about one of several panels and its match with the target."""
     n_sites = sum(panel.n_sites for panel in panels)
     click.echo(
         printable(

@@ -1,4 +1,9 @@
-"""Classes of commands and options: help in groups, checks of the words given, standard input and logs."""
+"""The click classes of our commands and options.
+
+`Command` prints its options in groups and refuses common mistakes, such as an empty file name. `PipedCommand`
+can also read a file from standard input and write a log (`--log`). `command_text` returns the command line
+that is recorded in the header of an output.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +26,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
 
 GROUPS = ("Input", "Panel", "Output", "Region", "Reads", "Training", "Performance", "Advanced")
-# what metavars of options with names ask for
+# placeholder of an option in the help -> what to give, for messages
 NAMES = {"FILE": "a file name", "FOLDER": "a folder name", "PREFIX": "the beginning of file names"}
 
 
 class GroupedOption(click.Option):
-    """An option that the help lists in a group, one of GROUPS, with its default; numbers are N or X."""
+    """An option that the help shows in a group (one of GROUPS), with its default.
+
+    The placeholder for whole numbers is N, for other numbers X.
+    """
 
     def __init__(self, *args: Any, group: str = "Advanced", **kwargs: Any) -> None:
         kwargs.setdefault("show_default", "default" in kwargs)
@@ -42,7 +50,7 @@ option = partial(click.option, cls=GroupedOption)
 
 
 def combine_options(*decorators: Decorator) -> Decorator:
-    """A decorator that adds several options, in this order."""
+    """Return a decorator that adds several options in this order."""
 
     def add(function: Function) -> Function:
         for decorator in reversed(decorators):
@@ -53,7 +61,7 @@ def combine_options(*decorators: Decorator) -> Decorator:
 
 
 class Count(click.ParamType):
-    """A whole number from a minimum, without the type's limits in the help."""
+    """A whole number of at least `minimum`. Unlike click's IntRange, the help does not show the limits."""
 
     name = "integer"
 
@@ -61,15 +69,18 @@ class Count(click.ParamType):
         self._range = click.IntRange(minimum, maximum)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number. Raises BadParameter."""
+        """Return the number. Raises BadParameter if it is out of range or not a whole number."""
         return self._range.convert(value, param, ctx)
 
 
 class Command(click.Command):
-    """A command with grouped help that refuses empty names, words without an option, and repeated options."""
+    """A command that shows its options in groups.
+
+    It refuses empty file names, words without an option, and options of one value that are repeated.
+    """
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in the order of GROUPS; commands with few options have no groups."""
+        """Write the options in the order of GROUPS. Up to 8 options are listed without groups."""
         if sum(isinstance(one, GroupedOption) for one in self.params) <= 8:
             super().format_options(ctx, formatter)
             return
@@ -83,43 +94,43 @@ class Command(click.Command):
                     formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words. Raises UsageError or InputError."""
+        """Parse the command line. Raises UsageError or InputError for a mistake."""
         if ctx.resilient_parsing:  # shell completion
             return super().parse_args(ctx, args)
-        given, words, in_order = self.make_parser(ctx).parse_args(args=list(args))
-        if "help" in given:
+        values, words, in_order = self.make_parser(ctx).parse_args(args=list(args))
+        if "help" in values:
             return super().parse_args(ctx, args)
-        if words and not any(isinstance(one, click.Argument) for one in self.params):
+        if words and not any(isinstance(parameter, click.Argument) for parameter in self.params):
             verb = "stands" if len(words) == 1 else "stand"
             ctx.fail(
                 f"{', '.join(map(repr, words))} {verb} without an option: give each file with its option, "
                 "such as --vcf FILE"
             )
-        for one in in_order:  # click would take the last of several files without a message
-            single = one.type is click.STRING and not one.multiple and one.nargs == 1
-            if single and isinstance(one, click.Option) and in_order.count(one) > 1:
-                ctx.fail(f"{_flag(one)} is given {in_order.count(one)} times: give it once")
-        for one in self.params:  # an empty name often comes from a variable of a script that is not set
-            is_argument = isinstance(one, click.Argument)  # all arguments are files
-            what = NAMES["FILE"] if is_argument else NAMES.get(one.metavar or "")
-            value = given.get(one.name or "")
+        for parameter in in_order:  # click would silently use the last of several files
+            single = parameter.type is click.STRING and not parameter.multiple and parameter.nargs == 1
+            if single and isinstance(parameter, click.Option) and in_order.count(parameter) > 1:
+                ctx.fail(f"{_flag(parameter)} is given {in_order.count(parameter)} times: give it once")
+        for parameter in self.params:  # an empty name often comes from an unset variable of a script
+            is_argument = isinstance(parameter, click.Argument)  # all arguments are files
+            what = NAMES["FILE"] if is_argument else NAMES.get(parameter.metavar or "")
+            value = values.get(parameter.name or "")
             if what is not None and "" in (value if isinstance(value, list | tuple) else [value]):
-                remedy = f"Give {what}" + ("" if one.required else ", or leave the option out")
-                raise InputError("argument", f"{_flag(one)} has an empty name. {remedy}")
-        if "quiet" in given:
+                remedy = f"Give {what}" + ("" if parameter.required else ", or leave the option out")
+                raise InputError("argument", f"{_flag(parameter)} has an empty name. {remedy}")
+        if "quiet" in values:
             announcements.clear()
         return super().parse_args(ctx, args)
 
 
 def _flag(parameter: click.Parameter) -> str:
-    """The longest name of an option, or the name of an argument."""
+    """Return the longest name of an option, or the name of an argument."""
     if isinstance(parameter, click.Option):
         return max(parameter.opts, key=len)
     return parameter.human_readable_name
 
 
 def check_out(params: Mapping[str, Any]) -> None:
-    """Check --out before anything is read. Raises InputError if it cannot be written, or exists."""
+    """Raise InputError if --out cannot be written or exists. This runs before any input is read."""
     from spinimpute.outputs.opening import choose_format
     from spinimpute.runtime.output_files import check_outputs
 
@@ -128,11 +139,13 @@ def check_out(params: Mapping[str, Any]) -> None:
 
 
 class PipedCommand(Command):
-    """A command that reads one of its files from standard input if its name is `-`, and may have --log.
+    """A command that reads one input from standard input if its name is `-`, and that may have --log.
 
-    `check` receives the options by name. It refuses outputs that cannot be written, before anything is read.
+    `check` is called with the options' values before any input is read. It raises InputError if an output
+    cannot be written.
     """
 
+    # the options whose file may be standard input
     READ = ("vcf", "gl", "panel", "truth", "imputed", "typed")
 
     def __init__(
@@ -142,7 +155,7 @@ class PipedCommand(Command):
         self._check = check
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; errors are written to the log, too."""
+        """Parse the command line. If that fails, start the log so that it has the error message, too."""
         words = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -174,27 +187,27 @@ class PipedCommand(Command):
         assert self.callback is not None
         with standard_input_as_file(flags[piped[0]]) as path:
             try:
-                # the context keeps `-`: headers quote the command from there
+                # `ctx.params` keeps `-`, because the command in the output's header is taken from there
                 return ctx.invoke(self.callback, **{**ctx.params, piped[0]: str(path)})
             except InputError as error:
                 raise InputError(error.code, str(error).replace(str(path), "standard input")) from error
 
 
 def _start_checked_log(ctx: click.Context, path: str) -> None:
-    """Start the log, unless it is another file of the command. Raises InputError."""
+    """Start the log. Raises InputError if its path is also an input or another output of the command."""
     from spinimpute.runtime.output_files import PLACEHOLDER, CannotWrite, check_outputs, find_placeholders
 
     given = ctx.params
     written = {name: given.get(name) for name in ("out", "report", "multiqc")}
     out = Path(str(written["out"]))
     if PLACEHOLDER in str(out) or find_placeholders(out):
-        written["out"] = None  # there may be several outputs, or the command refuses this one
+        written["out"] = None  # {chrom}, checked below, or an unknown placeholder, which the command refuses
     read: list[object] = []
     for name, value in given.items():
         if name not in written:
             read += value if isinstance(value, tuple) else [value]
     check_outputs([path], bool(given.get("force")), read)
-    further = []  # outputs whose names follow from options
+    further = []  # outputs whose names are derived from a prefix or folder
     if given.get("loo"):
         from spinimpute.quality.leave_one_out import TABLES
 
@@ -212,7 +225,7 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
         )
     try:
         if Path(path).is_file() and not is_log(Path(path)):
-            # files that lists and folders name are not known yet: the command could read this one
+            # --force does not apply: the file may be an input that is named in a list or a folder
             raise InputError("exists", f"--log {path} exists and is no log. Choose another name")
         start_log(Path(path), command_text(ctx, ()))
     except OSError as error:
@@ -220,7 +233,7 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
 
 
 def _start_log_of_words(ctx: click.Context, words: list[str]) -> None:
-    """Start the log of a command that cannot be parsed, if no other file is lost."""
+    """Start the log of a command line that cannot be parsed, unless this would overwrite another file."""
     after = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "--log"]
     after += [word.partition("=")[2] for word in words if word.startswith("--log=")]
     if not after:
@@ -232,11 +245,11 @@ def _start_log_of_words(ctx: click.Context, words: list[str]) -> None:
 
 
 def command_text(ctx: click.Context, without: Collection[str]) -> str:
-    r"""The command with the options that differ from their defaults: a line for the header of an output.
+    r"""Return the command line for the header of an output, with all options that differ from their defaults.
 
-    A shell would accept the text. Control characters and undecodable bytes are written as in $'\x0a'. A value
-    from the environment is written like one that was typed. Options in `without` do not change the output:
-    without them, the same input gives the same bytes.
+    A shell accepts the text. Control characters and undecodable bytes are written as in $'\x0a'. Values from
+    environment variables are included. Options in `without` are omitted, because they do not change the
+    results: so the same results give the same bytes.
     """
     words = ctx.command_path.split()
     for parameter in ctx.command.params:
@@ -254,6 +267,7 @@ def command_text(ctx: click.Context, without: Collection[str]) -> str:
 
 
 def _quoted(word: str) -> str:
+    """Quote a word for a shell."""
     if word.isprintable():
         return shlex.quote(word)
     return "$'" + "".join(_escaped(character) for character in word) + "'"

@@ -1,4 +1,8 @@
-"""`spinimpute convert` and `spinimpute phase`: a target as VCF or BCF, at the sites of a panel."""
+"""`spinimpute convert` and `spinimpute phase`: write a target at the sites of a panel, as it is or phased.
+
+The output is VCF, BCF, PLINK 2 or BGEN. A target need not be converted or phased before imputing it:
+'spinimpute impute' reads all formats and phases unphased genotypes.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +32,12 @@ from .target_options import as_tuple, panels_option, target_options
 if TYPE_CHECKING:
     from spinimpute.quality.summary import ImputationSummary
 
-# the output must be the same with and without these options
+# options that do not change the results: the header of the output omits them, so that it is the same, too
 NOT_RECORDED = ("out", "threads", "force", "quiet")
 
 
 def _shared_options(panel_formats: str) -> Decorator:
+    """Return a decorator that adds the options of both commands."""
     return combine_options(
         target_options(),
         panels_option(f"Reference panel ({panel_formats}). Panels of the same chromosome are merged."),
@@ -52,9 +57,10 @@ def _shared_options(panel_formats: str) -> Decorator:
 @click.command(cls=PipedCommand)
 @_shared_options(".spin, .spip, VCF or BCF")
 def convert(ctx: click.Context, **params: Any) -> None:
-    """Convert a target of any format to VCF or BCF, with the panel's REF and ALT.
+    """Convert a target of any format to VCF, BCF, PLINK 2 or BGEN, with the panel's REF and ALT.
 
-    Typed sites that the panel lacks are left out. 'spinimpute impute' reads all formats itself.
+    Typed sites that are not in the panel are left out. You need not convert a target before imputing it:
+    'spinimpute impute' reads all formats.
     """
     from spinimpute.pipeline.typed_file import convert as run
 
@@ -67,7 +73,8 @@ def convert(ctx: click.Context, **params: Any) -> None:
 def phase(ctx: click.Context, threads: int | None, **params: Any) -> None:
     """Phase genotypes at the sites of a reference panel and fill in missing calls.
 
-    Typed sites that the panel lacks are left out. 'spinimpute impute' phases unphased genotypes itself.
+    Typed sites that are not in the panel are left out. You need not phase a target before imputing it:
+    'spinimpute impute' phases unphased genotypes.
     """
     from spinimpute.pipeline.typed_file import phase as run
 
@@ -79,7 +86,7 @@ def phase(ctx: click.Context, threads: int | None, **params: Any) -> None:
 def _call(
     run: Callable[..., ImputationSummary], ctx: click.Context, params: dict[str, Any], **more: Any
 ) -> ImputationSummary:
-    """Check the output, and call a function of the library with the options."""
+    """Check the output, and call `run`, a function of the library, with the values of the options."""
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
     from spinimpute.runtime.output_files import check_outputs
 

@@ -1,4 +1,4 @@
-"""`spinimpute evaluate`"""
+"""`spinimpute evaluate`: measure the accuracy of imputed genotypes, given the true ones."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .options import force_option, progress_bar, quiet_option, regions_options, 
 
 
 def _check_folder(out: str | None) -> None:
+    """Raise InputError if --out names standard output."""
     if out == "-":
         raise InputError(
             "argument", "--out is a folder, got -. Without --out the table is printed on standard output"
@@ -24,7 +25,7 @@ def _check_folder(out: str | None) -> None:
 
 
 def _check_outputs(params: Mapping[str, Any]) -> None:
-    """Refuse what cannot be written, before standard input is read."""
+    """Raise InputError if an output cannot be written. This runs before standard input is read."""
     from spinimpute.evaluation.files import EvaluationFiles
 
     _check_folder(params["out"])
@@ -129,10 +130,11 @@ def evaluate(
 
 
 def _bounds(text: str) -> tuple[float, ...]:
+    """Return the frequency bounds of --bins. Raises InputError unless they increase from 0 to 0.5."""
     try:
         bounds = tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError("argument", f"--bins {text}: not numbers with commas between them") from error
+        raise InputError("argument", f"--bins {text}: not numbers separated by commas") from error
     increasing = all(a < b for a, b in itertools.pairwise(bounds))
     if len(bounds) < 2 or not increasing or bounds[0] < 0 or bounds[-1] > 0.5:
         raise InputError("argument", f"--bins {text}: give at least two increasing numbers between 0 and 0.5")

@@ -1,4 +1,4 @@
-"""`spinimpute impute`"""
+"""`spinimpute impute`: impute array genotypes, or sequenced samples (--gl, --bam), from a reference panel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from spinimpute.quality.summary import ImputationSummary, SequencedSummary
 
 FORMATS = ("GT", "DS", "HDS", "GP")
-# the output must be the same with and without these options
+# options that do not change the results: the header of the output omits them, so that it is the same, too
 NOT_RECORDED = (
     "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
     "min_typed_ratio",
@@ -60,7 +60,7 @@ ONLY_FOR_ARRAYS = (
 
 
 def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -> None:
-    """Refuse outputs that cannot be written, before anything is read."""
+    """Raise InputError if an output cannot be written. This runs before any input is read."""
     from spinimpute.outputs.opening import choose_format
     from spinimpute.pipeline.run_plan import get_single_output
     from spinimpute.reports.report_files import ReportFiles
@@ -266,7 +266,7 @@ def impute(
 
 
 def _loo_tables(prefix: str | None) -> dict[str, Path]:
-    """The files of the tables of --loo, by name."""
+    """Return the path of each table that --loo writes, by the table's name."""
     if prefix is None:
         return {}
     from spinimpute.quality.leave_one_out import TABLES
@@ -286,9 +286,10 @@ def _loo_tables(prefix: str | None) -> dict[str, Path]:
 
 
 def _formats(text: str) -> tuple[str, ...]:
+    """Return the FORMAT fields of --format. Raises InputError for an unknown or repeated field."""
     formats = [name.strip().upper() for name in text.split(",")]
     if not set(formats) <= set(FORMATS) or len(set(formats)) < len(formats):
         raise InputError(
             "argument", f"--format {text}: give each of {', '.join(FORMATS)} at most once, with commas"
         )
-    return tuple(sorted(formats, key=lambda name: name != "GT"))  # the VCF specification wants GT first
+    return tuple(sorted(formats, key=lambda name: name != "GT"))  # the VCF specification requires GT first

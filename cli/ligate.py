@@ -1,4 +1,4 @@
-"""`spinimpute ligate`"""
+"""`spinimpute ligate`: join the imputed chunks of a chromosome into one file."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ def ligate(
 ) -> None:
     """Join the chunks of a chromosome that 'impute --region' wrote, given in any order.
 
-    All chunks are checked before anything is written: none may be damaged, missing or have other samples.
-    Chunks may overlap. Where a sample's phase differs in an overlap, its haplotypes are exchanged in the
-    right chunk. Chunks of a phased target give the same file as a single run, whatever their --buffer.
+    All chunks are checked before anything is written. None may be damaged or missing, and all must have the
+    same samples. Chunks may overlap. If a sample's phase differs between two chunks in their overlap, its
+    haplotypes are exchanged in the second chunk. Chunks of a phased target give the same file as a single
+    run, for any --buffer.
     """
     from spinimpute.pipeline.ligate import ligate as run
     from spinimpute.runtime.output_files import check_outputs

@@ -1,4 +1,8 @@
-"""`spinimpute`: the list of its commands, `spinimpute version`, and the messages of errors."""
+"""The command `spinimpute`: a list of its subcommands, and the entry point `main`.
+
+`main` runs a subcommand in a child process (see `watcher`) and converts exceptions to messages and exit
+statuses. A subcommand's module is imported only when it is run, so that help appears quickly.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,16 @@ from . import messages
 from .messages import discard, end_log, name_option, say, to_log, warn
 from .watcher import BAD_INPUT, FORWARDED, notify, start_watched
 
-DEFECT, INTERRUPTED = 1, 130
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DEFECT, INTERRUPTED = 1, 130  # exit statuses
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 
-# name -> (module of this package, attribute, one line of help): commands are listed without importing them
+# name -> (module of this package, function in it, line in the list of commands)
 COMMANDS = {
     "panel": ("panel", "panel", "Build, describe and verify reference panels."),
     "impute": ("impute", "impute", "Impute genotypes from a reference panel."),
-    "ligate": ("ligate", "ligate", "Join chunks of a chromosome that were imputed apart."),
+    "ligate": ("ligate", "ligate", "Join separately imputed chunks of a chromosome."),
     "check": ("check", "check", "Compare a target's sites and calls with a panel."),
-    "convert": ("convert_and_phase", "convert", "Write a target of any form as VCF or BCF."),
+    "convert": ("convert_and_phase", "convert", "Convert a target of any format to VCF or BCF."),
     "phase": ("convert_and_phase", "phase", "Phase genotypes with a reference panel."),
     "evaluate": ("evaluate", "evaluate", "Compare imputed with true genotypes."),
     "np": ("np", "np", "Neural processes on Gaussian-process tasks."),
@@ -42,14 +46,14 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is run, so that help comes at once."""
+    """A group of commands that imports a command only when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is none of this name."""
+        """Import and return a command, or return None if there is no command of this name."""
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
@@ -57,7 +61,7 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands' part of the help without importing them."""
+        """Write the list of commands in the help without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
@@ -91,7 +95,7 @@ def version(as_json: bool) -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     text = str(message)
-    if "\nTraceback" in text:  # numba quotes one
+    if "\nTraceback" in text:  # some warnings of numba contain a traceback
         text = text.splitlines()[0]
     warn(text)
 
@@ -99,8 +103,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command in a watched process, and exit with its status.
 
-    The status is 0, 2 for bad input, and 130 or 143 after an interrupt. By default the arguments are those of
-    the process. Signals after the command's end change nothing.
+    The status is 0 after success, 2 for bad input, and 130 or 143 after an interrupt. `arguments` defaults to
+    `sys.argv[1:]`. Signals that arrive after the command has ended are ignored.
     """
     start_watched()
     status = DEFECT
@@ -114,12 +118,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def run_command(arguments: list[str] | None = None) -> int:
-    """Run a command in this process, turn its errors into messages, and return the exit status."""
+    """Run a command in this process, print a message for an exception, and return the exit status."""
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may lack our characters
+        # escape characters that the terminal's encoding lacks, as Python does on stderr
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        # not standalone: click raises its exceptions
+        # without standalone mode, click raises its exceptions instead of handling them
         status = spinimpute(arguments, prog_name="spinimpute", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -127,13 +132,13 @@ def run_command(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         try:
             error.show()
-        except OSError:  # stderr cannot be written: the exit status says enough
+        except OSError:  # stderr is closed or full: only the exit status can report the error
             discard(sys.stderr)
         with suppress(OSError):
             to_log(f"Error: {error.format_message()}")
         return error.exit_code
     except BrokenPipeError:
-        discard(sys.stdout)  # the reader of our output has closed it
+        discard(sys.stdout)  # the program that reads our output has ended
         return 1
     except (KeyboardInterrupt, click.Abort):
         say("spinimpute: interrupted")
@@ -146,17 +151,17 @@ def run_command(arguments: list[str] | None = None) -> int:
 
 
 def _explain(error: InputError | OSError | MemoryError) -> str:
-    """Return the message of an error; standard output that cannot be written is discarded."""
+    """Return the message for an exception. If standard output is full, discard the rest of it."""
     if isinstance(error, MemoryError):
         return (
             "there is not enough memory. Give the job more memory, or use less: 'spinimpute impute' with "
             "--max-memory or fewer --threads"
         )
-    # errors of files have a name
+    # without a file name, the error is about standard output
     if isinstance(error, OSError) and error.errno in NO_SPACE and error.filename is None:
         discard(sys.stdout)
         return f"cannot write standard output: {error.strerror}"
-    return str(error)  # of the system, such as for a name that is too long
+    return str(error)
 
 
 if __name__ == "__main__":

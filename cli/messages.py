@@ -1,4 +1,8 @@
-"""Messages of commands on stderr and in their log, in words of the command line."""
+"""Print messages on stderr and write them to the log (`--log`).
+
+Messages of the library name arguments and functions. `name_option` and `COMMANDS` replace these names with
+options and commands (`runtime.errors.words`).
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,14 @@ from spinimpute.runtime.errors import printable
 
 from .watcher import log_lines, notify
 
-LOG_START = re.compile(rb"$|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \$ spinimpute")  # or empty
+# the first line of a log has the time and the command; an empty file may be a log, too
+LOG_START = re.compile(rb"$|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \$ spinimpute")
 
 _log: IO[str] | None = None
 
 
 def is_log(path: Path) -> bool:
-    """Whether an existing file starts as logs do. Raises OSError if it cannot be read."""
+    """Whether an existing file is a log or empty. Raises OSError if the file cannot be read."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -29,12 +34,11 @@ def is_log(path: Path) -> bool:
 
 
 def start_log(path: Path, command: str) -> None:
-    """Write messages to a file, too, which begins with the command. Raises OSError."""
+    """Start a log file with the command in its first line. Raises OSError if it cannot be written."""
     global _log
     path.write_bytes(b"")
-    _log = path.open(
-        "a", buffering=1, encoding="utf-8", errors="backslashreplace"
-    )  # the watcher appends, too
+    # append mode, because the watcher process writes to the same file
+    _log = path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
     notify("opened", "log", str(path.absolute()))
     to_log(f"$ {command}")
 
@@ -50,29 +54,30 @@ def end_log() -> None:
 
 
 def to_log(text: str) -> None:
-    """Write lines to the log, if there is one. Raises OSError."""
+    """Write lines to the log, if there is one. Raises OSError if it cannot be written."""
     if _log is not None:
         _log.write(log_lines(text))
 
 
-# commands that call functions of the library, for messages
+# public function -> the command that calls it, for messages
 COMMANDS = {
     "build_panel": "'spinimpute panel build'",
     "build_inducing_panel": "'spinimpute panel build --inducing H --array FILE'",
     "convert": "'spinimpute convert --vcf FILE --panel PANEL'",
     "phase": "'spinimpute phase'",
 }
-OPTIONS = {"buffer_cM": "buffer", "genetic_map": "map", "leave_one_out": "loo"}  # others have the same name
+# argument -> option, if their names differ
+OPTIONS = {"buffer_cM": "buffer", "genetic_map": "map", "leave_one_out": "loo"}
 
 
 def name_option(name: str, value: object) -> str:
-    """The option that sets an argument of a library function, for messages."""
-    words = f"--{OPTIONS.get(name, name.replace('_', '-').lower())}"
-    return words if value is True or value is ... else f"{words} {value}"
+    """Return the option that sets an argument of a library function, such as "--threads 4"."""
+    flag = f"--{OPTIONS.get(name, name.replace('_', '-').lower())}"
+    return flag if value is True or value is ... else f"{flag} {value}"
 
 
 def say(line: str) -> None:
-    """Print a line on stderr; the run continues if stderr is closed or its disk is full."""
+    """Print a line on stderr and write it to the log. The run continues if neither is possible."""
     line = printable(line)
     try:
         click.echo(line, err=True)
@@ -86,16 +91,19 @@ def say(line: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a warning."""
+    """Print a warning on stderr and write it to the log."""
     say(f"spinimpute: warning: {message}")
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, or the name of the error if it has no message."""
+    """Return the first line of an error's message, or the error's class name if there is no message."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def discard(stream: IO[str]) -> None:
-    """Send the rest of a stream to /dev/null: if the flush at exit fails, some Pythons change the status."""
+    """Redirect the rest of a stream to /dev/null.
+
+    Otherwise the flush at exit could fail, and some versions of Python then change the exit status.
+    """
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

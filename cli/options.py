@@ -1,4 +1,4 @@
-"""Options that several commands share, their values, and what commands print about a run."""
+"""Options that several commands share, functions that read their values, progress bars and summaries."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 
 def out_option(text: str) -> Decorator:
-    """--out, with this help."""
+    """Return the option --out with the given help text."""
     return option("--out", "-o", required=True, metavar="FILE", help=text, group="Output")
 
 
 def regions_options(text: str) -> Decorator:
-    """--region and --regions-file, with this help; the command receives `regions` and `regions_file`."""
+    """Return --region and --regions-file. The command receives their values as `regions`, `regions_file`.
+
+    `text` is the help text of --region.
+    """
     return combine_options(
         option(
             "--region",
@@ -112,36 +115,41 @@ device_option = option(
 
 
 def predictor_options(function: Function) -> Function:
-    """Add the options of all predictors in the registry; the command receives each by its name."""
+    """Add the options of all predictors in the registry. The command receives each value by its name."""
     from spinimpute.predictors.registry import option_help, options_by_name
 
     types: dict[str, tuple[Any, str]] = {"number": (float, "X"), "size": (str, "SIZE")}
     added = []
-    for one in options_by_name().values():
-        kind, metavar = types.get(one.value_type) or (Count(int(one.minimum)), "N")
-        group = "Performance" if one.value_type == "size" else "Advanced"
-        text = option_help(one.name)
-        added.append(option(one.flag, one.name, type=kind, metavar=metavar, help=text, group=group))
+    for row in options_by_name().values():
+        kind, metavar = types.get(row.value_type) or (Count(int(row.minimum)), "N")
+        group = "Performance" if row.value_type == "size" else "Advanced"
+        text = option_help(row.name)
+        added.append(option(row.flag, row.name, type=kind, metavar=metavar, help=text, group=group))
     return combine_options(*added)(function)
 
 
 def refuse_options(ctx: click.Context, names: tuple[str, ...], what: str) -> None:
-    """Raise InputError if an option was given that has no meaning for this target."""
-    for one in ctx.command.params:
-        if one.name in names and ctx.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
-            flag = max(one.opts, key=len)
+    """Raise InputError if one of these options is on the command line. It has no effect on `what`."""
+    for parameter in ctx.command.params:
+        if parameter.name not in names:
+            continue
+        if ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            flag = max(parameter.opts, key=len)
             raise InputError("arguments", f"{flag} has no meaning for {what}. Leave it out")
 
 
 def load_sexes(path: str | None) -> dict[str, bool] | None:
-    """The content of the file of --sex: sample -> whether male; None without a file."""
+    """Read the file of --sex. Return whether each sample is male, or None if the option was not given."""
     from spinimpute.genotypes.ploidy import read_sexes
 
     return None if path is None else read_sexes(path)
 
 
 def read_list(path: str, role: str, what: str, comment: str | None = None) -> list[str]:
-    """The lines of a list except empty ones and comments; names may have spaces."""
+    """Read a list with one name per line. Empty lines and comments are skipped; names may contain spaces.
+
+    `role` names the list in messages, `what` its content. Raises InputError if the list is empty.
+    """
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -155,7 +163,7 @@ def read_list(path: str, role: str, what: str, comment: str | None = None) -> li
 
 
 def sample_names(samples: str | None, samples_file: str | None) -> list[str] | None:
-    """The names of --samples or --samples-file; None without both."""
+    """Return the names of --samples or --samples-file, or None if neither was given."""
     if samples is not None and samples_file is not None:
         raise InputError("arguments", "--samples and --samples-file exclude each other. Give one of them")
     if samples_file is not None:
@@ -170,9 +178,12 @@ def sample_names(samples: str | None, samples_file: str | None) -> list[str] | N
 
 @contextmanager
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A function of the fraction that is done: a progress bar, or lines if stderr is no terminal."""
-    # loading rich takes longer than imputing some files; stderr is None if it was closed
-    if quiet or sys.stderr is None:
+    """Yield a function that shows the fraction of the run that is done.
+
+    On a terminal it is a progress bar, otherwise a line every 30 seconds, and with `quiet` nothing.
+    """
+    # `rich` is imported only for a terminal, because the import takes longer than imputing a small file
+    if quiet or sys.stderr is None:  # None: stderr is closed
         yield lambda fraction: None
         return
     if not sys.stderr.isatty():
@@ -200,7 +211,7 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
 def print_summary(
     summary: ImputationSummary | SequencedSummary | LigationSummary, out: str, quiet: bool
 ) -> None:
-    """Print the warnings of a run, and its summary unless `quiet`."""
+    """Print the warnings of a run. Unless `quiet`, print its summary and the output's name, too."""
     for warning in summary.warnings:
         warn(warning)
     if not quiet:

@@ -1,4 +1,8 @@
-"""Options of commands that read a panel and a target: files of arrays, of PLINK, and of sequenced samples."""
+"""Options for the panel and the target: array genotypes (--vcf, PLINK) or sequenced samples (--gl, --bam).
+
+The commands receive a repeatable option as a text if it was given once, and as a tuple of texts if it was
+given several times. The functions of the library accept both.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +19,25 @@ from .options import load_sexes, read_list, refuse_options
 if TYPE_CHECKING:
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 
-PANEL_VARIABLE = "SPINIMPUTE_PANEL"
+PANEL_VARIABLE = "SPINIMPUTE_PANEL"  # environment variable with the default panel
 ONLY_FOR_LIKELIHOODS = ("chain",)
 ONLY_FOR_READS = ("reference", "min_mapping_quality", "min_base_quality", "max_depth", "indels")
 
 
 def as_tuple(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """The values of an option that may be repeated."""
+    """Return the values of a repeatable option as a tuple."""
     if given is None:
         return ()
     return given if isinstance(given, tuple) else (given,)
 
 
 def one_or_several(given: tuple[str, ...]) -> str | tuple[str, ...] | None:
-    """The values of an option that may be repeated, as the library takes them."""
+    """Return a single value as a text, several values as a tuple, and no value as None."""
     return given[0] if len(given) == 1 else given or None
 
 
 def _panels(ctx: click.Context, _: click.Parameter, panels: tuple[str, ...]) -> Any:
+    """Return the value of --panel. Raises InputError if there is none."""
     if not any(panels[:1]) and not ctx.resilient_parsing:
         raise InputError(
             "arguments",
@@ -44,11 +49,11 @@ def _panels(ctx: click.Context, _: click.Parameter, panels: tuple[str, ...]) -> 
 
 
 def panels_option(text: str) -> Decorator:
-    """--panel, which may be repeated, with this help: the command receives a text, or a tuple of several."""
+    """Return the option --panel, which may be repeated, with the given help text."""
     return option(
         "--panel",
         metavar="FILE",
-        type=click.Path(),  # splits the variable at colons
+        type=click.Path(),  # makes click split the environment variable at colons
         multiple=True,
         envvar=PANEL_VARIABLE,
         callback=_panels,
@@ -58,10 +63,14 @@ def panels_option(text: str) -> Decorator:
 
 
 def _target(ctx: click.Context, _: click.Parameter, given: str | tuple[str, ...] | None) -> Any:
-    """The value of one of --vcf, --bfile and --pfile; --vcf and --gl may be repeated in some commands."""
+    """Return the target's path, or None for sequenced samples without an array target.
+
+    It is the callback of --vcf and also evaluates --bfile and --pfile. Raises InputError unless exactly one
+    of the three is given, or sequenced samples.
+    """
     files = as_tuple(given)
     targets = {"--vcf": files[0] if files else None}
-    for name, suffix in (("bfile", ".bed"), ("pfile", ".pgen")):  # eager options come first
+    for name, suffix in (("bfile", ".bed"), ("pfile", ".pgen")):  # eager options, so their values are known
         prefix = ctx.params.pop(name, None)
         targets[f"--{name}"] = prefix if prefix is None or prefix.endswith(suffix) else prefix + suffix
     if isinstance(likelihoods := ctx.params.get("gl"), tuple):
@@ -74,11 +83,11 @@ def _target(ctx: click.Context, _: click.Parameter, given: str | tuple[str, ...]
         return None
     if len(named) != 1:
         options = {one.name for one in ctx.command.params}
-        of_sequenced = ", ".join(f"--{name} FILE" for name in ("gl", "bam") if name in options)
+        sequenced_options = ", ".join(f"--{name} FILE" for name in ("gl", "bam") if name in options)
         raise InputError(
             "arguments",
             "give the target with one of --vcf FILE, --bfile PREFIX, --pfile PREFIX"
-            f"{', or sequenced samples with ' if of_sequenced else ''}{of_sequenced}; got "
+            f"{', or sequenced samples with ' if sequenced_options else ''}{sequenced_options}; got "
             f"{' and '.join(named) or 'none of them'}",
         )
     if sequenced and len(files) > 1:
@@ -92,7 +101,10 @@ _PLINK: dict[str, Any] = {"metavar": "PREFIX", "is_eager": True, "group": "Input
 
 
 def target_options(*, several: bool = False) -> Decorator:
-    """--vcf, --bfile and --pfile; the command receives `vcf`, a tuple if --vcf may be repeated (several)."""
+    """Return --vcf, --bfile and --pfile. The command receives the path of any of them as `vcf`.
+
+    With `several`, --vcf may be repeated.
+    """
     repeat = " Repeat for one file per chromosome." if several else ""
     return combine_options(
         option(
@@ -113,7 +125,7 @@ _QUALITY: dict[str, Any] = {"type": Count(0, 255), "default": 10, "group": "Read
 
 
 def sequencing_options(*, several: bool = False) -> Decorator:
-    """--gl, --bam, --bam-list and their settings; with `several` --gl may be repeated and is then a tuple."""
+    """Return --gl, --bam, --bam-list and their settings. With `several`, --gl may be repeated."""
     repeat = " Repeat for one file per chromosome." if several else ""
     return combine_options(
         option(
@@ -151,7 +163,7 @@ def sequencing_options(*, several: bool = False) -> Decorator:
 
 
 def refuse_options_of_sequenced(ctx: click.Context, only_for_arrays: tuple[str, ...]) -> None:
-    """Raise InputError if an option was given that has no meaning for these sequenced samples."""
+    """Raise InputError if an option was given that has no effect on these sequenced samples."""
     refuse_options(ctx, only_for_arrays, "sequenced samples (--gl, --bam)")
     if not ctx.params["bam"] and ctx.params["bam_list"] is None:
         refuse_options(ctx, ONLY_FOR_READS, "likelihoods without reads (--gl without --bam)")
@@ -162,7 +174,10 @@ def refuse_options_of_sequenced(ctx: click.Context, only_for_arrays: tuple[str, 
 def sequencing_settings(
     params: dict[str, Any], gl: str | tuple[str, ...] | None, array: str | None
 ) -> SequencingSettings:
-    """The values of `sequencing_options`, --sex and --chain."""
+    """Return the settings from the values of `sequencing_options`, --sex and --chain.
+
+    `gl` and `array` are the files with genotype likelihoods and with array genotypes of the samples.
+    """
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
     from spinimpute.sequencing.pileup import PileupSettings
 
@@ -179,8 +194,8 @@ def sequencing_settings(
 
 
 def _listed_reads(path: str) -> list[tuple[str, str | None]]:
-    """The files in a list, and the names of their samples where the list has any."""
-    found = []
+    """Read the file of --bam-list. Return each path, and its sample's name or None. Raises InputError."""
+    files = []
     for line in read_list(path, "list of reads", "file", comment="#"):
         file, *names = (word.strip() for word in line.split("\t"))
         if len(names) > 1:
@@ -195,5 +210,5 @@ def _listed_reads(path: str) -> list[tuple[str, str | None]]:
                 f"list of reads {path}: '{file}' does not exist. Each line names a BAM or CRAM, relative to "
                 f"the folder where the command is run",
             )
-        found.append((file, names[0] if names else None))
-    return found
+        files.append((file, names[0] if names else None))
+    return files

@@ -1,4 +1,4 @@
-"""`spinimpute train`"""
+"""`spinimpute train`: train a predictor's network on simulated segments, or fine-tune it on a panel."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def train(
 ) -> None:
     """Meta-train a model on simulated segments, or fine-tune it on a panel's samples.
 
-    For several GPUs or processes use torchrun --nproc-per-node N -m spinimpute train ..., where
-    training.tasks in the configuration is a multiple of N.
+    To use several GPUs, run torchrun --nproc-per-node N -m spinimpute train ... The configuration's
+    training.tasks must be a multiple of N.
     """
     from spinimpute.predictors.train import train as run
     from spinimpute.runtime.processes import is_first
