@@ -1,4 +1,8 @@
-"""`spinimpute np train | evaluate | plot`: neural processes on tasks of Gaussian processes."""
+"""`spinimpute np train | evaluate | plot`: neural processes that learn to regress on Gaussian-process tasks.
+
+In a task, a function is drawn from a Gaussian process. The model sees the function at context points and
+predicts it at other points. The oracle is the exact prediction of the Gaussian process.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from .commands import Command, Count, option
 from .messages import first_line, say
 from .options import device_option, force_option, out_option, progress_bar, quiet_option
 
-MAX_COVARIANCE_NUMBERS = 2**27  # of covariances at once: a gibibyte
+MAX_COVARIANCE_NUMBERS = 2**27  # elements of the covariance matrices of a batch: one gibibyte of memory
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
 
 
@@ -30,7 +34,7 @@ def np() -> None:
     "--model",
     "kind",
     type=click.Choice(KINDS),
-    help="Architecture. Default: CIPNP, or that of --init.",
+    help="Architecture. Default: the architecture of --init, or CIPNP.",
     group="Training",
 )
 @option(
@@ -53,21 +57,21 @@ def np() -> None:
 @option(
     "--inducing-points",
     type=Count(),
-    help="Number of inducing points. Default: half the minimum context, or that of --init.",
+    help="Number of inducing points. Default: the number of --init, or half of the minimum context.",
     group="Training",
 )
 @option(
     "--floor",
     type=float,
-    help="Minimum standard deviation of a prediction. Default: 0.1, or that of --init.",
+    help="Minimum standard deviation of a prediction. Default: the value of --init, or 0.1.",
     group="Training",
 )
 @option(
     "--seed",
     type=Count(0),
     default=1,
-    help="Random seed of weights and tasks. With --init, choose another seed than that model's, which would "
-    "repeat its tasks.",
+    help="Random seed of weights and tasks. With --init, choose another seed than for the first model; "
+    "otherwise the tasks are repeated.",
     group="Training",
 )
 @option(
@@ -99,7 +103,7 @@ def train(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Train a model on tasks that are drawn during training; the defaults are those of the SPIN paper."""
+    """Train a model on tasks that are drawn during training. The defaults are the SPIN paper's settings."""
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
     from spinimpute.neural_processes.models import ModelSettings
     from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
@@ -109,7 +113,7 @@ def train(
     path = check_output(out, force or resume, [init])
     state = path.with_name(f"{path.name}.state")
     if not resume:
-        check_output(state, force, [init], alternative=", or --resume to go on from it")
+        check_output(state, force, [init], alternative=", or --resume to continue from it")
     where = choose_device(device)
     start = None if init is None else load_model(init, where)[0]
     try:
@@ -150,7 +154,10 @@ def train(
 
 @contextmanager
 def _convert_errors(what: str) -> Iterator[None]:
-    """Turn numbers that overflow, and too little memory, into InputError."""
+    """Convert errors in the `with` block, such as overflow or too little memory, to InputError.
+
+    `what` is the beginning of the message.
+    """
     try:
         yield
     except InputError as error:
@@ -162,7 +169,11 @@ def _convert_errors(what: str) -> Iterator[None]:
 
 
 def _load(path: str, device: str, context: tuple[int, int] | None = None) -> tuple[Any, Any]:
-    """Model and the settings of the tasks that it was trained on, with other numbers of points if wanted."""
+    """Return a model and the settings of the tasks that it was trained on.
+
+    `context` replaces the range of the number of context points. Raises InputError if the file is damaged or
+    the tasks need too much memory.
+    """
     from spinimpute.neural_processes.gaussian_tasks import parse_settings
     from spinimpute.neural_processes.training import check_sizes, load_model
 
@@ -199,9 +210,10 @@ def _load(path: str, device: str, context: tuple[int, int] | None = None) -> tup
 def evaluate(
     models: tuple[str, ...], batches: int, samples: int, context: tuple[int, int] | None, device: str
 ) -> None:
-    """Print the log-likelihood on held-out tasks, its gap to the oracle, and the calibration.
+    """Print the log-likelihood on held-out tasks, its gap to the oracle, and the calibration error.
 
-    The oracle has the model's minimum standard deviation: no model can do better.
+    The oracle is the exact posterior of the Gaussian process, with the model's minimum standard deviation. No
+    model can do better.
     """
     from spinimpute.neural_processes.evaluation import calibration, score
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
@@ -221,7 +233,7 @@ def evaluate(
             errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]
         if index == 0:
             click.echo(head.replace(" ", "\t"))
-        # the difference of the numbers as they are printed
+        # of the rounded numbers, so that the printed columns add up
         gap = round(scores.floored, 4) - round(scores.log_likelihood, 4)
         numbers = [scores.log_likelihood, scores.se, scores.oracle, scores.floored, gap, *errors]
         click.echo("\t".join([Path(path).name, *(f"{x:.4f}" for x in numbers)]))
@@ -239,7 +251,7 @@ def evaluate(
 @option("--batches", type=Count(), default=100, help="Number of batches for the calibration.")
 @force_option
 def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool) -> None:
-    """Plot predictions beside the oracle's, or calibration curves."""
+    """Plot the predictions of models and of the oracle, or calibration curves."""
     from spinimpute.neural_processes.evaluation import calibration
     from spinimpute.neural_processes.plots import plot_calibration, plot_predictions
     from spinimpute.runtime.output_files import atomic_write, check_output

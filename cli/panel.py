@@ -1,4 +1,8 @@
-"""`spinimpute panel build | merge | tune | info | chunks | verify`"""
+"""`spinimpute panel build | merge | tune | info | chunks | verify`: commands for reference panels.
+
+`build` writes a panel (.spin) or, with --inducing, an inducing panel (.spip). An inducing panel is made for
+one array and has averages of panel haplotypes instead of the haplotypes.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,12 @@ if TYPE_CHECKING:
     from spinimpute.panels.panel import Panel
     from spinimpute.panels.reference import ReferencePanel
 
-MAX_READERS = 8  # by default
+MAX_READERS = 8  # maximum number of processes that read a VCF or BCF, unless --threads is given
 ARRAY_FILE = (
     "Sites of the array: a VCF or BCF of the array, such as a target, or lines of chromosome, position and "
     "optionally REF and ALT."
 )
-# the file must be the same with and without these options
+# options that do not change the panel: the panel file does not record them, so that it is the same, too
 NOT_RECORDED = ("out", "force", "threads", "device", "quiet")
 
 
@@ -73,16 +77,16 @@ def panel() -> None:
 @option(
     "--keep-phase",
     is_flag=True,
-    help="Keep rare alleles on the haplotypes of the VCF. By default a rare allele is moved to the other "
-    "haplotype of its carrier if that haplotype matches the other carriers for longer, unless the phase of "
-    "nearly all is right.",
+    help="Keep rare alleles on the haplotypes of the VCF. By default, a rare allele is moved to the "
+    "carrier's other haplotype if that one has longer matches with other carriers. Nothing is moved if "
+    "nearly all rare alleles seem to be phased correctly.",
     group="Advanced",
 )
 @option(
     "--keep-map",
     is_flag=True,
-    help="Keep the genetic map. By default a map is estimated from the panel's haplotypes, and used if it "
-    "explains held-out haplotypes clearly better.",
+    help="Keep the genetic map. By default, a map is estimated from the panel's haplotypes. It replaces the "
+    "given map if it explains held-out haplotypes clearly better.",
     group="Advanced",
 )
 @out_option("Panel file (.spin, or .spip with --inducing).")
@@ -117,14 +121,16 @@ def build(
 ) -> None:
     """Compile a phased VCF or BCF of one chromosome into a panel file.
 
-    Chromosome X is split at the pseudo-autosomal boundaries, all in one file. The genome build is inferred
-    from the contig length in the header.
+    Chromosome X is split at the pseudo-autosomal boundaries; one file has all parts. The genome build is
+    inferred from the contig length in the header.
 
-    --inducing builds an inducing panel for the targets of one array, or of a part of its sites. For each
-    block of gaps between array sites it has at most H averages of panel haplotypes, and for each site the
-    panel's allele counts, but no haplotypes and no names. This is a compression and no proof of privacy: with
-    a person's genome one can learn from the counts of rare alleles, and with many inducing points from the
-    averages, whether the person was in the panel. An average of a single haplotype is that haplotype.
+    --inducing builds an inducing panel for targets that were typed with one array, or at some of its sites.
+    Each block of gaps between array sites has at most H inducing points, which are averages of panel
+    haplotypes. Each site has the panel's allele counts. The file has no haplotypes and no names of samples.
+
+    An inducing panel is compressed, not anonymous. Somebody who has a person's genome can find out whether
+    this person was in the panel, from the counts of rare alleles or, if there are many inducing points, from
+    the averages. An average of a single haplotype is that haplotype.
     """
     from spinimpute.genotypes.sites import Region
     from spinimpute.pipeline.maps.build import build_panels
@@ -187,11 +193,11 @@ def merge(
 ) -> None:
     """Merge panel files (.spin) of the same chromosome into one with all sites and all haplotypes.
 
-    If a panel lacks a site, its haplotypes get the alleles of the other panel's haplotypes that match them
-    best around the site; if hardly any would get the rarer allele, none does. The genetic map is the first
-    panel's. Samples of two panels with the same haplotypes are kept once.
+    If a panel lacks a site, each of its haplotypes gets the allele of the best-matching haplotype of the
+    other panel. If hardly any haplotype would get the rarer allele, all get the more common one. The genetic
+    map is the first panel's. If a sample is in both panels with the same haplotypes, it is kept once.
 
-    'impute' with several panels of a chromosome merges them each time.
+    'impute' can also merge panels, but does so in each run.
     """
     from spinimpute.panels.merging.merge import merge_panels
 
@@ -214,9 +220,9 @@ def tune(
 ) -> None:
     """Tune a panel's genetic map to the panel's haplotypes, at the sites of one array.
 
-    Each of up to 1,000 haplotypes is held out and modelled as a copy of the others. The genetic lengths
-    between the array's sites are fitted to the positions where the copied haplotype changes. Nothing else
-    changes.
+    Up to 1,000 haplotypes are held out, each in turn, and modelled as a mosaic of the other haplotypes. The
+    genetic lengths between the array's sites are fitted to the positions at which the mosaic switches from
+    one haplotype to another. Everything else in the panel file stays the same.
     """
     from spinimpute.pipeline.maps.tune import tune_panel
 
@@ -234,6 +240,7 @@ def tune(
 
 
 def _check_inducing(inducing_points: int | None, array: str | None, model: str | None, out: str) -> None:
+    """Raise InputError if --inducing, --array, --model and the suffix of --out do not fit together."""
     if inducing_points is None and (array or model):
         raise InputError(
             "arguments", "--array and --model need --inducing H; a panel file (.spin) serves any array"
@@ -246,8 +253,8 @@ def _check_inducing(inducing_points: int | None, array: str | None, model: str |
         raise InputError(
             "arguments",
             "--inducing needs --array FILE: inducing points are made for the sites of one array. Give a VCF "
-            "or BCF of the array, or a list of positions. Targets may have a part of the sites only: one "
-            "file of the sites of several arrays serves them all, but sites that nobody typed cost accuracy",
+            "or BCF of the array, or a list of positions. For targets of several arrays, you can list the "
+            "sites of all of them, but array sites that a target lacks reduce its accuracy",
         )
 
 
@@ -261,7 +268,10 @@ def _source(
     keep_phase: bool,
     keep_map: bool,
 ) -> Panel:
-    """A panel file as it is, or one that is built from a VCF or BCF."""
+    """Open a panel file, or build the panel file `out` from a VCF or BCF and open it.
+
+    Raises InputError if options that apply only to a VCF or BCF are given with a panel file.
+    """
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.panels.panel import Panel
     from spinimpute.pipeline.maps.build import build_panel
@@ -280,7 +290,7 @@ def _source(
 
 
 def _describe_file(out: str, quiet: bool, changes: bool = False) -> None:
-    """Print the sizes of the panels in a new file, and with `changes` how they differ from their VCF."""
+    """Print the sizes of the panels in a new file and, with `changes`, how they differ from the VCF."""
     from spinimpute.panels.opening import open_panel_file
 
     if not quiet:
@@ -292,6 +302,7 @@ def _describe_file(out: str, quiet: bool, changes: bool = False) -> None:
 
 
 def _describe(out: str, built: ReferencePanel) -> None:
+    """Print the size of a panel, and the number of records that were skipped."""
     say(
         f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, "
         f"{built.n_sites} sites, {built.chrom}:{built.position[0]}-{built.position[-1]}"
@@ -301,19 +312,19 @@ def _describe(out: str, built: ReferencePanel) -> None:
 
 
 def _describe_changes(built: ReferencePanel) -> None:
-    """Print how a panel that was built here differs from its VCF."""
+    """Print the estimated map and the moved alleles, in which a new panel differs from its VCF."""
     from spinimpute.panels.build import MAP_ESTIMATED
     from spinimpute.panels.panel import MOVED
 
     if estimated := built.provenance.get(MAP_ESTIMATED):
         say(
-            f"  genetic map estimated from the panel, between {estimated['sites']} sites: by it, haplotypes "
-            f"that were left out gain {estimated['gain']:.1%} of their log-likelihood"
+            f"  genetic map estimated from the panel, between {estimated['sites']} sites: it raises the "
+            f"log-likelihood of held-out haplotypes by {estimated['gain']:.1%}"
         )
     if moved := built.provenance.get(MOVED):
         wrong = (f"{share:.1%} of alleles with {carriers}" for carriers, share in moved["estimated wrong"])
         say(f"  {moved['alleles']} rare alleles moved to the other haplotype of their carrier")
-        say(f"  estimated to have been wrong, by the number of carriers: {', '.join(wrong)}")
+        say(f"  estimated share of wrong phases, by number of carriers: {', '.join(wrong)}")
 
 
 @panel.command(cls=Command)
@@ -359,7 +370,8 @@ def info(file: str) -> None:
     type=float,
     metavar="CM",
     default=0.0,
-    help="Overlap with the chunk before, in which 'ligate' joins the phase of sequenced samples.",
+    help="Overlap with the previous chunk. From it, 'ligate' finds the phase between chunks of sequenced "
+    "samples.",
 )
 def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:
     """Print regions that can be imputed separately and joined with 'ligate', and their sizes."""

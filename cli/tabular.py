@@ -1,4 +1,7 @@
-"""`spinimpute tabular fit | predict | info | benchmark`: networks on tables in files."""
+"""`spinimpute tabular fit | predict | info | benchmark`: train neural networks on tables in files.
+
+They read a table, call the estimators of `spinimpute.tabular` and write models, predictions or scores.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from spinimpute.tabular.base import TableEstimator
 
+# parameters of estimators that have an option of their own, so that --set refuses them
 DEDICATED_OPTIONS = {
     "categorical_features": "--categorical",
     "device": "--device",
@@ -40,11 +44,12 @@ DEDICATED_OPTIONS = {
 }
 
 
+# metric -> column title in the comparison
 TITLES = {"rmse": "RMSE", "r2": "R²", "accuracy": "accuracy", "log_loss": "log loss"}
 
 
 def output_option(text: str, *, required: bool = True) -> Decorator:
-    """--output, with this help."""
+    """Return the option --output with the given help text."""
     return option(
         "--output", "--out", "-o", "out", required=required, metavar="FILE", help=text, group="Output"
     )
@@ -92,7 +97,7 @@ def fit(
     verbose: bool,
     **columns: Any,
 ) -> None:
-    """Train a network to predict a column of a table from the others. Text columns are categories."""
+    """Train a network to predict one column of a table from the others. Text columns are categories."""
     from spinimpute.runtime.devices import choose_device
     from spinimpute.runtime.output_files import check_output
     from spinimpute.tabular.model_files import save_estimator
@@ -128,7 +133,7 @@ def fit(
 )
 @table_option
 @output_option("Predictions (.csv, .tsv, also .gz, or .parquet); - for CSV on standard output.")
-@option("--probabilities", is_flag=True, help="Write the probability of each class, too.", group="Output")
+@option("--probabilities", is_flag=True, help="Also write the probability of each class.", group="Output")
 @option(
     "--id",
     "ids",
@@ -150,7 +155,7 @@ def predict(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Predict the target of a table's rows. Columns are found by name, in any order."""
+    """Predict the target of a table's rows. Columns are found by their names; their order does not matter."""
     from spinimpute.runtime.devices import choose_device
     from spinimpute.runtime.output_files import atomic_write, check_output
     from spinimpute.tabular.model_files import load_estimator
@@ -215,7 +220,7 @@ def info(model: str) -> None:
 
 
 def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | None) -> TableEstimator:
-    """An estimator with the parameters of --set and --steps; raises InputError and ValueError."""
+    """Return an estimator with the parameters of --set and --steps. Raises InputError or ValueError."""
     from spinimpute.tabular.model_files import ESTIMATORS, check_parameters
 
     estimator = ESTIMATORS[
@@ -240,7 +245,7 @@ def _estimator(kind: str, task: str, settings: tuple[str, ...], steps: int | Non
 
 
 def _parse_value(text: str, default: Any) -> Any:
-    """A value of the default's type if it can be read as one, otherwise the text itself."""
+    """Convert a text to the type of the parameter's default. Return the text if this is impossible."""
     if isinstance(default, bool):
         return {"true": True, "false": False}.get(text.lower(), text)
     for kind in (int, float):
@@ -253,7 +258,7 @@ def _parse_value(text: str, default: Any) -> Any:
 
 
 def _warn_of_new_categories(estimator: TableEstimator, features: pd.DataFrame) -> None:
-    """Warn of categories that the training rows lack."""
+    """Warn about categories that did not occur in the training rows."""
     for name, known in zip(features.columns, estimator.encoder_.categories_, strict=True):
         if known is not None:
             unseen = int((features[name].notna() & ~features[name].isin(set(known.tolist()))).sum())
@@ -265,7 +270,7 @@ def _warn_of_new_categories(estimator: TableEstimator, features: pd.DataFrame) -
 
 
 def _predictions(estimator: TableEstimator, features: pd.DataFrame, probabilities: bool) -> dict[str, Any]:
-    """Columns of the output."""
+    """Return the columns of predictions and, if requested, of class probabilities."""
     with convert_estimator_errors("the rows cannot be predicted"):
         if not hasattr(estimator, "predict_proba"):
             return {"prediction": estimator.predict(features)}
@@ -303,10 +308,11 @@ def benchmark(
     quiet: bool,
     **columns: Any,
 ) -> None:
-    """Compare networks with boosted trees, nearest neighbours and the mean (or the most frequent class).
+    """Compare networks with boosted trees, nearest neighbours and a constant prediction, by cross-validation.
 
-    All methods have their default parameters and the same folds. The best method comes first. Scores are
-    means ± standard deviations over folds; seconds and numbers of weights are medians.
+    The constant is the mean or the most frequent class. All methods use their default parameters and the same
+    folds. The table lists the best method first. Scores are means ± standard deviations over folds; seconds
+    and numbers of weights are medians.
     """
     from spinimpute.runtime.devices import choose_device
     from spinimpute.runtime.output_files import atomic_write, check_output
@@ -345,18 +351,19 @@ def benchmark(
 
 
 def _parse_models(models: str) -> list[str]:
+    """Return the estimators' names for --models. Raises InputError for an unknown model."""
     names = models.split(",")
     for name in names:
         if name not in TABULAR_MODELS:
             raise InputError(
                 "argument",
-                f"--models {models}: there is no model {name!r}; choose of {', '.join(TABULAR_MODELS)}",
+                f"--models {models}: there is no model {name!r}. Choose from {', '.join(TABULAR_MODELS)}",
             )
     return [TABULAR_MODELS[name] for name in names]
 
 
 def _format_scores(found: pd.DataFrame, metrics: tuple[str, ...]) -> str:
-    """A line per model, columns aligned."""
+    """Return the scores as text, a line for each model, with aligned columns."""
     import pandas as pd
 
     lines = pd.DataFrame({"model": found["model"]})

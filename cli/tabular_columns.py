@@ -1,4 +1,4 @@
-"""Models, options and columns of the commands on tables."""
+"""Options of `spinimpute tabular`, and the choice of target, weights and features among a table's columns."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-MAX_CLASSES = 20  # --task auto takes up to so many different whole numbers for classes
-MAX_EXACT_INTEGER = 2.0**53  # floats cannot distinguish larger whole numbers
-MANY_CATEGORIES = 1_000  # a text column with so many different values has dates, names or keys
+MAX_CLASSES = 20  # with --task auto, a target of at most this many different whole numbers is categorical
+MAX_EXACT_INTEGER = 2.0**53  # larger whole numbers are rounded to a float64
+MANY_CATEGORIES = 1_000  # a text column with more different values probably has dates, names or keys
 table_option = option(
     "--table",
     required=True,
@@ -31,6 +31,7 @@ table_option = option(
     group="Input",
 )
 
+# name on the command line -> first part of the estimator's class name
 TABULAR_MODELS = {
     "spin": "SPIN",
     "npt": "NPT",
@@ -90,7 +91,7 @@ labelled_table_options: Decorator = combine_options(
 
 @dataclass(frozen=True)
 class LabelledTable:
-    """Rows of a table with a known target; labels are text (of classes) or numbers."""
+    """The rows of a table whose target is known. `label` has class names as text, or numbers."""
 
     features: pd.DataFrame
     label: np.ndarray
@@ -99,7 +100,7 @@ class LabelledTable:
 
 
 def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
-    """Read the rows of a table whose target is known, at least one. Raises InputError."""
+    """Read a table and choose its columns. Raises InputError if the table cannot be used for training."""
     from spinimpute.tabular.table_files import quote, read_table
 
     table = choice.table
@@ -122,7 +123,10 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
 
 
 def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
-    """All columns except the target, the weights and ignored ones."""
+    """Return all columns except the target, the weights and the ignored columns.
+
+    Raises InputError if an option names an unknown column, or two options the same column.
+    """
     table, target, weights, categorical = choice.table, choice.target, choice.weights, choice.categorical
     others = {
         "--target": [target],
@@ -144,7 +148,10 @@ def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
 
 
 def _drop_missing_targets(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFrame:
-    """Rows whose target is known."""
+    """Return the rows whose target is not missing.
+
+    Raises InputError if rows must be dropped without --drop-missing-target, or if no row remains.
+    """
     from spinimpute.tabular.table_files import missing_cells
 
     table, target = choice.table, choice.target
@@ -164,7 +171,7 @@ def _drop_missing_targets(rows: pd.DataFrame, choice: ColumnChoice) -> pd.DataFr
 
 
 def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
-    """Classification or regression, and why."""
+    """Return "classification" or "regression", and the reason for the choice."""
     from spinimpute.tabular.table_files import is_numeric, parse_numbers
 
     if task != "auto":
@@ -181,7 +188,7 @@ def _task(column: pd.Series, table: str, task: str) -> tuple[str, str]:
 
 
 def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
-    """Text of classes, or numbers, (N,)."""
+    """Return the labels of the rows, (N,): class names as text, or numbers."""
     from spinimpute.tabular.table_files import is_numeric, parse_categories, parse_numbers
 
     if task == "classification":
@@ -198,7 +205,7 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
 
 
 def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Series, table: str) -> None:
-    """Raise InputError if one number is written as two classes, such as 1 and 1.0."""
+    """Raise InputError if the same number is spelled in two ways, such as 1 and 1.0: which class is it?"""
     first: dict[float | Decimal, str] = {}
     for row, (name, rounded) in enumerate(zip(label.tolist(), number.tolist(), strict=True)):
         value = rounded if abs(rounded) < MAX_EXACT_INTEGER else Decimal(name)
@@ -211,7 +218,7 @@ def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Seri
 
 
 def _weight(column: pd.Series, table: str) -> np.ndarray:
-    """(N,)."""
+    """Return the weights of the rows, (N,). Raises InputError for a negative weight or if all are 0."""
     from spinimpute.tabular.table_files import parse_numbers, quote
 
     weight = parse_numbers(column, table)
@@ -230,9 +237,10 @@ def _weight(column: pd.Series, table: str) -> np.ndarray:
 def select_features(
     rows: pd.DataFrame, table: str, columns: list[str], categorical: Any, no_other_text: bool = False
 ) -> pd.DataFrame:
-    """Columns of a table as features: float64 for numbers, text for categories. Raises InputError.
+    """Return columns of a table as features: numbers as float64, categories as text.
 
-    Columns of text are categories, too, unless `no_other_text`: then they are an error.
+    `categorical` are the columns of categories. Other columns of text are also categories. With
+    `no_other_text`, which is used for prediction, they raise InputError.
     """
     import pandas as pd
 
@@ -254,7 +262,7 @@ def select_features(
 
 
 def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> None:
-    """Raise InputError if a column is missing; the message quotes the file and `what` names the columns."""
+    """Raise InputError if a column is missing. `what` is the origin of the names, such as "of --ignore"."""
     present = set(rows.columns)
     absent = [name for name in names if name not in present]
     if absent:
@@ -266,16 +274,17 @@ def require_columns(rows: pd.DataFrame, table: str, names: Any, what: str) -> No
 
 
 def join_names(names: list[str], most: int = 10) -> str:
-    """Names separated by commas; beyond `most`, their number."""
+    """Return the first `most` names, separated by commas, and the number of further names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(printable, names[:most])) + more
 
 
 @contextmanager
 def convert_estimator_errors(what: str) -> Iterator[None]:
-    """Turn errors of estimators into InputErrors, and hide numpy's warnings of empty columns.
+    """Convert errors of estimators in the `with` block to InputError, and hide numpy's warnings.
 
-    The errors are wrong parameters, too few rows, numbers that overflow, or too little memory.
+    Estimators raise errors for wrong parameters, too few rows, overflow or too little memory. numpy warns
+    about empty columns.
     """
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):

@@ -1,6 +1,6 @@
 """Genotype imputation with semi-parametric neural networks that query the reference panel.
 
-The public names are loaded when they are first used, so that `import spinimpute` takes no time.
+A public name is imported when it is first used, so that `import spinimpute` is fast.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
+# public name -> module that defines it
 _MODULES = {
     "CheckReport": "pipeline.check",
     "FileSettings": "pipeline.settings",

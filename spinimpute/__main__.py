@@ -1,4 +1,4 @@
-"""The command `spinimpute`, and `python -m spinimpute`, which torchrun needs."""
+"""Entry point of the command `spinimpute` and of `python -m spinimpute`, which torchrun needs."""
 
 import os
 import signal
@@ -6,15 +6,15 @@ import sys
 
 
 def main() -> None:
-    """Load the command line and run it."""
-    # while it is loaded nothing is written yet: Ctrl-C may end the process as it is, without a traceback
+    """Import the command line and run it."""
+    # During the import, Ctrl-C ends the process without a traceback; no file has been written yet.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # numpy would start a thread for every core; nothing here uses them, and --threads does not count them
+    # Otherwise numpy starts a thread for each core. We do not use these threads, and --threads excludes them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from spinimpute.cli.main import main as command
-    except ModuleNotFoundError as error:  # sources that are not installed, or an absent dependency
+    except ModuleNotFoundError as error:  # spinimpute or a dependency is not installed
         sys.exit(
             f"spinimpute: error: {error}. Install spinimpute with its dependencies: run 'pip install .' in "
             "the folder of its sources"

@@ -58,7 +58,7 @@ def test_classes(benchmark: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--models", "mlp,cnn"], "--models mlp,cnn: there is no model 'cnn'; choose of spin, npt, "),
+        (["--models", "mlp,cnn"], "--models mlp,cnn: there is no model 'cnn'. Choose from spin, npt, "),
         (["--models", ""], "there is no model ''"),
         (["--folds", "31"], "the comparison cannot go on: each of 31 folds must have 2 rows, got 60"),
         (["--ignore", "price"], "'price' is given for both --target and --ignore"),
