@@ -68,7 +68,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
 
     out, tables = params["out"], _loo_tables(params["loo"]).values()
     report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
-    others = [*tables, *report.to_check([out, *tables])]
+    others = [*tables, *report.paths_to_check([out, *tables])]
     check_outputs([get_single_output(out), *others], params["force"], inputs, streamed=out)
     choose_format(Path(out), params["output_type"])
 

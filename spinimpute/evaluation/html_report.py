@@ -5,7 +5,7 @@ from typing import Any
 from spinimpute.evaluation.result import BASELINE, IMPUTED, AccuracyCurves, Evaluation
 from spinimpute.reports.charts import Series, line_chart
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
-from spinimpute.reports.sections import made_by, samples_table
+from spinimpute.reports.sections import footer, samples_table
 
 
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
@@ -41,7 +41,7 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
             _by_sample(evaluation),
             _not_scored(evaluation),
         ],
-        made_by(),
+        footer(),
     )
 
 

@@ -148,7 +148,7 @@ def impute(
     tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
     outs = [*plan.outputs, *tables.values()]
     inputs = [*files, *get_panel_paths(panels), predictor.model, genetic_map, region.regions_file]
-    check_outputs([*outs, *output.report_files.to_check(outs)], force, inputs, streamed=outs[0])
+    check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
     choose_format(outs[0], output.output_type)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
     if plan.several:  # report a panel without a predictor before any target is read
@@ -237,7 +237,7 @@ def _check_arguments(
         raise InputError(
             "argument", f"{argument('min_typed_ratio')} must be between 0 and 1, got {min_typed_ratio}"
         )
-    if not (output.leave_one_out or output.report_files.wanted):
+    if not (output.leave_one_out or output.report_files.is_requested):
         return
     names = [argument("report"), argument("report_figures"), argument("multiqc")]
     quality = f"{argument('leave_one_out', True)}, {', '.join(names[:-1])} or {names[-1]}"
@@ -305,7 +305,7 @@ def _collect_quality(
 
     Modules that few runs need are imported here.
     """
-    reported, first = output.report_files.wanted, targets[0].matched
+    reported, first = output.report_files.is_requested, targets[0].matched
     if reported:
         from spinimpute.quality.report_data import ReportData
         from spinimpute.quality.sample_quality import SampleQuality
@@ -339,7 +339,7 @@ def _write_reports(
     stack: ExitStack,
 ) -> None:
     """Write report and tables under temporary names. They are renamed when `stack` closes."""
-    if output.report_files.wanted:
+    if output.report_files.is_requested:
         from spinimpute.reports.imputation_report import imputation_report
         from spinimpute.reports.multiqc import typed_samples
 

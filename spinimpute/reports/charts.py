@@ -20,10 +20,10 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH, HEIGHT, TALL = 7.2, 3.2, 4.8  # inches
-MOST_MARKERS = 40  # points of a line with a marker each
-MOST_MARKED = 1_000  # points of a plane; more would only cover each other
-CELLS = 40  # of a plane, along each axis
+WIDTH, HEIGHT, TALL_HEIGHT = 7.2, 3.2, 4.8  # inches
+MAX_MARKERS = 40  # points of a line with a marker each
+MAX_MARKED_POINTS = 1_000  # points of a plane; more would only cover each other
+CELLS_PER_AXIS = 40  # of a plane, along each axis
 COLORS = ("#1b5fc1", "#b45309", "#11795a")  # of the first, second and third series
 MARKERS = ("o", "s", "D")
 _INK, _SOFT, _LINE, _PAPER = "#1c2430", "#566173", "#d9dee6", "#ffffff"
@@ -141,13 +141,15 @@ def line_chart(
 ) -> Chart:
     """Draw lines over numbers or categories, with y from 0 to 1 or to the maximum (not `unit_interval`)."""
     axes = _new_axes(x_label, y_label)
-    place = np.arange(len(x)) if isinstance(x[0], str) else np.asarray(x, dtype=float)
+    x_position = np.arange(len(x)) if isinstance(x[0], str) else np.asarray(x, dtype=float)
     if isinstance(x[0], str):
-        axes.set_xticks(place, [str(category) for category in x])
+        axes.set_xticks(x_position, [str(category) for category in x])
         axes.set_xlim(-0.5, len(x) - 0.5)
-    marked = len(x) <= MOST_MARKERS
+    marked = len(x) <= MAX_MARKERS
     for one, color, marker in zip(series, COLORS, MARKERS, strict=False):
-        axes.plot(place, one.y, label=one.name, color=color, marker=marker if marked else "", clip_on=False)
+        axes.plot(
+            x_position, one.y, label=one.name, color=color, marker=marker if marked else "", clip_on=False
+        )
     axes.set_ylim(0, 1 if unit_interval else None)
     return _chart(name, axes, description)
 
@@ -171,7 +173,7 @@ def histogram(
 
 
 @_style()
-def counts_in_plane(
+def density_plot(
     name: str,
     x: Sequence[float],
     y: Sequence[float],
@@ -183,21 +185,22 @@ def counts_in_plane(
 ) -> Chart:
     """Draw how often pairs of values between 0 and 1 occur, with a diagonal where both are equal.
 
-    `marked` pairs are drawn one by one, MOST_MARKED at most. `legend` names the cells and the marked pairs.
+    `marked` pairs are drawn one by one, MAX_MARKED_POINTS at most. `legend` names the cells and the marked
+    pairs.
     """
     from matplotlib.collections import PolyCollection
 
-    axes = _new_axes(x_label, y_label, TALL)
-    count = np.histogram2d(x, y, CELLS, ((0, 1), (0, 1)))[0]
+    axes = _new_axes(x_label, y_label, TALL_HEIGHT)
+    count = np.histogram2d(x, y, CELLS_PER_AXIS, ((0, 1), (0, 1)))[0]
     cell = np.argwhere(count)
-    corners = (cell[:, None] + [[0, 0], [1, 0], [1, 1], [0, 1]]) / CELLS
+    corners = (cell[:, None] + [[0, 0], [1, 0], [1, 1], [0, 1]]) / CELLS_PER_AXIS
     shade = 0.15 + 0.85 * np.log1p(count[count > 0]) / math.log1p(max(1, count.max()))
     colors = [(COLORS[0], round(float(alpha), 2)) for alpha in shade]
     axes.plot([0, 1], [0, 1], color=_LINE, linewidth=1)
     axes.add_collection(PolyCollection(list(corners), facecolors=colors, linewidths=0, label=legend[0]))
-    chosen = np.flatnonzero(marked)[:MOST_MARKED]
-    if len(chosen):
-        points = np.take(x, chosen), np.take(y, chosen)
+    marked_indices = np.flatnonzero(marked)[:MAX_MARKED_POINTS]
+    if len(marked_indices):
+        points = np.take(x, marked_indices), np.take(y, marked_indices)
         axes.plot(*points, linestyle="", marker=MARKERS[1], color=COLORS[1], label=legend[1], clip_on=False)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     return _chart(name, axes, description)

@@ -11,18 +11,18 @@ from spinimpute.reports.page import Page, Row, Section, cards, notes, number, pa
 from spinimpute.reports.report_files import TYPED_SITES
 from spinimpute.reports.sections import (
     allele_frequencies,
-    course,
-    how_made,
-    made_by,
-    quality_along,
+    footer,
+    provenance_section,
     quality_by_chromosome,
     quality_by_frequency,
+    quality_by_position,
     r2_of_sites,
+    run_section,
     samples_table,
 )
 
-WEAKEST = 10  # windows
-MOST_STRETCHES = 100
+N_WEAKEST_WINDOWS = 10  # windows
+MAX_LISTED_INTERVALS = 100
 
 
 def imputation_report(summary: ImputationSummary, data: ReportData, target: str, panel: str) -> Page:
@@ -30,32 +30,32 @@ def imputation_report(summary: ImputationSummary, data: ReportData, target: str,
     imputed, leave_one_out = data.imputed, summary.leave_one_out
     frequency = imputed.by_frequency()
     n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
-    shown = {
+    card_values = {
         "samples": number(summary.samples),
         "typed sites used": f"{number(summary.matched_sites)} of {number(summary.typed_sites)}",
         "sites written": number(summary.written_sites),
     }
     if summary.samples > 1:  # R2 cannot be estimated from one sample
-        shown[f"imputed sites with R2 ≥ {GOOD_R2}"] = number(n_good)
+        card_values[f"imputed sites with R2 ≥ {GOOD_R2}"] = number(n_good)
     if summary.samples < RELIABLE_SAMPLES:
-        shown["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
+        card_values["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
     if leave_one_out is not None:
-        shown["r² of typed calls left out"] = number(leave_one_out.overall_r2(), 3)
+        card_values["r² of typed calls left out"] = number(leave_one_out.overall_r2(), 3)
     return Page(
         "Imputation report",
         f"{target} imputed from {panel}",
         [
-            cards(shown),
+            cards(card_values),
             notes([*summary.warnings, *summary.notes]),
             quality_by_frequency(frequency, summary.samples, leave_one_out),
             r2_of_sites(imputed, summary.samples),
             allele_frequencies(data.frequencies),
             _matching(summary),
-            _along(imputed, summary.samples, leave_one_out),
+            _by_position(imputed, summary.samples, leave_one_out),
             _untyped(summary),
             _samples(data.by_sample, leave_one_out),
-            how_made(data.provenance),
-            course(
+            provenance_section(data.provenance),
+            run_section(
                 summary,
                 table(
                     ["window", "sites", "typed sites"],
@@ -64,12 +64,12 @@ def imputation_report(summary: ImputationSummary, data: ReportData, target: str,
                 ),
             ),
         ],
-        made_by(),
+        footer(),
     )
 
 
 def _matching(summary: ImputationSummary) -> Section:
-    counted: list[tuple[str, int]] = [
+    counts: list[tuple[str, int]] = [
         *((f"repaired: {what}", count) for what, count in summary.repaired.items()),
         *((f"not used: {why}", count) for why, count in summary.unmatched.items()),
         *((f"records skipped: {why}", count) for why, count in summary.skipped.items()),
@@ -81,7 +81,7 @@ def _matching(summary: ImputationSummary) -> Section:
         ["typed sites in the target", summary.typed_sites],
         ["of these, sites of the panel", summary.matched_sites],
     ]
-    rows += [[what, count] for what, count in counted if count]
+    rows += [[what, count] for what, count in counts if count]
     return Section(
         "What was matched and repaired",
         [
@@ -91,50 +91,54 @@ def _matching(summary: ImputationSummary) -> Section:
     )
 
 
-def _along(imputed: ImputedSites, n_samples: int, leave_one_out: LeaveOneOutQuality | None) -> Section:
-    several = len(set(imputed.chroms)) > 1
+def _by_position(imputed: ImputedSites, n_samples: int, leave_one_out: LeaveOneOutQuality | None) -> Section:
+    many_chromosomes = len(set(imputed.chroms)) > 1
     parts: list[str | Chart] = (
-        [quality_by_chromosome(imputed, n_samples)] if several else _along_one(imputed, n_samples)
+        [quality_by_chromosome(imputed, n_samples)]
+        if many_chromosomes
+        else _charts_by_position(imputed, n_samples)
     )
     if leave_one_out is not None:
         windows = [row for row in leave_one_out.by_window() if row["r2"] == row["r2"]]
-        weakest = sorted(windows, key=lambda row: row["r2"])[:WEAKEST]
+        weakest_windows = sorted(windows, key=lambda row: row["r2"])[:N_WEAKEST_WINDOWS]
         parts.append(
             table(
                 ["window", "typed sites", "left out: r²", "minor-allele concordance"],
                 [
                     [f"{w['chrom']}:{w['start']}-{w['end']}", w["typed"], w["r2"], w["minor_concordance"]]
-                    for w in weakest
+                    for w in weakest_windows
                 ],
-                f"The {len(weakest)} weakest of {len(windows)} windows",
+                f"The {len(weakest_windows)} weakest of {len(windows)} windows",
             )
         )
-    return Section("Along the chromosomes" if several else "Along the chromosome", parts)
+    return Section("Along the chromosomes" if many_chromosomes else "Along the chromosome", parts)
 
 
-def _along_one(imputed: ImputedSites, n_samples: int) -> list[str | Chart]:
-    along = imputed.by_segment()
-    middle = [float(row["Mb"]) for row in along]
+def _charts_by_position(imputed: ImputedSites, n_samples: int) -> list[str | Chart]:
+    segments = imputed.by_segment()
+    middle = [float(row["Mb"]) for row in segments]
     density = line_chart(
         TYPED_SITES,
         middle,
-        [Series("typed sites per Mb", [row["typed"] / row["length_Mb"] for row in along])],
+        [Series("typed sites per Mb", [row["typed"] / row["length_Mb"] for row in segments])],
         "position, Mb",
         "typed sites per Mb",
         "Density of typed sites along the chromosome.",
         unit_interval=False,
     )
-    return [density, quality_along(along, n_samples)]
+    return [density, quality_by_position(segments, n_samples)]
 
 
 def _untyped(summary: ImputationSummary) -> Section | None:
     if not summary.untyped:
         return None
     rows: list[Row] = [
-        [f"{stretch.chrom}:{stretch.start}-{stretch.end}", stretch.typed, stretch.imputed]
-        for stretch in summary.untyped[:MOST_STRETCHES]
+        [f"{interval.chrom}:{interval.start}-{interval.end}", interval.typed, interval.imputed]
+        for interval in summary.untyped[:MAX_LISTED_INTERVALS]
     ]
-    shown = "" if len(rows) == len(summary.untyped) else f"; the first {len(rows)} of {len(summary.untyped)}"
+    omitted = (
+        "" if len(rows) == len(summary.untyped) else f"; the first {len(rows)} of {len(summary.untyped)}"
+    )
     return Section(
         "Intervals with hardly a typed site",
         [
@@ -142,7 +146,7 @@ def _untyped(summary: ImputationSummary) -> Section | None:
                 f"Genotypes imputed more than {FAR_CM} cM from any typed site are hardly better than a guess "
                 "by frequency. With a panel of haplotypes, such sites have the flag FAR."
             ),
-            table(["interval", "typed sites", "imputed sites"], rows, f"The largest first{shown}"),
+            table(["interval", "typed sites", "imputed sites"], rows, f"The largest first{omitted}"),
         ],
     )
 
@@ -152,10 +156,10 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
     rows = sorted(
         quality.by_sample(leave_one_out), key=lambda row: (row[measure] == row[measure], row[measure])
     )
-    shown = {"sample": "sample", "typed": "typed sites", "call_rate": "call rate"}
+    columns = {"sample": "sample", "typed": "typed sites", "call_rate": "call rate"}
     if leave_one_out is None:
         texts = ["Measuring accuracy by leaving typed calls out requires a panel of haplotypes."]
-        shown |= {"expected_r2": "expected r²"}
+        columns |= {"expected_r2": "expected r²"}
     else:
         n_low = sum(row["note"] == "low" for row in rows)
         texts = [
@@ -163,7 +167,7 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
             f"{len(rows)} samples are far below the others{': check them' if n_low else ''}. Low values come "
             "from poor arrays, contamination, or ancestry that the panel lacks."
         ]
-        shown |= {
+        columns |= {
             "r2": "left out: r²",
             "minor_concordance": "minor-allele concordance",
             "expected_r2": "expected r²",
@@ -173,9 +177,9 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
         f"Expected r²: the accuracy of the dosages at {quality.sites:,} imputed sites that the probabilities "
         "imply. It cannot be compared with the accuracy at typed sites."
     )
-    values, label = [row[measure] for row in rows], shown[measure]
+    values, label = [row[measure] for row in rows], columns[measure]
     text = "How many samples have which quality."
     return Section(
         "Quality by sample",
-        [*map(paragraph, texts), *samples_table(rows, shown, values, label, text, "Samples")],
+        [*map(paragraph, texts), *samples_table(rows, columns, values, label, text, "Samples")],
     )

@@ -14,14 +14,14 @@ from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.summary import SequencedSummary
 
-_COUNT, _PER_CENT = "{:,.0f}", "{:,.2f}"
+_COUNT, _TWO_DECIMALS = "{:,.0f}", "{:,.2f}"
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of the table.
 
-    `unit` is "share" (0 to 1, shown in percent), "r2" (0 to 1), "count", "depth" or "text". `low_is_bad`
+    `unit` is "share" (0 to 1, used in percent), "r2" (0 to 1), "count", "depth" or "text". `low_is_bad`
     selects the colours.
     """
 
@@ -39,10 +39,10 @@ class Column:
             return settings | {"scale": False}
         settings["scale"] = "RdYlGn" if self.low_is_bad else "OrRd"
         if self.unit == "share":
-            return settings | {"min": 0, "max": 100, "suffix": "%", "format": _PER_CENT}
+            return settings | {"min": 0, "max": 100, "suffix": "%", "format": _TWO_DECIMALS}
         if self.unit == "r2":
             return settings | {"min": 0, "max": 1, "format": "{:,.4f}"}
-        return settings | {"min": 0, "format": _COUNT if self.unit == "count" else _PER_CENT}
+        return settings | {"min": 0, "format": _COUNT if self.unit == "count" else _TWO_DECIMALS}
 
 
 _EXPECTED = Column(
@@ -98,18 +98,19 @@ class SampleTable:
         """The content of the file."""
         data: dict[str, dict[str, Any]] = {}
         for sample, row in self.rows.items():
-            known = [one for one in self.columns if _known(row[one.key])]
+            known = [column for column in self.columns if _has_value(row[column.key])]
             data[sample] = {
-                one.key: 100 * row[one.key] if one.unit == "share" else row[one.key] for one in known
+                column.key: 100 * row[column.key] if column.unit == "share" else row[column.key]
+                for column in known
             }
-        shown = [one for one in self.columns if any(one.key in row for row in data.values())]
+        used = [column for column in self.columns if any(column.key in row for row in data.values())]
         content = {
             "id": self.id,
             "section_name": self.title,
             "description": self.description,
             "plot_type": "table",
             "pconfig": {"id": f"{self.id}_table", "title": self.title, "namespace": "spinimpute"},
-            "headers": {one.key: one.header for one in shown},
+            "headers": {column.key: column.header for column in used},
             "data": data,
         }
         return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -119,7 +120,7 @@ class SampleTable:
         path.write_text(self.json, encoding="utf-8", errors="backslashreplace")
 
 
-def _known(value: object) -> bool:
+def _has_value(value: object) -> bool:
     return value is not None and value != "" and not (isinstance(value, float) and math.isnan(value))
 
 

@@ -55,26 +55,26 @@ def table(
         and not any(isinstance(row[i], str) for row in rows)
         for i in range(len(head))
     ]
-    kinds = " ".join(kind for kind, so in (("sortable", sortable), ("wrapped", wrapped)) if so)
-    shown = f' class="{kinds}"' if kinds else ""
-    out = [f"<table{shown}><caption>{escape(caption)}</caption><thead><tr>"]
-    for name, right in zip(head, numeric, strict=True):
+    classes = " ".join(kind for kind, applies in (("sortable", sortable), ("wrapped", wrapped)) if applies)
+    class_attribute = f' class="{classes}"' if classes else ""
+    html = [f"<table{class_attribute}><caption>{escape(caption)}</caption><thead><tr>"]
+    for name, is_numeric in zip(head, numeric, strict=True):
         text = f'<button type="button">{escape(name)}</button>' if sortable else escape(name)
-        out.append(f'<th scope="col"{" class=number" if right else ""}>{text}</th>')
-    out.append("</tr></thead><tbody>")
+        html.append(f'<th scope="col"{" class=number" if is_numeric else ""}>{text}</th>')
+    html.append("</tr></thead><tbody>")
     for row in rows:
-        out.append("<tr>")
-        for cell, right in zip(row, numeric, strict=True):
-            kind = ' class="number"' if right else ' class="low"' if cell == "low" else ""
+        html.append("<tr>")
+        for cell, is_numeric in zip(row, numeric, strict=True):
+            kind = ' class="number"' if is_numeric else ' class="low"' if cell == "low" else ""
             known = isinstance(cell, int | float) and not math.isnan(cell)
-            exact = f' data-value="{cell if known else ""}"' if right and sortable else ""
-            out.append(f"<td{kind}{exact}>{escape(number(cell))}</td>")
-        out.append("</tr>")
-    out.append("</tbody></table>")
+            exact = f' data-value="{cell if known else ""}"' if is_numeric and sortable else ""
+            html.append(f"<td{kind}{exact}>{escape(number(cell))}</td>")
+        html.append("</tr>")
+    html.append("</tbody></table>")
     tall = " tall" if sortable else ""
     # an element with the focus can be scrolled by keyboard
     label = f'tabindex="0" role="region" aria-label="{escape(caption)}"'
-    return f'<div class="scroll{tall}" {label}>{"".join(out)}</div>'
+    return f'<div class="scroll{tall}" {label}>{"".join(html)}</div>'
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,11 @@ class ReportFiles:
     multiqc: str | Path | None = None
 
     @property
-    def wanted(self) -> bool:
-        """Whether any file is wanted."""
+    def is_requested(self) -> bool:
+        """Whether any file is is_requested."""
         return (self.page, self.figures, self.multiqc) != (None, None, None)
 
-    def to_check(self, others: Sequence[str | Path | None]) -> list[str | Path]:
+    def paths_to_check(self, other_outputs: Sequence[str | Path | None]) -> list[str | Path]:
         """The files to check before the run starts (`check_outputs`), given its other outputs.
 
         They include only existing charts, because a new folder is empty. Raises InputError if a name has a
@@ -67,12 +67,14 @@ class ReportFiles:
                 f"{str(self.figures)!r} is not a folder for the figures. Give the name of a folder.",
             )
         folder = Path(self.figures)
-        if any(Path(path).resolve() == folder.resolve() for path in [*others, *files] if path is not None):
+        if any(
+            Path(path).resolve() == folder.resolve() for path in [*other_outputs, *files] if path is not None
+        ):
             raise InputError(
                 "arguments", f"{folder} is both a file and the folder of the figures. Give two names."
             )
         if folder.is_dir():
-            return files + [path for path in _charts_in(folder) if path.exists()]
+            return files + [path for path in _chart_paths(folder) if path.exists()]
         if folder.exists() or folder.is_symlink():
             raise InputError("argument", f"{folder} is not a folder. Give a folder for the figures.")
         if not folder.parent.is_dir():
@@ -82,21 +84,21 @@ class ReportFiles:
             )
         return files
 
-    def write(self, page: Page, table: SampleTable, beside: ExitStack) -> None:
-        """Write all wanted files; they get their final names when `beside` closes."""
+    def write(self, page: Page, table: SampleTable, stack: ExitStack) -> None:
+        """Write all is_requested files; they get their final names when `stack` closes."""
         if self.page is not None:
-            page.write(beside.enter_context(atomic_write(Path(self.page))))
+            page.write(stack.enter_context(atomic_write(Path(self.page))))
         if self.multiqc is not None:
-            table.write(beside.enter_context(atomic_write(Path(self.multiqc))))
+            table.write(stack.enter_context(atomic_write(Path(self.multiqc))))
         if self.figures is not None:
-            _write_figures(page, Path(self.figures), beside)
+            _write_figures(page, Path(self.figures), stack)
 
 
-def _charts_in(folder: Path) -> list[Path]:
+def _chart_paths(folder: Path) -> list[Path]:
     return [folder / f"{name}.svg" for name in CHARTS]
 
 
-def _write_figures(page: Page, folder: Path, beside: ExitStack) -> None:
+def _write_figures(page: Page, folder: Path, stack: ExitStack) -> None:
     """Write the charts; those of an earlier report that this report lacks are deleted.
 
     A new folder is deleted if the run fails.
@@ -104,17 +106,17 @@ def _write_figures(page: Page, folder: Path, beside: ExitStack) -> None:
     try:
         if not folder.is_dir():
             folder.mkdir()
-            beside.push(lambda kind, *_: _remove(folder) if kind is not None else None)
+            stack.push(lambda kind, *_: _remove(folder) if kind is not None else None)
     except OSError as error:
         raise CannotWrite(folder, error) from error
-    drawn = {folder / f"{chart.name}.svg": chart for chart in page.charts}
-    assert set(drawn) <= set(_charts_in(folder)), "CHARTS has the names of all charts"
+    chart_of_path = {folder / f"{chart.name}.svg": chart for chart in page.charts}
+    assert set(chart_of_path) <= set(_chart_paths(folder)), "CHARTS has the names of all charts"
     # an earlier report's charts are deleted last, when the new files have their names, and kept if the run
     # fails
-    earlier = set(_charts_in(folder)) - set(drawn)
-    beside.push(lambda kind, *_: _unlink(earlier) if kind is None else None)
-    for path, chart in drawn.items():
-        chart.write(beside.enter_context(atomic_write(path)))
+    earlier = set(_chart_paths(folder)) - set(chart_of_path)
+    stack.push(lambda kind, *_: _unlink(earlier) if kind is None else None)
+    for path, chart in chart_of_path.items():
+        chart.write(stack.enter_context(atomic_write(path)))
 
 
 def _unlink(paths: set[Path]) -> None:

@@ -15,16 +15,16 @@ from spinimpute.quality.summary import RELIABLE_SAMPLES, RunSummary
 from spinimpute.reports.charts import (
     Chart,
     Series,
-    counts_in_plane,
+    density_plot,
     histogram,
     line_chart,
 )
 from spinimpute.reports.page import Row, Section, paragraph, table
 from spinimpute.reports.report_files import ALLELE_FREQUENCIES, BY_FREQUENCY, R2_ALONG, R2_OF_SITES, SAMPLES
 
-MOST_SAMPLES = 1_000  # in a table; of more, the lowest
-MOST_SITES = 200  # in a table; of more, the furthest off
-FEW_ALLELES = 40
+MAX_LISTED_SAMPLES = 1_000  # in a table; of more, the lowest
+MAX_LISTED_SITES = 200  # in a table; of more, the furthest off
+MIN_RELIABLE_ALLELES = 40
 
 
 def quality_by_frequency(
@@ -36,12 +36,12 @@ def quality_by_frequency(
     typed sites.
     """
     names = [row["bin"] for row in frequency]
-    measure, name = estimate_of(n_samples)
+    measure, name = choose_estimate(n_samples)
     lines = [Series(f"imputed sites: {name}", [row[measure] for row in frequency])]
-    shown = {"bin": "frequency", "sites": "imputed sites"}
+    columns = {"bin": "frequency", "sites": "imputed sites"}
     texts = []
     if n_samples < RELIABLE_SAMPLES:
-        shown |= {"expected_r2": "expected r²"}
+        columns |= {"expected_r2": "expected r²"}
         texts.append(
             paragraph(
                 "Expected r²: the share of the genotypes' variance, about the panel's frequencies, that the "
@@ -51,7 +51,7 @@ def quality_by_frequency(
             )
         )
     if n_samples > 1:
-        shown |= {"r2": "mean R2", "good": f"share with R2 ≥ {GOOD_R2}"}
+        columns |= {"r2": "mean R2", "good": f"share with R2 ≥ {GOOD_R2}"}
         texts.append(
             paragraph(
                 "R2 is estimated from the imputed dosages alone: their variance over that of genotypes "
@@ -59,20 +59,20 @@ def quality_by_frequency(
                 + (f", and {n_samples} samples are too few." if n_samples < RELIABLE_SAMPLES else ".")
             )
         )
-    head = list(shown.values())
-    rows: list[Row] = [[row[column] for column in shown] for row in frequency]
+    header = list(columns.values())
+    rows: list[Row] = [[row[column] for column in columns] for row in frequency]
     if leave_one_out is not None:
         typed = leave_one_out.by_frequency()
         n_typed = {row["bin"]: row["sites"] for row in typed}
-        pooled, each = (curve(typed, names, measure) for measure in ("pooled_r2", "mean_r2"))
+        pooled, mean_er2 = (curve(typed, names, measure) for measure in ("pooled_r2", "mean_r2"))
         lines.append(Series("typed sites left out: pooled r²", pooled))
-        head += ["typed sites", "left out: pooled r²"]
+        header += ["typed sites", "left out: pooled r²"]
         for row, bin_name, r2 in zip(rows, names, pooled, strict=True):
             row += [n_typed.get(bin_name), r2]
         if n_samples > 1:  # a correlation over the samples of a site
-            lines.append(Series("the same: mean ER2", each))
-            head.append("mean ER2")
-            for row, er2 in zip(rows, each, strict=True):
+            lines.append(Series("the same: mean ER2", mean_er2))
+            header.append("mean ER2")
+            for row, er2 in zip(rows, mean_er2, strict=True):
                 row.append(er2)
         texts.append(
             paragraph(
@@ -89,10 +89,12 @@ def quality_by_frequency(
         "r²",
         "Quality by minor allele frequency.",
     )
-    return Section("Quality by allele frequency", [*texts, chart, table(head, rows, "Quality by frequency")])
+    return Section(
+        "Quality by allele frequency", [*texts, chart, table(header, rows, "Quality by frequency")]
+    )
 
 
-def estimate_of(n_samples: int) -> tuple[str, str]:
+def choose_estimate(n_samples: int) -> tuple[str, str]:
     """The estimate to draw for a number of samples: its column in rows of `ImputedSites`, and its name."""
     return ("expected_r2", "expected r²") if n_samples < RELIABLE_SAMPLES else ("r2", "mean estimated R2")
 
@@ -107,9 +109,9 @@ def r2_of_sites(imputed: ImputedSites, n_samples: int) -> Section | None:
     return Section("R2 of imputed sites", [chart])
 
 
-def quality_along(along: Sequence[dict[str, Any]], n_samples: int) -> Chart:
+def quality_by_position(along: Sequence[dict[str, Any]], n_samples: int) -> Chart:
     """Chart of the quality of common sites along the chromosome, from rows of `ImputedSites.along`."""
-    measure, name = estimate_of(n_samples)
+    measure, name = choose_estimate(n_samples)
     return line_chart(
         R2_ALONG,
         [float(row["Mb"]) for row in along],
@@ -126,7 +128,7 @@ def quality_along(along: Sequence[dict[str, Any]], n_samples: int) -> Chart:
 
 def quality_by_chromosome(imputed: ImputedSites, n_samples: int) -> str:
     """Table of the density and quality of several chromosomes."""
-    measure, name = estimate_of(n_samples)
+    measure, name = choose_estimate(n_samples)
     return table(
         ["chromosome", "panel sites", "typed sites", f"{name}, MAF ≥ 5 %"],
         [[row["chrom"], row["sites"], row["typed"], row[measure]] for row in imputed.by_chromosome()],
@@ -140,7 +142,7 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
     if not len(target):
         return None
     correlation = frequencies.correlation()
-    alike = "" if math.isnan(correlation) else f"; their correlation is {correlation:.3f}"
+    correlation_text = "" if math.isnan(correlation) else f"; their correlation is {correlation:.3f}"
     parts: list[str | Chart] = [
         paragraph(
             "Typed sites after repairs, with the alleles of the panel. A site is far off if the frequencies "
@@ -150,11 +152,11 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
             "exchanged, that the genome builds differ, or that the panel is of another population."
         )
     ]
-    if frequencies.max_known_alleles < FEW_ALLELES:
-        text = f"A frequency from fewer than {FEW_ALLELES} alleles of the target says little."
+    if frequencies.max_known_alleles < MIN_RELIABLE_ALLELES:
+        text = f"A frequency from fewer than {MIN_RELIABLE_ALLELES} alleles of the target says little."
         parts.append(paragraph(text, soft=True))
     parts.append(
-        counts_in_plane(
+        density_plot(
             ALLELE_FREQUENCIES,
             panel.tolist(),
             target.tolist(),
@@ -163,7 +165,7 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
             "ALT frequency in the target",
             ("typed sites: the darker, the more", "sites that are far off"),
             f"Allele frequencies of target and panel at {len(target):,} typed sites, of which "
-            f"{int(outlier.sum()):,} are far off{alike}.",
+            f"{int(outlier.sum()):,} are far off{correlation_text}.",
         )
     )
     rows: list[Row] = [
@@ -171,14 +173,14 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
             f"{row['chrom']}:{row['position']}", row["id"], f"{row['ref']}>{row['alt']}", row["target"],
             row["panel"], row["alleles"], row["what"],
         ]
-        for row in frequencies.outliers()[:MOST_SITES]
+        for row in frequencies.outliers()[:MAX_LISTED_SITES]
     ]  # fmt: skip
     if rows:
         n_outliers = int(outlier.sum())
         more = (
             ""
-            if n_outliers <= MOST_SITES
-            else f"; {MOST_SITES} of {n_outliers:,}, 'spinimpute check' lists all"
+            if n_outliers <= MAX_LISTED_SITES
+            else f"; {MAX_LISTED_SITES} of {n_outliers:,}, 'spinimpute check' lists all"
         )
         parts.append(
             table(
@@ -200,13 +202,13 @@ def samples_table(
     caption: str,
 ) -> list[str | Chart]:
     """Histogram of a value of each sample, and a table of the first rows; `columns` maps keys to titles."""
-    more = "" if len(rows) <= MOST_SAMPLES else f"; the {MOST_SAMPLES} lowest of {len(rows)}"
-    body: list[Row] = [[row[key] for key in columns] for row in rows[:MOST_SAMPLES]]
-    drawn = [histogram(SAMPLES, values, label, "samples", description)] if len(rows) > 1 else []
-    return [*drawn, table(list(columns.values()), body, f"{caption}, the lowest first{more}", sortable=True)]
+    more = "" if len(rows) <= MAX_LISTED_SAMPLES else f"; the {MAX_LISTED_SAMPLES} lowest of {len(rows)}"
+    body: list[Row] = [[row[key] for key in columns] for row in rows[:MAX_LISTED_SAMPLES]]
+    charts = [histogram(SAMPLES, values, label, "samples", description)] if len(rows) > 1 else []
+    return [*charts, table(list(columns.values()), body, f"{caption}, the lowest first{more}", sortable=True)]
 
 
-def how_made(provenance: Provenance) -> Section:
+def provenance_section(provenance: Provenance) -> Section:
     """The provenance of the output."""
     rows: list[Row] = [[what, text] for what, text in provenance.rows()]
     return Section(
@@ -221,7 +223,7 @@ def how_made(provenance: Provenance) -> Section:
     )
 
 
-def course(summary: RunSummary, *tables: str) -> Section:
+def run_section(summary: RunSummary, *tables: str) -> Section:
     """Time and memory of a run, with further tables."""
     seconds: list[Row] = [[name, round(value, 2)] for name, value in summary.seconds.items()]
     return Section(
@@ -234,6 +236,6 @@ def course(summary: RunSummary, *tables: str) -> Section:
     )
 
 
-def made_by() -> str:
+def footer() -> str:
     """The footer of a page: program and date."""
     return f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}"

@@ -8,13 +8,13 @@ from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.summary import RELIABLE_SAMPLES, SequencedSummary
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
 from spinimpute.reports.sections import (
-    course,
-    how_made,
-    made_by,
-    quality_along,
+    footer,
+    provenance_section,
     quality_by_chromosome,
     quality_by_frequency,
+    quality_by_position,
     r2_of_sites,
+    run_section,
     samples_table,
 )
 
@@ -24,40 +24,40 @@ def sequenced_report(summary: SequencedSummary, data: ReportData, target: str, p
     imputed = data.imputed
     frequency, reads = imputed.by_frequency(), summary.coverage.reads
     n_samples = len(summary.samples)
-    shown = {
+    card_values = {
         "samples": number(n_samples),
         "sites with data": f"{number(summary.coverage.known_sites)} of {number(summary.panel_sites)}",
         "sites written": number(summary.written_sites),
     }
     if n_samples > 1:  # R2 cannot be estimated from one sample
         n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
-        shown[f"sites with R2 ≥ {GOOD_R2}"] = number(n_good)
+        card_values[f"sites with R2 ≥ {GOOD_R2}"] = number(n_good)
     if n_samples < RELIABLE_SAMPLES:
-        shown["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
+        card_values["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
     if reads is not None:
-        shown["reads per site, median of samples"] = number(float(np.median(reads.depth_X)), 2)
+        card_values["reads per site, median of samples"] = number(float(np.median(reads.depth_X)), 2)
     return Page(
         "Imputation report",
         f"{target} imputed from {panel}",
         [
-            cards(shown),
+            cards(card_values),
             notes([*summary.warnings, *summary.notes]),
             _coverage(summary, data.by_sample),
             quality_by_frequency(frequency, n_samples),
             r2_of_sites(imputed, n_samples),
-            _along(imputed, n_samples),
+            _by_position(imputed, n_samples),
             _not_used(summary),
-            how_made(data.provenance),
-            course(summary),
+            provenance_section(data.provenance),
+            run_section(summary),
         ],
-        made_by(),
+        footer(),
     )
 
 
-def _along(imputed: ImputedSites, n_samples: int) -> Section:
+def _by_position(imputed: ImputedSites, n_samples: int) -> Section:
     if len(set(imputed.chroms)) > 1:
         return Section("Along the chromosomes", [quality_by_chromosome(imputed, n_samples)])
-    return Section("Along the chromosome", [quality_along(imputed.by_segment(), n_samples)])
+    return Section("Along the chromosome", [quality_by_position(imputed.by_segment(), n_samples)])
 
 
 def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:

@@ -233,9 +233,8 @@ def _bases_of_reads(
     )
 
 
-_ObservedBase = tuple[
-    int, int, int, int
-]  # panel site, allele, quality in the read, upper limit of the quality
+# panel site, allele, quality in the read, upper limit of the quality
+_ObservedBase = tuple[int, int, int, int]
 
 
 def _snps_in_read(

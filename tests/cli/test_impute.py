@@ -29,7 +29,7 @@ class TestArguments:
         output = options.pop("output")
         assert (tuple(output.formats), output.decimals) == (("GT", "DS"), 3)
         assert (output.output_type, output.keep_unmatched) == (None, False)
-        assert (output.leave_one_out, output.report_files.wanted) == (False, False)
+        assert (output.leave_one_out, output.report_files.is_requested) == (False, False)
         options.pop("progress")
         assert options == {
             "genetic_map": None,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import spinimpute
 from spinimpute.quality.imputed_sites import ImputedSites
-from spinimpute.reports.charts import Series, counts_in_plane, histogram, line_chart
+from spinimpute.reports.charts import Series, density_plot, histogram, line_chart
 from spinimpute.reports.page import Page, Section, number, table
 from spinimpute.runtime.errors import InputError
 
@@ -196,7 +196,7 @@ def test_charts_of_any_values(values, start):
         line_chart("c", [start + i for i in x], series, "x", "y", "d", unit_interval=False),
         line_chart("c", [str(i) for i in x], series, "x", "y", "d"),
         histogram("c", finite, "x", "y", "d"),
-        counts_in_plane("c", finite, finite[::-1], [v > 0.5 for v in finite], "x", "y", ("a", "b"), "d"),
+        density_plot("c", finite, finite[::-1], [v > 0.5 for v in finite], "x", "y", ("a", "b"), "d"),
     ):
         read(chart.html)
         ElementTree.fromstring(chart.svg)

@@ -93,7 +93,7 @@ def impute_sequenced(
     summary.warnings += plan.warnings
     inputs = [*get_panel_paths(panels), genetic_map, *sequencing.paths, region.regions_file]
     outs = list(plan.outputs)
-    check_outputs([*outs, *output.report_files.to_check(outs)], force, inputs, streamed=outs[0])
+    check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
     choose_format(outs[0], output.output_type)
     threads, max_memory = choose_threads(resources.threads), resources.max_memory
     sexes = sequencing.sexes
@@ -116,7 +116,7 @@ def impute_sequenced(
                 found.count(summary)
                 _impute_intervals(step, parts, found.intervals, summary, resources, sequencing)
         summary.warnings += summary.coverage.warnings()  # of all chromosomes
-        if output.report_files.wanted:
+        if output.report_files.is_requested:
             _write_report(summary, output, sequencing, panels, reports)
     return summary
 
@@ -146,7 +146,7 @@ def _impute_intervals(
     first, n_samples, output = intervals[0].likelihoods, len(summary.samples), step.files.output
     if not summary.notes:
         summary.note_few_samples(n_samples)
-    if output.report_files.wanted:
+    if output.report_files.is_requested:
         _collect_report_data(summary, output, sequencing, intervals)
     threads = min(
         threads_within(

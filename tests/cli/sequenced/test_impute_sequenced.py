@@ -45,7 +45,7 @@ class TestArguments:
         )
         output = options.pop("output")
         assert (tuple(output.formats), output.decimals, output.output_type) == (("GT", "DS"), 3, None)
-        assert not output.report_files.wanted
+        assert not output.report_files.is_requested
         options.pop("progress")
         assert options == {
             "genetic_map": None,
