@@ -1,1 +1,1 @@
-"""Reports as self-contained pages."""
+"""HTML reports of `impute` and `evaluate`, and their charts and tables."""

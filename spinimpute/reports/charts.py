@@ -1,6 +1,7 @@
-"""Charts of reports, drawn by Matplotlib as SVG: within pages, and as files of their own.
+"""Charts of reports, drawn with Matplotlib as SVG.
 
-Pages show the same numbers in tables, for readers who cannot see the charts.
+A chart is part of the HTML page and can also be written to its own file. The pages contain the same numbers
+in tables, for readers who cannot see the charts.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, HEIGHT, TALL_HEIGHT = 7.2, 3.2, 4.8  # inches
-MAX_MARKERS = 40  # points of a line with a marker each
-MAX_MARKED_POINTS = 1_000  # points of a plane; more would only cover each other
-CELLS_PER_AXIS = 40  # of a plane, along each axis
+MAX_MARKERS = 40  # lines with more points are drawn without markers
+MAX_MARKED_POINTS = 1_000  # in a density plot; more points would only cover each other
+CELLS_PER_AXIS = 40  # of a density plot
 COLORS = ("#1b5fc1", "#b45309", "#11795a")  # of the first, second and third series
 MARKERS = ("o", "s", "D")
 _INK, _SOFT, _LINE, _PAPER = "#1c2430", "#566173", "#d9dee6", "#ffffff"
 
-# pages have other colours in the dark, see page.css
+# colours that page.css replaces in dark mode -> the CSS variables
 _VARIABLES = dict(zip(COLORS, ("--first", "--second", "--third"), strict=True)) | {
     _INK: "--ink",
     _SOFT: "--soft",
@@ -60,11 +61,12 @@ _STYLE: Any = {
     "ytick.labelcolor": _INK,
     "ytick.left": False,
 }
-_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # none: the bytes depend on the chart alone
+# Without metadata, the bytes of the file depend only on the chart.
+_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 class Series(NamedTuple):
-    """A line of a chart: its name in the legend, and its values; NaN leaves a gap."""
+    """A line of a chart: its name in the legend, and its values. The line is interrupted at NaN."""
 
     name: str
     y: Sequence[float]
@@ -72,22 +74,22 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: the name of its file without suffix, an SVG document, and the caption."""
+    """A chart."""
 
-    name: str
-    svg: str
-    description: str
+    name: str  # file name without suffix
+    svg: str  # SVG document
+    description: str  # caption
 
     @property
     def html(self) -> str:
-        """A figure element with the caption, in the colours of the page."""
+        """HTML figure with the caption, in the colours of the page."""
         text = escape(self.description)
         drawing = re.sub(
             r"#[0-9a-f]{6}\b",
             lambda match: f"var({_VARIABLES[match[0]]})" if match[0] in _VARIABLES else match[0],
             self.svg[self.svg.index("<svg ") :],
         )
-        drawing = re.sub(r'<g id="[^"]*"', "<g", drawing)  # other charts of the page have the same ids
+        drawing = re.sub(r'<g id="[^"]*"', "<g", drawing)  # ids must be unique, but all charts have the same
         drawing = drawing.replace("<svg ", f'<svg role="img" aria-label="{text}" ', 1)
         return (
             f'<figure><div class="chart" tabindex="0" role="group" aria-label="{text}">{drawing}</div>'
@@ -101,7 +103,7 @@ class Chart:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    import matplotlib  # takes half a second
+    import matplotlib  # not at the top, because it takes half a second
 
     with matplotlib.rc_context(_STYLE):
         yield
@@ -139,7 +141,10 @@ def line_chart(
     *,
     unit_interval: bool = True,
 ) -> Chart:
-    """Draw lines over numbers or categories, with y from 0 to 1 or to the maximum (not `unit_interval`)."""
+    """Draw lines over numbers or categories.
+
+    With `unit_interval`, the y axis ends at 1. Otherwise it ends at the maximum.
+    """
     axes = _new_axes(x_label, y_label)
     x_position = np.arange(len(x)) if isinstance(x[0], str) else np.asarray(x, dtype=float)
     if isinstance(x[0], str):
@@ -161,7 +166,8 @@ def histogram(
     """Draw a histogram of the finite values."""
     from matplotlib.ticker import MaxNLocator
 
-    finite = np.round([v for v in values if math.isfinite(v)], 9)  # no bins for rounding errors
+    # rounded, because values that differ only by rounding errors would get bins of their own
+    finite = np.round([v for v in values if math.isfinite(v)], 9)
     count, edge = np.histogram(finite, bins=bins)
     filled = count > 0
     axes = _new_axes(x_label, y_label)
@@ -183,10 +189,10 @@ def density_plot(
     legend: tuple[str, str],
     description: str,
 ) -> Chart:
-    """Draw how often pairs of values between 0 and 1 occur, with a diagonal where both are equal.
+    """Draw the density of pairs of values between 0 and 1 in square cells, with a diagonal at x = y.
 
-    `marked` pairs are drawn one by one, MAX_MARKED_POINTS at most. `legend` names the cells and the marked
-    pairs.
+    The `marked` pairs are also drawn as points, up to MAX_MARKED_POINTS. `legend` has the names of the cells
+    and of the points.
     """
     from matplotlib.collections import PolyCollection
 

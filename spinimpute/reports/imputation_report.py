@@ -1,4 +1,8 @@
-"""The report of `impute`: matching and repairs, and accuracy by frequency, position and sample."""
+"""The HTML report of `impute` for typed targets.
+
+It shows how the target was matched and repaired, and the accuracy by frequency, position and sample. In its
+tables, "left out" means leave-one-out: a typed call is predicted from the other typed calls.
+"""
 
 from spinimpute.genotypes.untyped_intervals import FAR_CM
 from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
@@ -21,12 +25,12 @@ from spinimpute.reports.sections import (
     samples_table,
 )
 
-N_WEAKEST_WINDOWS = 10  # windows
-MAX_LISTED_INTERVALS = 100
+N_WEAKEST_WINDOWS = 10  # number of windows with the lowest accuracy in the table
+MAX_LISTED_INTERVALS = 100  # intervals without typed sites in the table
 
 
 def imputation_report(summary: ImputationSummary, data: ReportData, target: str, panel: str) -> Page:
-    """The report of an imputation of the file `target` from the file `panel`."""
+    """Return the report page. `target` and `panel` are file names."""
     imputed, leave_one_out = data.imputed, summary.leave_one_out
     frequency = imputed.by_frequency()
     n_good = sum(round(row["good"] * row["sites"]) for row in frequency)

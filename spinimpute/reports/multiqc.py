@@ -1,6 +1,7 @@
-"""A table of samples for MultiQC, as "custom content": a row for each sample of a run.
+"""Table of samples for MultiQC, a program that joins the quality reports of many tools.
 
-MultiQC joins the tables of all files by table id, and the rows by sample.
+The file has MultiQC's format for "custom content", with a row for each sample of a run. MultiQC joins tables
+with the same id from different files.
 """
 
 import json
@@ -19,21 +20,17 @@ _COUNT, _TWO_DECIMALS = "{:,.0f}", "{:,.2f}"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table.
-
-    `unit` is "share" (0 to 1, used in percent), "r2" (0 to 1), "count", "depth" or "text". `low_is_bad`
-    selects the colours.
-    """
+    """A column of the table."""
 
     key: str
     title: str
     description: str
-    unit: str
-    low_is_bad: bool = True
+    unit: str  # "share" (0 to 1, displayed in percent), "r2" (0 to 1), "count", "depth" or "text"
+    low_is_bad: bool = True  # selects the colours
 
     @property
     def header(self) -> dict[str, Any]:
-        """The column's settings in MultiQC."""
+        """Settings of the column in MultiQC's format."""
         settings: dict[str, Any] = {"title": self.title, "description": self.description}
         if self.unit == "text":
             return settings | {"scale": False}
@@ -82,20 +79,17 @@ SEQUENCED = (
 
 @dataclass(frozen=True)
 class SampleTable:
-    """A table for MultiQC; tables with equal ids are joined.
+    """A table for MultiQC."""
 
-    `rows` maps samples to values by column; None, NaN and "" are left out.
-    """
-
-    id: str
+    id: str  # MultiQC joins tables with the same id
     title: str
     description: str
     columns: Sequence[Column]
-    rows: Mapping[str, Mapping[str, Any]]
+    rows: Mapping[str, Mapping[str, Any]]  # sample -> key of column -> value; None, NaN and "" are omitted
 
     @property
     def json(self) -> str:
-        """The content of the file."""
+        """Content of the file."""
         data: dict[str, dict[str, Any]] = {}
         for sample, row in self.rows.items():
             known = [column for column in self.columns if _has_value(row[column.key])]
@@ -125,14 +119,14 @@ def _has_value(value: object) -> bool:
 
 
 def typed_samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -> SampleTable:
-    """The table of imputed arrays."""
+    """Return the table of the samples of an imputed typed target."""
     rows = {row["sample"]: row for row in quality.by_sample(leave_one_out)}
     text = f"Arrays that were imputed: {quality.typed_sites:,} typed sites, {quality.sites:,} imputed ones."
     return SampleTable("spinimpute_arrays", "spinimpute: imputed arrays", text, TYPED, rows)
 
 
 def sequenced_samples(quality: SampleQuality, summary: SequencedSummary) -> SampleTable:
-    """The table of imputed sequenced samples."""
+    """Return the table of imputed sequenced samples."""
     expected = {row["sample"]: row["expected_r2"] for row in quality.by_sample()}
     rows = {
         row["sample"]: row | {"expected_r2": expected[row["sample"]]} for row in summary.coverage.by_sample()

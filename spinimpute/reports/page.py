@@ -1,4 +1,7 @@
-"""Self-contained HTML pages with text, sortable tables and charts. All text arguments are escaped."""
+"""Self-contained HTML pages with text, sortable tables and charts.
+
+The functions return HTML. They escape all text arguments.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +17,7 @@ Row = list[Cell]
 
 
 def number(value: Cell, decimals: int = 4) -> str:
-    """A number as text for readers: None and NaN as a dash, integers with commas, text unchanged."""
+    """Format a number for readers: None and NaN as a dash, integers with commas. Text stays as it is."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, float):
@@ -23,18 +26,18 @@ def number(value: Cell, decimals: int = 4) -> str:
 
 
 def paragraph(text: str, soft: bool = False) -> str:
-    """A paragraph; a soft one is less prominent."""
+    """Return a paragraph. A soft paragraph is less prominent."""
     return f"<p{' class=soft' if soft else ''}>{escape(text)}</p>"
 
 
 def cards(values: Mapping[str, str]) -> str:
-    """The main numbers of a page: {label: value}."""
+    """Return the main numbers of a page as cards. `values` maps labels to values."""
     items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in values.items())
     return f'<dl class="cards">{items}</dl>'
 
 
 def notes(texts: Sequence[str]) -> str:
-    """A list of warnings and notes; empty without any."""
+    """Return a list of warnings and notes; "" if there are none."""
     return (
         f'<ul class="notes" role="list">{"".join(f"<li>{escape(t)}</li>" for t in texts)}</ul>'
         if texts
@@ -45,10 +48,10 @@ def notes(texts: Sequence[str]) -> str:
 def table(
     head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: bool = False, wrapped: bool = False
 ) -> str:
-    """A scrollable table; cells with the text "low" are marked.
+    """Return a scrollable table. Cells with the text "low" are highlighted.
 
-    A click on a column of a `sortable` table sorts its rows. A `wrapped` table breaks long texts into lines;
-    other tables may be wider than the page.
+    With `sortable`, a click on the head of a column sorts the rows. With `wrapped`, long texts are broken
+    into lines; otherwise the table may be wider than the page.
     """
     numeric = [
         any(isinstance(row[i], int | float) for row in rows)
@@ -72,43 +75,43 @@ def table(
         html.append("</tr>")
     html.append("</tbody></table>")
     tall = " tall" if sortable else ""
-    # an element with the focus can be scrolled by keyboard
+    # tabindex makes the table focusable, so that it can be scrolled with the keyboard
     label = f'tabindex="0" role="region" aria-label="{escape(caption)}"'
     return f'<div class="scroll{tall}" {label}>{"".join(html)}</div>'
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: its title, and charts and HTML."""
+    """A section of a page."""
 
     title: str
-    parts: Sequence[str | Chart]
+    parts: Sequence[str | Chart]  # HTML and charts
 
     @property
     def html(self) -> str:
-        """The section as HTML."""
+        """HTML of the section."""
         parts = "".join(part.html if isinstance(part, Chart) else part for part in self.parts)
         return f"<section><h2>{escape(self.title)}</h2>{parts}</section>"
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page that loads nothing from elsewhere. Its parts are HTML or sections; None is left out."""
+    """An HTML page that loads nothing from other files or servers."""
 
     title: str
     subtitle: str
-    parts: Sequence[str | Section | None]
+    parts: Sequence[str | Section | None]  # HTML and sections; None is ignored
     footer: str
 
     @property
     def charts(self) -> list[Chart]:
-        """The charts of all sections."""
+        """Charts of all sections."""
         sections = [part for part in self.parts if isinstance(part, Section)]
         return [part for one in sections for part in one.parts if isinstance(part, Chart)]
 
     @property
     def html(self) -> str:
-        """An HTML document."""
+        """HTML document."""
         folder = files("spinimpute.reports")
         style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
         policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -1,4 +1,4 @@
-"""The files of a report: a page, its charts, and a table for MultiQC."""
+"""Output files of a report: the HTML page, the charts as SVG files, and a table for MultiQC."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from spinimpute.reports.multiqc import SampleTable
     from spinimpute.reports.page import Page
 
-SUFFIX = "_mqc.json"  # of MultiQC's custom content
-# names of the charts
+SUFFIX = "_mqc.json"  # MultiQC recognizes custom content by this ending
+# file names of the charts, without suffix
 ALLELE_FREQUENCIES, TYPED_SITES, SAMPLES = "allele-frequencies", "typed-sites", "samples"
 BY_FREQUENCY, R2_OF_SITES, R2_ALONG = "quality-by-frequency", "r2-of-imputed-sites", "r2-along-chromosome"
 CHARTS = (BY_FREQUENCY, R2_OF_SITES, ALLELE_FREQUENCIES, TYPED_SITES, R2_ALONG, SAMPLES)
@@ -24,26 +24,23 @@ CHARTS = (BY_FREQUENCY, R2_OF_SITES, ALLELE_FREQUENCIES, TYPED_SITES, R2_ALONG, 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """The files of a report: the page (HTML), the folder for the charts (SVG), and MultiQC's table (JSON).
+    """The output files of a report. None means that the output is not requested."""
 
-    None stands for an unwanted file. The folder is made if it does not exist.
-    """
-
-    page: str | Path | None = None
-    figures: str | Path | None = None
-    multiqc: str | Path | None = None
+    page: str | Path | None = None  # HTML page
+    figures: str | Path | None = None  # folder for the charts (SVG), created if it does not exist
+    multiqc: str | Path | None = None  # table for MultiQC (JSON)
 
     @property
     def is_requested(self) -> bool:
-        """Whether any file is is_requested."""
+        """Whether any output is requested."""
         return (self.page, self.figures, self.multiqc) != (None, None, None)
 
     def paths_to_check(self, other_outputs: Sequence[str | Path | None]) -> list[str | Path]:
-        """The files to check before the run starts (`check_outputs`), given its other outputs.
+        """Check the names, and return the files that `check_outputs` must check before the run starts.
 
-        They include only existing charts, because a new folder is empty. Raises InputError if a name has a
-        placeholder in braces, if the folder cannot be made or is also a file, or if MultiQC would not find
-        its file.
+        Of the charts, only existing files are returned. Raises InputError if a name has a placeholder in
+        braces, if the folder cannot be created or has the name of an output file, or if MultiQC would not
+        find its table. `other_outputs` are the other outputs of the run.
         """
         if self.multiqc is not None and not Path(self.multiqc).name.endswith(SUFFIX):
             raise InputError(
@@ -85,7 +82,7 @@ class ReportFiles:
         return files
 
     def write(self, page: Page, table: SampleTable, stack: ExitStack) -> None:
-        """Write all is_requested files; they get their final names when `stack` closes."""
+        """Write all requested files under temporary names. They are renamed when `stack` closes."""
         if self.page is not None:
             page.write(stack.enter_context(atomic_write(Path(self.page))))
         if self.multiqc is not None:
@@ -99,9 +96,9 @@ def _chart_paths(folder: Path) -> list[Path]:
 
 
 def _write_figures(page: Page, folder: Path, stack: ExitStack) -> None:
-    """Write the charts; those of an earlier report that this report lacks are deleted.
+    """Write the charts of a report. Delete charts of an earlier report that this report does not have.
 
-    A new folder is deleted if the run fails.
+    If the run fails, a new folder is deleted.
     """
     try:
         if not folder.is_dir():
@@ -111,8 +108,8 @@ def _write_figures(page: Page, folder: Path, stack: ExitStack) -> None:
         raise CannotWrite(folder, error) from error
     chart_of_path = {folder / f"{chart.name}.svg": chart for chart in page.charts}
     assert set(chart_of_path) <= set(_chart_paths(folder)), "CHARTS has the names of all charts"
-    # an earlier report's charts are deleted last, when the new files have their names, and kept if the run
-    # fails
+    # Charts of an earlier report are deleted last, after the new files are renamed. If the run fails, they
+    # stay.
     earlier = set(_chart_paths(folder)) - set(chart_of_path)
     stack.push(lambda kind, *_: _unlink(earlier) if kind is None else None)
     for path, chart in chart_of_path.items():

@@ -1,4 +1,4 @@
-"""Sections of the reports of typed and of sequenced targets."""
+"""Sections that several reports share: the reports of typed and of sequenced targets, and of `evaluate`."""
 
 import datetime
 import math
@@ -22,18 +22,18 @@ from spinimpute.reports.charts import (
 from spinimpute.reports.page import Row, Section, paragraph, table
 from spinimpute.reports.report_files import ALLELE_FREQUENCIES, BY_FREQUENCY, R2_ALONG, R2_OF_SITES, SAMPLES
 
-MAX_LISTED_SAMPLES = 1_000  # in a table; of more, the lowest
-MAX_LISTED_SITES = 200  # in a table; of more, the furthest off
-MIN_RELIABLE_ALLELES = 40
+MAX_LISTED_SAMPLES = 1_000  # a table lists up to this many samples, those with the lowest values
+MAX_LISTED_SITES = 200  # a table lists up to this many sites, those with the largest differences
+MIN_RELIABLE_ALLELES = 40  # frequencies that are estimated from fewer alleles are called unreliable
 
 
 def quality_by_frequency(
     frequency: Sequence[dict[str, Any]], n_samples: int, leave_one_out: LeaveOneOutQuality | None = None
 ) -> Section:
-    """Quality of imputed sites by minor allele frequency, from rows of `ImputedSites.by_frequency`.
+    """Return a section with the quality by minor allele frequency.
 
-    With few samples the expected r² is shown, because R2 is unreliable. `leave_one_out` adds the accuracy at
-    typed sites.
+    `frequency` are the rows of `ImputedSites.by_frequency`. With few samples, the chart shows the expected r²
+    instead of R2, which is then unreliable. `leave_one_out` adds the accuracy at typed sites.
     """
     names = [row["bin"] for row in frequency]
     measure, name = choose_estimate(n_samples)
@@ -95,12 +95,15 @@ def quality_by_frequency(
 
 
 def choose_estimate(n_samples: int) -> tuple[str, str]:
-    """The estimate to draw for a number of samples: its column in rows of `ImputedSites`, and its name."""
+    """Return which estimate of accuracy to show: its column in the rows of `ImputedSites`, and its name.
+
+    With few samples it is the expected r², because R2 is then unreliable.
+    """
     return ("expected_r2", "expected r²") if n_samples < RELIABLE_SAMPLES else ("r2", "mean estimated R2")
 
 
 def r2_of_sites(imputed: ImputedSites, n_samples: int) -> Section | None:
-    """Histogram of the R2 of imputed sites; None for one sample or without imputed sites."""
+    """Return a section with a histogram of R2; None if there is only one sample or no imputed site."""
     _, _, r2, typed = imputed.columns()
     if n_samples == 1 or typed.all():
         return None
@@ -110,7 +113,10 @@ def r2_of_sites(imputed: ImputedSites, n_samples: int) -> Section | None:
 
 
 def quality_by_position(along: Sequence[dict[str, Any]], n_samples: int) -> Chart:
-    """Chart of the quality of common sites along the chromosome, from rows of `ImputedSites.along`."""
+    """Return a chart of the quality of common sites along the chromosome.
+
+    `along` are the rows of `ImputedSites.by_segment`.
+    """
     measure, name = choose_estimate(n_samples)
     return line_chart(
         R2_ALONG,
@@ -127,7 +133,7 @@ def quality_by_position(along: Sequence[dict[str, Any]], n_samples: int) -> Char
 
 
 def quality_by_chromosome(imputed: ImputedSites, n_samples: int) -> str:
-    """Table of the density and quality of several chromosomes."""
+    """Return a table with the numbers of sites and the quality of each chromosome."""
     measure, name = choose_estimate(n_samples)
     return table(
         ["chromosome", "panel sites", "typed sites", f"{name}, MAF ≥ 5 %"],
@@ -137,7 +143,7 @@ def quality_by_chromosome(imputed: ImputedSites, n_samples: int) -> str:
 
 
 def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
-    """ALT frequencies of target and panel at typed sites, and the outliers; None where no site has a call."""
+    """Return a section that compares ALT frequencies of target and panel; None without typed calls."""
     target, panel, outlier = frequencies.columns()
     if not len(target):
         return None
@@ -201,7 +207,11 @@ def samples_table(
     description: str,
     caption: str,
 ) -> list[str | Chart]:
-    """Histogram of a value of each sample, and a table of the first rows; `columns` maps keys to titles."""
+    """Return a histogram of one value per sample, and a table of the first rows.
+
+    `values`, with the axis `label`, are for the histogram; a single sample has none. `rows` are sorted from
+    the lowest quality. `columns` maps keys of the rows to titles.
+    """
     more = "" if len(rows) <= MAX_LISTED_SAMPLES else f"; the {MAX_LISTED_SAMPLES} lowest of {len(rows)}"
     body: list[Row] = [[row[key] for key in columns] for row in rows[:MAX_LISTED_SAMPLES]]
     charts = [histogram(SAMPLES, values, label, "samples", description)] if len(rows) > 1 else []
@@ -209,7 +219,7 @@ def samples_table(
 
 
 def provenance_section(provenance: Provenance) -> Section:
-    """The provenance of the output."""
+    """Return a section about how the output was made."""
     rows: list[Row] = [[what, text] for what, text in provenance.rows()]
     return Section(
         "How it was made",
@@ -224,7 +234,7 @@ def provenance_section(provenance: Provenance) -> Section:
 
 
 def run_section(summary: RunSummary, *tables: str) -> Section:
-    """Time and memory of a run, with further tables."""
+    """Return a section with time and memory of the run, and with further tables."""
     seconds: list[Row] = [[name, round(value, 2)] for name, value in summary.seconds.items()]
     return Section(
         "Course of the run",
@@ -237,5 +247,5 @@ def run_section(summary: RunSummary, *tables: str) -> Section:
 
 
 def footer() -> str:
-    """The footer of a page: program and date."""
+    """Return the footer of a page: program, version and date."""
     return f"spinimpute {version('spinimpute')}, {datetime.datetime.now().date().isoformat()}"

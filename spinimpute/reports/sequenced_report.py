@@ -1,4 +1,4 @@
-"""The report of `impute` of sequenced samples: coverage by sample, quality by frequency and position."""
+"""The HTML report of `impute` for sequenced samples: coverage by sample, and quality by site."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from spinimpute.reports.sections import (
 
 
 def sequenced_report(summary: SequencedSummary, data: ReportData, target: str, panel: str) -> Page:
-    """The report of an imputation of sequenced samples from the file `panel`."""
+    """Return the report page. `target` and `panel` are file names."""
     imputed = data.imputed
     frequency, reads = imputed.by_frequency(), summary.coverage.reads
     n_samples = len(summary.samples)
