@@ -22,13 +22,13 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
     warnings = []
     if evaluation.samples_in_panel:
         warnings.append(
-            f"{len(evaluation.samples_in_panel)} of the samples have names of panel samples: if they are the "
-            "same people, accuracy on them means nothing"
+            f"{len(evaluation.samples_in_panel)} samples have the same name as a panel sample. If they are "
+            "the same people, their accuracy is too high to be meaningful"
         )
     if evaluation.missing_sites:
         warnings.append(
-            f"{number(evaluation.missing_sites)} scored sites are not in the imputed file: they count as the "
-            "panel's frequency"
+            f"{number(evaluation.missing_sites)} scored sites are not in the imputed file. They are scored "
+            "with the panel's allele frequency as the dosage"
         )
     return Page(
         "Evaluation report",
@@ -65,8 +65,9 @@ def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> Section
     columns = ("imputer", "bin", "sites", "pooled_r2", "mean_r2", "nrc", "missing_sites", "genotypes")
     body: list[Row] = [[row[name] for name in columns] for row in rows]
     text = paragraph(
-        "Dosages are turned to the panel's minor allele. Pooled r² is over all genotypes of a bin, mean "
-        "r² over its sites; nrc is the share of carriers of the minor allele whose genotype is right."
+        "Dosages count the allele that is rarer in the panel. Pooled r² is computed from all genotypes of a "
+        "bin together. Mean r² is the average of the sites' r². nrc is minor-allele concordance: among "
+        "genotypes with a minor allele in the truth or in the best guess, the share that is correct."
     )
     return Section(
         "Accuracy by allele frequency", [text, chart, table(columns, body, "Accuracy by frequency")]
@@ -90,8 +91,8 @@ def _calibration(evaluation: Evaluation) -> Section:
     columns = ("bin", "predictions", "mean_predicted", "observed", "calibration_error")
     body: list[Row] = [[row[name] for name in columns] for row in rows]
     text = (
-        "Which share of the genotypes with a given probability is true? If the probabilities are calibrated, "
-        "both lines coincide."
+        "What share of the genotypes with a given probability is correct? For calibrated probabilities the "
+        "two lines coincide."
     )
     return Section(
         "Calibration", [paragraph(text), chart, table(columns, body, "Calibration, all genotypes")]
@@ -102,7 +103,7 @@ def _by_sample(evaluation: Evaluation) -> Section:
     rows = evaluation.by_sample.sort_values("pooled_r2", na_position="first").to_dict("records")
     columns = {name: name for name in ("sample", "pooled_r2", "nrc", "genotypes")}
     r2 = [row["pooled_r2"] for row in rows]
-    text = "How many samples have which accuracy."
+    text = "Number of samples by pooled r²."
     return Section("Accuracy by sample", samples_table(rows, columns, r2, "pooled r²", text, "Samples"))
 
 
@@ -111,10 +112,10 @@ def _not_scored(evaluation: Evaluation) -> Section:
     body += [
         ["genotypes unknown in the truth", evaluation.unknown_genotypes],
         [
-            "genotypes missing in the imputed file: the panel's frequency instead",
+            "genotypes missing in the imputed file: scored with the panel's frequency",
             evaluation.missing_genotypes,
         ],
-        ["samples of the truth alone", len(evaluation.truth_only_samples)],
-        ["samples of the imputed file alone", len(evaluation.imputed_only_samples)],
+        ["samples only in the truth", len(evaluation.truth_only_samples)],
+        ["samples only in the imputed file", len(evaluation.imputed_only_samples)],
     ]
     return Section("What was not scored", [table(["", "number"], body, "Sites, genotypes, samples")])

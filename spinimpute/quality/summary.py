@@ -84,7 +84,7 @@ class RunSummary:
     def closing_lines(self) -> list[str]:
         """Return time and memory as text."""
         times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
-        return [f"time:     {times}", f"memory:   {self.peak_memory_mb:.0f} MB at most"]
+        return [f"time:     {times}", f"memory:   {self.peak_memory_mb:.0f} MB at the peak"]
 
 
 @dataclass(repr=False)
@@ -134,7 +134,7 @@ class ImputationSummary(RunSummary):
         out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items() if count]
         out += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
         if self.used_sites is not None:
-            out.append(f"          {self.used_sites} of them are used for the region")
+            out.append(f"          {self.used_sites} of them are used for the region and its buffer")
         out += [f"haploid:  {line}" for line in self.haploid]
         if self.array_sites is not None:
             used = self.matched_sites - self.outside_array
@@ -155,12 +155,12 @@ class ImputationSummary(RunSummary):
         if self.leave_one_out is not None:
             n_low = sum(row["note"] == "low" for row in self.leave_one_out.by_sample())
             out.append(
-                "loo:      typed calls are predicted by the others with r2 = "
-                f"{self.leave_one_out.overall_r2():.4f}; {n_low} samples are far below the rest"
+                f"loo:      r2 = {self.leave_one_out.overall_r2():.4f} between typed calls and their "
+                f"prediction from the other typed calls; {n_low} samples are far below the rest"
             )
         out += [f"untyped:  {interval}" for interval in self.untyped[:MAX_LISTED_INTERVALS]]
         if len(self.untyped) > MAX_LISTED_INTERVALS:
-            out.append(f"          and {len(self.untyped) - MAX_LISTED_INTERVALS} smaller stretches")
+            out.append(f"          and {len(self.untyped) - MAX_LISTED_INTERVALS} smaller intervals")
         out.append(f"written:  {self.written_sites} sites")
         out += [f"note:     {note}" for note in self.notes]
         many_chromosomes = len({window.chrom for window in self.windows}) > 1

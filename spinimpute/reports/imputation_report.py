@@ -147,8 +147,8 @@ def _untyped(summary: ImputationSummary) -> Section | None:
         "Intervals with hardly a typed site",
         [
             paragraph(
-                f"Genotypes imputed more than {FAR_CM} cM from any typed site are hardly better than a guess "
-                "by frequency. With a panel of haplotypes, such sites have the flag FAR."
+                f"Genotypes imputed more than {FAR_CM} cM from any typed site are hardly more accurate than "
+                "the panel's allele frequency. With a panel of haplotypes, these sites have the flag FAR."
             ),
             table(["interval", "typed sites", "imputed sites"], rows, f"The largest first{omitted}"),
         ],
@@ -182,7 +182,7 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
         "imply. It cannot be compared with the accuracy at typed sites."
     )
     values, label = [row[measure] for row in rows], columns[measure]
-    text = "How many samples have which quality."
+    text = "Number of samples by quality."
     return Section(
         "Quality by sample",
         [*map(paragraph, texts), *samples_table(rows, columns, values, label, text, "Samples")],

@@ -45,25 +45,27 @@ class Column:
 _EXPECTED = Column(
     "expected_r2",
     "Expected r²",
-    "Pooled r² of imputed dosages and true genotypes that the probabilities themselves let expect, over all "
-    "imputed sites of the run",
+    "Pooled r² of imputed dosages and true genotypes to expect if the imputed probabilities are calibrated, "
+    "over all imputed sites of the run",
     "r2",
 )
 _NOTE = Column("note", "Note", "low: far below the other samples of the run", "text")
 TYPED = (
-    Column("call_rate", "Call rate", "Share of the typed sites that the panel has with a call", "share"),
-    Column("typed", "Typed sites", "Typed sites that the panel has with a call", "count"),
+    Column(
+        "call_rate", "Call rate", "Share of the matched typed sites at which the sample has a call", "share"
+    ),
+    Column("typed", "Typed sites", "Number of matched typed sites at which the sample has a call", "count"),
     _EXPECTED,
     Column(
         "r2",
         "Left out r²",
-        "Pooled r² of typed calls and what the sample's other calls predict, over its typed sites",
+        "Pooled r² of typed calls and their predictions from the sample's other typed calls",
         "r2",
     ),
     Column(
         "minor_concordance",
         "Left out concordance",
-        "Of left out calls with the minor allele, or predicted so: share whose best guess is right",
+        "Among left-out calls with a minor allele in the call or the prediction: share predicted correctly",
         "share",
     ),
     _NOTE,
@@ -71,7 +73,7 @@ TYPED = (
 SEQUENCED = (
     Column("depth", "Coverage", "Mean number of reads at a site of the panel", "depth"),
     Column("without_reads", "No reads", "Share of the panel's sites without reads", "share", False),
-    Column("unknown", "Unknown", "Share of the panel's sites at which nothing is known", "share", False),
+    Column("unknown", "Unknown", "Share of the panel's sites without data", "share", False),
     _EXPECTED,
     _NOTE,
 )

@@ -70,7 +70,7 @@ def quality_by_frequency(
         for row, bin_name, r2 in zip(rows, names, pooled, strict=True):
             row += [n_typed.get(bin_name), r2]
         if n_samples > 1:  # a correlation over the samples of a site
-            lines.append(Series("the same: mean ER2", mean_er2))
+            lines.append(Series("typed sites left out: mean ER2", mean_er2))
             header.append("mean ER2")
             for row, er2 in zip(rows, mean_er2, strict=True):
                 row.append(er2)
@@ -107,7 +107,7 @@ def r2_of_sites(imputed: ImputedSites, n_samples: int) -> Section | None:
     _, _, r2, typed = imputed.columns()
     if n_samples == 1 or typed.all():
         return None
-    description = "How many imputed sites have which estimated R2; 0 where dosages do not vary."
+    description = "Number of imputed sites by estimated R2. R2 is 0 where dosages do not vary."
     chart = histogram(R2_OF_SITES, r2[~typed].tolist(), "R2", "imputed sites", description)
     return Section("R2 of imputed sites", [chart])
 
