@@ -16,11 +16,11 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.pbwt import unite
 from spinimpute.predictors.haplotype_attention import agreement, copying
 from spinimpute.predictors.haplotype_attention.agreement import (
-    BELIEVED,
-    CERTAIN,
-    DISSENT,
-    MOST_COUNTED,
-    NONE,
+    AGREED_PROBABILITY,
+    MAX_COPIES,
+    MAX_DISSENT,
+    MIN_COPIES,
+    NO_AGREEMENT,
     agreed_patterns,
     fill_agreed,
     rarest_alleles,
@@ -61,7 +61,7 @@ def test_agreement_is_that_of_brute_force(
     first_Q1 = np.concatenate([[0], np.cumsum(count_Q)])
     haplotype_C = np.concatenate([np.sort(rng.choice(N, k, replace=False)) for k in count_Q])
     block_gaps = n_gaps - before
-    posterior_CP = rng.choice([1e-5, DISSENT, 0.3], (len(haplotype_C), block_gaps + 1)).astype(np.float32)
+    posterior_CP = rng.choice([1e-5, MAX_DISSENT, 0.3], (len(haplotype_C), block_gaps + 1)).astype(np.float32)
     posterior_CP *= rng.uniform(0.9, 1, posterior_CP.shape).astype(np.float32)
     candidates = BlockCandidates(haplotype_C.astype(np.int32), posterior_CP, first_Q1)
     agreed_QG = agreed_patterns(candidates, sibling_N, patterns, rarest, before, block_gaps)
@@ -70,16 +70,16 @@ def test_agreement_is_that_of_brute_force(
         for g in range(block_gaps):
             sites = slice(start_G1[before + g], start_G1[before + g + 1])
             here_UN, here_U = minor_UN[sites], copies_U[sites]
-            rare = any(here_UN[here_U < copying.RIGHTLY_PLACED][:, [c, c ^ 1]].any() for c in who)
+            rare = any(here_UN[here_U < copying.MIN_TRUSTED_COPIES][:, [c, c ^ 1]].any() for c in who)
             expected = not rare and len(who) > 0
             if expected:
                 best = who[np.argmax(mine_CP[:, g : g + 2].sum(axis=1))]
                 differs_C = (here_UN[:, who] != here_UN[:, [best]]).any(axis=0)
                 left, right = (mine_CP[differs_C, g + e].sum() / mine_CP[:, g + e].sum() for e in (0, 1))
-                if max(left, right) == pytest.approx(DISSENT, rel=1e-3):
+                if max(left, right) == pytest.approx(MAX_DISSENT, rel=1e-3):
                     continue  # rounding decides
-                expected = max(left, right) <= DISSENT and not here_UN[here_U < BELIEVED, best].any()
-            assert (agreed_QG[q, g] != NONE) == expected
+                expected = max(left, right) <= MAX_DISSENT and not here_UN[here_U < MIN_COPIES, best].any()
+            assert (agreed_QG[q, g] != NO_AGREEMENT) == expected
             if expected:
                 assert agreed_QG[q, g] == patterns.pattern_BNG[0][best, before + g]
 
@@ -90,9 +90,9 @@ def test_the_rarest_allele_of_each_pattern_is_counted(patterns_of: Patterns) -> 
     start_G1 = np.array([0, 0, 70, 150])  # a gap without sites, two of more than one word
     patterns = patterns_of(minor_UN, start_G1)
     rarest = rarest_alleles(patterns, start_G1, minor_UN.sum(axis=1))
-    copies_UN = np.where(minor_UN, minor_UN.sum(axis=1, keepdims=True), MOST_COUNTED)
+    copies_UN = np.where(minor_UN, minor_UN.sum(axis=1, keepdims=True), MAX_COPIES)
     for g in range(3):
-        fewest_N = copies_UN[start_G1[g] : start_G1[g + 1]].min(axis=0, initial=MOST_COUNTED)
+        fewest_N = copies_UN[start_G1[g] : start_G1[g + 1]].min(axis=0, initial=MAX_COPIES)
         np.testing.assert_array_equal(
             rarest.copies_D[rarest.first_G[g] + patterns.pattern_BNG[0][:, g]], fewest_N
         )
@@ -104,7 +104,7 @@ def test_agreed_alleles_are_written_and_all_else_stays(patterns_of: Patterns) ->
     patterns, flip_U = patterns_of(minor_UN, start_G1), rng.random(85) < 0.5
     out_UQ = np.full((85, 2), 0.25, np.float32)
     pattern_NG = patterns.pattern_BNG[0]
-    agreed_QG = np.array([[pattern_NG[17, 1], NONE], [NONE, pattern_NG[20, 2]]], np.int32)
+    agreed_QG = np.array([[pattern_NG[17, 1], NO_AGREEMENT], [NO_AGREEMENT, pattern_NG[20, 2]]], np.int32)
     sites = GapSites(1, start_G1[1:] - 5, np.zeros(85, np.float32), flip_U)
     fill_agreed(agreed_QG, patterns, sites, np.float32(0.9), out_UQ)
     carried_UQ = np.zeros((85, 2), bool)
@@ -132,8 +132,8 @@ def test_networks_compute_where_candidates_differ(
 ) -> None:
     """Compare with networks that compute everywhere, as in blocks that a window cuts."""
     if large:
-        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL", 5)
-        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE", 6)
+        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL_PANEL", 5)
+        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE_PANEL", 6)
     predictor = random_predictor(CLASSES, seed=1)
     found: list[np.ndarray] = []
 
@@ -157,10 +157,10 @@ def test_networks_compute_where_candidates_differ(
     pattern_QG = np.concatenate(found[:n_blocks], axis=1)
     gap_U = np.searchsorted(tile.site_start_G1, np.arange(600), side="right") - 1
     pattern_UQ = pattern_QG.T[gap_U]
-    there_UQ = (pattern_UQ != NONE) & ~monomorphic_U[:, None]
+    there_UQ = (pattern_UQ != NO_AGREEMENT) & ~monomorphic_U[:, None]
     assert 0.2 < there_UQ.mean() < 0.9
     np.testing.assert_allclose(agreed_UQ[~there_UQ], everywhere_UQ[~there_UQ], atol=2e-6)
-    certain = CERTAIN + posterior_weight(160) * (1 - CERTAIN)
+    certain = AGREED_PROBABILITY + posterior_weight(160) * (1 - AGREED_PROBABILITY)
     minor_UQ = np.where(frequency_U[:, None] > 0.5, 1 - agreed_UQ, agreed_UQ)
     for u, q in np.argwhere(there_UQ):
         g, first = gap_U[u], tile.site_start_G1[gap_U[u]]
@@ -191,11 +191,15 @@ def test_an_allele_that_nobody_has_where_others_are_certain() -> None:
         absent_bias=np.float32(0),
     )
     sites = SiteFeatures(np.array([0]), np.array([[1.0]], np.float32), np.array([False]), np.array([0.1]))
-    agreed_QG = np.array([[3], [NONE]], np.int32)
+    agreed_QG = np.array([[3], [NO_AGREEMENT]], np.int32)
     _fill_absent(weights, np.zeros((2, 1, 2), np.float32), agreed_QG, sites, out_UQ)
     assert out_UQ[0, 0] == 0
     assert out_UQ[0, 1] == pytest.approx(1)
 
 
 def test_copies_of_trusted_alleles_fit_into_bytes() -> None:
-    assert max(agreement.BELIEVED, copying.RIGHTLY_PLACED) <= agreement.MOST_COUNTED == np.iinfo(np.uint8).max
+    assert (
+        max(agreement.MIN_COPIES, copying.MIN_TRUSTED_COPIES)
+        <= agreement.MAX_COPIES
+        == np.iinfo(np.uint8).max
+    )

@@ -46,8 +46,8 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cas
     chosen: Case = request.param
     if chosen.large:
         monkeypatch.setattr("spinimpute.hmm.parameters.MAX_PANEL_AS_STATES", 0)
-        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL", 5)
-        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE", 6)
+        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.SMALL_PANEL", 5)
+        monkeypatch.setattr("spinimpute.predictors.haplotype_attention.posterior_alleles.LARGE_PANEL", 6)
     return chosen
 
 

@@ -36,7 +36,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights
 from spinimpute.predictors.haplotype_attention.predictor import (
-    LEAST_SHARE,
+    MIN_POSTERIOR_SHARE,
     DevicePairNetwork,
     HaplotypePredictor,
 )
@@ -73,20 +73,20 @@ def random_predictor(classes: int = 12, seed: int = 0) -> HaplotypePredictor:
 def of_any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
         monkeypatch.setattr(parameters, "MAX_PANEL_AS_STATES", 0)
-        monkeypatch.setattr(posterior_alleles, "SMALL", 5)
-        monkeypatch.setattr(posterior_alleles, "LARGE", 6)
+        monkeypatch.setattr(posterior_alleles, "SMALL_PANEL", 5)
+        monkeypatch.setattr(posterior_alleles, "LARGE_PANEL", 6)
 
 
 def test_classes_depend_on_the_size_of_the_panel() -> None:
     sizes = (600, 5_000, 6_000, 11_000, 20_000, 200_000)
     predictor = random_predictor(classes=22)
-    dense = [predictor.most_classes(n, 1.0) for n in sizes]
+    dense = [predictor.max_classes(n, 1.0) for n in sizes]
     assert dense[:3] == [22, 22, 22]
     assert 12 < dense[3] < 22
     assert dense[4:] == [12, 12]
-    assert [predictor.most_classes(n, 2.0) for n in sizes] == [44] * 6  # where typed sites are sparse
-    assert 12 < predictor.most_classes(20_000, 1.5) < 33 == predictor.most_classes(600, 1.5)
-    assert random_predictor(classes=8).most_classes(20_000, 1.0) == 8
+    assert [predictor.max_classes(n, 2.0) for n in sizes] == [44] * 6  # where typed sites are sparse
+    assert 12 < predictor.max_classes(20_000, 1.5) < 33 == predictor.max_classes(600, 1.5)
+    assert random_predictor(classes=8).max_classes(20_000, 1.0) == 8
 
 
 PanelOf = Callable[..., spinimpute.Panel]
@@ -156,7 +156,7 @@ def test_imputing_computes_the_same_as_training(
         posterior_CP, candidates = copying_posteriors(
             tile.spans, tile.panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH),
             jump_probabilities(tile.cM_S, panel.n_haplotypes),
-            candidates, *blocks, LEAST_SHARE,
+            candidates, *blocks, MIN_POSTERIOR_SHARE,
         )  # fmt: skip
         information = Information.of(queries.alleles_SX, tile.frequency_S, panel.n_haplotypes)
         for b in (0, 1, len(place_B) - 1):

@@ -24,9 +24,13 @@ from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_tiles
-from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, FEW_NUMBERS
-from spinimpute.predictors.haplotype_attention.memory import DEFAULT, LEAST_QUERIES, JobSizes, limits_within
-from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES, LEAST_SHARE, SHARED
+from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, MAX_UINT16_PATTERNS
+from spinimpute.predictors.haplotype_attention.memory import DEFAULT, MIN_QUERIES, JobSizes, limits_within
+from spinimpute.predictors.haplotype_attention.predictor import (
+    CANDIDATES,
+    LARGE_PANEL_HAPLOTYPES,
+    MIN_POSTERIOR_SHARE,
+)
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
 from spinimpute.predictors.results import FileResults, MemoryResults
 from spinimpute.predictors.typed_tiles import TILE_GAPS, add_flanks, flank_reach
@@ -123,8 +127,10 @@ def test_patterns_take_two_bytes_until_a_gap_may_have_too_many() -> None:
             limits_within(MB, 0, JobSizes(haplotypes, 2, 1, sizes))
         return int(re.search(r": (\d+) MB are needed", str(error.value))[1])  # type: ignore[index]
 
-    bytes_of_tile = 2 * TILE_GAPS * FEW_NUMBERS
-    assert needed_mb(FEW_NUMBERS + 1) - needed_mb(FEW_NUMBERS) == pytest.approx(bytes_of_tile / MB, abs=4)
+    bytes_of_tile = 2 * TILE_GAPS * MAX_UINT16_PATTERNS
+    assert needed_mb(MAX_UINT16_PATTERNS + 1) - needed_mb(MAX_UINT16_PATTERNS) == pytest.approx(
+        bytes_of_tile / MB, abs=4
+    )
 
 
 def test_candidates_of_a_large_panel_are_counted() -> None:
@@ -145,7 +151,7 @@ def test_candidates_of_a_large_panel_are_counted() -> None:
     candidates = find_candidates(panel, backwards, queries, *blocks, CANDIDATES)
     found = copying_posteriors(
         None, panel.bits_NW, allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S, candidates,
-        *blocks, LEAST_SHARE * n / SHARED,
+        *blocks, MIN_POSTERIOR_SHARE * n / LARGE_PANEL_HAPLOTYPES,
     )  # fmt: skip
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -298,7 +304,7 @@ def test_few_typed_sites_and_many_others(tmp_path: Path) -> None:
     assert (sizes.n_tiles, sizes.sites) == (1, 300_000)
     assert 90_000 < sizes.block_sites < 300_000
     job = JobSizes(400, 400, 2, sizes)
-    assert limits_within(None, 0, job).queries == LEAST_QUERIES
+    assert limits_within(None, 0, job).queries == MIN_QUERIES
     with pytest.raises(InputError, match="are needed"):
         limits_within(300 * MB, 100 * MB, job)
 

@@ -16,9 +16,9 @@ from spinimpute.predictors.haplotype_attention import panel_members as module
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, GapSites
 from spinimpute.predictors.haplotype_attention.panel_members import (
     ERROR_ODDS,
-    LEAST_ODDS,
-    MOST_ALIKE,
-    MOST_ODDS,
+    MAX_MATCHING,
+    MAX_ODDS,
+    MIN_ODDS,
     PLACES_PER_ERROR,
     PRIOR_ODDS,
     PanelMembers,
@@ -49,7 +49,7 @@ def test_members_are_those_of_brute_force(seed: int, n_places: int, founders: in
     query_SQ[:, 9] = -1
     other_SQ = query_SQ[:, np.arange(10) ^ 1]
     first_Q1 = np.arange(11) * n  # all haplotypes are candidates
-    with mock.patch.object(module, "COUNT_INTERVAL", counted):
+    with mock.patch.object(module, "MAX_COUNTED", counted):
         found = find_members(
             PanelAlleles.from_alleles(panel_SN), sibling_N, TypedAlleles.from_alleles(query_SQ),
             TypedAlleles.from_alleles(other_SQ),
@@ -70,7 +70,7 @@ def test_members_are_those_of_brute_force(seed: int, n_places: int, founders: in
         both_S = (own_S >= 0) & (other_S >= 0)
         alike = (own_S[both_S] == other_S[both_S]).all()
         odds = 0.0
-        if fits_N.any() and not alike and (differs_QN[q] <= most).sum() <= MOST_ALIKE:
+        if fits_N.any() and not alike and (differs_QN[q] <= most).sum() <= MAX_MATCHING:
             best = np.flatnonzero(fits_N & (sum_N == sum_N[fits_N].min()))[0]
             own, others = differs_QN[q, best], other_differs_QN[q, sibling_N[best]]
             like_N, others_like_N = differs_QN[q] <= own, other_differs_QN[q] <= others
@@ -78,8 +78,8 @@ def test_members_are_those_of_brute_force(seed: int, n_places: int, founders: in
             n_others = others_like_N[::step].sum() * step + (step if step > 1 else 0)
             odds = PRIOR_ODDS * pairs_N.sum() / n / (like_N.mean() * n_others / n)
             if own + others:
-                odds = min(odds, MOST_ODDS) * ERROR_ODDS ** (own + others)
-        if odds < LEAST_ODDS:
+                odds = min(odds, MAX_ODDS) * ERROR_ODDS ** (own + others)
+        if odds < MIN_ODDS:
             assert (found.probability_Q[q], mine) == (0, [])
         else:
             assert mine == np.flatnonzero(pairs_N).tolist()

@@ -61,7 +61,9 @@ def test_posteriors_of_carriers_are_summed(
 
 
 def test_posteriors_weigh_more_in_large_panels() -> None:
-    weights = [posterior_weight(n) for n in (2, 600, 4_508, mixing.SMALL, 11_000, mixing.LARGE, 10**6)]
+    weights = [
+        posterior_weight(n) for n in (2, 600, 4_508, mixing.SMALL_PANEL, 11_000, mixing.LARGE_PANEL, 10**6)
+    ]
     assert weights[:4] == [mixing.SMALLEST_WEIGHT] * 4
     assert mixing.SMALLEST_WEIGHT < weights[4] < weights[5] == weights[6] == mixing.LARGEST_WEIGHT
 

@@ -24,25 +24,24 @@ from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_
 from spinimpute.runtime.kernels import kernel
 
 BLOCK_GAPS = 16
-RIGHTLY_PLACED = 3  # an allele with fewer copies may be on the wrong haplotype of its carrier
-FEW_NUMBERS = 2**16  # number of patterns that uint16 can index
-FEW_PATTERNS = 1_024  # initial number of slots of the hash table
-HASHED_BYTES = 512  # bytes of a row to hash at a time; the hashes of 4,096 haplotypes take 32 KiB
+MIN_TRUSTED_COPIES = 3  # an allele with fewer copies may be on the wrong haplotype of its carrier
+MAX_UINT16_PATTERNS = 2**16  # number of patterns that uint16 can index
+INITIAL_SLOTS = 1_024  # initial number of slots of the hash table
+BYTES_PER_HASHING = 512  # bytes of a row to hash at a time; the hashes of 4,096 haplotypes take 32 KiB
 
 
 class GapPatterns(NamedTuple):
     """The patterns of every gap of a tile, by their minor alleles."""
 
-    pattern_BNG: (
-        np.ndarray
-    )  # (B, N, BLOCK_GAPS), pattern of a haplotype; uint16, or int32 if a gap has too many
+    # (B, N, BLOCK_GAPS), pattern of each haplotype; uint16, or int32 for more than MAX_UINT16_PATTERNS
+    pattern_BNG: np.ndarray
     count_G: np.ndarray  # int32, number of patterns
     first_word_G: np.ndarray  # int64, index of a gap's first word in minor_W
     # uint64, gap by gap and pattern by pattern. Each pattern has a bit for each site of its gap, padded to
     # whole words. Bit u is set if the pattern has the minor allele of the gap's site u.
     minor_W: np.ndarray
-    # uint16 (B, N): bit g is set if a haplotype has an allele with fewer than RIGHTLY_PLACED copies in the
-    # block's gap g
+    # uint16 (B, N): bit g is set if a haplotype has an allele with fewer than MIN_TRUSTED_COPIES copies in
+    # gap g of the block
     rare_BN: np.ndarray
 
 
@@ -104,13 +103,13 @@ def hash_rows(rows, first_row, stop_row, salt_X, hash_N):  # type: ignore[no-unt
                 haplotype = _listed_haplotype(stored, at, number_bytes)
                 if haplotype < n:
                     hash_N[haplotype] += number
-    for first in range(0, n_bytes, HASHED_BYTES):
+    for first in range(0, n_bytes, BYTES_PER_HASHING):
         for x in range(first_row, stop_row):
             if listed_X[x]:
                 continue
             number = scramble(np.uint64(salt_X[x - first_row]))
             flip = np.uint8(255 if ref_is_minor_X[x] else 0)
-            for byte in range(first, min(first + HASHED_BYTES, n_bytes)):
+            for byte in range(first, min(first + BYTES_PER_HASHING, n_bytes)):
                 bits = stored[start_X1[x] + byte] ^ flip
                 if bits:
                     _hash_byte(bits, number, hash_N, 8 * byte)
@@ -123,12 +122,12 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
     representative_N gets the first haplotype of each pattern. The hash table has 2^n slots, at least twice
     the number of hashes. Only as many slots as needed are used, so that the table stays in the CPU's cache.
     """
-    size = min(FEW_PATTERNS, len(table_T))
+    size = min(INITIAL_SLOTS, len(table_T))
     mask = np.uint64(size - 1)
     owner_T[:size] = -1
     n_patterns = 0
     for n in range(len(hash_N)):
-        at = _place_in_table(hash_N[n], table_T, owner_T, mask)
+        at = _find_slot(hash_N[n], table_T, owner_T, mask)
         if owner_T[at] < 0:
             table_T[at], owner_T[at] = hash_N[n], n_patterns
             representative_N[n_patterns] = n
@@ -140,13 +139,13 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
             owner_T[:size] = -1
             for d in range(n_patterns):
                 number = hash_N[representative_N[d]]
-                at = _place_in_table(number, table_T, owner_T, mask)
+                at = _find_slot(number, table_T, owner_T, mask)
                 table_T[at], owner_T[at] = number, d
     return n_patterns
 
 
 @kernel()
-def _place_in_table(number, table_T, owner_T, mask):  # type: ignore[no-untyped-def]
+def _find_slot(number, table_T, owner_T, mask):  # type: ignore[no-untyped-def]
     """Return the slot of a hash in the table, or the free slot for the hash."""
     at = scramble(number) & mask
     while owner_T[at] >= 0 and table_T[at] != number:
@@ -161,9 +160,9 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
     """Fill the arrays of `GapPatterns`; return minor_W."""
     stored, start_X1, listed_X, ref_is_minor_X, number_bytes = rows
     n = len(order_N)
-    place_N = np.empty(n, np.int32)
+    new_index_N = np.empty(n, np.int32)
     for i in range(n):
-        place_N[order_N[i]] = i
+        new_index_N[order_N[i]] = i
     size = 1
     while size < 2 * n:
         size *= 2
@@ -184,30 +183,30 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
             pattern_NG = pattern_BNG[g // BLOCK_GAPS]
             for haplotype in range(n):
                 for t in range(g % BLOCK_GAPS + 1):
-                    pattern_NG[place_N[haplotype], t] = pattern_TN[t, haplotype]
+                    pattern_NG[new_index_N[haplotype], t] = pattern_TN[t, haplotype]
         width = (last - first + 63) >> 6
         count_G[g], first_word_G[g] = n_patterns, n_words
         if n_words + n_patterns * width > len(minor_W):
-            longer = np.zeros(n_words + n_words // 2 + n_patterns * width, np.uint64)
-            longer[:n_words] = minor_W[:n_words]
-            minor_W = longer
+            enlarged = np.zeros(n_words + n_words // 2 + n_patterns * width, np.uint64)
+            enlarged[:n_words] = minor_W[:n_words]
+            minor_W = enlarged
         rare_N, rare_bit = rare_BN[g // BLOCK_GAPS], np.uint16(1 << (g % BLOCK_GAPS))
         for u in range(last - first):
             x, word, bit = first + u, n_words + (u >> 6), np.uint64(1) << np.uint64(u & 63)
-            rare = copies_X[x] < RIGHTLY_PLACED
+            rare = copies_X[x] < MIN_TRUSTED_COPIES
             if listed_X[x]:
                 for at in range(start_X1[x], start_X1[x + 1], number_bytes):
                     haplotype = _listed_haplotype(stored, at, number_bytes)
                     if haplotype < n:
                         minor_W[word + pattern_N[haplotype] * width] |= bit
                         if rare:
-                            rare_N[place_N[haplotype]] |= rare_bit
+                            rare_N[new_index_N[haplotype]] |= rare_bit
                 continue
             if rare:  # only small panels store rare alleles as bits instead of lists
                 for haplotype in range(n):
                     one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
                     if one != ref_is_minor_X[x]:
-                        rare_N[place_N[haplotype]] |= rare_bit
+                        rare_N[new_index_N[haplotype]] |= rare_bit
             for d in range(n_patterns):
                 haplotype = representative_N[d]
                 one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
@@ -231,11 +230,11 @@ def gap_patterns(
     shape = -(-n_gaps // BLOCK_GAPS), len(order_N), BLOCK_GAPS
     pattern_BNG = np.empty(shape, dtype=np.uint16)  # the largest array of a tile
     rare_BN = np.zeros(shape[:2], dtype=np.uint16)
-    given = rows, gap_start_G1, order_N, copies_X
-    minor_W = _gap_patterns(*given, pattern_BNG, count_G, first_word_G, rare_BN)
-    if count_G.max(initial=0) > FEW_NUMBERS:
+    arguments = rows, gap_start_G1, order_N, copies_X
+    minor_W = _gap_patterns(*arguments, pattern_BNG, count_G, first_word_G, rare_BN)
+    if count_G.max(initial=0) > MAX_UINT16_PATTERNS:
         pattern_BNG = np.empty(shape, dtype=np.int32)
-        minor_W = _gap_patterns(*given, pattern_BNG, count_G, first_word_G, rare_BN)
+        minor_W = _gap_patterns(*arguments, pattern_BNG, count_G, first_word_G, rare_BN)
     return GapPatterns(pattern_BNG, count_G, first_word_G, minor_W, rare_BN)
 
 
@@ -250,27 +249,27 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
     site_X, query_X, pooled_XF = entries
     n_queries, n_gaps, n_value, n_classes = value_QGVK.shape
     width = 1 + n_value
-    max_patterns, most_sites = 1, 1
+    max_patterns, max_sites = 1, 1
     for g in range(n_gaps):
         max_patterns = max(max_patterns, count_G[first_gap + g])
-        most_sites = max(most_sites, gap_start_G1[g + 1] - gap_start_G1[g])
+        max_sites = max(max_sites, gap_start_G1[g + 1] - gap_start_G1[g])
     slot_D, sibling_slot_D = np.full(max_patterns, -1, np.int32), np.full(max_patterns, -1, np.int32)
     pattern_I, sibling_pattern_I = np.empty(max_patterns, np.int32), np.empty(max_patterns, np.int32)
     rank_I = np.empty(max_patterns, np.int32)
     times_I, sibling_times_I = np.zeros(max_patterns, np.int32), np.zeros(max_patterns, np.int32)
-    here_I, sibling_here_I = np.empty(max_patterns, np.int32), np.empty(max_patterns, np.int32)
+    class_slots_I, class_sibling_slots_I = np.empty(max_patterns, np.int32), np.empty(max_patterns, np.int32)
     # each row holds the sums for the left end of the gap, then those for the right end
     n_rows = -(-2 * width // LANES)
     class_XL, all_XL = np.zeros((n_rows, LANES), np.float32), np.empty((n_rows, LANES), np.float32)
     pattern_XL = np.empty((max_patterns * n_rows, LANES), np.float32)
-    site_XL = np.empty((most_sites * n_rows, LANES), np.float32)
+    site_XL = np.empty((max_sites * n_rows, LANES), np.float32)
     class_Y, all_Y, site_Y = class_XL.ravel(), all_XL.ravel(), site_XL.ravel()
     sibling_IE = np.empty((max_patterns, 2), np.float32)
     best_I, count_I = np.empty(max_patterns, np.float32), np.empty(max_patterns, np.float32)
-    sibling_UE = np.empty((most_sites, 2), np.float32)
-    carrier_U, other_U = np.empty(most_sites, np.float32), np.empty(most_sites, np.float32)
-    count_U = np.empty(most_sites, np.float32)
-    open_W = np.empty((most_sites + 63) >> 6, np.uint64)
+    sibling_UE = np.empty((max_sites, 2), np.float32)
+    best_carrier_U, best_non_carrier_U = np.empty(max_sites, np.float32), np.empty(max_sites, np.float32)
+    count_U = np.empty(max_sites, np.float32)
+    undecided_W = np.empty((max_sites + 63) >> 6, np.uint64)
     n_found = 0
     for q in range(n_queries):
         for g in range(n_gaps):
@@ -296,7 +295,7 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                 logit = logit_QGK[q, g, k]
                 first = first_QGK[q, g, k]
                 # in a large panel many members share a pattern: count the members of each pattern first
-                n_here = n_siblings_here = 0
+                n_class_slots = n_class_sibling_slots = 0
                 for m in range(first, first + count):
                     haplotype = member_M[m]
                     pattern = pattern_NG[haplotype, gap]
@@ -310,8 +309,8 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                         for x in range(n_rows):
                             store(pattern_XL, slot * n_rows + x, all_lanes(np.float32(0)))
                     if times_I[slot] == 0:
-                        here_I[n_here] = slot
-                        n_here += 1
+                        class_slots_I[n_class_slots] = slot
+                        n_class_slots += 1
                     times_I[slot] += 1
                     pattern = pattern_NG[sibling_N[haplotype], gap]
                     slot = sibling_slot_D[pattern]
@@ -323,11 +322,11 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                         sibling_times_I[slot] = 0
                         sibling_IE[slot] = 0
                     if sibling_times_I[slot] == 0:
-                        sibling_here_I[n_siblings_here] = slot
-                        n_siblings_here += 1
+                        class_sibling_slots_I[n_class_sibling_slots] = slot
+                        n_class_sibling_slots += 1
                     sibling_times_I[slot] += 1
-                for i in range(n_here):
-                    slot = here_I[i]
+                for i in range(n_class_slots):
+                    slot = class_slots_I[i]
                     times = np.float32(times_I[slot])
                     times_I[slot] = 0
                     best_I[slot] = max(best_I[slot], logit)
@@ -335,8 +334,8 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                     for x in range(n_rows):
                         row = slot * n_rows + x
                         store(pattern_XL, row, load(pattern_XL, row) + load(class_XL, x) * times)
-                for i in range(n_siblings_here):
-                    slot = sibling_here_I[i]
+                for i in range(n_class_sibling_slots):
+                    slot = class_sibling_slots_I[i]
                     times = np.float32(sibling_times_I[slot])
                     sibling_times_I[slot] = 0
                     sibling_IE[slot, 0] += times * left
@@ -344,10 +343,10 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
             site_XL[: n_sites * n_rows] = 0
             sibling_UE[:n_sites] = 0
             count_U[:n_sites] = 0
-            carrier_U[:n_sites] = -np.inf
-            other_U[:n_sites] = -np.inf
+            best_carrier_U[:n_sites] = -np.inf
+            best_non_carrier_U[:n_sites] = -np.inf
             for word in range(n_words):
-                open_W[word] = ~np.uint64(0)
+                undecided_W[word] = ~np.uint64(0)
             for i in range(n_slots):  # sort patterns by decreasing best logit
                 j = i
                 while j > 0 and best_I[rank_I[j - 1]] < best_I[i]:
@@ -361,17 +360,17 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                 best = best_I[slot]
                 for word in range(n_words):
                     minor = minor_W[at + word]
-                    others = open_W[word] & ~minor  # sites whose best non-carrier has this pattern
-                    open_W[word] &= minor
+                    others = undecided_W[word] & ~minor  # sites whose best non-carrier has this pattern
+                    undecided_W[word] &= minor
                     while others:
                         u = (word << 6) + trailing_zeros(others)
                         others &= others - np.uint64(1)
                         if u < n_sites:
-                            other_U[u] = best
+                            best_non_carrier_U[u] = best
                     while minor:
                         u = (word << 6) + trailing_zeros(minor)
                         minor &= minor - np.uint64(1)
-                        carrier_U[u] = max(carrier_U[u], best)
+                        best_carrier_U[u] = max(best_carrier_U[u], best)
                         count_U[u] += count_I[slot]
                         for x in range(n_rows):
                             row = u * n_rows + x
@@ -403,16 +402,19 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                     site_Y[right],
                 )
                 pooled_XF[n_found, 3] = sibling_p
-                contrast = min(max(carrier_U[u] - other_U[u], -np.float32(CONTRAST)), np.float32(CONTRAST))
+                contrast = min(
+                    max(best_carrier_U[u] - best_non_carrier_U[u], -np.float32(CONTRAST)),
+                    np.float32(CONTRAST),
+                )
                 pooled_XF[n_found, 4], pooled_XF[n_found, 5] = contrast, count_U[u]
                 carrier_scale = np.float32(1.0) / (p + np.float32(EPSILON))
                 other_scale = np.float32(1.0) / (np.float32(1.0) - p + np.float32(EPSILON))
                 for v in range(1, width):
                     carried = s * site_Y[left + v] + t * site_Y[right + v]
-                    everything = s * all_Y[v] + t * all_Y[width + v]
+                    total = s * all_Y[v] + t * all_Y[width + v]
                     f = COPIED_FEATURES + v - 1
                     pooled_XF[n_found, f] = carried * carrier_scale
-                    pooled_XF[n_found, f + n_value] = (everything - carried) * other_scale
+                    pooled_XF[n_found, f + n_value] = (total - carried) * other_scale
                 n_found += 1
     return n_found
 
@@ -429,11 +431,11 @@ def copy_block(
     sibling_N and the members of the classes use the haplotype indices of `patterns`.
     """
     n_queries, _, n_value, _ = weights.value_QGVK.shape
-    most = n_queries * len(sites.fraction_U)
+    max_entries = n_queries * len(sites.fraction_U)
     entries = CarriedEntries(
-        np.empty(most, np.int32),
-        np.empty(most, np.int32),
-        np.empty((most, COPIED_FEATURES + 2 * n_value), np.float32),
+        np.empty(max_entries, np.int32),
+        np.empty(max_entries, np.int32),
+        np.empty((max_entries, COPIED_FEATURES + 2 * n_value), np.float32),
     )
     n = _copy_block(weights, classes, sibling_N, patterns, sites, entries)
     return CarriedEntries(*(array[:n] for array in entries))

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.hmm.parameters import SMALLEST
-from spinimpute.predictors.haplotype_attention.agreement import NONE
+from spinimpute.predictors.haplotype_attention.agreement import NO_AGREEMENT
 from spinimpute.predictors.haplotype_attention.copying import CarriedEntries
 from spinimpute.predictors.haplotype_attention.layers import dense_relu, padded, transposed
 from spinimpute.predictors.haplotype_attention.settings import ABSENT_LOGIT, EPSILON, SCALE, SPREAD_FEATURES
 from spinimpute.runtime.fast_math import fast_log
 from spinimpute.runtime.kernels import kernel
 
-ENTRIES_AT_ONCE = 128  # entries that go through the network together: their arrays fit the L1 cache
+ENTRIES_PER_BATCH = 128  # entries that go through the network together: their arrays fit the L1 cache
 PROBABILITIES = 4  # number of leading copied features that are probabilities
 
 
@@ -78,7 +78,7 @@ def _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ):  # type: ignore
             total = bias
             for e in range(len(spread_E)):
                 total += spread_E[e] * spread_QGE[q, g, e]
-            odds_GQ[g, q] = np.exp(-total) if agreed_QG[q, g] == NONE else np.inf
+            odds_GQ[g, q] = np.exp(-total) if agreed_QG[q, g] == NO_AGREEMENT else np.inf
     for u in range(len(gap_U)):
         g = gap_U[u]
         if frequency_U[u] == 0 or frequency_U[u] == 1:  # the panel has one allele only
@@ -109,13 +109,13 @@ def _decode_entries(weights, entries, spread_QGE, sites, out_UQ):  # type: ignor
     site_X, query_X, pooled_XF = entries
     gap_U, site_UF, flip_U, _ = sites
     n_copied, n_site = pooled_XF.shape[1], site_UF.shape[1]
-    one, scale, least = np.float32(1), np.float32(SCALE), np.float32(EPSILON)
-    x_FP = np.zeros((first_FH.shape[0], ENTRIES_AT_ONCE), np.float32)
-    first_HP = np.empty((len(first_H), ENTRIES_AT_ONCE), np.float32)
-    second_HP = np.empty((len(second_H), ENTRIES_AT_ONCE), np.float32)
-    logit_P = np.empty(ENTRIES_AT_ONCE, np.float32)
-    for start in range(0, len(site_X), ENTRIES_AT_ONCE):
-        n = min(ENTRIES_AT_ONCE, len(site_X) - start)
+    one, scale, epsilon = np.float32(1), np.float32(SCALE), np.float32(EPSILON)
+    x_FP = np.zeros((first_FH.shape[0], ENTRIES_PER_BATCH), np.float32)
+    first_HP = np.empty((len(first_H), ENTRIES_PER_BATCH), np.float32)
+    second_HP = np.empty((len(second_H), ENTRIES_PER_BATCH), np.float32)
+    logit_P = np.empty(ENTRIES_PER_BATCH, np.float32)
+    for start in range(0, len(site_X), ENTRIES_PER_BATCH):
+        n = min(ENTRIES_PER_BATCH, len(site_X) - start)
         for p in range(n):
             u, q = site_X[start + p], query_X[start + p]
             g = gap_U[u]
@@ -127,7 +127,7 @@ def _decode_entries(weights, entries, spread_QGE, sites, out_UQ):  # type: ignor
                 x_FP[n_copied + SPREAD_FEATURES + f, p] = site_UF[u, f]
         for f in range(PROBABILITIES):
             for p in range(n):
-                probability = min(max(x_FP[f, p], least), one - least)
+                probability = min(max(x_FP[f, p], epsilon), one - epsilon)
                 x_FP[f, p] = (fast_log(probability) - fast_log(one - probability)) * scale
         for p in range(n):
             logit_P[p] = x_FP[0, p] / scale

@@ -133,7 +133,7 @@ class HaplotypeEngine(Engine):
             return
         limits, groups = self.limits, _group_windows(windows, self.typed_index)
         batches = _batches(range(n_queries), limits.matched)
-        all_matched = self._matched(groups, typed_TQ, batches)
+        matched_batches = self._search_matches(groups, typed_TQ, batches)
         running: deque[_RunningTile] = deque()
         entries = 0
         try:
@@ -148,7 +148,7 @@ class HaplotypeEngine(Engine):
                 for number in group.tiles:
                     tile = _RunningTile(results, group if number == group.tiles[-1] else None, [])
                     running.append(tile)
-                    for matched in itertools.islice(all_matched, len(batches)):
+                    for matched in itertools.islice(matched_batches, len(batches)):
                         for found in (matched.patterns, matched.left, matched.right):
                             found.result()  # the main thread waits, not a worker
                         share = -(-len(matched.queries) // self.job.threads)
@@ -171,7 +171,7 @@ class HaplotypeEngine(Engine):
                 wait([task for task in tile.tasks if not task.cancel()])
                 tile.results.close()
 
-    def _matched(
+    def _search_matches(
         self, groups: Sequence[_WindowGroup], typed_TQ: np.ndarray, batches: Sequence[range]
     ) -> Iterator[_MatchedQueries]:
         """Yield the batches of queries of all tiles in order, with the tasks that search their matches.
@@ -187,9 +187,9 @@ class HaplotypeEngine(Engine):
             for number in tiles
         )  # submitted one by one
         waiting: deque[_MatchedQueries] = deque()
-        following = next(reads, None)
-        while following is not None:
-            reading, following = following, next(reads, None)
+        next_reading = next(reads, None)
+        while next_reading is not None:
+            reading, next_reading = next_reading, next(reads, None)
             tile = reading.result()
             patterns = self.pool.submit(read_patterns, self.panel, tile)
             for queries in batches:
@@ -209,15 +209,19 @@ class HaplotypeEngine(Engine):
         matched: _MatchedQueries,
         window: Interval,
         results: MemoryResults,
-        numbers: range,
+        query_range: range,
     ) -> None:
         """Impute the queries `numbers` of a tile; write P(ALT) to the results of a group of windows."""
-        tile, queries, sibling_Q = matched.tile, slice(numbers.start, numbers.stop), self.job.sibling_Q
-        some = numbers.start - matched.queries.start, numbers.stop - matched.queries.start
+        tile, queries, sibling_Q = (
+            matched.tile,
+            slice(query_range.start, query_range.stop),
+            self.job.sibling_Q,
+        )
+        batch_slice = query_range.start - matched.queries.start, query_range.stop - matched.queries.start
         siblings = None
         if sibling_Q is not None:
             alleles_SQ = typed_TQ[tile.typed.slice][:, sibling_Q[queries]]  # copies the tile's places only
-            alleles_SQ[:, sibling_Q[queries] == np.array(numbers)] = -1  # queries without a sibling
+            alleles_SQ[:, sibling_Q[queries] == np.array(query_range)] = -1  # queries without a sibling
             siblings = TypedAlleles.from_alleles(alleles_SQ)
         p_UQ = self.predictor.impute_tile(
             self.panel,
@@ -225,7 +229,7 @@ class HaplotypeEngine(Engine):
             matched.patterns.result(),
             typed_TQ[:, queries],
             siblings,
-            unite(matched.left.result().part(*some), matched.right.result().part(*some)),
+            unite(matched.left.result().part(*batch_slice), matched.right.result().part(*batch_slice)),
             self._rates.result(),
         )
         first = tile.sites.start
@@ -244,6 +248,6 @@ def _group_windows(windows: Sequence[Interval], typed_index: np.ndarray) -> list
     return groups
 
 
-def _batches(queries: range, most: int) -> list[range]:
+def _batches(queries: range, max_size: int) -> list[range]:
     """Cut queries into consecutive ranges of at most `most` queries."""
-    return [queries[i : i + most] for i in range(0, len(queries), most)]
+    return [queries[i : i + max_size] for i in range(0, len(queries), max_size)]

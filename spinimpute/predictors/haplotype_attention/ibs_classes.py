@@ -29,12 +29,12 @@ from spinimpute.runtime.kernels import kernel
 DEPTH = 2  # number of differences on each side that define a class
 LOG_COUNT = 4 * DEPTH  # index of the feature that is the log of the number of members
 FEATURES = 4 * DEPTH + 9
-WIDE = 128  # on each side of a block, all differences within this many typed sites are counted
-RUN = 32  # length of the runs that are insertion-sorted before merging
+SCANNED_PLACES = 128  # on each side of a block, all differences within this many typed sites are counted
+RUN_LENGTH = 32  # length of the runs that are insertion-sorted before merging
 # These are added before taking logs.
-SMALLEST_CM = 1e-4
-SMALLEST_INFORMATION = 0.1
-SMALLEST_PROBABILITY = 1e-6
+CM_OFFSET = 1e-4
+INFORMATION_OFFSET = 0.1
+PROBABILITY_OFFSET = 1e-6
 
 
 class BlockCandidates(NamedTuple):
@@ -107,7 +107,7 @@ def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _rate(differences_CP, c, at, before_S1, information_S, n_places):  # type: ignore[no-untyped-def]
+def _class_key(differences_CP, c, at, cumulative_S1, information_S, n_places):  # type: ignore[no-untyped-def]
     """Return the key of a candidate's class and the sort value of that class.
 
     `at` is the column of the first difference to the right of the gap. The sort value increases with the
@@ -116,14 +116,14 @@ def _rate(differences_CP, c, at, before_S1, information_S, n_places):  # type: i
     left_1, left_2 = differences_CP[c, at - 1], differences_CP[c, at - 2]
     right_1, right_2 = differences_CP[c, at], differences_CP[c, at + 1]
     key = _key(left_1, left_2, right_1, right_2)
-    information = before_S1[right_2] - before_S1[left_2 + 1]
+    information = cumulative_S1[right_2] - cumulative_S1[left_2 + 1]
     if left_1 >= 0:
         information -= information_S[left_1]
     if right_1 < n_places:
         information -= information_S[right_1]
-    mixed = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
+    tie_breaker = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
     # the bit patterns of non-negative floats sort like the floats
-    return key, (np.int64(bits_of_float(max(information, np.float32(0)))) << np.int64(32)) | mixed
+    return key, (np.int64(bits_of_float(max(information, np.float32(0)))) << np.int64(32)) | tie_breaker
 
 
 @kernel()
@@ -147,27 +147,27 @@ def _describe(q, g, n_found, information, distances, work, classes):  # type: ig
     """
     information_S, other_S = information.query_QS[q], information.other_QS[q]
     log_left_S1, log_right_S1 = distances.log_left_GS1[g], distances.log_right_GS1[g]
-    before_S1, differences_CP, at_C = work.before_S1, work.differences_CP, work.at_C
-    between_C, outside_C2, wide_2 = work.between_C, work.outside_C2, work.wide_2
-    best_K, passed_2K, posterior_2K = work.best_K, work.passed_2K, work.posterior_2K
+    cumulative_S1, differences_CP, column_C = work.cumulative_S1, work.differences_CP, work.column_C
+    between_C, outside_C2, n_scanned_2 = work.between_C, work.outside_C2, work.n_scanned_2
+    best_K, skipped_2K, posterior_2K = work.best_K, work.skipped_2K, work.posterior_2K
     count_K, features_FK = classes.count_QGK[q, g], classes.features_QGFK[q, g]
     n_places = len(information_S)
-    here = before_S1[distances.first_place + g]
-    least, zero = np.float32(SMALLEST_INFORMATION), np.float32(0)
-    passed_2K[:, :n_found] = 0
+    here = cumulative_S1[distances.first_place + g]
+    least, zero = np.float32(INFORMATION_OFFSET), np.float32(0)
+    skipped_2K[:, :n_found] = 0
     features_FK[LOG_COUNT + 1 :, :n_found] = 0
     for j in range(DEPTH):
         for k in range(n_found):
             c = best_K[k]
-            left, right = differences_CP[c, at_C[c] - 1 - j], differences_CP[c, at_C[c] + j]
+            left, right = differences_CP[c, column_C[c] - 1 - j], differences_CP[c, column_C[c] + j]
             features_FK[j, k] = log_left_S1[left + 1]
             features_FK[2 * DEPTH + j, k] = log_right_S1[right]
-            features_FK[DEPTH + j, k] = here - before_S1[left + 1] - passed_2K[0, k]
-            features_FK[3 * DEPTH + j, k] = before_S1[right] - here - passed_2K[1, k]
+            features_FK[DEPTH + j, k] = here - cumulative_S1[left + 1] - skipped_2K[0, k]
+            features_FK[3 * DEPTH + j, k] = cumulative_S1[right] - here - skipped_2K[1, k]
             if left >= 0:
-                passed_2K[0, k] += information_S[left]
+                skipped_2K[0, k] += information_S[left]
             if right < n_places:
-                passed_2K[1, k] += information_S[right]
+                skipped_2K[1, k] += information_S[right]
             if j == 0:
                 if left >= 0:
                     features_FK[LOG_COUNT + 1, k] = information_S[left]
@@ -180,50 +180,52 @@ def _describe(q, g, n_found, information, distances, work, classes):  # type: ig
             features_FK[3 * DEPTH + j, k] = fast_log(max(features_FK[3 * DEPTH + j, k], zero) + least)
     for k in range(n_found):
         c = best_K[k]
-        passed = at_C[c] - DEPTH
+        passed = column_C[c] - DEPTH
         features_FK[LOG_COUNT, k] = fast_log(count_K[k])
         left, right = outside_C2[c, 0] + passed, outside_C2[c, 1] + between_C[c] - passed
-        features_FK[LOG_COUNT + 5, k] = (np.float32(left) + np.float32(0.5)) / wide_2[0]
-        features_FK[LOG_COUNT + 6, k] = (np.float32(right) + np.float32(0.5)) / wide_2[1]
+        features_FK[LOG_COUNT + 5, k] = (np.float32(left) + np.float32(0.5)) / n_scanned_2[0]
+        features_FK[LOG_COUNT + 6, k] = (np.float32(right) + np.float32(0.5)) / n_scanned_2[1]
         for side in range(2):
             mean = posterior_2K[side, k] / count_K[k]
-            features_FK[LOG_COUNT + 7 + side, k] = mean + np.float32(SMALLEST_PROBABILITY)
+            features_FK[LOG_COUNT + 7 + side, k] = mean + np.float32(PROBABILITY_OFFSET)
     for j in range(LOG_COUNT + 5, LOG_COUNT + 9):
         for k in range(n_found):
             features_FK[j, k] = fast_log(features_FK[j, k])
 
 
 @kernel()
-def _comes_before(order_C, one, other):  # type: ignore[no-untyped-def]
-    return order_C[one] > order_C[other] or (order_C[one] == order_C[other] and one < other)
+def _comes_before(sort_value_C, one, other):  # type: ignore[no-untyped-def]
+    return sort_value_C[one] > sort_value_C[other] or (
+        sort_value_C[one] == sort_value_C[other] and one < other
+    )
 
 
 @kernel()
-def _sort(rank_C, n, order_C, merged_C):  # type: ignore[no-untyped-def]
-    """Sort the first n candidates of rank_C by decreasing order_C, ties by index.
+def _sort(rank_C, n, sort_value_C, merged_C):  # type: ignore[no-untyped-def]
+    """Sort the first n candidates of rank_C by decreasing sort_value_C, ties by index.
 
     The result does not depend on the initial order. This is a merge sort with insertion-sorted runs, which is
     fast if the candidates are almost sorted. merged_C is scratch memory.
     """
-    for first in range(0, n, RUN):
-        for i in range(first + 1, min(first + RUN, n)):
+    for first in range(0, n, RUN_LENGTH):
+        for i in range(first + 1, min(first + RUN_LENGTH, n)):
             c = rank_C[i]
             j = i
-            while j > first and _comes_before(order_C, c, rank_C[j - 1]):
+            while j > first and _comes_before(sort_value_C, c, rank_C[j - 1]):
                 rank_C[j] = rank_C[j - 1]
                 j -= 1
             rank_C[j] = c
-    width = RUN
+    width = RUN_LENGTH
     while width < n:
         for first in range(0, n - width, 2 * width):
             middle, last = first + width, min(first + 2 * width, n)
-            if _comes_before(order_C, rank_C[middle - 1], rank_C[middle]):
+            if _comes_before(sort_value_C, rank_C[middle - 1], rank_C[middle]):
                 continue
             for i in range(first, middle):
                 merged_C[i] = rank_C[i]
             i, j, to = first, middle, first
             while i < middle:
-                if j < last and _comes_before(order_C, rank_C[j], merged_C[i]):
+                if j < last and _comes_before(sort_value_C, rank_C[j], merged_C[i]):
                     rank_C[to] = rank_C[j]
                     j += 1
                 else:
@@ -236,36 +238,38 @@ def _sort(rank_C, n, order_C, merged_C):  # type: ignore[no-untyped-def]
 class _Workspace(NamedTuple):
     """Scratch arrays for one query. Axis C: its candidates."""
 
-    before_S1: np.ndarray  # float32, cumulative information: entry s is the sum over places 0 to s - 1
+    cumulative_S1: np.ndarray  # float32, cumulative information: entry s is the sum over places 0 to s - 1
     differ_W: np.ndarray  # uint64, a bit for each place, set where the candidate differs from the query
     differences_CP: np.ndarray  # int32, see `_find_differences`
-    at_C: np.ndarray  # int32, column of differences_CP with the first difference to the right of the gap
+    column_C: np.ndarray  # int32, column of differences_CP with the first difference to the right of the gap
     between_C: np.ndarray  # int32, number of differences between the block's first and last gap
-    outside_C2: np.ndarray  # int32, number of differences within WIDE places left and right of the block
-    key_C: np.ndarray  # int64, see `_rate`
-    order_C: np.ndarray  # int64, sort value, see `_rate`
+    outside_C2: (
+        np.ndarray
+    )  # int32, number of differences within SCANNED_PLACES places left and right of the block
+    key_C: np.ndarray  # int64, see `_class_key`
+    sort_value_C: np.ndarray  # int64, sort value, see `_class_key`
     rank_C: np.ndarray  # int64, candidates, sorted by `_sort`
     merged_C: np.ndarray  # int64, scratch memory of `_sort`
     best_K: np.ndarray  # int32, member of each class with the fewest differences, see `_best_member`
-    passed_2K: np.ndarray  # float32, per side, information of differences passed while walking outwards
+    skipped_2K: np.ndarray  # float32, per side, information of differences passed while walking outwards
     posterior_2K: np.ndarray  # float32, members' summed copying probability at both ends of the gap
-    wide_2: np.ndarray  # float32, number of places scanned on the left and on the right
+    n_scanned_2: np.ndarray  # float32, number of places scanned on the left and on the right
 
     @classmethod
-    def of(cls, most: int, n_places: int, n_words: int, n_gaps: int, n_classes: int) -> _Workspace:
+    def of(cls, max_candidates: int, n_places: int, n_words: int, n_gaps: int, n_classes: int) -> _Workspace:
         """Allocate the arrays for at most `most` candidates."""
         i32, i64, f32 = np.int32, np.int64, np.float32
         return cls(
             np.empty(n_places + 1, f32),
             np.empty(n_words, np.uint64),
-            np.empty((most, 2 * DEPTH + n_gaps), i32),
-            np.empty(most, i32),
-            np.empty(most, i32),
-            np.empty((most, 2), i32),
-            np.empty(most, i64),
-            np.empty(most, i64),
-            np.empty(most, i64),
-            np.empty(most, i64),
+            np.empty((max_candidates, 2 * DEPTH + n_gaps), i32),
+            np.empty(max_candidates, i32),
+            np.empty(max_candidates, i32),
+            np.empty((max_candidates, 2), i32),
+            np.empty(max_candidates, i64),
+            np.empty(max_candidates, i64),
+            np.empty(max_candidates, i64),
+            np.empty(max_candidates, i64),
             np.empty(n_classes, i32),
             np.empty((2, n_classes), f32),
             np.empty((2, n_classes), f32),
@@ -279,16 +283,16 @@ def _compare(panel_NW, queries, q, candidates, n_places, n_gaps, first_place, wo
     bits_QW, known_QW = queries
     haplotype_C, first = candidates.haplotype_C, candidates.first_Q1[q]
     differ_W, differences_CP, outside_C2 = work.differ_W, work.differences_CP, work.outside_C2
-    between_C, wide_2 = work.between_C, work.wide_2
-    wide_first, block_end = max(0, first_place - WIDE), min(first_place + n_gaps - 1, n_places)
-    wide_last = min(block_end + WIDE, n_places)
-    wide_2[0], wide_2[1] = block_end - wide_first + 1, wide_last - first_place + 1
+    between_C, n_scanned_2 = work.between_C, work.n_scanned_2
+    scan_start, block_end = max(0, first_place - SCANNED_PLACES), min(first_place + n_gaps - 1, n_places)
+    scan_stop = min(block_end + SCANNED_PLACES, n_places)
+    n_scanned_2[0], n_scanned_2[1] = block_end - scan_start + 1, scan_stop - first_place + 1
     for c in range(candidates.first_Q1[q + 1] - first):
         haplotype = haplotype_C[first + c]
         for word in range(len(differ_W)):
             differ_W[word] = (panel_NW[haplotype, word] ^ bits_QW[q, word]) & known_QW[q, word]
-        outside_C2[c, 0] = count_bits(differ_W, wide_first, first_place)
-        outside_C2[c, 1] = count_bits(differ_W, block_end, wide_last)
+        outside_C2[c, 0] = count_bits(differ_W, scan_start, first_place)
+        outside_C2[c, 1] = count_bits(differ_W, block_end, scan_stop)
         between_C[c] = _find_differences(differ_W, n_places, first_place, n_gaps, differences_CP, c)
 
 
@@ -299,37 +303,41 @@ def _classes_of_query(  # type: ignore[no-untyped-def]
     """Find the classes of query q; append their members to member_M and return its new length."""
     haplotype_C, posterior_CP, first_Q1 = candidates
     count_QGK, first_QGK, features_QGFK = classes.count_QGK, classes.first_QGK, classes.features_QGFK
-    before_S1, differences_CP, at_C, outside_C2 = (
-        work.before_S1,
+    cumulative_S1, differences_CP, column_C, outside_C2 = (
+        work.cumulative_S1,
         work.differences_CP,
-        work.at_C,
+        work.column_C,
         work.outside_C2,
     )
-    key_C, order_C, rank_C, merged_C = work.key_C, work.order_C, work.rank_C, work.merged_C
+    key_C, sort_value_C, rank_C, merged_C = work.key_C, work.sort_value_C, work.rank_C, work.merged_C
     best_K, posterior_2K = work.best_K, work.posterior_2K
     information_S = information.query_QS[q]
     n_places, first_candidate = len(information_S), first_Q1[q]
     n_candidates = first_Q1[q + 1] - first_candidate
     n_gaps, n_classes = count_QGK.shape[1:]
-    before_S1[0] = 0
+    cumulative_S1[0] = 0
     for s in range(n_places):
-        before_S1[s + 1] = before_S1[s] + information_S[s]
+        cumulative_S1[s + 1] = cumulative_S1[s] + information_S[s]
     for c in range(n_candidates):
-        at_C[c], rank_C[c] = DEPTH, c
-        key_C[c], order_C[c] = _rate(differences_CP, c, DEPTH, before_S1, information_S, n_places)
+        column_C[c], rank_C[c] = DEPTH, c
+        key_C[c], sort_value_C[c] = _class_key(
+            differences_CP, c, DEPTH, cumulative_S1, information_S, n_places
+        )
     is_sorted = False
     for g in range(n_gaps):
         if not wanted_QG[q, g]:
             continue
         gap_place = distances.first_place + g
         for c in range(n_candidates):
-            if differences_CP[c, at_C[c]] < gap_place:
-                while differences_CP[c, at_C[c]] < gap_place:
-                    at_C[c] += 1
-                key_C[c], order_C[c] = _rate(differences_CP, c, at_C[c], before_S1, information_S, n_places)
+            if differences_CP[c, column_C[c]] < gap_place:
+                while differences_CP[c, column_C[c]] < gap_place:
+                    column_C[c] += 1
+                key_C[c], sort_value_C[c] = _class_key(
+                    differences_CP, c, column_C[c], cumulative_S1, information_S, n_places
+                )
                 is_sorted = False
         if not is_sorted:
-            _sort(rank_C, n_candidates, order_C, merged_C)
+            _sort(rank_C, n_candidates, sort_value_C, merged_C)
             is_sorted = True
         k, i = 0, 0
         while i < n_candidates and k < n_classes:
@@ -370,9 +378,9 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
             continue
         needed = n_members + n_wanted * (first_Q1[q + 1] - first_Q1[q])
         if needed > len(member_M):
-            longer_M = np.empty(2 * needed, np.int32)
-            longer_M[:n_members] = member_M[:n_members]
-            member_M = longer_M
+            enlarged_M = np.empty(2 * needed, np.int32)
+            enlarged_M[:n_members] = member_M[:n_members]
+            member_M = enlarged_M
         _compare(panel_NW, queries, q, candidates, n_places, n_gaps, distances.first_place, work)
         n_members = _classes_of_query(
             q, information, candidates, wanted_QG, distances, work, classes, member_M, n_members
@@ -422,7 +430,7 @@ class GapDistances(NamedTuple):
         right_edge = typed_cM_S[np.minimum(edges, n_places - 1)]
         left = left_edge - np.concatenate([typed_cM_S[:1], typed_cM_S])
         right = np.concatenate([typed_cM_S, typed_cM_S[-1:]]) - right_edge
-        logs = (np.log(np.maximum(d, 0) + SMALLEST_CM).astype(np.float32) for d in (left, right))
+        logs = (np.log(np.maximum(d, 0) + CM_OFFSET).astype(np.float32) for d in (left, right))
         return cls(first_place, *logs)
 
 
@@ -441,7 +449,7 @@ def find_ibs_classes(
     """
     n_queries, n_places = information.query_QS.shape
     n_gaps = len(distances.log_left_GS1)
-    most = int(np.diff(candidates.first_Q1).max(initial=1))
+    max_candidates = int(np.diff(candidates.first_Q1).max(initial=1))
     classes = IBSClasses(
         np.empty((n_queries, n_gaps, FEATURES, n_classes), np.float32),  # not zeroed, as it is large
         np.zeros((n_queries, n_gaps, n_classes), np.float32),
@@ -455,7 +463,7 @@ def find_ibs_classes(
         candidates,
         np.ones((n_queries, n_gaps), bool) if wanted_QG is None else wanted_QG,
         distances,
-        _Workspace.of(most, n_places, panel.bits_NW.shape[1], n_gaps, n_classes),
+        _Workspace.of(max_candidates, n_places, panel.bits_NW.shape[1], n_gaps, n_classes),
         classes,
     )
     return classes._replace(member_M=member_M)

@@ -11,13 +11,13 @@ from spinimpute.hmm.lanes import load, store, where_positive
 from spinimpute.hmm.parameters import LANES
 from spinimpute.runtime.kernels import kernel
 
-OUTPUTS_AT_ONCE = 8  # number of sums that are kept in registers
+OUTPUTS_PER_BATCH = 8  # number of sums that are kept in registers
 
 
 def padded(outputs: np.ndarray) -> np.ndarray:
-    """Pad the first dimension with zeros to a multiple of OUTPUTS_AT_ONCE; float32."""
+    """Pad the first dimension with zeros to a multiple of OUTPUTS_PER_BATCH; float32."""
     outputs = np.asarray(outputs, dtype=np.float32)
-    return np.pad(outputs, [(0, -len(outputs) % OUTPUTS_AT_ONCE)] + [(0, 0)] * (outputs.ndim - 1))
+    return np.pad(outputs, [(0, -len(outputs) % OUTPUTS_PER_BATCH)] + [(0, 0)] * (outputs.ndim - 1))
 
 
 def transposed(weight_OI: np.ndarray) -> np.ndarray:
@@ -29,19 +29,19 @@ def transposed(weight_OI: np.ndarray) -> np.ndarray:
 def add_products(weight_IO, x_IP, n, out_OP, positive):  # type: ignore[no-untyped-def]
     """Add weight.T @ x to at least n columns of out; then replace negative numbers by 0 if `positive`.
 
-    O is a multiple of OUTPUTS_AT_ONCE, and P is a multiple of LANES. LANES columns are computed at a time.
-    Each number of x that is loaded serves OUTPUTS_AT_ONCE products. `load` and `store` count in rows of LANES
-    numbers.
+    O is a multiple of OUTPUTS_PER_BATCH, and P is a multiple of LANES. LANES columns are computed at a time.
+    Each number of x that is loaded is used in OUTPUTS_PER_BATCH products. Indices of `load` and `store` count
+    vectors of LANES numbers.
     """
     n_inputs, n_outputs = weight_IO.shape
     x_row, out_row = x_IP.shape[1] // LANES, out_OP.shape[1] // LANES
     for column in range(-(-n // LANES)):
-        for o in range(0, n_outputs, OUTPUTS_AT_ONCE):
-            at = o * out_row + column
-            s0, s1 = load(out_OP, at), load(out_OP, at + out_row)
-            s2, s3 = load(out_OP, at + 2 * out_row), load(out_OP, at + 3 * out_row)
-            s4, s5 = load(out_OP, at + 4 * out_row), load(out_OP, at + 5 * out_row)
-            s6, s7 = load(out_OP, at + 6 * out_row), load(out_OP, at + 7 * out_row)
+        for o in range(0, n_outputs, OUTPUTS_PER_BATCH):
+            vector = o * out_row + column
+            s0, s1 = load(out_OP, vector), load(out_OP, vector + out_row)
+            s2, s3 = load(out_OP, vector + 2 * out_row), load(out_OP, vector + 3 * out_row)
+            s4, s5 = load(out_OP, vector + 4 * out_row), load(out_OP, vector + 5 * out_row)
+            s6, s7 = load(out_OP, vector + 6 * out_row), load(out_OP, vector + 7 * out_row)
             for i in range(n_inputs):
                 x = load(x_IP, i * x_row + column)
                 s0 += x * weight_IO[i, o]
@@ -57,14 +57,14 @@ def add_products(weight_IO, x_IP, n, out_OP, positive):  # type: ignore[no-untyp
                 s2, s3 = where_positive(s2, s2), where_positive(s3, s3)
                 s4, s5 = where_positive(s4, s4), where_positive(s5, s5)
                 s6, s7 = where_positive(s6, s6), where_positive(s7, s7)
-            store(out_OP, at, s0)
-            store(out_OP, at + out_row, s1)
-            store(out_OP, at + 2 * out_row, s2)
-            store(out_OP, at + 3 * out_row, s3)
-            store(out_OP, at + 4 * out_row, s4)
-            store(out_OP, at + 5 * out_row, s5)
-            store(out_OP, at + 6 * out_row, s6)
-            store(out_OP, at + 7 * out_row, s7)
+            store(out_OP, vector, s0)
+            store(out_OP, vector + out_row, s1)
+            store(out_OP, vector + 2 * out_row, s2)
+            store(out_OP, vector + 3 * out_row, s3)
+            store(out_OP, vector + 4 * out_row, s4)
+            store(out_OP, vector + 5 * out_row, s5)
+            store(out_OP, vector + 6 * out_row, s6)
+            store(out_OP, vector + 7 * out_row, s7)
 
 
 @kernel(fast=True)

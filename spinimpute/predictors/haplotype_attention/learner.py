@@ -37,7 +37,7 @@ from spinimpute.training.trainer import Outcome
 
 CANDIDATES = CandidateSettings()  # more candidates than in imputation
 COPY_LOSS = 0.5  # weight of the loss before the decoder's correction
-LEAST_SHARE = 0.05  # see `copying_posteriors`
+MIN_POSTERIOR_SHARE = 0.05  # see `copying_posteriors`
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class HaplotypeLearner:
         split = draw_split(source, rng, self.episodes)
         n_typed, n = len(split.typed_T), len(split.context_N)
         n_blocks = n_typed // BLOCK_GAPS + 1
-        chosen = np.sort(rng.choice(n_blocks, min(self.episodes.blocks, n_blocks), replace=False))
-        first_B = chosen * BLOCK_GAPS
+        chosen_B = np.sort(rng.choice(n_blocks, min(self.episodes.blocks, n_blocks), replace=False))
+        first_B = chosen_B * BLOCK_GAPS
         n_gaps_B = np.minimum(BLOCK_GAPS, n_typed + 1 - first_B)
         frequency_X, typed_cM = count_alleles(split.alleles_XA, split.context_N) / n, source.cM[split.typed_T]
         typed_TN = split.alleles_XA[np.ix_(split.typed_T, split.context_N)]
@@ -106,7 +106,7 @@ class HaplotypeLearner:
         posterior_CP, candidates = copying_posteriors(
             span_patterns(panel.bits_NW, n_typed), panel.bits_NW,
             allele_emissions(queries.alleles_SX.T, self.episodes.mismatch),
-            jump_probabilities(typed_cM, n, scale), candidates, first_B, n_gaps_B, LEAST_SHARE,
+            jump_probabilities(typed_cM, n, scale), candidates, first_B, n_gaps_B, MIN_POSTERIOR_SHARE,
         )  # fmt: skip
         blocks = []
         for first_Q1, first, n_gaps in zip(
@@ -122,11 +122,11 @@ class HaplotypeLearner:
             )
             gaps = np.arange(first, first + n_gaps)
             blocks.append(self._block(source, split, classes, gaps, frequency_X, rng))
-        joined = {}
+        fields = {}
         for name in blocks[0]:
-            along = 1 if name.partition("_")[2].startswith("Q") else 0
-            joined[name] = np.concatenate([block[name] for block in blocks], axis=along)
-        return HaplotypeEpisode(**joined, n_haplotypes=n)
+            axis = 1 if name.partition("_")[2].startswith("Q") else 0
+            fields[name] = np.concatenate([block[name] for block in blocks], axis=axis)
+        return HaplotypeEpisode(**fields, n_haplotypes=n)
 
     def _block(
         self,
@@ -169,7 +169,7 @@ class HaplotypeLearner:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw sites of each gap: 1, or 0 for padding, and site indices, (G, U)."""
         u = self.episodes.sites_per_gap
-        valid, chosen = np.zeros((len(gaps), u), np.float32), np.zeros((len(gaps), u), np.int64)
+        valid_GU, site_GU = np.zeros((len(gaps), u), np.float32), np.zeros((len(gaps), u), np.int64)
         polymorphic = (frequency_X > 0) & (frequency_X < 1)
         for i, gap in enumerate(gaps):
             low = typed_T[gap - 1] + 1 if gap else max(typed_T[0] - FAR_SITES, 0)
@@ -177,8 +177,8 @@ class HaplotypeLearner:
             sites = np.flatnonzero(polymorphic[low:high]) + low
             if len(sites):
                 picked = np.sort(rng.choice(sites, min(u, len(sites)), replace=False))
-                chosen[i, : len(picked)], valid[i, : len(picked)] = picked, 1
-        return valid, chosen
+                site_GU[i, : len(picked)], valid_GU[i, : len(picked)] = picked, 1
+        return valid_GU, site_GU
 
     def logits(self, e: HaplotypeEpisode) -> tuple[Tensor, Tensor]:
         """Logits of P(minor allele), copied and corrected, (Q, G, U)."""
@@ -190,8 +190,8 @@ class HaplotypeLearner:
         spread_QGUE = spread(weights.weight_QGEK)[:, :, None].expand(*shape, -1)
         site_QGUF = site_GUF.expand(*shape, -1)
         logit, corrected = self.model.decode(copied, spread_QGUE, site_QGUF)
-        found = (copied.p > 0) | (copied.sibling_p > 0)
-        return logit, torch.where(found, corrected, self.model.decode_absent(spread_QGUE, site_QGUF))
+        is_copied = (copied.p > 0) | (copied.sibling_p > 0)
+        return logit, torch.where(is_copied, corrected, self.model.decode_absent(spread_QGUE, site_QGUF))
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
         """Cross-entropy at hidden sites, before and after the decoder's correction."""

@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from spinimpute.nn.carrying import attend_to_points, correction, pooled_labels, start_at_zero
 from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, LOG_COUNT
 from spinimpute.predictors.haplotype_attention.settings import (
+    ABSENT_CLASS_LOGIT,
     ABSENT_LOGIT,
     CONTRAST,
     COPIED_FEATURES,
     EPSILON,
     GAP_FEATURES,
-    NOTHING,
     SCALE,
     SITE_FEATURES,
     SPREAD_FEATURES,
@@ -93,7 +93,7 @@ class HaplotypeAttention(nn.Module):
         )
         return ClassWeights(
             weight_LE1K.squeeze(2).view_as(logit_QGEK),
-            logit_QGEK.mean(2).masked_fill(count_QGK <= 0, NOTHING),
+            logit_QGEK.mean(2).masked_fill(count_QGK <= 0, ABSENT_CLASS_LOGIT),
             x[..., 2:].float().transpose(-1, -2),
         )
 
@@ -107,14 +107,16 @@ class HaplotypeAttention(nn.Module):
             for p in (copied.p, copied.left_p, copied.right_p, copied.sibling_p)
         )
         carriers = torch.log1p(copied.carriers)
-        about = torch.stack([logit, left, right, sibling, copied.contrast, carriers], dim=-1) * SCALE
-        x = torch.cat([about, copied.carrier_V, copied.other_V, spread_XE, site_XF], dim=-1)
+        copied_features = (
+            torch.stack([logit, left, right, sibling, copied.contrast, carriers], dim=-1) * SCALE
+        )
+        x = torch.cat([copied_features, copied.carrier_V, copied.other_V, spread_XE, site_XF], dim=-1)
         return logit, logit + self.decoder(x)[..., 0].float()
 
     def decode_absent(self, spread_XE: Tensor, site_XF: Tensor) -> Tensor:
         """Return the logit of P(minor allele) where no member of a class and no sibling has this allele."""
-        of_spread, of_site = self.absent.weight[0].split([SPREAD_FEATURES, SITE_FEATURES])
-        return ABSENT_LOGIT + self.absent.bias + spread_XE @ of_spread + site_XF @ of_site
+        spread_E, site_F = self.absent.weight[0].split([SPREAD_FEATURES, SITE_FEATURES])
+        return ABSENT_LOGIT + self.absent.bias + spread_XE @ spread_E + site_XF @ site_F
 
 
 def copy_alleles(
@@ -131,32 +133,32 @@ def copy_alleles(
     head_QGE1K = weights.weight_QGEK.unsqueeze(3)
     head_QGEIK = torch.cat([head_QGE1K, head_QGE1K * value_QGVK.unsqueeze(2)], dim=3)
 
-    def read(head_QGEIK: Tensor, label_QGUK: Tensor) -> Tensor:
+    def pool(head_QGEIK: Tensor, label_QGUK: Tensor) -> Tensor:
         """Pooled labels at both ends, (Q, G, U, E, I)."""
         pooled = pooled_labels(head_QGEIK.flatten(0, 1), label_QGUK.flatten(0, 1).transpose(-1, -2))
         return pooled.unflatten(0, label_QGUK.shape[:2]).permute(0, 1, 4, 2, 3)
 
-    def at_sites(ends_QGUEI: Tensor) -> Tensor:
+    def interpolate(ends_QGUEI: Tensor) -> Tensor:
         """Interpolate linearly from one end of the gap to the other, (Q, G, U, I)."""
         left_QGUI, right_QGUI = ends_QGUEI.unbind(3)
         return (1 - t_GU1) * left_QGUI + t_GU1 * right_QGUI
 
-    ends_QGUEI = read(head_QGEIK, alleles_QGUK)
-    carried_QGUI = at_sites(ends_QGUEI)
+    ends_QGUEI = pool(head_QGEIK, alleles_QGUK)
+    carried_QGUI = interpolate(ends_QGUEI)
     p, value_of_carriers = carried_QGUI[..., 0], carried_QGUI[..., 1:]
-    of_all_QGUI = at_sites(read(head_QGEIK, torch.ones_like(alleles_QGUK[:, :, :1])))
+    total_QGUI = interpolate(pool(head_QGEIK, torch.ones_like(alleles_QGUK[:, :, :1])))
     logit_QG1K = weights.logit_QGK[:, :, None]
-    best_carrier = logit_QG1K.masked_fill(alleles_QGUK <= 0, NOTHING).amax(-1)
-    best_other = logit_QG1K.masked_fill(alleles_QGUK >= 1, NOTHING).amax(-1)
+    best_carrier = logit_QG1K.masked_fill(alleles_QGUK <= 0, ABSENT_CLASS_LOGIT).amax(-1)
+    best_other = logit_QG1K.masked_fill(alleles_QGUK >= 1, ABSENT_CLASS_LOGIT).amax(-1)
     return Copied(
         p,
         ends_QGUEI[..., 0, 0],
         ends_QGUEI[..., 1, 0],
-        at_sites(read(head_QGE1K, sibling_QGUK))[..., 0],
+        interpolate(pool(head_QGE1K, sibling_QGUK))[..., 0],
         (best_carrier - best_other).clamp(-CONTRAST, CONTRAST),
         (count_QGK[:, :, None] * alleles_QGUK).sum(-1),
         value_of_carriers / (p[..., None] + EPSILON),
-        (of_all_QGUI[..., 1:] - value_of_carriers) / (1 - p[..., None] + EPSILON),
+        (total_QGUI[..., 1:] - value_of_carriers) / (1 - p[..., None] + EPSILON),
     )
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from spinimpute.hmm.parameters import LANES
 from spinimpute.predictors.haplotype_attention.ibs_classes import LOG_COUNT, IBSClasses
 from spinimpute.predictors.haplotype_attention.layers import dense, dense_relu, padded, transposed
-from spinimpute.predictors.haplotype_attention.settings import NOTHING, SCALE
+from spinimpute.predictors.haplotype_attention.settings import ABSENT_CLASS_LOGIT, SCALE
 from spinimpute.runtime.fast_math import fast_exp, fast_log
 from spinimpute.runtime.kernels import kernel
 
-GAPS_AT_ONCE = 8  # gaps whose pairs go through the layers together: their arrays fit the L1 cache
+GAPS_PER_BATCH = 8  # gaps whose pairs go through the layers together: their arrays fit the L1 cache
 
 
 class WeighedClasses(NamedTuple):
@@ -77,17 +77,20 @@ def _weigh(features_QGFK, count_QGK, gap_GF, weights, weighed):  # type: ignore[
     weight_QGEK, logit_QGK, value_QGVK, spread_QGE = weighed
     n_queries, n_gaps, n_features, n_classes = features_QGFK.shape
     n_inputs, n_hidden, n_outputs = len(first_FH), len(first_H), len(last_O)
-    most = -(-GAPS_AT_ONCE * n_classes // LANES) * LANES
-    x_FP, y_OP = np.zeros((n_inputs, most), np.float32), np.empty((n_outputs, most), np.float32)
-    first_HP, second_HP = np.empty((n_hidden, most), np.float32), np.empty((n_hidden, most), np.float32)
-    weight_EP, log_P = np.empty((2, most), np.float32), np.empty(most, np.float32)
-    start_G1 = np.zeros(GAPS_AT_ONCE + 1, np.int64)
-    zero, least, scale = np.float32(0), np.float32(1e-9), np.float32(SCALE)
+    max_pairs = -(-GAPS_PER_BATCH * n_classes // LANES) * LANES
+    x_FP, y_OP = np.zeros((n_inputs, max_pairs), np.float32), np.empty((n_outputs, max_pairs), np.float32)
+    first_HP, second_HP = (
+        np.empty((n_hidden, max_pairs), np.float32),
+        np.empty((n_hidden, max_pairs), np.float32),
+    )
+    weight_EP, log_P = np.empty((2, max_pairs), np.float32), np.empty(max_pairs, np.float32)
+    start_G1 = np.zeros(GAPS_PER_BATCH + 1, np.int64)
+    zero, min_weight, scale = np.float32(0), np.float32(1e-9), np.float32(SCALE)
     for q in range(n_queries):
-        for start in range(0, n_gaps, GAPS_AT_ONCE):
-            here = min(GAPS_AT_ONCE, n_gaps - start)
+        for start in range(0, n_gaps, GAPS_PER_BATCH):
+            n_gaps_here = min(GAPS_PER_BATCH, n_gaps - start)
             n = 0
-            for i in range(here):
+            for i in range(n_gaps_here):
                 g = start + i
                 first = n
                 while n < first + n_classes and count_QGK[q, g, n - first] > 0:
@@ -108,28 +111,28 @@ def _weigh(features_QGFK, count_QGK, gap_GF, weights, weighed):  # type: ignore[
                 weight_P = weight_EP[e]
                 for p in range(n):
                     weight_P[p] = y_OP[e, p] + x_FP[LOG_COUNT, p]
-                for i in range(here):
-                    largest = np.float32(NOTHING)
+                for i in range(n_gaps_here):
+                    largest = np.float32(ABSENT_CLASS_LOGIT)
                     for p in range(start_G1[i], start_G1[i + 1]):
                         largest = max(largest, weight_P[p])
                     for p in range(start_G1[i], start_G1[i + 1]):
                         weight_P[p] -= largest
                 for p in range(n):
                     weight_P[p] = fast_exp(weight_P[p])
-                for i in range(here):
+                for i in range(n_gaps_here):
                     total = zero
                     for p in range(start_G1[i], start_G1[i + 1]):
                         total += weight_P[p]
                     for p in range(start_G1[i], start_G1[i + 1]):
                         weight_P[p] /= total
                 for p in range(n):
-                    log_P[p] = weight_P[p] * fast_log(max(weight_P[p], least))
-                for i in range(here):
+                    log_P[p] = weight_P[p] * fast_log(max(weight_P[p], min_weight))
+                for i in range(n_gaps_here):
                     entropy = zero
                     for p in range(start_G1[i], start_G1[i + 1]):
                         entropy -= log_P[p]
                     spread_QGE[q, start + i, e] = entropy * scale
-            for i in range(here):
+            for i in range(n_gaps_here):
                 g, first = start + i, start_G1[i]
                 for k in range(start_G1[i + 1] - first):
                     weight_QGEK[q, g, 0, k] = weight_EP[0, first + k]

@@ -29,11 +29,11 @@ from spinimpute.runtime.kernels import kernel
 
 PRIOR_ODDS = 0.02  # the odds are then 6 to 1 if a = b = p = 1 in a panel of 300 haplotypes
 PLACES_PER_ERROR = 200  # one difference is allowed per this many non-missing typed places
-# With d > 0 different places, the odds are min(odds, MOST_ODDS) ERROR_ODDS^d.
-MOST_ODDS, ERROR_ODDS = 100.0, 0.1
-LEAST_ODDS = 0.05  # below these odds a sample is imputed like any other
-MOST_ALIKE = 20  # a query that agrees with more candidates than this is not tested
-COUNTED = 4_096  # number of evenly spread panel haplotypes from which b is estimated
+# With d > 0 different places, the odds are min(odds, MAX_ODDS) ERROR_ODDS^d.
+MAX_ODDS, ERROR_ODDS = 100.0, 0.1
+MIN_ODDS = 0.05  # below these odds a sample is imputed like any other
+MAX_MATCHING = 20  # a query that agrees with more candidates than this is not tested
+MAX_COUNTED = 4_096  # number of evenly spread panel haplotypes from which b is estimated
 
 
 class PanelMembers(NamedTuple):
@@ -54,7 +54,7 @@ def find_members(
 ) -> PanelMembers:
     """Find queries that agree with a panel haplotype while their siblings agree with its sibling.
 
-    One of PLACES_PER_ERROR places may differ. Queries that agree with more than MOST_ALIKE candidates are
+    One of PLACES_PER_ERROR places may differ. Queries that agree with more than MAX_MATCHING candidates are
     omitted. sibling_N: the sibling of each panel haplotype; the haplotype itself if it has none. `siblings`
     has no calls for a query without a sibling. Any block of the tile will do: a haplotype that agrees at all
     places is a candidate in every block.
@@ -68,25 +68,25 @@ def find_members(
         (queries.bits_XW, queries.known_XW),
         (siblings.bits_XW, siblings.known_XW),
         (candidates.haplotype_C, first_Q1),
-        COUNTED,
+        MAX_COUNTED,
         (probability_Q, found_Q1),
     )
     return PanelMembers(probability_Q, found_M, found_Q1)
 
 
 @kernel()
-def _differences(panel_NW, haplotype, bits_W, known_W, most):  # type: ignore[no-untyped-def]
+def _differences(panel_NW, haplotype, bits_W, known_W, max_errors):  # type: ignore[no-untyped-def]
     """Count the non-missing places at which a panel haplotype differs; return most + 1 if above `most`."""
     n = 0
     for word in range(len(bits_W)):
         n += bits_set((panel_NW[haplotype, word] ^ bits_W[word]) & known_W[word])
-        if n > most:
-            return most + 1
+        if n > max_errors:
+            return max_errors + 1
     return n
 
 
 @kernel()
-def _are_alike(first_W, second_W, first_known_W, second_known_W):  # type: ignore[no-untyped-def]
+def _are_equal(first_W, second_W, first_known_W, second_known_W):  # type: ignore[no-untyped-def]
     """Return whether two haplotypes have equal alleles wherever neither is missing."""
     for word in range(len(first_W)):
         if (first_W[word] ^ second_W[word]) & first_known_W[word] & second_known_W[word]:
@@ -95,24 +95,24 @@ def _are_alike(first_W, second_W, first_known_W, second_known_W):  # type: ignor
 
 
 @kernel()
-def _most_errors(known_W):  # type: ignore[no-untyped-def]
+def _max_errors(known_W):  # type: ignore[no-untyped-def]
     """Return at how many places a query may differ from itself in the panel; -1 without any call."""
     n_known = count_bits(known_W, 0, 64 * len(known_W))
     return n_known // PLACES_PER_ERROR if n_known else -1
 
 
 @kernel()
-def _odds(n, n_pairs, n_alike, n_others_alike, n_differ):  # type: ignore[no-untyped-def]
+def _odds(n, n_pairs, n_matching, n_siblings_matching, n_differ):  # type: ignore[no-untyped-def]
     """Return the odds of being in a panel of n haplotypes; see the module's docstring."""
-    odds = PRIOR_ODDS * n * n_pairs / (n_alike * n_others_alike)
-    return odds if n_differ == 0 else min(odds, MOST_ODDS) * ERROR_ODDS**n_differ
+    odds = PRIOR_ODDS * n * n_pairs / (n_matching * n_siblings_matching)
+    return odds if n_differ == 0 else min(odds, MAX_ODDS) * ERROR_ODDS**n_differ
 
 
 @kernel()
 def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, members):  # type: ignore[no-untyped-def]
     """Fill the probabilities and the starts of `PanelMembers`; return its haplotypes."""
     query_QW, known_QW = queries
-    other_QW, other_known_QW = siblings
+    sibling_QW, sibling_known_QW = siblings
     candidate_C, first_Q1 = candidates
     probability_Q, found_Q1 = members
     n = len(panel_NW)
@@ -120,47 +120,67 @@ def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, m
     found_M, n_found = np.empty(64, np.int32), 0
     for q in range(len(query_QW)):
         found_Q1[q] = n_found
-        query_W, known_W, other_W, other_known_W = query_QW[q], known_QW[q], other_QW[q], other_known_QW[q]
-        most, others_most = _most_errors(known_W), _most_errors(other_known_W)
-        if min(most, others_most) < 0 or _are_alike(query_W, other_W, known_W, other_known_W):
+        query_W, known_W, sibling_W, sibling_known_W = (
+            query_QW[q],
+            known_QW[q],
+            sibling_QW[q],
+            sibling_known_QW[q],
+        )
+        max_errors, max_sibling_errors = _max_errors(known_W), _max_errors(sibling_known_W)
+        if min(max_errors, max_sibling_errors) < 0 or _are_equal(
+            query_W, sibling_W, known_W, sibling_known_W
+        ):
             continue
-        n_alike, own = 0, 0
-        others = fewest = most + others_most + 1  # differences of the first pair with the fewest
+        n_matching, best_errors = 0, 0
+        best_sibling_errors = fewest_errors = max_errors + max_sibling_errors + 1
         for c in range(first_Q1[q], first_Q1[q + 1]):
             h = candidate_C[c]
-            here = _differences(panel_NW, h, query_W, known_W, most)
-            if here > most:
+            errors = _differences(panel_NW, h, query_W, known_W, max_errors)
+            if errors > max_errors:
                 continue
-            n_alike += 1
-            if n_alike > MOST_ALIKE:
+            n_matching += 1
+            if n_matching > MAX_MATCHING:
                 break
             if sibling_N[h] == h:
                 continue
-            there = _differences(panel_NW, sibling_N[h], other_W, other_known_W, others_most)
-            if there <= others_most and here + there < fewest:
-                fewest, own, others = here + there, here, there
-        if n_alike > MOST_ALIKE or fewest > most + others_most:
+            sibling_errors = _differences(
+                panel_NW, sibling_N[h], sibling_W, sibling_known_W, max_sibling_errors
+            )
+            if sibling_errors <= max_sibling_errors and errors + sibling_errors < fewest_errors:
+                fewest_errors, best_errors, best_sibling_errors = (
+                    errors + sibling_errors,
+                    errors,
+                    sibling_errors,
+                )
+        if n_matching > MAX_MATCHING or fewest_errors > max_errors + max_sibling_errors:
             continue
-        if n_found + n_alike > len(found_M):
-            longer_M = np.empty(2 * (n_found + n_alike), np.int32)
+        if n_found + n_matching > len(found_M):
+            longer_M = np.empty(2 * (n_found + n_matching), np.int32)
             longer_M[:n_found] = found_M[:n_found]
             found_M = longer_M
-        n_alike, n_pairs = 0, 0
+        n_matching, n_pairs = 0, 0
         for c in range(first_Q1[q], first_Q1[q + 1]):
             h = candidate_C[c]
-            if _differences(panel_NW, h, query_W, known_W, own) > own:
+            if _differences(panel_NW, h, query_W, known_W, best_errors) > best_errors:
                 continue
-            n_alike += 1
+            n_matching += 1
             sibling = sibling_N[h]
-            if sibling != h and _differences(panel_NW, sibling, other_W, other_known_W, others) <= others:
+            if (
+                sibling != h
+                and _differences(panel_NW, sibling, sibling_W, sibling_known_W, best_sibling_errors)
+                <= best_sibling_errors
+            ):
                 found_M[n_found + n_pairs] = h
                 n_pairs += 1
-        n_others_alike = 0 if step == 1 else step  # rounded up: more may agree
+        n_siblings_matching = 0 if step == 1 else step  # rounded up: more may agree
         for h in range(0, n, step):
-            if _differences(panel_NW, h, other_W, other_known_W, others) <= others:
-                n_others_alike += step
-        odds = _odds(n, n_pairs, n_alike, n_others_alike, fewest)
-        if odds >= LEAST_ODDS:
+            if (
+                _differences(panel_NW, h, sibling_W, sibling_known_W, best_sibling_errors)
+                <= best_sibling_errors
+            ):
+                n_siblings_matching += step
+        odds = _odds(n, n_pairs, n_matching, n_siblings_matching, fewest_errors)
+        if odds >= MIN_ODDS:
             probability_Q[q] = odds / (1 + odds)
             n_found += n_pairs
     found_Q1[len(query_QW)] = n_found
@@ -186,9 +206,11 @@ def mix_members(members, patterns, sites, out_UQ):  # type: ignore[no-untyped-de
             for g in range(len(gap_start_G1) - 1):
                 first_site = gap_start_G1[g]
                 n_words = (gap_start_G1[g + 1] - first_site + 63) >> 6
-                at = first_word_G[first_gap + g] + n_words * pattern_NG[h, (first_gap + g) % BLOCK_GAPS]
+                pattern_word = (
+                    first_word_G[first_gap + g] + n_words * pattern_NG[h, (first_gap + g) % BLOCK_GAPS]
+                )
                 for word in range(n_words):
-                    minor = minor_W[at + word]
+                    minor = minor_W[pattern_word + word]
                     while minor:
                         carriers_U[first_site + (word << 6) + trailing_zeros(minor)] += 1
                         minor &= minor - np.uint64(1)

@@ -31,7 +31,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidate
 from spinimpute.runtime.kernels import kernel
 
 # Haplotypes of the largest panels in training, and of panels in which posteriors get LARGEST_WEIGHT.
-SMALL, LARGE = 6_000, 20_000
+SMALL_PANEL, LARGE_PANEL = 6_000, 20_000
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.2, 0.5
 # Singletons are not mixed: they may be on the wrong haplotype of their carrier, and only the network allows
 # for that.
@@ -44,8 +44,8 @@ RATIO_VARIANCE = 0.09
 
 
 def large_panel_share(n_haplotypes: int) -> float:
-    """Return 0 for panels of up to SMALL haplotypes, 1 from LARGE on, and a value between them otherwise."""
-    return min(max(math.log(n_haplotypes / SMALL) / math.log(LARGE / SMALL), 0.0), 1.0)
+    """Return 0 for panels of up to SMALL_PANEL haplotypes, 1 for at least LARGE_PANEL, and 0 to 1 between."""
+    return min(max(math.log(n_haplotypes / SMALL_PANEL) / math.log(LARGE_PANEL / SMALL_PANEL), 0.0), 1.0)
 
 
 def posterior_weight(n_haplotypes: int) -> float:
@@ -54,7 +54,7 @@ def posterior_weight(n_haplotypes: int) -> float:
 
 
 @kernel(fast=True)
-def _pool(candidates, patterns, sites, wanted_QG, out_UQ):  # type: ignore[no-untyped-def]
+def _pool_alleles(candidates, patterns, sites, wanted_QG, out_UQ):  # type: ignore[no-untyped-def]
     haplotype_C, posterior_CP, first_Q1 = candidates
     first_gap, gap_start_G1, fraction_U, _ = sites
     pattern_NG = patterns.pattern_BNG[first_gap // BLOCK_GAPS]
@@ -93,9 +93,9 @@ def _pool(candidates, patterns, sites, wanted_QG, out_UQ):  # type: ignore[no-un
             for slot in range(n_slots):
                 slot_D[pattern_I[slot]] = -1
                 left, right = mass_IE[slot, 0] * left_scale, mass_IE[slot, 1] * right_scale
-                at = first_word_G[gap] + n_words * pattern_I[slot]
+                pattern_word = first_word_G[gap] + n_words * pattern_I[slot]
                 for word in range(n_words):
-                    minor = minor_W[at + word]
+                    minor = minor_W[pattern_word + word]
                     while minor:
                         u = first_site + (word << 6) + trailing_zeros(minor)
                         minor &= minor - np.uint64(1)
@@ -114,7 +114,7 @@ def posterior_alleles(
     out_UQ = np.empty((len(sites.fraction_U), n_queries), np.float32)
     if wanted_QG is None:
         wanted_QG = np.ones((n_queries, n_gaps), bool)
-    _pool(candidates, patterns, sites, wanted_QG, out_UQ)
+    _pool_alleles(candidates, patterns, sites, wanted_QG, out_UQ)
     return np.minimum(out_UQ, 1, out=out_UQ)  # rounding can make sums exceed 1
 
 
@@ -140,14 +140,16 @@ def rare_allele_odds(carriers_X: np.ndarray, n_haplotypes: int) -> np.ndarray:
     with more carriers. In very small panels some factors or all are 1, because a minor allele with c + 1
     carriers needs a panel of more than 2 (c + 1) haplotypes.
     """
-    most = len(TRAINED_RATIOS)
-    sites_C = np.bincount(np.minimum(carriers_X, most + 2), minlength=most + 3)
-    odds_C = np.ones(most + 2, np.float32)
+    n_trained = len(TRAINED_RATIOS)
+    sites_C = np.bincount(np.minimum(carriers_X, n_trained + 2), minlength=n_trained + 3)
+    odds_C = np.ones(n_trained + 2, np.float32)
     for c, trained in enumerate(TRAINED_RATIOS, start=1):
-        here, beyond = int(sites_C[c]), int(sites_C[c + 1])
-        if here and beyond and 2 * (c + 1) < n_haplotypes:
-            log_quotient = np.log((c + 1) * beyond / (c * here) / trained)
-            odds_C[c] = np.exp(log_quotient * RATIO_VARIANCE / (RATIO_VARIANCE + 1 / here + 1 / beyond))
+        n_sites, n_next_sites = int(sites_C[c]), int(sites_C[c + 1])
+        if n_sites and n_next_sites and 2 * (c + 1) < n_haplotypes:
+            log_quotient = np.log((c + 1) * n_next_sites / (c * n_sites) / trained)
+            odds_C[c] = np.exp(
+                log_quotient * RATIO_VARIANCE / (RATIO_VARIANCE + 1 / n_sites + 1 / n_next_sites)
+            )
     return odds_C
 
 

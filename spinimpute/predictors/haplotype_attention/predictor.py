@@ -20,8 +20,13 @@ from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING, TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.haplotype_attention import agreement, panel_members, posterior_alleles
-from spinimpute.predictors.haplotype_attention.agreement import CERTAIN, NONE, agreed_patterns, fill_agreed
-from spinimpute.predictors.haplotype_attention.copying import RIGHTLY_PLACED, copy_block
+from spinimpute.predictors.haplotype_attention.agreement import (
+    AGREED_PROBABILITY,
+    NO_AGREEMENT,
+    agreed_patterns,
+    fill_agreed,
+)
+from spinimpute.predictors.haplotype_attention.copying import MIN_TRUSTED_COPIES, copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine, PanelRates
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
@@ -42,7 +47,7 @@ from spinimpute.predictors.haplotype_attention.posterior_alleles import (
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, check_weights
 from spinimpute.predictors.haplotype_attention.tile import (
     DENSE_CM,
-    MOST_CLASSES,
+    MAX_CLASS_FACTOR,
     PanelTile,
     TileBlock,
     TilePatterns,
@@ -50,23 +55,23 @@ from spinimpute.predictors.haplotype_attention.tile import (
 from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, convert_weight_errors
 from spinimpute.predictors.registry import HAPLOTYPE_KIND
 
-# Imputing needs fewer classes and candidates than training; more do not improve accuracy
+# Imputation needs fewer classes and candidates than training: more would not be more accurate
 # (benchmarks/simulated).
 CLASSES = 22
-CLASSES_OF_LARGE = 12  # enough in large panels with dense sites: half of the weight goes to posteriors
+LARGE_PANEL_CLASSES = 12  # enough in large panels with dense sites: half of the weight goes to posteriors
 CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
-# Candidates with a lower posterior probability than LEAST_SHARE / N are dropped, in panels of more than
-# SHARED haplotypes those below LEAST_SHARE / SHARED (1e-4). In these panels, the additional candidates would
-# take a quarter of the time and change results hardly at all (benchmarks/tried.md).
-LEAST_SHARE, SHARED = 0.5, 5_000
-MOST_TIMES = 4.0  # upper limit of the factor by which `find_matches` increases the number of candidates
+# Candidates with a posterior probability below MIN_POSTERIOR_SHARE / N are dropped. In panels with more than
+# LARGE_PANEL_HAPLOTYPES haplotypes, N is replaced by that number: the threshold stays at 1e-4. There the
+# candidates below 1e-4 would take a quarter of the time and hardly change the results (benchmarks/tried.md).
+MIN_POSTERIOR_SHARE, LARGE_PANEL_HAPLOTYPES = 0.5, 5_000
+MAX_CANDIDATE_FACTOR = 4.0  # maximum factor of the number of candidates, see `find_matches`
 
 
 class HaplotypePredictor(Predictor):
     """Imputes tiles of a panel with a trained model.
 
     `classes` is the maximum number of IBS classes where typed sites are dense. Large panels use at most
-    CLASSES_OF_LARGE there. Raises WeightsMismatch for the weights of another model.
+    LARGE_PANEL_CLASSES there. Raises WeightsMismatch for the weights of another model.
     """
 
     kind = HAPLOTYPE_KIND
@@ -89,13 +94,15 @@ class HaplotypePredictor(Predictor):
         self._pair = PairWeights.of(weights) if on_cpu else DevicePairNetwork(weights, settings, device)
         a, m, p = agreement, panel_members, posterior_alleles
         self.fingerprint = (
-            f"{fingerprint} classes={classes}-{min(classes, CLASSES_OF_LARGE)} nearest={candidates.nearest} "
-            f"most={candidates.most} margin={candidates.margin} least={LEAST_SHARE}/{SHARED} "
+            f"{fingerprint} classes={classes}-{min(classes, LARGE_PANEL_CLASSES)} "
+            f"nearest={candidates.nearest} most={candidates.most} margin={candidates.margin} "
+            f"least={MIN_POSTERIOR_SHARE}/{LARGE_PANEL_HAPLOTYPES} "
             f"alike={MAX_THRESHOLD_SHARE} mass={MIN_MASS} "
-            f"agreed={a.DISSENT}-{a.BELIEVED}-{RIGHTLY_PLACED}:{CERTAIN} "
-            f"mixed={p.SMALL}-{p.LARGE}:{p.SMALLEST_WEIGHT}-{p.LARGEST_WEIGHT}/{p.FEWEST_CARRIERS} "
+            f"agreed={a.MAX_DISSENT}-{a.MIN_COPIES}-{MIN_TRUSTED_COPIES}:{AGREED_PROBABILITY} "
+            f"mixed={p.SMALL_PANEL}-{p.LARGE_PANEL}:{p.SMALLEST_WEIGHT}-{p.LARGEST_WEIGHT}"
+            f"/{p.FEWEST_CARRIERS} "
             f"rare={'-'.join(map(str, p.TRAINED_RATIOS))}/{p.RATIO_VARIANCE} "
-            f"members={m.PRIOR_ODDS}-{m.MOST_ODDS:g}-{m.ERROR_ODDS}/{m.PLACES_PER_ERROR}-{m.MOST_ALIKE}"
+            f"members={m.PRIOR_ODDS}-{m.MAX_ODDS:g}-{m.ERROR_ODDS}/{m.PLACES_PER_ERROR}-{m.MAX_MATCHING}"
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
@@ -116,18 +123,18 @@ class HaplotypePredictor(Predictor):
         candidates = self.candidates
         if large_panel_share(len(tile.order_N)) > 0:
             width_cM = float(np.ptp(tile.cM_S)) / len(tile.cM_S)
-            times = min(max((width_cM / DENSE_CM) ** 2, 1.0), MOST_TIMES)
-            nearest, most = round(times * candidates.nearest), round(times * candidates.most)
+            factor = min(max((width_cM / DENSE_CM) ** 2, 1.0), MAX_CANDIDATE_FACTOR)
+            nearest, most = round(factor * candidates.nearest), round(factor * candidates.most)
             candidates = candidates._replace(nearest=nearest, most=most)
         panel = tile.panel if on_left else tile.panel_backwards
         queries = TypedAlleles.from_alleles(typed_TQ[tile.typed.slice])
         return longest_matches(panel, queries, *tile.block_places, candidates, on_left=on_left)
 
-    def most_classes(self, n_haplotypes: int, more_classes: float) -> int:
-        """Return the maximum number of classes for a block with this `TileBlock.more_classes`."""
+    def max_classes(self, n_haplotypes: int, class_factor: float) -> int:
+        """Return the maximum number of classes for a block with this `TileBlock.class_factor`."""
         large = large_panel_share(n_haplotypes)
-        dense = (MOST_CLASSES - more_classes) / (MOST_CLASSES - 1)
-        return round(self.classes * more_classes - large * dense * max(self.classes - CLASSES_OF_LARGE, 0))
+        dense = (MAX_CLASS_FACTOR - class_factor) / (MAX_CLASS_FACTOR - 1)
+        return round(self.classes * class_factor - large * dense * max(self.classes - LARGE_PANEL_CLASSES, 0))
 
     def impute_tile(
         self,
@@ -157,14 +164,16 @@ class HaplotypePredictor(Predictor):
             jump_probabilities(tile.cM_S, panel.n_haplotypes, rates.jumps_per_cM),
             candidates,
             *tile.block_places,
-            LEAST_SHARE * max(1.0, panel.n_haplotypes / SHARED),
+            MIN_POSTERIOR_SHARE * max(1.0, panel.n_haplotypes / LARGE_PANEL_HAPLOTYPES),
         )
         start, stop = tile.sites
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
         for block, first_Q1 in zip(tile.blocks, candidates.first_BQ1, strict=True):
             if block.sites.n_sites:
-                own = BlockCandidates(candidates.haplotype_C, posterior_CP, first_Q1)
-                p_UQ = self._impute_block(panel, tile, block, patterns, queries, own, rates.rare_odds_C)
+                block_candidates = BlockCandidates(candidates.haplotype_C, posterior_CP, first_Q1)
+                p_UQ = self._impute_block(
+                    panel, tile, block, patterns, queries, block_candidates, rates.rare_odds_C
+                )
                 out_UQ[block.sites.start - start : block.sites.stop - start] = p_UQ
         # without any typed allele, matches mean nothing
         out_UQ[:, ~alleles.known_XW.any(axis=1)] = panel.frequency[start:stop, None]
@@ -183,12 +192,12 @@ class HaplotypePredictor(Predictor):
         """Return P(ALT) at a block's sites, float32 (U, Q)."""
         n_haplotypes, n_gaps, sites = panel.n_haplotypes, len(block.has_untyped_G), block.gaps
         weight = posterior_weight(n_haplotypes)
-        agreed_QG = np.full((len(candidates.first_Q1) - 1, n_gaps), NONE, np.int32)
+        agreed_QG = np.full((len(candidates.first_Q1) - 1, n_gaps), NO_AGREEMENT, np.int32)
         if block.whole:  # otherwise results would depend on windows
             agreed_QG = agreed_patterns(candidates, tile.sibling_N, *patterns, sites.first_gap, n_gaps)
         missing_G = (queries.alleles.alleles_SX[block.typed_place_G] == MISSING).any(axis=1)
-        wanted_QG = (block.has_untyped_G | missing_G) & (agreed_QG == NONE)
-        n_classes = self.most_classes(n_haplotypes, block.more_classes)
+        wanted_QG = (block.has_untyped_G | missing_G) & (agreed_QG == NO_AGREEMENT)
+        n_classes = self.max_classes(n_haplotypes, block.class_factor)
         classes = find_ibs_classes(
             tile.panel,
             queries.alleles,
@@ -207,7 +216,13 @@ class HaplotypePredictor(Predictor):
         weight_Q = np.where(np.diff(candidates.first_Q1) > 0, weight, 0).astype(np.float32)
         mix(p_UQ, copied_UQ, sites.flip_U, carriers_U, weight_Q)
         multiply_odds(rare_odds_C[np.minimum(carriers_U, len(rare_odds_C) - 1)], sites.flip_U, p_UQ)
-        fill_agreed(agreed_QG, patterns.gaps, sites, np.float32(CERTAIN + weight * (1 - CERTAIN)), p_UQ)
+        fill_agreed(
+            agreed_QG,
+            patterns.gaps,
+            sites,
+            np.float32(AGREED_PROBABILITY + weight * (1 - AGREED_PROBABILITY)),
+            p_UQ,
+        )
         if queries.members is not None:
             mix_members(queries.members, patterns.gaps, sites, p_UQ)
         return p_UQ

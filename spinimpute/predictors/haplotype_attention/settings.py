@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from spinimpute.predictors.haplotype_attention.ibs_classes import FEATURES, SMALLEST_CM
+from spinimpute.predictors.haplotype_attention.ibs_classes import CM_OFFSET, FEATURES
 
 EPSILON = 1e-4  # copied probabilities are clipped to [EPSILON, 1 - EPSILON] before their logit is taken
 ABSENT_LOGIT = -9.2  # logit of EPSILON
 CONTRAST = 12.0  # limit of the feature `Copied.contrast`; its value if nobody or everybody has the allele
-NOTHING = -1e9  # logit of an absent class
+ABSENT_CLASS_LOGIT = -1e9  # logit of an absent class
 SCALE = 0.25  # factor that brings logarithms and logits to about 1 as network inputs
 GAP_FEATURES = 2
 COPIED_FEATURES = 6
@@ -56,13 +56,15 @@ def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings
     }
     expected = {f"{layer}.weight": shape for layer, shape in layers.items()}
     expected |= {f"{layer}.bias": shape[:1] for layer, shape in layers.items()}
-    found = {name: weight.shape for name, weight in weights.items()}
-    wrong = sorted(name for name in expected.keys() | found if expected.get(name) != found.get(name))
-    wrong = wrong or [
+    given_shapes = {name: weight.shape for name, weight in weights.items()}
+    wrong_names = sorted(
+        name for name in expected.keys() | given_shapes if expected.get(name) != given_shapes.get(name)
+    )
+    wrong_names = wrong_names or [
         name for name, w in weights.items() if w.dtype != np.float32 or not np.isfinite(w).all()
     ]
-    if wrong:
-        raise ValueError(f"weights of another network: {', '.join(wrong[:3])}")
+    if wrong_names:
+        raise ValueError(f"weights of another network: {', '.join(wrong_names[:3])}")
 
 
 def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int) -> np.ndarray:
@@ -70,7 +72,7 @@ def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int)
     last = len(typed_cM_S) - 1
     width_G = typed_cM_S[np.clip(place_G, 0, last)] - typed_cM_S[np.clip(place_G - 1, 0, last)]
     return np.stack(
-        [np.log(width_G + SMALLEST_CM), np.full(len(width_G), np.log(n_haplotypes))], axis=1, dtype=np.float32
+        [np.log(width_G + CM_OFFSET), np.full(len(width_G), np.log(n_haplotypes))], axis=1, dtype=np.float32
     )
 
 
@@ -87,14 +89,14 @@ def site_features(
     panel size. fraction_X is t: 0 at the left typed site of the gap and 1 at the right one. left_X and
     right_X are the distances (cM) to these typed sites.
     """
-    least = 0.25 / n_haplotypes
-    frequency_X = frequency_X.clip(least, 1 - least)
+    min_frequency = 0.25 / n_haplotypes
+    frequency_X = frequency_X.clip(min_frequency, 1 - min_frequency)
     return np.stack(
         [
             np.log(frequency_X / (1 - frequency_X)) * SCALE,
             fraction_X,
-            np.log(left_X + SMALLEST_CM) * SCALE,
-            np.log(right_X + SMALLEST_CM) * SCALE,
+            np.log(left_X + CM_OFFSET) * SCALE,
+            np.log(right_X + CM_OFFSET) * SCALE,
             np.full(frequency_X.shape, np.log(n_haplotypes) * SCALE),
         ],
         axis=-1,

@@ -42,9 +42,9 @@ WHOLE_BLOCK_SITES = 65_536  # only blocks with more sites may be cut by the edge
 HASHED_SITES = 1_024  # variable sites to hash at each end of a gap: enough to distinguish haplotypes
 # Blocks whose gaps have a mean width of at most DENSE_CM use the default number of IBS classes. In blocks
 # with wider gaps more haplotypes match equally well. There the number of classes is multiplied by
-# min(sqrt(width / DENSE_CM), MOST_CLASSES).
+# min(sqrt(width / DENSE_CM), MAX_CLASS_FACTOR).
 DENSE_CM = 0.004
-MOST_CLASSES = 2
+MAX_CLASS_FACTOR = 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TileBlock:
     gap_GF: np.ndarray  # float32, see `gap_features`
     site_features: SiteFeatures
     distances: GapDistances
-    more_classes: float  # factor of the number of IBS classes, see DENSE_CM
+    class_factor: float  # factor of the number of IBS classes, see DENSE_CM
     whole: bool  # whether no window may cut the block, see WHOLE_BLOCK_SITES
     typed_place_G: np.ndarray  # int64, place at the right end of a gap; for the last gap, the last place
     has_untyped_G: np.ndarray  # bool, whether a gap has a polymorphic untyped site
@@ -105,7 +105,7 @@ class TileSizes:
         n_tiles = len(typed_index) // typed_tiles.TILE_GAPS + 1
         ends, tile = np.append(typed_index + 1, n_sites), typed_tiles.TILE_GAPS
         gaps = (Interval(n * tile - 1, (n + 1) * tile) for n in range(n_tiles))
-        places = max(typed_tiles.add_flanks(typed_cM_T, one, reach_cM).n_sites for one in gaps)
+        places = max(typed_tiles.add_flanks(typed_cM_T, interval, reach_cM).n_sites for interval in gaps)
         tile_sites, block_sites = (
             int(np.diff(ends[n - 1 :: n], prepend=0, append=n_sites).max()) for n in (tile, BLOCK_GAPS)
         )
@@ -159,8 +159,8 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
     alleles = PanelAlleles.ordered(packed_SB, order_N)
     site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
     panel.release_memory()  # otherwise the pages of a large file stay in memory
-    place_of = np.empty_like(order_N)
-    place_of[order_N] = np.arange(len(order_N))
+    new_index_N = np.empty_like(order_N)
+    new_index_N[order_N] = np.arange(len(order_N))
     cM_S = panel.cM[rows]
     blocks, first_B = [], np.arange(0, n_gaps, BLOCK_GAPS)
     for first in first_B.tolist():
@@ -174,7 +174,7 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
         alleles.backwards(),
         panel.frequency[rows],
         cM_S,
-        place_of[sibling_haplotypes(panel.haplotype_sample)[order_N]],
+        new_index_N[sibling_haplotypes(panel.haplotype_sample)[order_N]],
         site_start_G1,
         Interval(int(site_start_G1[0]), int(site_start_G1[-1])),
         order_N,
@@ -216,7 +216,7 @@ def _block(
         gap_features(typed_cM_S, place_G, n),
         SiteFeatures(gap_U, site_UF, flip_U, frequency_U),
         GapDistances.of(typed_cM_S, int(place_G[0]), n_gaps),
-        min(max(1.0, math.sqrt(width_cM / DENSE_CM)), MOST_CLASSES),
+        min(max(1.0, math.sqrt(width_cM / DENSE_CM)), MAX_CLASS_FACTOR),
         whole,
         typed_place_G,
         has_untyped_G,
@@ -268,17 +268,17 @@ def _order_by_content(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -
         hash_rows(panel.stored_rows(site, site + 1), 0, 1, np.array([place + 1]), hash_N)
     first = int(edges_G1[0])
     count_X = panel.allele_count[first : edges_G1[-1]]
-    varies_X = (count_X > 0) & (count_X < panel.n_haplotypes)
+    is_polymorphic_X = (count_X > 0) & (count_X < panel.n_haplotypes)
     salt = 1 << 40
     for start, stop in zip(edges_G1[:-1].tolist(), edges_G1[1:].tolist(), strict=True):
-        varying = (start + np.flatnonzero(varies_X[start - first : stop - first])).tolist()
+        polymorphic = (start + np.flatnonzero(is_polymorphic_X[start - first : stop - first])).tolist()
         intervals = (
             [(start, stop)]
-            if len(varying) <= 2 * HASHED_SITES
-            else [(start, varying[HASHED_SITES - 1] + 1), (varying[-HASHED_SITES], stop)]
+            if len(polymorphic) <= 2 * HASHED_SITES
+            else [(start, polymorphic[HASHED_SITES - 1] + 1), (polymorphic[-HASHED_SITES], stop)]
         )
         for low, high in intervals:
-            n_varying_X = np.cumsum(varies_X[low - first : high - first])
-            hash_rows(panel.stored_rows(low, high), 0, high - low, salt + n_varying_X - 1, hash_N)
-            salt += int(n_varying_X[-1]) if high > low else 0
+            n_polymorphic_X = np.cumsum(is_polymorphic_X[low - first : high - first])
+            hash_rows(panel.stored_rows(low, high), 0, high - low, salt + n_polymorphic_X - 1, hash_N)
+            salt += int(n_polymorphic_X[-1]) if high > low else 0
     return np.lexsort((hash_N[sibling_haplotypes(panel.haplotype_sample)], hash_N))
