@@ -1,1 +1,1 @@
-"""Haplotype attention: candidates, IBS classes, the networks, their compiled form."""
+"""The predictor "haplotype": queries attend to classes of panel haplotypes that match them equally far."""

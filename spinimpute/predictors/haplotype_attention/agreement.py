@@ -30,7 +30,7 @@ NO_AGREEMENT = -1  # stored in place of a pattern index
 
 
 class RarestAlleles(NamedTuple):
-    """Number of panel copies of the rarest minor allele in each pattern."""
+    """The number of panel copies of the rarest minor allele of each pattern."""
 
     first_G: np.ndarray  # int64, index of each gap's first pattern in copies_D
     copies_D: np.ndarray  # uint8, at most MAX_COPIES
@@ -79,10 +79,10 @@ def _find_best_candidates(posterior_CP, first, last, largest_G, best_candidate_G
 def _add_candidates(  # type: ignore[no-untyped-def]
     candidates, first, last, pattern_NG, rare_N, sibling_N, first_gap, pattern_G, all_P, left_G, right_G
 ):
-    """Add up the probabilities of the candidates [first, last) at both ends of each gap.
+    """Sum the probabilities of the candidates [first, last) at both ends of each gap.
 
-    all_P gets the sums over all candidates. left_G and right_G get the sums over candidates whose pattern is
-    not pattern_G, at the left and right end of each gap. Return a bit for each gap, which is set if a
+    The sums are added to all_P (all candidates) and to left_G and right_G (candidates with another pattern
+    than pattern_G, at the left and right end of each gap). Return a bit for each gap, which is set if a
     candidate or its sibling has an allele in the gap that may be misphased (`GapPatterns.rare_BN`).
     """
     haplotype_C, posterior_CP, _ = candidates
@@ -93,7 +93,7 @@ def _add_candidates(  # type: ignore[no-untyped-def]
         rare |= rare_N[haplotype] | rare_N[sibling_N[haplotype]]
         for p in range(n_gaps + 1):
             all_P[p] += posterior_CP[c, p]
-        any_differs = 0  # mostly stays 0: most candidates have pattern_G in the whole block
+        any_differs = 0  # stays 0 for most candidates, which skip the slower loop below
         for g in range(n_gaps):
             any_differs |= pattern_NG[haplotype, first_gap + g] ^ pattern_G[g]
         if any_differs:
@@ -162,7 +162,10 @@ def agreed_patterns(candidates, sibling_N, patterns, rarest, first_tile_gap, n_g
 
 @kernel()
 def fill_agreed(agreed_QG, patterns, sites, minor_p, out_UQ):  # type: ignore[no-untyped-def]
-    """Write P(ALT) to out_UQ where an agreed pattern has the minor allele; minor_p is its probability."""
+    """Write P(ALT) to out_UQ at sites where the agreed pattern has the minor allele.
+
+    minor_p is the probability of this allele.
+    """
     first_gap, gap_start_G1, _, flip_U = sites
     first_word_G, minor_W = patterns.first_word_G, patterns.minor_W
     for q in range(len(agreed_QG)):

@@ -1,11 +1,13 @@
-"""Copies alleles on the CPU: computes `network.copy_alleles` without a tensor of classes times sites.
+"""The copying of alleles in haplotype attention: `network.copy_alleles`, compiled for the CPU.
 
-Within a gap a panel has few distinct haplotypes, its *patterns*. The weights of the members of all classes
-are summed by pattern. Then only the minor alleles of patterns with some weight are visited.
+`network.copy_alleles` needs an array of classes x sites. This module avoids the array. Within a gap a panel
+has few distinct haplotypes, its *patterns*. The attention weights of the members of all classes are summed by
+pattern. Then only the minor alleles of patterns with a positive weight are visited.
 
 Axes: N panel haplotypes, Q queries, G gaps, B blocks, K classes, U sites of a block, D patterns of a gap,
-M members of classes, V value, W 64-bit words, X panel rows or found entries. A trailing 1 means one more than
-the axis.
+M members of classes, V value, W 64-bit words, T slots of a hash table, I patterns of a query's class members
+in a gap ("slots"), E ends of a gap, L lanes, X panel rows or entries (query, site) with a minor allele. A
+trailing 1 means one more than the axis.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from spinimpute.predictors.haplotype_attention.settings import CONTRAST, COPIED_
 from spinimpute.runtime.kernels import kernel
 
 BLOCK_GAPS = 16
-MIN_TRUSTED_COPIES = 3  # an allele with fewer copies may be on the wrong haplotype of its carrier
+MIN_TRUSTED_COPIES = 3  # an allele with fewer panel copies may be on the wrong haplotype of its sample
 MAX_UINT16_PATTERNS = 2**16  # number of patterns that uint16 can index
 INITIAL_SLOTS = 1_024  # initial number of slots of the hash table
-BYTES_PER_HASHING = 512  # bytes of a row to hash at a time; the hashes of 4,096 haplotypes take 32 KiB
+BYTES_PER_HASHING = 512  # bytes of a row (8 haplotypes each) to hash at a time: their hashes fit the L1 cache
 
 
 class GapPatterns(NamedTuple):
-    """The patterns of every gap of a tile, by their minor alleles."""
+    """The patterns of every gap of a tile, stored as bits of minor alleles."""
 
     # (B, N, BLOCK_GAPS), pattern of each haplotype; uint16, or int32 for more than MAX_UINT16_PATTERNS
     pattern_BNG: np.ndarray
@@ -55,7 +57,7 @@ class GapSites(NamedTuple):
 
 
 class CarriedEntries(NamedTuple):
-    """Entries (site, query) at which a member of a class, or its sibling haplotype, has the minor allele."""
+    """Entries (site, query) at which a class member or its sibling haplotype has the minor allele."""
 
     site_X: np.ndarray  # int32, index in the block
     query_X: np.ndarray  # int32
@@ -72,7 +74,7 @@ def scramble(x):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _listed_haplotype(stored, at, number_bytes):  # type: ignore[no-untyped-def]
-    """Read a haplotype's index, which takes 2 or 4 bytes, from a list."""
+    """Return the haplotype index, stored in 2 or 4 bytes, at a position of the stored bytes."""
     number = np.int64(stored[at]) | np.int64(stored[at + 1]) << 8
     if number_bytes == 4:
         number |= np.int64(stored[at + 2]) << 16 | np.int64(stored[at + 3]) << 24
@@ -81,17 +83,21 @@ def _listed_haplotype(stored, at, number_bytes):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _hash_byte(bits, number, hash_N, first):  # type: ignore[no-untyped-def]
-    """Add `number` to the hash of haplotype `first` + i if bit i, counted from the highest, is set."""
+    """Add `number` to the hashes of the haplotypes `first` + i for which bit i is set.
+
+    Bit 0 is the highest bit.
+    """
     for bit in range(min(8, len(hash_N) - first)):
         hash_N[first + bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
 
 
 @kernel()
 def hash_rows(rows, first_row, stop_row, salt_X, hash_N):  # type: ignore[no-untyped-def]
-    """Add a number to the hash (uint64) of each haplotype that has a row's minor allele.
+    """Add the rows [first_row, stop_row) of `rows` (`StoredRows`) to the hashes of haplotypes.
 
-    rows: `StoredRows`, of which [first_row, stop_row) are used. A row's number is the hash of its salt.
-    salt_X (int64) starts with the salt of first_row.
+    Each row has a number, the hash of its salt. This number is added to the hash of each haplotype that has
+    the row's minor allele. Haplotypes with equal alleles get equal hashes. salt_X (int64) starts with the
+    salt of first_row.
     """
     stored, start_X1, listed_X, ref_is_minor_X, number_bytes = rows
     n = len(hash_N)
@@ -117,10 +123,11 @@ def hash_rows(rows, first_row, stop_row, salt_X, hash_N):  # type: ignore[no-unt
 
 @kernel()
 def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # type: ignore[no-untyped-def]
-    """Fill pattern_N with the index of each distinct hash, in order of appearance; return their count.
+    """Number the distinct hashes in order of appearance, and return their count.
 
-    representative_N gets the first haplotype of each pattern. The hash table has 2^n slots, at least twice
-    the number of hashes. Only as many slots as needed are used, so that the table stays in the CPU's cache.
+    pattern_N gets the number of each haplotype's hash, representative_N the first haplotype of each number.
+    The hash table has 2^n slots, at least twice the number of hashes. Few slots are used at first, and more
+    when half of them are full: a small table stays in the CPU's cache.
     """
     size = min(INITIAL_SLOTS, len(table_T))
     mask = np.uint64(size - 1)
@@ -146,7 +153,7 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
 
 @kernel()
 def _find_slot(number, table_T, owner_T, mask):  # type: ignore[no-untyped-def]
-    """Return the slot of a hash in the table, or the free slot for the hash."""
+    """Return the slot of a hash in the table, or a free slot if the table lacks the hash."""
     at = scramble(number) & mask
     while owner_T[at] >= 0 and table_T[at] != number:
         at = (at + np.uint64(1)) & mask
@@ -202,7 +209,7 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
                         if rare:
                             rare_N[new_index_N[haplotype]] |= rare_bit
                 continue
-            if rare:  # only small panels store rare alleles as bits instead of lists
+            if rare:  # only small panels store rare alleles as bits, not as lists
                 for haplotype in range(n):
                     one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
                     if one != ref_is_minor_X[x]:
@@ -219,11 +226,10 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
 def gap_patterns(
     rows: StoredRows, gap_start_G1: np.ndarray, order_N: np.ndarray, copies_X: np.ndarray
 ) -> GapPatterns:
-    """Find the patterns of the panel in all gaps.
+    """Return the patterns of the panel in all gaps.
 
-    Gap g has the rows [gap_start_G1[g], gap_start_G1[g + 1]). order_N: int64, the panel's haplotypes
-    in the order of the result.
-    copies_X: int64, number of haplotypes with the minor allele of each row.
+    Gap g has the rows [gap_start_G1[g], gap_start_G1[g + 1]). order_N are the panel's haplotypes in the order
+    of the result, int64. copies_X is the number of haplotypes with the minor allele of each row, int64.
     """
     n_gaps = len(gap_start_G1) - 1
     count_G, first_word_G = np.empty(n_gaps, dtype=np.int32), np.empty(n_gaps, dtype=np.int64)
@@ -258,7 +264,7 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
     rank_I = np.empty(max_patterns, np.int32)
     times_I, sibling_times_I = np.zeros(max_patterns, np.int32), np.zeros(max_patterns, np.int32)
     class_slots_I, class_sibling_slots_I = np.empty(max_patterns, np.int32), np.empty(max_patterns, np.int32)
-    # each row holds the sums for the left end of the gap, then those for the right end
+    # sums for the left end of the gap (weight, then V weighted values), then sums for the right end
     n_rows = -(-2 * width // LANES)
     class_XL, all_XL = np.zeros((n_rows, LANES), np.float32), np.empty((n_rows, LANES), np.float32)
     pattern_XL = np.empty((max_patterns * n_rows, LANES), np.float32)
@@ -294,7 +300,7 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                     store(all_XL, x, load(all_XL, x) + load(class_XL, x) * np.float32(count))
                 logit = logit_QGK[q, g, k]
                 first = first_QGK[q, g, k]
-                # in a large panel many members share a pattern: count the members of each pattern first
+                # many members share a pattern: count the members of each pattern, then add multiples
                 n_class_slots = n_class_sibling_slots = 0
                 for m in range(first, first + count):
                     haplotype = member_M[m]
@@ -360,7 +366,9 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                 best = best_I[slot]
                 for word in range(n_words):
                     minor = minor_W[at + word]
-                    others = undecided_W[word] & ~minor  # sites whose best non-carrier has this pattern
+                    # Patterns come in order of decreasing logit. At undecided sites, all patterns so far had
+                    # the minor allele. The first pattern without it has the best non-carrier.
+                    others = undecided_W[word] & ~minor
                     undecided_W[word] &= minor
                     while others:
                         u = (word << 6) + trailing_zeros(others)
@@ -426,9 +434,10 @@ def copy_block(
     patterns: GapPatterns,
     sites: GapSites,
 ) -> CarriedEntries:
-    """Compute what each query copies at the sites of a block, from its weighted classes.
+    """Return the entries of a block with a minor allele, with the features that the decoder needs.
 
-    sibling_N and the members of the classes use the haplotype indices of `patterns`.
+    `weights` is the attention of each query over its classes. sibling_N and the members of the classes use
+    the haplotype order of `patterns`.
     """
     n_queries, _, n_value, _ = weights.value_QGVK.shape
     max_entries = n_queries * len(sites.fraction_U)

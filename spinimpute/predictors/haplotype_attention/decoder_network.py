@@ -1,7 +1,10 @@
-"""Computes `HaplotypeAttention.decode` and `decode_absent` on the CPU.
+"""The decoder of haplotype attention on the CPU: `HaplotypeAttention.decode` and `decode_absent`, compiled.
 
-Axes: Q queries, G gaps of a block, E ends of a gap, U sites of a block, X entries (of a query and a site)
-with a minor allele, F features, H hidden units, P entries that go through the network together.
+An *entry* is a query at a site. For most entries, no class member and no sibling has the minor allele; a
+linear map (`decode_absent`) predicts these entries. All other entries go through the decoder network.
+
+Axes: Q queries, G gaps of a block, E ends of a gap, U sites of a block, X entries with a minor allele, F
+features, H hidden units, P entries of a batch.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ from spinimpute.runtime.fast_math import fast_log
 from spinimpute.runtime.kernels import kernel
 
 ENTRIES_PER_BATCH = 128  # entries that go through the network together: their arrays fit the L1 cache
-PROBABILITIES = 4  # number of leading copied features that are probabilities
+PROBABILITIES = 4  # the first fields of `network.Copied` are this many probabilities
 
 
 class DecoderWeights(NamedTuple):
-    """Weights of a decoder, float32, padded as `layers` needs them.
+    """The weights of a decoder, float32, padded for `layers`.
 
     absent_spread_E, absent_site_F and absent_bias are the linear map for entries without a minor allele.
     """
@@ -41,7 +44,7 @@ class DecoderWeights(NamedTuple):
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> DecoderWeights:
-        """Convert the weights of `HaplotypeAttention`."""
+        """Return the decoder's part of the weights of `HaplotypeAttention`."""
         absent = weights["absent.weight"][0]
         return cls(
             transposed(weights["decoder.0.weight"]),
@@ -57,7 +60,7 @@ class DecoderWeights(NamedTuple):
 
 
 class SiteFeatures(NamedTuple):
-    """What the decoder needs to know about a block's sites."""
+    """The description of a block's sites for the decoder."""
 
     gap_U: np.ndarray  # int64, index in the block of a site's gap
     site_UF: np.ndarray  # float32, see `site_features`
@@ -67,7 +70,11 @@ class SiteFeatures(NamedTuple):
 
 @kernel(fast=True)
 def _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ):  # type: ignore[no-untyped-def]
-    """Write P(ALT) of entries that copy no minor allele; P(minor) = 1 / (1 + a_gq b_u)."""
+    """Write P(ALT) to all entries as if no class member had the minor allele.
+
+    P(minor) = 1 / (1 + a_gq b_u): the linear map is a sum of a part for the query's gap and a part for the
+    site, so its exponential is a product.
+    """
     spread_E, site_F, bias = weights.absent_spread_E, weights.absent_site_F, weights.absent_bias
     gap_U, site_UF, flip_U, frequency_U = sites
     n_queries, n_gaps, _ = spread_QGE.shape
@@ -87,7 +94,7 @@ def _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ):  # type: ignore
         total = np.float32(0)
         for f in range(len(site_F)):
             total += site_F[f] * site_UF[u, f]
-        odds = max(np.exp(-total), SMALLEST)  # avoids infinity times 0
+        odds = max(np.exp(-total), SMALLEST)  # avoids 0 times infinity
         if flip_U[u]:
             for q in range(n_queries):
                 out_UQ[u, q] = one - one / (one + odds * odds_GQ[g, q])
@@ -98,7 +105,7 @@ def _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ):  # type: ignore
 
 @kernel(fast=True)
 def _decode_entries(weights, entries, spread_QGE, sites, out_UQ):  # type: ignore[no-untyped-def]
-    """Write P(ALT) of entries that copy a minor allele."""
+    """Write P(ALT) of the entries with a minor allele."""
     first_FH, first_H, second_HH, second_H = (
         weights.first_FH,
         weights.first_H,
@@ -154,8 +161,8 @@ def decode(
 ) -> np.ndarray:
     """Return P(ALT) at a block's sites, float32 (U, Q).
 
-    spread_QGE is the entropy of the weights of classes. Where candidates agree (`agreed_patterns`), an allele
-    that no candidate has gets probability 0.
+    spread_QGE is the entropy of the weights of classes. In gaps where the candidates agree
+    (`agreed_patterns`), minor alleles get probability 0 here; `fill_agreed` writes those of the candidates.
     """
     out_UQ = np.empty((len(sites.gap_U), len(spread_QGE)), np.float32)
     _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ)

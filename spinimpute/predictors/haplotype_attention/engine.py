@@ -1,4 +1,11 @@
-"""The engine of haplotype attention: reads tiles in advance, and spreads their queries over threads."""
+"""The engine of haplotype attention, which imputes tile by tile with a pool of threads.
+
+For each tile (256 gaps between typed sites) the engine submits three kinds of task to the pool: reading the
+tile, searching the longest matches of a batch of queries, and imputing some queries. While a tile is imputed,
+the next tile is read and the matches of the next batch are searched.
+
+Axes: T typed sites, Q queries, S typed places of a tile, U sites, X panel sites, C numbers of carriers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +40,7 @@ from spinimpute.predictors.typed_tiles import tiles_between
 
 
 class PanelRates(NamedTuple):
-    """Rates that are estimated once for a panel and an array."""
+    """Rates that are estimated once per job, from the panel."""
 
     jumps_per_cM: float  # recombination scale
     rare_odds_C: np.ndarray  # factors for the odds of rare alleles, see `rare_allele_odds`
@@ -64,7 +71,7 @@ class _WindowGroup(NamedTuple):
 
 
 class _MatchedQueries(NamedTuple):
-    """Some queries of a tile, and their matches on both sides."""
+    """A batch of queries of a tile, with the tasks that search their matches on both sides of the gaps."""
 
     tile: PanelTile
     patterns: Future[TilePatterns]
@@ -77,13 +84,13 @@ class _MatchedQueries(NamedTuple):
 class _RunningTile:
     """A tile that is being computed."""
 
-    results: MemoryResults  # results of the tile's group of windows
-    group: _WindowGroup | None  # None unless this is the last tile of its group
-    tasks: list[Future[None]]  # each imputes some queries
-    entries: int = 0  # number of results (site x query) in memory
+    results: MemoryResults  # P(ALT) of the tile's group of windows
+    group: _WindowGroup | None  # set only in the last tile of a group
+    tasks: list[Future[None]]  # each task imputes some queries
+    entries: int = 0  # number of the tile's results (site x query) in memory
 
     def finish(self) -> Iterator[np.ndarray]:
-        """Wait for the tile; yield the results of its group if this is the group's last tile."""
+        """Wait for the tile. If it is the last one of its group, yield the results of the group's windows."""
         for task in self.tasks:
             task.result()
         if self.group is not None:
@@ -94,13 +101,13 @@ class _RunningTile:
 
 
 class HaplotypeEngine(Engine):
-    """Imputes tile by tile; each task imputes some queries of a tile.
+    """Engine of haplotype attention.
 
-    Results of a tile that is cut into several windows go through a file in the job's scratch folder.
+    If a tile is cut into several windows, its results are stored in a file in the job's scratch folder.
     """
 
     def __init__(self, predictor: _TilePredictor, job: ImputationJob) -> None:
-        assert job.panel.haplotypes is not None, "the registry gives haplotype attention no other panel"
+        assert job.panel.haplotypes is not None, "the registry allows only panels with haplotypes"
         self.limits, self.panel, self.predictor = limits_of(job), job.panel.haplotypes, predictor
         super().__init__(job)
         self.scratch = Path(tempfile.gettempdir()) if job.scratch is None else job.scratch
@@ -112,7 +119,7 @@ class HaplotypeEngine(Engine):
                 scale = recombination_scale(self.panel, self.typed_index)
             return PanelRates(scale, rare_allele_odds(np.minimum(count_X, n - count_X), n))
 
-        self._rates = self.pool.submit(estimate)  # submitted first: other tasks wait for it
+        self._rates = self.pool.submit(estimate)  # submitted first, because other tasks wait for the rates
 
     def windows(self, sites: Interval) -> list[Interval]:
         """Cut panel sites into windows of whole tiles, as large as the memory limits allow."""
@@ -120,11 +127,11 @@ class HaplotypeEngine(Engine):
         return windows_of_tiles(self.panel.cM, self.typed_index, sites, length_cM, n_sites)
 
     def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """Yield P(ALT) of each window.
+        """Yield P(ALT) of each window, see `Engine`.
 
-        A task is submitted only when its inputs exist, so that no worker waits for another one: the search
-        for matches when the tile has been read, and the imputation of queries when their matches are found.
-        Several windows may be in progress.
+        Several windows may be in progress. A task is submitted only when its inputs exist, so no thread of
+        the pool waits for another thread: matches are searched when the tile has been read, and queries are
+        imputed when their matches have been found.
         """
         n_queries = typed_TQ.shape[1]
         if len(self.typed_index) == 0:
@@ -150,7 +157,7 @@ class HaplotypeEngine(Engine):
                     running.append(tile)
                     for matched in itertools.islice(matched_batches, len(batches)):
                         for found in (matched.patterns, matched.left, matched.right):
-                            found.result()  # the main thread waits, not a worker
+                            found.result()  # wait here, not in a thread of the pool
                         share = -(-len(matched.queries) // self.job.threads)
                         tile.tasks += [
                             self.pool.submit(self._impute, typed_TQ, matched, window, results, queries)
@@ -167,7 +174,7 @@ class HaplotypeEngine(Engine):
                 running.popleft()
         finally:
             for tile in running:
-                # do not wait for cancelled tasks: if the pool is shut down first, they never count as done
+                # cancelled tasks are never marked as done if the pool is shut down: do not wait for them
                 wait([task for task in tile.tasks if not task.cancel()])
                 tile.results.close()
 
@@ -176,8 +183,7 @@ class HaplotypeEngine(Engine):
     ) -> Iterator[_MatchedQueries]:
         """Yield the batches of queries of all tiles in order, with the tasks that search their matches.
 
-        The next tile is read, and the matches of the next batch are searched, before they are needed. Each
-        side of the gaps is a task.
+        The next tile is already being read, and the matches of the next batch are already being searched.
         """
         reads = (
             self.pool.submit(
@@ -185,7 +191,7 @@ class HaplotypeEngine(Engine):
             )
             for windows, tiles in groups
             for number in tiles
-        )  # submitted one by one
+        )  # a generator: each read is submitted when `next` is called
         waiting: deque[_MatchedQueries] = deque()
         next_reading = next(reads, None)
         while next_reading is not None:
@@ -209,19 +215,15 @@ class HaplotypeEngine(Engine):
         matched: _MatchedQueries,
         window: Interval,
         results: MemoryResults,
-        query_range: range,
+        numbers: range,
     ) -> None:
-        """Impute the queries `numbers` of a tile; write P(ALT) to the results of a group of windows."""
-        tile, queries, sibling_Q = (
-            matched.tile,
-            slice(query_range.start, query_range.stop),
-            self.job.sibling_Q,
-        )
-        batch_slice = query_range.start - matched.queries.start, query_range.stop - matched.queries.start
+        """Impute the queries `numbers` of a tile. Store P(ALT) in the results of the tile's group."""
+        tile, queries, sibling_Q = matched.tile, slice(numbers.start, numbers.stop), self.job.sibling_Q
+        batch_slice = numbers.start - matched.queries.start, numbers.stop - matched.queries.start
         siblings = None
         if sibling_Q is not None:
-            alleles_SQ = typed_TQ[tile.typed.slice][:, sibling_Q[queries]]  # copies the tile's places only
-            alleles_SQ[:, sibling_Q[queries] == np.array(query_range)] = -1  # queries without a sibling
+            alleles_SQ = typed_TQ[tile.typed.slice][:, sibling_Q[queries]]
+            alleles_SQ[:, sibling_Q[queries] == np.array(numbers)] = -1  # queries without a sibling
             siblings = TypedAlleles.from_alleles(alleles_SQ)
         p_UQ = self.predictor.impute_tile(
             self.panel,
@@ -249,5 +251,5 @@ def _group_windows(windows: Sequence[Interval], typed_index: np.ndarray) -> list
 
 
 def _batches(queries: range, max_size: int) -> list[range]:
-    """Cut queries into consecutive ranges of at most `most` queries."""
+    """Cut queries into consecutive ranges of at most `max_size` queries."""
     return [queries[i : i + max_size] for i in range(0, len(queries), max_size)]

@@ -5,10 +5,11 @@ Terms (docs/glossary.md): a *gap* lies between two neighbouring typed sites, and
 query.
 
 Two candidates are in the same class at a gap if their first and second differences from the query, on each
-side of the gap, are at the same places. So within the first two differences on each side, all members of a
-class look the same. The information of a typed site is -log of the panel frequency of the query's allele. A
-class is ranked by the information of the typed sites between the gap and the second difference on each side,
-without the first difference.
+side of the gap, are at the same places. From the second difference on the left to the second difference on
+the right, all members of a class therefore have the same alleles, except where a call of the query is
+missing. The *information* of a typed site is -log(panel frequency of the query's allele). A class is ranked
+by the sum of the information of the typed sites between its two second differences, without the two first
+differences.
 
 Axes: S places of a tile, N panel haplotypes, Q queries, G gaps of a block, K classes, F features,
 C candidates, M members of classes, W 64-bit words, P places around a block's gaps or places of differences.
@@ -29,7 +30,7 @@ from spinimpute.runtime.kernels import kernel
 DEPTH = 2  # number of differences on each side that define a class
 LOG_COUNT = 4 * DEPTH  # index of the feature that is the log of the number of members
 FEATURES = 4 * DEPTH + 9
-SCANNED_PLACES = 128  # on each side of a block, all differences within this many typed sites are counted
+SCANNED_PLACES = 128  # differences within this many typed sites on each side of a block are counted
 RUN_LENGTH = 32  # length of the runs that are insertion-sorted before merging
 # These are added before taking logs.
 CM_OFFSET = 1e-4
@@ -63,8 +64,8 @@ class IBSClasses(NamedTuple):
     16     right the same feature at the right end
     ====== ===== ============================================================================
 
-    Features 9 to 12 are no logs and are 0 without a difference. All features are 0 for absent classes, and
-    undefined at gaps that are not computed.
+    Features 9 to 12 are not logs, and are 0 if there is no difference. All features are 0 for absent classes,
+    and undefined at gaps that are not computed.
     """
 
     features_QGFK: np.ndarray  # float32
@@ -75,11 +76,12 @@ class IBSClasses(NamedTuple):
 
 @kernel()
 def _find_differences(differ_W, n_places, first_gap_place, n_gaps, differences_CP, c):  # type: ignore[no-untyped-def]
-    """Fill row c with the places of differences, from left to right.
+    """Fill row c of differences_CP with the places of differences, from left to right.
 
-    Return how many differences lie between the block's first and last gap. Row c also has the DEPTH nearest
-    differences on the left of the block (or -1) and on the right (or n_places).
-    first_gap_place is the place to the right of the block's first gap.
+    These are the DEPTH nearest differences to the left of the block (-1 if there are fewer), the differences
+    between the block's first and last gap, and the DEPTH nearest differences to the right (n_places if there
+    are fewer). Return the number of differences between the first and the last gap. first_gap_place is the
+    place to the right of the first gap.
     """
     place = first_gap_place - 1
     for j in range(DEPTH):
@@ -128,7 +130,7 @@ def _class_key(differences_CP, c, at, cumulative_S1, information_S, n_places):  
 
 @kernel()
 def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-def]
-    """Find the member with the fewest differences near the block; on a tie the first candidate."""
+    """Return the member with the fewest differences outside the block; on a tie, the first candidate."""
     best = member_C[first]
     fewest = outside_C2[best, 0] + outside_C2[best, 1]
     for i in range(first + 1, last):
@@ -141,9 +143,9 @@ def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-
 
 @kernel()
 def _describe(q, g, n_found, information, distances, work, classes):  # type: ignore[no-untyped-def]
-    """Compute the features of the n_found classes of query q at gap g from their best members.
+    """Write the features of the n_found classes of query q at gap g, computed from their best members.
 
-    The inner loops go over classes, so that the compiler can vectorise them.
+    The inner loops run over classes, because these loops can be vectorized.
     """
     information_S, other_S = information.query_QS[q], information.other_QS[q]
     log_left_S1, log_right_S1 = distances.log_left_GS1[g], distances.log_right_GS1[g]
@@ -194,24 +196,22 @@ def _describe(q, g, n_found, information, distances, work, classes):  # type: ig
 
 
 @kernel()
-def _comes_before(sort_value_C, one, other):  # type: ignore[no-untyped-def]
-    return sort_value_C[one] > sort_value_C[other] or (
-        sort_value_C[one] == sort_value_C[other] and one < other
-    )
+def _comes_before(score_C, one, other):  # type: ignore[no-untyped-def]
+    return score_C[one] > score_C[other] or (score_C[one] == score_C[other] and one < other)
 
 
 @kernel()
-def _sort(rank_C, n, sort_value_C, merged_C):  # type: ignore[no-untyped-def]
-    """Sort the first n candidates of rank_C by decreasing sort_value_C, ties by index.
+def _sort(rank_C, n, score_C, merged_C):  # type: ignore[no-untyped-def]
+    """Sort the first n candidates of rank_C by decreasing score_C, ties by index.
 
-    The result does not depend on the initial order. This is a merge sort with insertion-sorted runs, which is
-    fast if the candidates are almost sorted. merged_C is scratch memory.
+    This is a merge sort with insertion-sorted runs, which is fast if the candidates are almost sorted.
+    merged_C is scratch memory.
     """
     for first in range(0, n, RUN_LENGTH):
         for i in range(first + 1, min(first + RUN_LENGTH, n)):
             c = rank_C[i]
             j = i
-            while j > first and _comes_before(sort_value_C, c, rank_C[j - 1]):
+            while j > first and _comes_before(score_C, c, rank_C[j - 1]):
                 rank_C[j] = rank_C[j - 1]
                 j -= 1
             rank_C[j] = c
@@ -219,13 +219,13 @@ def _sort(rank_C, n, sort_value_C, merged_C):  # type: ignore[no-untyped-def]
     while width < n:
         for first in range(0, n - width, 2 * width):
             middle, last = first + width, min(first + 2 * width, n)
-            if _comes_before(sort_value_C, rank_C[middle - 1], rank_C[middle]):
+            if _comes_before(score_C, rank_C[middle - 1], rank_C[middle]):
                 continue
             for i in range(first, middle):
                 merged_C[i] = rank_C[i]
             i, j, to = first, middle, first
             while i < middle:
-                if j < last and _comes_before(sort_value_C, rank_C[j], merged_C[i]):
+                if j < last and _comes_before(score_C, rank_C[j], merged_C[i]):
                     rank_C[to] = rank_C[j]
                     j += 1
                 else:
@@ -247,7 +247,7 @@ class _Workspace(NamedTuple):
         np.ndarray
     )  # int32, number of differences within SCANNED_PLACES places left and right of the block
     key_C: np.ndarray  # int64, see `_class_key`
-    sort_value_C: np.ndarray  # int64, sort value, see `_class_key`
+    score_C: np.ndarray  # int64, sort value, see `_class_key`
     rank_C: np.ndarray  # int64, candidates, sorted by `_sort`
     merged_C: np.ndarray  # int64, scratch memory of `_sort`
     best_K: np.ndarray  # int32, member of each class with the fewest differences, see `_best_member`
@@ -257,7 +257,7 @@ class _Workspace(NamedTuple):
 
     @classmethod
     def of(cls, max_candidates: int, n_places: int, n_words: int, n_gaps: int, n_classes: int) -> _Workspace:
-        """Allocate the arrays for at most `most` candidates."""
+        """Allocate the arrays for at most `max_candidates` candidates."""
         i32, i64, f32 = np.int32, np.int64, np.float32
         return cls(
             np.empty(n_places + 1, f32),
@@ -279,7 +279,7 @@ class _Workspace(NamedTuple):
 
 @kernel()
 def _compare(panel_NW, queries, q, candidates, n_places, n_gaps, first_place, work):  # type: ignore[no-untyped-def]
-    """Find and count the differences between query q and each of its candidates."""
+    """Write the places and counts of differences between query q and each of its candidates."""
     bits_QW, known_QW = queries
     haplotype_C, first = candidates.haplotype_C, candidates.first_Q1[q]
     differ_W, differences_CP, outside_C2 = work.differ_W, work.differences_CP, work.outside_C2
@@ -300,7 +300,7 @@ def _compare(panel_NW, queries, q, candidates, n_places, n_gaps, first_place, wo
 def _classes_of_query(  # type: ignore[no-untyped-def]
     q, information, candidates, wanted_QG, distances, work, classes, member_M, n_members
 ):
-    """Find the classes of query q; append their members to member_M and return its new length."""
+    """Write the classes of query q. Append their members to member_M and return its new length."""
     haplotype_C, posterior_CP, first_Q1 = candidates
     count_QGK, first_QGK, features_QGFK = classes.count_QGK, classes.first_QGK, classes.features_QGFK
     cumulative_S1, differences_CP, column_C, outside_C2 = (
@@ -309,7 +309,7 @@ def _classes_of_query(  # type: ignore[no-untyped-def]
         work.column_C,
         work.outside_C2,
     )
-    key_C, sort_value_C, rank_C, merged_C = work.key_C, work.sort_value_C, work.rank_C, work.merged_C
+    key_C, score_C, rank_C, merged_C = work.key_C, work.score_C, work.rank_C, work.merged_C
     best_K, posterior_2K = work.best_K, work.posterior_2K
     information_S = information.query_QS[q]
     n_places, first_candidate = len(information_S), first_Q1[q]
@@ -320,9 +320,7 @@ def _classes_of_query(  # type: ignore[no-untyped-def]
         cumulative_S1[s + 1] = cumulative_S1[s] + information_S[s]
     for c in range(n_candidates):
         column_C[c], rank_C[c] = DEPTH, c
-        key_C[c], sort_value_C[c] = _class_key(
-            differences_CP, c, DEPTH, cumulative_S1, information_S, n_places
-        )
+        key_C[c], score_C[c] = _class_key(differences_CP, c, DEPTH, cumulative_S1, information_S, n_places)
     is_sorted = False
     for g in range(n_gaps):
         if not wanted_QG[q, g]:
@@ -332,12 +330,12 @@ def _classes_of_query(  # type: ignore[no-untyped-def]
             if differences_CP[c, column_C[c]] < gap_place:
                 while differences_CP[c, column_C[c]] < gap_place:
                     column_C[c] += 1
-                key_C[c], sort_value_C[c] = _class_key(
+                key_C[c], score_C[c] = _class_key(
                     differences_CP, c, column_C[c], cumulative_S1, information_S, n_places
                 )
                 is_sorted = False
         if not is_sorted:
-            _sort(rank_C, n_candidates, sort_value_C, merged_C)
+            _sort(rank_C, n_candidates, score_C, merged_C)
             is_sorted = True
         k, i = 0, 0
         while i < n_candidates and k < n_classes:
@@ -389,14 +387,14 @@ def _find_ibs_classes(  # type: ignore[no-untyped-def]
 
 
 class Information(NamedTuple):
-    """Information of both alleles at each place: -log of the panel frequency; 0 where a call is missing."""
+    """The information of both alleles at each place: -log(panel frequency); 0 where a call is missing."""
 
-    query_QS: np.ndarray  # float32, of the query's allele
-    other_QS: np.ndarray  # float32, of the other allele: -log(1 - exp(-information))
+    query_QS: np.ndarray  # float32, information of the query's allele
+    other_QS: np.ndarray  # float32, information of the other allele: -log(1 - exp(-information))
 
     @classmethod
     def of(cls, query_SQ: np.ndarray, frequency_S: np.ndarray, n_haplotypes: int) -> Information:
-        """Compute the information of queries' alleles (0, 1 or MISSING).
+        """Return the information of the queries' alleles (0, 1 or MISSING).
 
         frequency_S is the panel's frequency of allele 1. An allele that the panel lacks is treated as if half
         a haplotype carried it.
@@ -412,7 +410,7 @@ class Information(NamedTuple):
 
 
 class GapDistances(NamedTuple):
-    """Logs of the genetic lengths (cM) from each gap of a block to each place.
+    """The logs of the genetic lengths (cM) from each gap of a block to each place.
 
     Place -1 stands for the first place of the tile, place S for the last one.
     """
@@ -423,7 +421,7 @@ class GapDistances(NamedTuple):
 
     @classmethod
     def of(cls, typed_cM_S: np.ndarray, first_place: int, n_gaps: int) -> GapDistances:
-        """Compute distances for n_gaps consecutive gaps; the first lies to the left of first_place."""
+        """Return the distances for n_gaps consecutive gaps; the first lies to the left of first_place."""
         n_places = len(typed_cM_S)
         edges = np.clip(first_place + np.arange(n_gaps)[:, None], 0, n_places)
         left_edge = typed_cM_S[np.maximum(edges - 1, 0)]
@@ -443,15 +441,15 @@ def find_ibs_classes(
     n_classes: int,
     wanted_QG: np.ndarray | None = None,
 ) -> IBSClasses:
-    """Find at most n_classes classes of every query at the gaps of a block, ranked by information.
+    """Return at most n_classes classes of every query at the gaps of a block, by decreasing information.
 
-    wanted_QG: bool, which gaps to compute for each query; by default all.
+    wanted_QG (bool) selects the gaps to compute for each query; by default all.
     """
     n_queries, n_places = information.query_QS.shape
     n_gaps = len(distances.log_left_GS1)
     max_candidates = int(np.diff(candidates.first_Q1).max(initial=1))
     classes = IBSClasses(
-        np.empty((n_queries, n_gaps, FEATURES, n_classes), np.float32),  # not zeroed, as it is large
+        np.empty((n_queries, n_gaps, FEATURES, n_classes), np.float32),  # not zeroed, because it is large
         np.zeros((n_queries, n_gaps, n_classes), np.float32),
         np.zeros((n_queries, n_gaps, n_classes), np.int32),
         np.empty(n_queries * n_gaps * n_classes, np.int32),

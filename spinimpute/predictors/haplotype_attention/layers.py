@@ -1,6 +1,8 @@
-"""Layers of small networks on the CPU, in numba; each column of an array is one input of the network.
+"""Dense layers of small networks on the CPU, compiled by numba.
 
-Axes: O outputs, I inputs, P columns, a multiple of LANES.
+Inputs and outputs are stored by column: column p of x_IP is one input vector of the network.
+
+Axes: O outputs, I inputs, P columns (a multiple of LANES).
 """
 
 from __future__ import annotations
@@ -11,25 +13,26 @@ from spinimpute.hmm.lanes import load, store, where_positive
 from spinimpute.hmm.parameters import LANES
 from spinimpute.runtime.kernels import kernel
 
-OUTPUTS_PER_BATCH = 8  # number of sums that are kept in registers
+OUTPUTS_PER_BATCH = 8  # outputs that are computed together: their sums fit into registers
 
 
 def padded(outputs: np.ndarray) -> np.ndarray:
-    """Pad the first dimension with zeros to a multiple of OUTPUTS_PER_BATCH; float32."""
+    """Return a float32 array, its first dimension zero-padded to a multiple of OUTPUTS_PER_BATCH."""
     outputs = np.asarray(outputs, dtype=np.float32)
     return np.pad(outputs, [(0, -len(outputs) % OUTPUTS_PER_BATCH)] + [(0, 0)] * (outputs.ndim - 1))
 
 
 def transposed(weight_OI: np.ndarray) -> np.ndarray:
-    """Pad and transpose the weights of a layer for `add_products`; float32 (I, O)."""
+    """Return the weights of a layer, padded and transposed for `add_products`, float32 (I, O)."""
     return np.ascontiguousarray(padded(weight_OI).T)
 
 
 @kernel(fast=True)
 def add_products(weight_IO, x_IP, n, out_OP, positive):  # type: ignore[no-untyped-def]
-    """Add weight.T @ x to at least n columns of out; then replace negative numbers by 0 if `positive`.
+    """Add weight.T @ x to the first n columns of out. If `positive`, then replace negative numbers by 0.
 
-    O is a multiple of OUTPUTS_PER_BATCH, and P is a multiple of LANES. LANES columns are computed at a time.
+    Further columns may be changed, because LANES columns are computed at a time. O is a multiple of
+    OUTPUTS_PER_BATCH, and P is a multiple of LANES.
     Each number of x that is loaded is used in OUTPUTS_PER_BATCH products. Indices of `load` and `store` count
     vectors of LANES numbers.
     """
@@ -69,7 +72,7 @@ def add_products(weight_IO, x_IP, n, out_OP, positive):  # type: ignore[no-untyp
 
 @kernel(fast=True)
 def dense(weight_IO, bias_O, x_IP, n, out_OP):  # type: ignore[no-untyped-def]
-    """Compute out = weight.T @ x + bias for at least n columns; sizes as for `add_products`."""
+    """Write weight.T @ x + bias to the first n columns of out, see `add_products`."""
     for o in range(len(bias_O)):
         out_OP[o] = bias_O[o]
     add_products(weight_IO, x_IP, n, out_OP, False)
@@ -77,7 +80,7 @@ def dense(weight_IO, bias_O, x_IP, n, out_OP):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def dense_relu(weight_IO, bias_O, x_IP, n, out_OP):  # type: ignore[no-untyped-def]
-    """Compute out = max(weight.T @ x + bias, 0) for at least n columns; sizes as for `add_products`."""
+    """Write max(weight.T @ x + bias, 0) to the first n columns of out, see `add_products`."""
     for o in range(len(bias_O)):
         out_OP[o] = bias_O[o]
     add_products(weight_IO, x_IP, n, out_OP, True)

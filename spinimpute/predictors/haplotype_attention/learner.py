@@ -1,6 +1,10 @@
-"""Training of `HaplotypeAttention`: episodes of IBS classes, and the loss.
+"""The learner of haplotype attention: it draws training tasks (episodes) and computes the loss.
 
-Axes: Q query haplotypes, G gaps, K classes, U sites of a gap, N context haplotypes, T typed sites.
+An episode splits the haplotypes of a segment into queries and context. It has the IBS classes of the queries
+among the context haplotypes, and the queries' true alleles at untyped sites.
+
+Axes: Q query haplotypes, G gaps, K classes, U sites of a gap, N context haplotypes, A all haplotypes, T typed
+sites, X sites of the segment, B blocks.
 """
 
 from __future__ import annotations
@@ -36,26 +40,26 @@ from spinimpute.training.episodes import FAR_SITES, EpisodeSettings, Split, draw
 from spinimpute.training.trainer import Outcome
 
 CANDIDATES = CandidateSettings()  # more candidates than in imputation
-COPY_LOSS = 0.5  # weight of the loss before the decoder's correction
+COPY_LOSS = 0.5  # weight of the loss of copied alleles, before the decoder's correction
 MIN_POSTERIOR_SHARE = 0.05  # see `copying_posteriors`
 
 
 @dataclass(frozen=True)
 class HaplotypeEpisode:
-    """Some gaps of one drawn split: all gaps of all chosen blocks in order."""
+    """A training task: all gaps of some blocks, for one split of the haplotypes into queries and context."""
 
     features_QGFK: np.ndarray  # see `ibs_classes.IBSClasses`
     count_QGK: np.ndarray
     gap_GF: np.ndarray  # float32, see `gap_features`
     alleles_QGUK: np.ndarray  # float32, share of a class's members that carry the minor allele
-    sibling_QGUK: np.ndarray  # float32, the same for the members' siblings
-    truth_QGU: np.ndarray  # the queries' alleles, 1 for the minor one
-    frequency_GU: np.ndarray  # of the minor allele
+    sibling_QGUK: np.ndarray  # float32, share of the members' siblings that carry the minor allele
+    truth_QGU: np.ndarray  # the queries' alleles, 1 for the minor allele
+    frequency_GU: np.ndarray  # frequency of the minor allele in the context
     fraction_GU: np.ndarray  # float32, position in the gap, 0 to 1
     left_GU: np.ndarray  # float32, distances to the ends of the gap, cM
     right_GU: np.ndarray
-    valid_GU: np.ndarray  # float32, 1, or 0 for padding
-    n_haplotypes: int  # of the context
+    valid_GU: np.ndarray  # float32, 0 for padding, otherwise 1
+    n_haplotypes: int  # number of context haplotypes
 
 
 @kernel()
@@ -78,16 +82,16 @@ def _fill_class_alleles(first_QGK, count_QGK, member_M, sibling_N, alleles_GUN, 
 
 
 class HaplotypeLearner:
-    """Tasks and loss of `HaplotypeAttention`; see `training.trainer.Learner`."""
+    """Training tasks and loss of `HaplotypeAttention`; see `training.trainer.Learner`."""
 
     def __init__(self, settings: HaplotypeSettings, episodes: EpisodeSettings, device: torch.device) -> None:
         self.settings, self.episodes, self.device = settings, episodes, device
         self.model = HaplotypeAttention(settings).to(device)
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> HaplotypeEpisode:
-        """Draw an episode; the same source and generator state give the same one.
+        """Draw an episode. Equal sources and generator states give equal episodes.
 
-        Raises ValueError as `draw_split` does.
+        Raise ValueError if `draw_split` does.
         """
         source = draw_interval(source, rng, self.episodes.most_entries)
         split = draw_split(source, rng, self.episodes)
@@ -137,7 +141,7 @@ class HaplotypeLearner:
         frequency_X: np.ndarray,
         rng: np.random.Generator,
     ) -> dict[str, np.ndarray]:
-        """The fields of an episode for one block of gaps, with randomly chosen sites."""
+        """Return the fields of an episode for one block of gaps, with randomly chosen sites."""
         valid_GU, site_GU = self._choose_sites(gaps, split.typed_T, frequency_X, rng)
         flip_GU = frequency_X[site_GU] > 0.5
         alleles_GUA = split.alleles_XA[site_GU] ^ flip_GU[..., None]
@@ -167,7 +171,7 @@ class HaplotypeLearner:
     def _choose_sites(
         self, gaps: np.ndarray, typed_T: np.ndarray, frequency_X: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw sites of each gap: 1, or 0 for padding, and site indices, (G, U)."""
+        """Draw sites of each gap. Return valid_GU (0 for padding, otherwise 1) and site indices, (G, U)."""
         u = self.episodes.sites_per_gap
         valid_GU, site_GU = np.zeros((len(gaps), u), np.float32), np.zeros((len(gaps), u), np.int64)
         polymorphic = (frequency_X > 0) & (frequency_X < 1)
@@ -181,7 +185,7 @@ class HaplotypeLearner:
         return valid_GU, site_GU
 
     def logits(self, e: HaplotypeEpisode) -> tuple[Tensor, Tensor]:
-        """Logits of P(minor allele), copied and corrected, (Q, G, U)."""
+        """Return the logits of P(minor allele), (Q, G, U), of the copied alleles and after the correction."""
         f = self._float
         weights = self.model.weigh(f(e.features_QGFK), f(e.count_QGK), f(e.gap_GF))
         copied = copy_alleles(weights, f(e.count_QGK), f(e.alleles_QGUK), f(e.sibling_QGUK), f(e.fraction_GU))
@@ -194,7 +198,7 @@ class HaplotypeLearner:
         return logit, torch.where(is_copied, corrected, self.model.decode_absent(spread_QGUE, site_QGUF))
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """Cross-entropy at hidden sites, before and after the decoder's correction."""
+        """Return the loss of an episode, with the predictions and the true alleles at hidden sites."""
         assert isinstance(task, HaplotypeEpisode)
         copied, corrected = self.logits(task)
         truth = self._float(task.truth_QGU)

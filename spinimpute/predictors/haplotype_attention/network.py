@@ -1,14 +1,19 @@
-"""Haplotype attention: like SPIN, but queries attend to classes of panel haplotypes, not to inducing points.
+"""The network of haplotype attention, in torch. Training uses it; imputation on the CPU uses compiled copies.
 
-The labels that attention averages (`nn.carrying`) are the alleles of a class, and the mass of a class is the
-number of its haplotypes. A query and a class are compared by features of their match, not by tokens.
+As in SPIN, queries attend to groups of panel haplotypes and average the alleles that these carry
+(`nn.carrying`). Here the groups are IBS classes (`ibs_classes`) instead of inducing points. The mass of a
+class is the number of its haplotypes. A query and a class are compared by features of their match.
 
-A pair network maps these features (`ibs_classes`) to two attention logits, one for each end of the gap, and
-to a value: a vector that describes the class to the decoder. Alleles are averaged with weights that change
-linearly from one end to the other. From these averages and the values of the classes with the allele, a
-decoder computes a correction. In all alleles 1 is the panel's minor allele.
+1. The pair network maps these features to two attention logits, one for each end of the gap, and to a value:
+   a vector that describes the class to the decoder.
+2. Alleles are averaged with weights that change linearly from the left end of the gap to the right end.
+3. The decoder corrects these averages. Its inputs include the mean values of the classes with the allele and
+   of the classes without it.
 
-Axes: Q queries, G gaps, K IBS classes, U sites of a gap, F features, V value, E ends of a gap.
+In this module, allele 1 is the panel's minor allele.
+
+Axes: Q queries, G gaps, K IBS classes, U sites of a gap, F features, V value, E ends of a gap, I = 1 + V
+heads, L pairs of a query and a gap, X any shape.
 """
 
 from __future__ import annotations
@@ -39,25 +44,25 @@ class ClassWeights(NamedTuple):
     """Attention over IBS classes, float32."""
 
     weight_QGEK: Tensor  # softmax over classes at the left and right end of the gap
-    logit_QGK: Tensor  # mean of the two logits
-    value_QGVK: Tensor  # for the decoder
+    logit_QGK: Tensor  # mean of the logits at both ends
+    value_QGVK: Tensor  # description of the class for the decoder
 
 
 class Copied(NamedTuple):
-    """What a query copies at a site, float32. The shape is any shape X, with V added for the values."""
+    """Averages over a query's classes at sites, float32, of any shape X; carrier_V and other_V: (*X, V)."""
 
     p: Tensor  # weight of the carriers (class members with the minor allele), interpolated in the gap
     left_p: Tensor  # weight of the carriers at the left end of the gap
     right_p: Tensor  # weight of the carriers at the right end
     sibling_p: Tensor  # weight of the members whose sibling haplotypes are carriers
     contrast: Tensor  # logit of the best carrier minus logit of the best non-carrier
-    carriers: Tensor  # number of members that carry the allele
+    carriers: Tensor  # number of carriers
     carrier_V: Tensor  # mean value of carriers
-    other_V: Tensor  # mean value of all others
+    other_V: Tensor  # mean value of the other class members
 
 
 class HaplotypeAttention(nn.Module):
-    """Pair network and decoder; see the module's docstring."""
+    """Pair network and decoder, see the module's docstring."""
 
     def __init__(self, settings: HaplotypeSettings) -> None:
         super().__init__()
@@ -71,22 +76,22 @@ class HaplotypeAttention(nn.Module):
         start_at_zero(self.absent)
 
     def first_layer(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the pair network's first weights for unscaled class and gap features, and its bias."""
+        """Return the first layer's weights for unscaled features of classes and of gaps, and its bias."""
         first = self.pair[0]
         assert isinstance(first, nn.Linear)
         from_pair, from_gap = torch.split(first.weight * SCALE, [FEATURES, GAP_FEATURES], dim=1)
         return from_pair, from_gap, first.bias
 
     def weigh(self, features_QGFK: Tensor, count_QGK: Tensor, gap_GF: Tensor) -> ClassWeights:
-        """Compute the attention over classes; absent classes have weight 0.
+        """Return the attention over classes; absent classes have weight 0.
 
-        Features and counts are those of `IBSClasses`; gap_GF see `gap_features`.
+        features_QGFK and count_QGK are fields of `IBSClasses`. gap_GF are the features of `gap_features`.
         """
         from_pair, from_gap, bias = self.first_layer()
         x = F.linear(features_QGFK.transpose(-1, -2), from_pair) + F.linear(gap_GF, from_gap, bias)[:, None]
         x = self.pair[1:](x)
         logit_QGEK = x[..., :2].float().transpose(-1, -2)
-        # each end of a gap is a head of the query's attention; a class counts as often as it has haplotypes
+        # Each end of a gap is a head of the query's attention. The prior weight of a class is its size.
         prior_QG1K = features_QGFK[..., LOG_COUNT, :].unsqueeze(-2)
         weight_LE1K = attend_to_points(
             (logit_QGEK + prior_QG1K).flatten(0, 1).unsqueeze(2), count_QGK.flatten(0, 1)
@@ -98,9 +103,9 @@ class HaplotypeAttention(nn.Module):
         )
 
     def decode(self, copied: Copied, spread_XE: Tensor, site_XF: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of P(minor allele), of shape X: copied, and corrected by the decoder.
+        """Return the logits of P(minor allele), of shape X: the copied ones, and those after the correction.
 
-        spread_XE is the entropy of the weights at both ends; site_XF see `site_features`.
+        spread_XE is the entropy of the weights at both ends. site_XF are the features of `site_features`.
         """
         logit, left, right, sibling = (
             torch.logit(p.float().clamp(EPSILON, 1 - EPSILON))
@@ -114,7 +119,7 @@ class HaplotypeAttention(nn.Module):
         return logit, logit + self.decoder(x)[..., 0].float()
 
     def decode_absent(self, spread_XE: Tensor, site_XF: Tensor) -> Tensor:
-        """Return the logit of P(minor allele) where no member of a class and no sibling has this allele."""
+        """Return the logits of P(minor allele) where no class member and no sibling has this allele."""
         spread_E, site_F = self.absent.weight[0].split([SPREAD_FEATURES, SITE_FEATURES])
         return ABSENT_LOGIT + self.absent.bias + spread_XE @ spread_E + site_XF @ site_F
 
@@ -122,10 +127,10 @@ class HaplotypeAttention(nn.Module):
 def copy_alleles(
     weights: ClassWeights, count_QGK: Tensor, alleles_QGUK: Tensor, sibling_QGUK: Tensor, fraction_GU: Tensor
 ) -> Copied:
-    """Pool the alleles of classes, in shape (Q, G, U).
+    """Average the alleles of classes; return `Copied` of shape (Q, G, U).
 
-    alleles_QGUK and sibling_QGUK: share of the members of a class, or of their siblings, that carry the minor
-    allele. fraction_GU: 0 at the left typed site, 1 at the right one.
+    alleles_QGUK is the share of the members of a class that carry the minor allele, sibling_QGUK that share
+    of their siblings. fraction_GU is the position in the gap: 0 at the left typed site, 1 at the right one.
     """
     t_GU1 = fraction_GU.unsqueeze(-1)
     value_QGVK = weights.value_QGVK
@@ -134,12 +139,12 @@ def copy_alleles(
     head_QGEIK = torch.cat([head_QGE1K, head_QGE1K * value_QGVK.unsqueeze(2)], dim=3)
 
     def pool(head_QGEIK: Tensor, label_QGUK: Tensor) -> Tensor:
-        """Pooled labels at both ends, (Q, G, U, E, I)."""
+        """Return the averaged labels at both ends, (Q, G, U, E, I)."""
         pooled = pooled_labels(head_QGEIK.flatten(0, 1), label_QGUK.flatten(0, 1).transpose(-1, -2))
         return pooled.unflatten(0, label_QGUK.shape[:2]).permute(0, 1, 4, 2, 3)
 
     def interpolate(ends_QGUEI: Tensor) -> Tensor:
-        """Interpolate linearly from one end of the gap to the other, (Q, G, U, I)."""
+        """Return values interpolated between both ends of the gap, (Q, G, U, I)."""
         left_QGUI, right_QGUI = ends_QGUEI.unbind(3)
         return (1 - t_GU1) * left_QGUI + t_GU1 * right_QGUI
 

@@ -1,7 +1,10 @@
-"""Computes `HaplotypeAttention.weigh` on the CPU, with arrays small enough for the cache.
+"""The pair network of haplotype attention on the CPU: `HaplotypeAttention.weigh`, compiled.
 
-Axes: Q queries, G gaps, K classes, F features, H hidden units, P pairs (of a query and a class), V value,
-E ends of a gap.
+The network maps the features of a pair (a query and an IBS class) to an attention logit for each end of the
+gap, and to a value, which describes the class to the decoder.
+
+Axes: Q queries, G gaps, K classes, F features, H hidden units, P pairs of a batch, V value, E ends of a gap,
+O = 2 + V outputs.
 """
 
 from __future__ import annotations
@@ -22,28 +25,28 @@ GAPS_PER_BATCH = 8  # gaps whose pairs go through the layers together: their arr
 
 
 class WeighedClasses(NamedTuple):
-    """Attention over IBS classes, float32; undefined for absent classes."""
+    """Attention over IBS classes, float32; see `network.ClassWeights`. Undefined for absent classes."""
 
-    weight_QGEK: np.ndarray  # see `network.ClassWeights`
+    weight_QGEK: np.ndarray
     logit_QGK: np.ndarray
     value_QGVK: np.ndarray
-    spread_QGE: np.ndarray  # entropy of the weights, see `network.spread`; 0 without classes
+    spread_QGE: np.ndarray  # entropy of the weights, see `network.spread`; 0 if there are no classes
 
 
 class PairWeights(NamedTuple):
-    """Weights of a pair network, float32; outputs are padded with zeros for `add_products`."""
+    """The weights of a pair network, float32, padded for `layers`."""
 
     first_FH: np.ndarray  # F: the features of a pair, then the features of a gap
     first_H: np.ndarray
     second_HH: np.ndarray
     second_H: np.ndarray
-    last_HO: np.ndarray  # O = 2 + V
+    last_HO: np.ndarray
     last_O: np.ndarray
     n_value: int
 
     @classmethod
     def of(cls, weights: Mapping[str, np.ndarray]) -> PairWeights:
-        """Convert the weights of `HaplotypeAttention`."""
+        """Return the pair network's part of the weights of `HaplotypeAttention`."""
         return cls(
             transposed(weights["pair.0.weight"] * SCALE),
             padded(weights["pair.0.bias"]),
@@ -55,7 +58,7 @@ class PairWeights(NamedTuple):
         )
 
     def weigh(self, classes: IBSClasses, gap_GF: np.ndarray) -> WeighedClasses:
-        """Compute the attention over classes; gap_GF are the features of the gaps (`gap_features`)."""
+        """Return the attention over classes. gap_GF are the features of the gaps, see `gap_features`."""
         q, g, k = classes.count_QGK.shape
         weighed = WeighedClasses(
             np.empty((q, g, 2, k), np.float32),
@@ -71,7 +74,7 @@ class PairWeights(NamedTuple):
 def _weigh(features_QGFK, count_QGK, gap_GF, weights, weighed):  # type: ignore[no-untyped-def]
     """Fill the arrays of `WeighedClasses`.
 
-    The inner loops go over the pairs of several gaps, so that the compiler can vectorise them.
+    The inner loops run over the pairs of several gaps. They are long enough to be vectorized.
     """
     first_FH, first_H, second_HH, second_H, last_HO, last_O, _ = weights
     weight_QGEK, logit_QGK, value_QGVK, spread_QGE = weighed

@@ -1,16 +1,18 @@
-"""Gives target samples that are themselves in the panel their own alleles.
+"""Imputation of target samples that are members of the panel: they get their own alleles.
 
-A query that agrees with a panel haplotype at all typed places of a tile may still belong to another person.
-If both haplotypes of a sample agree with both haplotypes of a panel sample, they are probably the same
-person, unless many panel haplotypes agree.
+If one haplotype of a sample agrees with a panel haplotype at all typed places of a tile, they may still be
+from two people. If both haplotypes of a sample agree with the two haplotypes of a panel sample, they are
+probably from one person, unless many panel haplotypes agree.
 
-Among the N panel haplotypes, a agree with the sample's first haplotype, b agree with the second, and p agree
-with the first while their sibling agrees with the second. A sample that is not in the panel has both
-haplotypes with a probability of about (a / N) (b / N), a sample of the panel with p / N. So the odds of being
-in the panel are the prior odds times N p / (a b). Places that differ lower the odds: either typed calls are
-wrong there, or the sample is a relative that shares the haplotypes only for a while.
+Let a of the N panel haplotypes agree with the sample's first haplotype, and b with the second. Let p be the
+number of haplotypes that agree with the first haplotype while their sibling agrees with the second. A person
+outside the panel has the two observed haplotypes with probability (a / N) (b / N), approximately; a random
+person of the panel has them with probability p / N. The odds of being in the panel are therefore the prior
+odds times N p / (a b). Differences at typed places lower the odds, because a difference is either a wrong
+call, or the sample is a relative who shares the haplotypes only in a part of the chromosome.
 
-If a sample's two haplotypes agree with each other, the second one adds no evidence: the sample is not tested.
+If the two haplotypes of a sample agree with each other, the second haplotype adds no evidence. Such a sample
+is not tested.
 
 Axes: Q queries, N panel haplotypes, C candidates, M haplotypes of members, G gaps, U sites, W 64-bit words.
 """
@@ -27,19 +29,19 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.runtime.kernels import kernel
 
-PRIOR_ODDS = 0.02  # the odds are then 6 to 1 if a = b = p = 1 in a panel of 300 haplotypes
-PLACES_PER_ERROR = 200  # one difference is allowed per this many non-missing typed places
-# With d > 0 different places, the odds are min(odds, MAX_ODDS) ERROR_ODDS^d.
+PRIOR_ODDS = 0.02  # with a = b = p = 1 and a panel of 300 haplotypes, the odds are then 6 to 1
+PLACES_PER_ERROR = 200  # number of non-missing typed places for which one difference is allowed
+# With d > 0 differences, the odds are min(odds, MAX_ODDS) * ERROR_ODDS^d.
 MAX_ODDS, ERROR_ODDS = 100.0, 0.1
-MIN_ODDS = 0.05  # below these odds a sample is imputed like any other
-MAX_MATCHING = 20  # a query that agrees with more candidates than this is not tested
-MAX_COUNTED = 4_096  # number of evenly spread panel haplotypes from which b is estimated
+MIN_ODDS = 0.05  # samples with lower odds are treated as outside the panel
+MAX_MATCHING = 20  # queries that agree with more candidates are not tested
+MAX_COUNTED = 4_096  # b is estimated from at most this many evenly spread panel haplotypes
 
 
 class PanelMembers(NamedTuple):
-    """Queries of samples that may be in the panel."""
+    """The queries whose samples may be in the panel."""
 
-    probability_Q: np.ndarray  # float32, that the sample is in the panel
+    probability_Q: np.ndarray  # float32, probability that the query's sample is in the panel
     haplotype_M: np.ndarray  # int32, panel haplotypes that may be the query itself
     first_Q1: np.ndarray  # int64, index in haplotype_M of each query's first haplotype
 
@@ -52,12 +54,12 @@ def find_members(
     candidates: Candidates,
     block: int,
 ) -> PanelMembers:
-    """Find queries that agree with a panel haplotype while their siblings agree with its sibling.
+    """Return the queries that agree with a panel haplotype while their siblings agree with its sibling.
 
     One of PLACES_PER_ERROR places may differ. Queries that agree with more than MAX_MATCHING candidates are
-    omitted. sibling_N: the sibling of each panel haplotype; the haplotype itself if it has none. `siblings`
-    has no calls for a query without a sibling. Any block of the tile will do: a haplotype that agrees at all
-    places is a candidate in every block.
+    omitted. sibling_N is the sibling of each panel haplotype, or the haplotype itself if it has none.
+    `siblings` are the query's siblings; all calls of a missing sibling are missing. `block` may be any block
+    of the tile, because a haplotype that agrees at all places is a candidate in every block.
     """
     probability_Q = np.zeros(len(queries.bits_XW), np.float32)
     first_Q1 = candidates.first_BQ1[block]
@@ -75,13 +77,13 @@ def find_members(
 
 
 @kernel()
-def _differences(panel_NW, haplotype, bits_W, known_W, max_errors):  # type: ignore[no-untyped-def]
-    """Count the non-missing places at which a panel haplotype differs; return most + 1 if above `most`."""
+def _differences(panel_NW, haplotype, bits_W, known_W, limit):  # type: ignore[no-untyped-def]
+    """Return the number of non-missing places at which a panel haplotype differs, at most limit + 1."""
     n = 0
     for word in range(len(bits_W)):
         n += bits_set((panel_NW[haplotype, word] ^ bits_W[word]) & known_W[word])
-        if n > max_errors:
-            return max_errors + 1
+        if n > limit:
+            return limit + 1
     return n
 
 
@@ -95,8 +97,8 @@ def _are_equal(first_W, second_W, first_known_W, second_known_W):  # type: ignor
 
 
 @kernel()
-def _max_errors(known_W):  # type: ignore[no-untyped-def]
-    """Return at how many places a query may differ from itself in the panel; -1 without any call."""
+def _count_allowed_errors(known_W):  # type: ignore[no-untyped-def]
+    """Return the number of allowed differences for a query with these calls; -1 if all calls are missing."""
     n_known = count_bits(known_W, 0, 64 * len(known_W))
     return n_known // PLACES_PER_ERROR if n_known else -1
 
@@ -110,7 +112,7 @@ def _odds(n, n_pairs, n_matching, n_siblings_matching, n_differ):  # type: ignor
 
 @kernel()
 def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, members):  # type: ignore[no-untyped-def]
-    """Fill the probabilities and the starts of `PanelMembers`; return its haplotypes."""
+    """Fill probability_Q and first_Q1 of `PanelMembers`. Return its haplotype_M."""
     query_QW, known_QW = queries
     sibling_QW, sibling_known_QW = siblings
     candidate_C, first_Q1 = candidates
@@ -126,33 +128,29 @@ def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, m
             sibling_QW[q],
             sibling_known_QW[q],
         )
-        max_errors, max_sibling_errors = _max_errors(known_W), _max_errors(sibling_known_W)
-        if min(max_errors, max_sibling_errors) < 0 or _are_equal(
-            query_W, sibling_W, known_W, sibling_known_W
-        ):
+        query_max, sibling_max = _count_allowed_errors(known_W), _count_allowed_errors(sibling_known_W)
+        if min(query_max, sibling_max) < 0 or _are_equal(query_W, sibling_W, known_W, sibling_known_W):
             continue
-        n_matching, best_errors = 0, 0
-        best_sibling_errors = fewest_errors = max_errors + max_sibling_errors + 1
+        n_matching, query_best = 0, 0
+        sibling_best = best_total = query_max + sibling_max + 1
         for c in range(first_Q1[q], first_Q1[q + 1]):
             h = candidate_C[c]
-            errors = _differences(panel_NW, h, query_W, known_W, max_errors)
-            if errors > max_errors:
+            errors = _differences(panel_NW, h, query_W, known_W, query_max)
+            if errors > query_max:
                 continue
             n_matching += 1
             if n_matching > MAX_MATCHING:
                 break
             if sibling_N[h] == h:
                 continue
-            sibling_errors = _differences(
-                panel_NW, sibling_N[h], sibling_W, sibling_known_W, max_sibling_errors
-            )
-            if sibling_errors <= max_sibling_errors and errors + sibling_errors < fewest_errors:
-                fewest_errors, best_errors, best_sibling_errors = (
+            sibling_errors = _differences(panel_NW, sibling_N[h], sibling_W, sibling_known_W, sibling_max)
+            if sibling_errors <= sibling_max and errors + sibling_errors < best_total:
+                best_total, query_best, sibling_best = (
                     errors + sibling_errors,
                     errors,
                     sibling_errors,
                 )
-        if n_matching > MAX_MATCHING or fewest_errors > max_errors + max_sibling_errors:
+        if n_matching > MAX_MATCHING or best_total > query_max + sibling_max:
             continue
         if n_found + n_matching > len(found_M):
             longer_M = np.empty(2 * (n_found + n_matching), np.int32)
@@ -161,25 +159,21 @@ def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, m
         n_matching, n_pairs = 0, 0
         for c in range(first_Q1[q], first_Q1[q + 1]):
             h = candidate_C[c]
-            if _differences(panel_NW, h, query_W, known_W, best_errors) > best_errors:
+            if _differences(panel_NW, h, query_W, known_W, query_best) > query_best:
                 continue
             n_matching += 1
             sibling = sibling_N[h]
             if (
                 sibling != h
-                and _differences(panel_NW, sibling, sibling_W, sibling_known_W, best_sibling_errors)
-                <= best_sibling_errors
+                and _differences(panel_NW, sibling, sibling_W, sibling_known_W, sibling_best) <= sibling_best
             ):
                 found_M[n_found + n_pairs] = h
                 n_pairs += 1
-        n_siblings_matching = 0 if step == 1 else step  # rounded up: more may agree
+        n_siblings_matching = 0 if step == 1 else step  # round up, because haplotypes are skipped
         for h in range(0, n, step):
-            if (
-                _differences(panel_NW, h, sibling_W, sibling_known_W, best_sibling_errors)
-                <= best_sibling_errors
-            ):
+            if _differences(panel_NW, h, sibling_W, sibling_known_W, sibling_best) <= sibling_best:
                 n_siblings_matching += step
-        odds = _odds(n, n_pairs, n_matching, n_siblings_matching, fewest_errors)
+        odds = _odds(n, n_pairs, n_matching, n_siblings_matching, best_total)
         if odds >= MIN_ODDS:
             probability_Q[q] = odds / (1 + odds)
             n_found += n_pairs
@@ -189,7 +183,7 @@ def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, m
 
 @kernel()
 def mix_members(members, patterns, sites, out_UQ):  # type: ignore[no-untyped-def]
-    """Mix P(ALT) in out_UQ, in place, with the alleles of panel haplotypes that may be the query itself."""
+    """Mix P(ALT) in out_UQ, in place, with the alleles of the panel haplotypes that may be the query."""
     probability_Q, haplotype_M, first_Q1 = members
     first_gap, gap_start_G1, _, flip_U = sites
     pattern_NG = patterns.pattern_BNG[first_gap // BLOCK_GAPS]

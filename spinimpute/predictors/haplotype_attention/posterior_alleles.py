@@ -1,19 +1,20 @@
-"""Two corrections of the network's predictions: copying by posteriors alone, and odds of rare alleles.
+"""Two corrections of the network's predictions: a mixture with Li-Stephens, and odds of rare alleles.
 
-The first correction averages the candidates' alleles with the posterior probabilities of the model of Li and
-Stephens. The result is mixed with the network's predictions: the mixture is more accurate than either alone.
-The shipped network was trained with panels of up to 6,000 haplotypes. In larger panels hundreds of haplotypes
-match a query equally well, and the model of Li and Stephens is close to the truth. There both get the same
-weight. `benchmarks.imputation left-out` compares weights.
+The first correction predicts alleles without the network, as the average of the candidates' alleles, weighted
+with their posterior probabilities in the model of Li and Stephens. This prediction is mixed with that of the
+network. The mixture is more accurate than either prediction alone. In panels larger than those of training
+(6,000 haplotypes), hundreds of haplotypes match a query equally well, and the model of Li and Stephens is
+close to the truth. There both predictions get equal weights. `benchmarks.imputation left-out` compares
+weights.
 
-The second correction fits the prior odds of rare alleles to the panel's site frequency spectrum. If c of n
+The second correction adapts the prior odds of rare alleles to the panel's site frequency spectrum. If c of n
 panel haplotypes have an allele, a further haplotype has it with probability r c / n. The *return ratio* r is
 (c + 1) S(c + 1) / (c S(c)), where S(c) is the number of sites whose minor allele has c carriers (Good 1953,
-Biometrika 40:237). r is about 0.5 for singletons of 1000 Genomes panels: in a growing population most
-singletons are private to one family. r is larger if a file omits sites with a single carrier among panel and
-targets, because each remaining singleton then has a carrier among the targets. The network was trained with
-the return ratios TRAINED_RATIOS. By Bayes' rule, the odds of each prediction are multiplied by the panel's
-ratio divided by the trained ratio.
+Biometrika 40:237). In 1000 Genomes panels r is about 0.5 for singletons, because most singletons of a growing
+population are private to one family. r is larger if a file omits sites with a single carrier among panel and
+targets, because each remaining singleton then has a carrier among the targets. The network was trained on
+panels with the return ratios TRAINED_RATIOS. By Bayes' rule, the odds of each prediction are multiplied by
+the panel's ratio divided by the trained ratio.
 
 Axes: Q queries, G gaps of a block, C candidates or numbers of carriers, P both ends of the gaps, U sites of a
 block, N panel haplotypes, X sites of the panel. Carriers are panel haplotypes with the minor allele.
@@ -30,16 +31,18 @@ from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, GapPat
 from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
 from spinimpute.runtime.kernels import kernel
 
-# Haplotypes of the largest panels in training, and of panels in which posteriors get LARGEST_WEIGHT.
+# The weight of Li-Stephens predictions is SMALLEST_WEIGHT for panels of up to SMALL_PANEL haplotypes, the
+# largest ones in training, and LARGEST_WEIGHT for panels of at least LARGE_PANEL haplotypes.
 SMALL_PANEL, LARGE_PANEL = 6_000, 20_000
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.2, 0.5
-# Singletons are not mixed: they may be on the wrong haplotype of their carrier, and only the network allows
-# for that.
+# Singletons are not mixed: they may be on the wrong haplotype of their sample. Only the network has learned
+# this.
 FEWEST_CARRIERS = 2
 # Return ratios of alleles with 1, 2, ... carriers in panels like those of training (benchmarks/simulated).
-# For alleles with more carriers, the ratios of panels differ less than the error of their estimates.
+# Alleles with more carriers are not corrected: there panels differ less than the error of the estimates.
 TRAINED_RATIOS = (0.67, 0.84, 0.84, 0.86, 0.95)
-# Variance of log(ratio / trained ratio) across panels. Ratios from few sites are shrunk to the trained ones.
+# Variance of log(ratio / trained ratio) across panels. It determines how strongly a ratio that is estimated
+# from few sites is shrunk towards the trained ratio.
 RATIO_VARIANCE = 0.09
 
 
@@ -105,10 +108,10 @@ def _pool_alleles(candidates, patterns, sites, wanted_QG, out_UQ):  # type: igno
 def posterior_alleles(
     candidates: BlockCandidates, patterns: GapPatterns, sites: GapSites, wanted_QG: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return P(minor allele) at a block's sites from the candidates' posteriors alone, float32 (U, Q).
+    """Return the Li-Stephens prediction of P(minor allele) at a block's sites, float32 (U, Q).
 
-    P is the carriers' share of the candidates' posteriors, interpolated linearly between the ends of a gap. P
-    is 0 for queries without candidates, and in gaps that are not wanted.
+    P is the sum of the posteriors of carriers divided by the sum for all candidates, interpolated linearly
+    between the ends of a gap. P is 0 for queries without candidates, and in gaps where wanted_QG is False.
     """
     n_queries, n_gaps = len(candidates.first_Q1) - 1, len(sites.start_G1) - 1
     out_UQ = np.empty((len(sites.fraction_U), n_queries), np.float32)
@@ -123,8 +126,8 @@ def mix(
 ) -> None:
     """Mix the network's P(ALT), in place, with `posterior_alleles` at sites with FEWEST_CARRIERS or more.
 
-    minor_UQ: result of `posterior_alleles`, which is overwritten. carriers_U: number of carriers. weight_Q:
-    `posterior_weight`, or 0 for queries without candidates.
+    minor_UQ is the result of `posterior_alleles` and is overwritten. carriers_U is the number of carriers of
+    each site. weight_Q is `posterior_weight`, or 0 for queries without candidates.
     """
     minor_UQ[flip_U] = 1 - minor_UQ[flip_U]
     minor_UQ -= p_UQ
@@ -136,9 +139,9 @@ def mix(
 def rare_allele_odds(carriers_X: np.ndarray, n_haplotypes: int) -> np.ndarray:
     """Return the factors for the odds of alleles with 0, 1, 2, ... carriers, float32 (C,).
 
-    carriers_X: number of carriers at each site of the panel. The last factor is 1 and is used for all alleles
-    with more carriers. In very small panels some factors or all are 1, because a minor allele with c + 1
-    carriers needs a panel of more than 2 (c + 1) haplotypes.
+    carriers_X is the number of carriers at each site of the panel. The last factor is 1 and applies to all
+    larger numbers of carriers. The factor for c carriers is 1 in panels of at most 2 (c + 1) haplotypes,
+    because an allele with c + 1 carriers would not be the minor allele.
     """
     n_trained = len(TRAINED_RATIOS)
     sites_C = np.bincount(np.minimum(carriers_X, n_trained + 2), minlength=n_trained + 3)
@@ -155,7 +158,7 @@ def rare_allele_odds(carriers_X: np.ndarray, n_haplotypes: int) -> np.ndarray:
 
 @kernel()
 def multiply_odds(odds_U, flip_U, p_UQ):  # type: ignore[no-untyped-def]
-    """Multiply the odds of each site's minor allele by odds_U; changes P(ALT) in p_UQ in place."""
+    """Multiply the odds of each site's minor allele by odds_U. p_UQ is P(ALT), changed in place."""
     one = np.float32(1)
     for u in range(len(odds_U)):
         if odds_U[u] != one:

@@ -1,7 +1,14 @@
-"""Imputes with `HaplotypeAttention`, block by block.
+"""The predictor "haplotype" (haplotype attention), which imputes a tile block by block.
 
-The steps are: find candidates, compute their copying posteriors, group them into IBS classes, compute the
-classes' attention weights (pair network), copy their alleles, and correct the copies (decoder).
+The steps for the queries of a block are:
+
+1. Find candidates: panel haplotypes with the longest matches to the query (`hmm.pbwt`).
+2. Compute the posterior probability that the query copies each candidate (`hmm.posteriors`).
+3. In gaps where the candidates agree, take their alleles (`agreement`). Steps 4 to 6 are for the other gaps.
+4. Group the candidates into IBS classes (`ibs_classes`), and weigh the classes (`pair_network`).
+5. Copy the alleles of the classes (`copying`), and correct the copies (`decoder_network`).
+6. Mix with the predictions of Li and Stephens, and correct rare alleles (`posterior_alleles`).
+7. If the sample may be a member of the panel, mix with its own alleles (`panel_members`).
 
 Axes: S typed places of a tile, Q queries, G gaps of a block, B blocks, C candidates, P both ends of the gaps,
 K classes, U sites of a block.
@@ -68,10 +75,10 @@ MAX_CANDIDATE_FACTOR = 4.0  # maximum factor of the number of candidates, see `f
 
 
 class HaplotypePredictor(Predictor):
-    """Imputes tiles of a panel with a trained model.
+    """Predictor with a trained `HaplotypeAttention`.
 
-    `classes` is the maximum number of IBS classes where typed sites are dense. Large panels use at most
-    LARGE_PANEL_CLASSES there. Raises WeightsMismatch for the weights of another model.
+    `classes` is the maximum number of IBS classes where typed sites are dense; large panels use at most
+    LARGE_PANEL_CLASSES there. Raise WeightsMismatch if the weights do not fit the settings.
     """
 
     kind = HAPLOTYPE_KIND
@@ -106,7 +113,7 @@ class HaplotypePredictor(Predictor):
         )
 
     def engine(self, job: ImputationJob) -> HaplotypeEngine:
-        """Return the engine of a job."""
+        """Return the engine for the job."""
         return HaplotypeEngine(self, job)
 
     def check_memory(self, job: ImputationJob) -> None:
@@ -114,11 +121,11 @@ class HaplotypePredictor(Predictor):
         limits_of(job)
 
     def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches:
-        """Find the longest matches on one side of the tile's gaps, from which candidates are made.
+        """Return the longest matches of queries on one side of the tile's gaps; they define the candidates.
 
-        typed_TQ: int8, alleles at all typed sites, -1 where missing. Many queries in one call save time, as
-        the panel is read once for all of them. In a large panel with sparse typed sites, thousands of
-        haplotypes match equally well. There more candidates are used.
+        typed_TQ are the alleles at all typed sites, int8, -1 where missing. One call with many queries is
+        faster than several calls, because each call reads the whole panel. More candidates are used in a
+        large panel with sparse typed sites, where thousands of haplotypes match equally well.
         """
         candidates = self.candidates
         if large_panel_share(len(tile.order_N)) > 0:
@@ -131,7 +138,7 @@ class HaplotypePredictor(Predictor):
         return longest_matches(panel, queries, *tile.block_places, candidates, on_left=on_left)
 
     def max_classes(self, n_haplotypes: int, class_factor: float) -> int:
-        """Return the maximum number of classes for a block with this `TileBlock.class_factor`."""
+        """Return the maximum number of IBS classes in a block with this `TileBlock.class_factor`."""
         large = large_panel_share(n_haplotypes)
         dense = (MAX_CLASS_FACTOR - class_factor) / (MAX_CLASS_FACTOR - 1)
         return round(self.classes * class_factor - large * dense * max(self.classes - LARGE_PANEL_CLASSES, 0))
@@ -175,7 +182,7 @@ class HaplotypePredictor(Predictor):
                     panel, tile, block, patterns, queries, block_candidates, rates.rare_odds_C
                 )
                 out_UQ[block.sites.start - start : block.sites.stop - start] = p_UQ
-        # without any typed allele, matches mean nothing
+        # queries without typed alleles in the tile get the panel's frequencies
         out_UQ[:, ~alleles.known_XW.any(axis=1)] = panel.frequency[start:stop, None]
         return out_UQ
 
@@ -229,24 +236,24 @@ class HaplotypePredictor(Predictor):
 
 
 class _TileQueries(NamedTuple):
-    """Some queries: their alleles at the places of a tile, and what is derived from these."""
+    """The queries of a task."""
 
-    alleles: TypedAlleles
-    information: Information
-    members: PanelMembers | None
+    alleles: TypedAlleles  # at the places of the tile
+    information: Information  # of these alleles
+    members: PanelMembers | None  # None if the queries' siblings are unknown
 
 
 def load(checkpoint: Checkpoint) -> HaplotypePredictor:
-    """Load the predictor, as `PredictorRow.load` describes."""
+    """Return the predictor for a checkpoint; called through `PredictorRow.load`."""
     with convert_weight_errors():
         sizes = HaplotypeSettings(**checkpoint.settings)
     return HaplotypePredictor(checkpoint.weights, sizes, checkpoint.fingerprint, checkpoint.device)
 
 
 class DevicePairNetwork:
-    """The pair network on a device of torch.
+    """The pair network on a torch device; replaces `PairWeights` on a GPU.
 
-    It computes in float32, because bfloat16 would change dosages and not save time in so small a network.
+    It computes in float32. In such a small network, bfloat16 would save no time, and it would change dosages.
     """
 
     def __init__(self, weights: dict[str, np.ndarray], settings: HaplotypeSettings, device: str) -> None:
@@ -260,7 +267,7 @@ class DevicePairNetwork:
         self.device = device
 
     def weigh(self, classes: IBSClasses, gap_GF: np.ndarray) -> WeighedClasses:
-        """Compute the attention over classes, as `pair_network.weigh` does."""
+        """Return the attention over classes, see `PairWeights.weigh`."""
         import torch
 
         from spinimpute.predictors.haplotype_attention.network import spread

@@ -15,10 +15,11 @@ import numpy as np
 from spinimpute.predictors.haplotype_attention.ibs_classes import CM_OFFSET, FEATURES
 
 EPSILON = 1e-4  # copied probabilities are clipped to [EPSILON, 1 - EPSILON] before their logit is taken
-ABSENT_LOGIT = -9.2  # logit of EPSILON
-CONTRAST = 12.0  # limit of the feature `Copied.contrast`; its value if nobody or everybody has the allele
-ABSENT_CLASS_LOGIT = -1e9  # logit of an absent class
-SCALE = 0.25  # factor that brings logarithms and logits to about 1 as network inputs
+ABSENT_LOGIT = -9.2  # logit of EPSILON: initial prediction of an allele that no class member has
+CONTRAST = 12.0  # `Copied.contrast` is clipped to [-CONTRAST, CONTRAST]
+ABSENT_CLASS_LOGIT = -1e9  # attention logit of an absent class
+SCALE = 0.25  # factor of logarithms and logits as network inputs, which are then about -1 to 1
+# numbers of input features of the networks
 GAP_FEATURES = 2
 COPIED_FEATURES = 6
 SPREAD_FEATURES = 2
@@ -29,16 +30,16 @@ SITE_FEATURES = 5
 class HaplotypeSettings:
     """Sizes of the networks: the table [model] of a configuration."""
 
-    classes: int = 48  # K
+    classes: int = 48  # K, maximum number of IBS classes of a query at a gap
     hidden: int = 32  # width of the pair network
-    value: int = 7  # V
+    value: int = 7  # V, length of the vector by which the pair network describes a class to the decoder
     decoder_hidden: int = 32  # width of the decoder
 
 
 def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings) -> None:
-    """Raise ValueError for impossible sizes, and for weights with other shapes, other types or infinities.
+    """Raise ValueError if a size is invalid, or a weight has a wrong name, shape or type or is not finite.
 
-    The check is needed because kernels do not check the sizes of arrays.
+    This is necessary because kernels do not check array bounds.
     """
     for name, size in asdict(settings).items():
         if type(size) is not int or size < 1:
@@ -68,7 +69,7 @@ def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings
 
 
 def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """Return logs of width (cM) and panel size, float32 (G, 2), of the gaps that end at place_G."""
+    """Return the features of the gaps that end at place_G: log width (cM), log panel size; float32 (G, 2)."""
     last = len(typed_cM_S) - 1
     width_G = typed_cM_S[np.clip(place_G, 0, last)] - typed_cM_S[np.clip(place_G - 1, 0, last)]
     return np.stack(
@@ -83,11 +84,11 @@ def site_features(
     right_X: np.ndarray,
     n_haplotypes: int,
 ) -> np.ndarray:
-    """Return the features of sites, float32 (X, F), scaled.
+    """Return the features of sites, float32 (X, F).
 
-    The features are the logit of the minor allele's frequency, t, and the logs of both distances and of the
-    panel size. fraction_X is t: 0 at the left typed site of the gap and 1 at the right one. left_X and
-    right_X are the distances (cM) to these typed sites.
+    The features are the logit of the minor allele frequency, the position in the gap (fraction_X: 0 at the
+    left typed site, 1 at the right one), the logs of the distances in cM to these typed sites (left_X and
+    right_X), and the log of the panel size. Logits and logs are multiplied by SCALE.
     """
     min_frequency = 0.25 / n_haplotypes
     frequency_X = frequency_X.clip(min_frequency, 1 - min_frequency)

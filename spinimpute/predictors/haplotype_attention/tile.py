@@ -1,9 +1,9 @@
 """A tile of the panel for haplotype attention: alleles at typed sites, and patterns of alleles in the gaps.
 
-A tile (`typed_tiles`) is cut into blocks of BLOCK_GAPS gaps. Tiles and blocks start at fixed multiples of
-gaps, so results do not depend on how a chromosome is cut into windows. The panel's haplotypes are sorted by
-their content, so results do not depend on their order in the file. A *place* is the index of a typed site
-among those that a tile reads.
+A tile (`typed_tiles`) is 256 gaps, cut into blocks of 16 gaps (BLOCK_GAPS). Tiles and blocks are counted from
+the first gap of the chromosome, so results do not depend on how a chromosome is cut into windows. The panel's
+haplotypes are sorted by their alleles, so results do not depend on the order of the samples in the file. A
+*place* is the index of a typed site among the typed sites of a tile and of its flanks.
 
 Axes: S places of a tile, N panel haplotypes, G gaps, B blocks, U sites, W 64-bit words. A trailing 1 means
 one more than the axis.
@@ -38,11 +38,10 @@ from spinimpute.predictors.haplotype_attention.decoder_network import SiteFeatur
 from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
 from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
 
-WHOLE_BLOCK_SITES = 65_536  # only blocks with more sites may be cut by the edge of a window
-HASHED_SITES = 1_024  # variable sites to hash at each end of a gap: enough to distinguish haplotypes
-# Blocks whose gaps have a mean width of at most DENSE_CM use the default number of IBS classes. In blocks
-# with wider gaps more haplotypes match equally well. There the number of classes is multiplied by
-# min(sqrt(width / DENSE_CM), MAX_CLASS_FACTOR).
+WHOLE_BLOCK_SITES = 65_536  # blocks with up to this many sites are never cut by the edge of a window
+HASHED_SITES = 1_024  # polymorphic sites to hash at each end of a gap: enough to distinguish haplotypes
+# In blocks with wide gaps more haplotypes match equally well. If the mean width of a block's gaps exceeds
+# DENSE_CM, the number of IBS classes is multiplied by min(sqrt(width / DENSE_CM), MAX_CLASS_FACTOR).
 DENSE_CM = 0.004
 MAX_CLASS_FACTOR = 2
 
@@ -57,18 +56,14 @@ class TileBlock:
     site_features: SiteFeatures
     distances: GapDistances
     class_factor: float  # factor of the number of IBS classes, see DENSE_CM
-    whole: bool  # whether no window may cut the block, see WHOLE_BLOCK_SITES
+    whole: bool  # whether the block has at most WHOLE_BLOCK_SITES sites
     typed_place_G: np.ndarray  # int64, place at the right end of a gap; for the last gap, the last place
     has_untyped_G: np.ndarray  # bool, whether a gap has a polymorphic untyped site
 
 
 @dataclass(frozen=True)
 class PanelTile:
-    """A tile of the panel, read for one window.
-
-    All arrays have the panel's haplotypes in the order of `order_N`. Places include those of the flanks
-    (`typed_tiles`).
-    """
+    """A tile of the panel, read for one window. All arrays have the haplotypes in the order of `order_N`."""
 
     typed: Interval  # the typed sites at the tile's places
     panel: PanelAlleles
@@ -80,7 +75,7 @@ class PanelTile:
     site_start_G1: np.ndarray
     sites: Interval  # panel sites of the blocks that overlap the window
     order_N: np.ndarray  # int64, the panel's haplotypes, see `_order_by_content`
-    spans: SpanPatterns | None  # None for panels larger than MOST_STATES
+    spans: SpanPatterns | None  # None for panels larger than MAX_PANEL_AS_STATES
     blocks: tuple[TileBlock, ...]
     # for each block, the place to the right of its first gap, and its number of gaps, int64 (B,)
     block_places: tuple[np.ndarray, np.ndarray]
@@ -88,7 +83,7 @@ class PanelTile:
 
 @dataclass(frozen=True)
 class TileSizes:
-    """Sizes of the tiles of a panel, from which `memory` estimates the memory that a job needs."""
+    """The sizes of a panel's tiles. `memory` uses them to estimate how much memory a job needs."""
 
     n_tiles: int
     places: int  # typed places of the largest tile
@@ -99,7 +94,7 @@ class TileSizes:
 
     @classmethod
     def of(cls, cM: np.ndarray, typed_index: np.ndarray, n_haplotypes: int) -> TileSizes:
-        """Compute the sizes. cM: genetic positions of the panel sites. There is at least one typed site."""
+        """Return the sizes. cM are genetic positions of the panel sites; typed_index must not be empty."""
         n_sites, typed_cM_T = len(cM), cM[typed_index]
         reach_cM = typed_tiles.flank_reach(n_haplotypes)
         n_tiles = len(typed_index) // typed_tiles.TILE_GAPS + 1
@@ -117,9 +112,8 @@ def windows_of_tiles(
 ) -> list[Interval]:
     """Cut panel sites into windows of whole tiles.
 
-    Whole tiles save time, as a tile that two windows share would be computed twice. A window has as many
-    tiles as fit into n_sites sites and length_cM. Only tiles with more than n_sites sites are cut, into equal
-    windows. Results do not depend on the windows.
+    A window has as many tiles as fit into n_sites sites and length_cM. A tile with more than n_sites sites is
+    cut into equal windows. Whole tiles save time, because a tile that two windows share is computed twice.
     """
     ends = typed_index[typed_tiles.TILE_GAPS - 1 :: typed_tiles.TILE_GAPS] + 1
     edges = [sites.start, *ends[(ends > sites.start) & (ends < sites.stop)].tolist(), sites.stop]
@@ -141,7 +135,7 @@ def windows_of_tiles(
 def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interval) -> PanelTile:
     """Read the typed sites of a tile, and describe the blocks that overlap the window.
 
-    `read_patterns` reads the untyped sites. There is at least one typed site.
+    `read_patterns` reads the untyped sites later. typed_index must not be empty.
     """
     n_typed = len(typed_index)
     first_gap = number * typed_tiles.TILE_GAPS
@@ -158,7 +152,7 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
     order_N = _order_by_content(panel, rows, edges_G1)
     alleles = PanelAlleles.ordered(packed_SB, order_N)
     site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
-    panel.release_memory()  # otherwise the pages of a large file stay in memory
+    panel.release_memory()  # otherwise the pages of a large memory-mapped file stay in memory
     new_index_N = np.empty_like(order_N)
     new_index_N[order_N] = np.arange(len(order_N))
     cM_S = panel.cM[rows]
@@ -195,7 +189,7 @@ def _block(
     site_start_G1: np.ndarray,
     whole: bool,
 ) -> TileBlock:
-    """Describe a block. Gap g ends at place_G[g]; first_gap is the block's first gap in the tile."""
+    """Return a block. Gap g ends at place_G[g]. first_gap is the block's first gap, relative to the tile."""
     n_gaps, n = len(place_G), panel.n_haplotypes
     sites = Interval(int(site_start_G1[0]), int(site_start_G1[-1]))
     gap_U = np.repeat(np.arange(n_gaps), np.diff(site_start_G1))
@@ -231,7 +225,7 @@ class TilePatterns(NamedTuple):
 
 
 def read_patterns(panel: Panel, tile: PanelTile) -> TilePatterns:
-    """Read the patterns of a tile's gaps at `tile.sites`. The search for matches does not need them."""
+    """Read the patterns of a tile's gaps at `tile.sites`. They are not needed to search matches."""
     start, stop = tile.sites
     start_G1 = tile.site_start_G1 - start
     count_U = panel.allele_count[start:stop]
@@ -244,8 +238,8 @@ def read_patterns(panel: Panel, tile: PanelTile) -> TilePatterns:
 def _whole_blocks(edges_G1: np.ndarray, window: Interval) -> Interval:
     """Return the panel sites of a window, extended to whole blocks at both ends.
 
-    Blocks are computed whole, because results of a part of a block might be rounded differently. Blocks with
-    more than WHOLE_BLOCK_SITES sites are not extended.
+    Blocks are computed whole, because the results of a part of a block might be rounded differently. Blocks
+    with more than WHOLE_BLOCK_SITES sites may be cut.
     """
     edges = np.append(edges_G1[:-1:BLOCK_GAPS], edges_G1[-1])
     start, stop = window.start, window.stop
@@ -259,7 +253,7 @@ def _whole_blocks(edges_G1: np.ndarray, window: Interval) -> Interval:
 
 
 def _order_by_content(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -> np.ndarray:
-    """Sort haplotypes by hashes of their alleles, then of their siblings' alleles, int64 (N,).
+    """Return the haplotypes, sorted by hashes of their alleles, then of their siblings' alleles, int64 (N,).
 
     Untyped monomorphic sites do not change the order.
     """
