@@ -243,15 +243,15 @@ def spread_out(x_BNX: Tensor, count: int) -> CarriedPoints:
     start_BHX = x_BNX
     if n > count:
         with torch.no_grad():
-            widest_B11 = x_BNX.var(1).argmax(-1)[:, None, None]
+            column_B11 = x_BNX.var(1).argmax(-1)[:, None, None]
             # ties (frequent in categories) are sorted by a projection that separates unequal datapoints
             direction_X = torch.arange(1, x_BNX.shape[2] + 1, device=x_BNX.device).to(x_BNX.dtype).sqrt()
-            tied_BN = (x_BNX @ direction_X).argsort(1)
-            feature_BN = x_BNX.gather(2, widest_B11.expand(-1, n, 1)).squeeze(-1)
-            order_BN = tied_BN.gather(1, feature_BN.gather(1, tied_BN).argsort(stable=True))
+            tie_order_BN = (x_BNX @ direction_X).argsort(1)
+            feature_BN = x_BNX.gather(2, column_B11.expand(-1, n, 1)).squeeze(-1)
+            order_BN = tie_order_BN.gather(1, feature_BN.gather(1, tie_order_BN).argsort(stable=True))
             middle_H = (2 * torch.arange(count, device=x_BNX.device) + 1) * n // (2 * count)
-            chosen_BH1 = order_BN[:, middle_H].unsqueeze(-1)
-        start_BHX = x_BNX.gather(1, chosen_BH1.expand(-1, -1, x_BNX.shape[2]))
+            selected_BH1 = order_BN[:, middle_H].unsqueeze(-1)
+        start_BHX = x_BNX.gather(1, selected_BH1.expand(-1, -1, x_BNX.shape[2]))
     return CarriedPoints(start_BHX, start_BHX[..., :0], start_BHX.new_ones(start_BHX.shape[:2]))
 
 
@@ -298,9 +298,9 @@ class LabelReader(nn.Module):
             label_BGQU = pooled_labels(attention_BGQH, points.label_BHU)
             feature_BGQP = attention_BGQH @ h_BGHP - q_BGQP
             with torch.no_grad():  # logit - log(weight) is equal for all points; the largest weight is safest
-                most_BGQ1 = attention_BGQH.argmax(-1, keepdim=True)
-                logit_BGQ, share_BGQ = (
-                    x.gather(-1, most_BGQ1).squeeze(-1) for x in (logit_BGQH, attention_BGQH)
+                best_BGQ1 = attention_BGQH.argmax(-1, keepdim=True)
+                best_logit_BGQ, best_weight_BGQ = (
+                    x.gather(-1, best_BGQ1).squeeze(-1) for x in (logit_BGQH, attention_BGQH)
                 )
-                density_BGQ = logit_BGQ - share_BGQ.log() - q_BGQP.square().sum(-1)
+                density_BGQ = best_logit_BGQ - best_weight_BGQ.log() - q_BGQP.square().sum(-1)
         return Reading(attention_BGQH, label_BGQU, feature_BGQP.transpose(1, 2).flatten(2), density_BGQ)

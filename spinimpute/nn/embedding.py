@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from spinimpute.nn.checks import require_shape
 
-OUTERMOST = 3.0  # end of the outermost pieces of a scalar, in standard deviations
+MAX_SCALAR = 3.0  # end of the outermost pieces of a scalar, in standard deviations
 
 
 class ColumnEmbedding(nn.Module):
@@ -59,8 +59,8 @@ class ColumnEmbedding(nn.Module):
         pieces: int = 0,
     ) -> None:
         super().__init__()
-        number: object = pieces  # estimators pass this argument unchecked
-        if not isinstance(number, Integral) or pieces < 0 or pieces == 1:
+        checked_pieces: object = pieces  # estimators pass this argument unchecked
+        if not isinstance(checked_pieces, Integral) or pieces < 0 or pieces == 1:
             raise ValueError(f"pieces must be 0 or a whole number of at least 2, got {pieces!r}")
         if columns is None and side_width == 0:
             raise ValueError("side_width must be positive with columns=None, to distinguish columns")
@@ -152,8 +152,8 @@ class ColumnEmbedding(nn.Module):
         if self.pieces is None:
             return torch.einsum("bndk,dke->bnde", features, weight)
         rises = torch.where(mask_BND[..., None], 0, self.pieces(scalar))
-        bent = torch.einsum("bndk,dke->bnde", torch.cat((features, rises), -1), weight)
-        return torch.relu(bent + self.pieces.bias)
+        hidden = torch.einsum("bndk,dke->bnde", torch.cat((features, rises), -1), weight)
+        return torch.relu(hidden + self.pieces.bias)
 
     def _embed_side(self, side: Tensor | None, x_BND: Tensor) -> Tensor:
         if side is None or self.side is None:
@@ -167,7 +167,7 @@ class ColumnEmbedding(nn.Module):
 class ScalarPieces(nn.Module):
     """Piecewise-linear encoding of scalars, (...) -> (..., pieces): feature i is 0 below piece i and 1 above.
 
-    Pieces end at quantiles of the standard normal distribution, the outermost ones at +-`OUTERMOST`.
+    Pieces end at quantiles of the standard normal distribution, the outermost ones at +-`MAX_SCALAR`.
     `bias` (columns, width) belongs to the linear map of the encoding.
     """
 
@@ -177,7 +177,7 @@ class ScalarPieces(nn.Module):
     def __init__(self, columns: int, pieces: int, width: int) -> None:
         super().__init__()
         inner = torch.special.ndtri(torch.arange(1, pieces) / pieces)
-        ends = torch.cat((torch.tensor([-OUTERMOST]), inner, torch.tensor([OUTERMOST])))
+        ends = torch.cat((torch.tensor([-MAX_SCALAR]), inner, torch.tensor([MAX_SCALAR])))
         self.register_buffer("low", ends[:-1], persistent=False)
         self.register_buffer("extent", ends.diff(), persistent=False)
         self.bias = nn.Parameter(torch.zeros(columns, width))

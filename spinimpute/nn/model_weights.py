@@ -36,9 +36,9 @@ def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) ->
     than the arrays, or if an array is not finite.
     """
     check_weights(make, arrays)
-    unusable = sorted(key for key, value in arrays.items() if not np.isfinite(value).all())
-    if unusable:
-        raise ValueError(f"weights that are not finite: {', '.join(unusable[:3])}")
+    infinite = sorted(key for key, value in arrays.items() if not np.isfinite(value).all())
+    if infinite:
+        raise ValueError(f"weights that are not finite: {', '.join(infinite[:3])}")
     with torch.random.fork_rng([]):
         network = make()
     load_weights(network, arrays)
@@ -51,14 +51,14 @@ def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray
     A damaged file may describe a network of any size. The network is therefore built on the meta device,
     without memory for its weights, and the build stops when there are far more parameters than arrays.
     """
-    made, here = 0, threading.get_ident()
+    n_parameters, own_thread = 0, threading.get_ident()
 
     def count(*_: Any) -> None:
-        nonlocal made
-        if threading.get_ident() != here:  # the hook also sees networks of other threads
+        nonlocal n_parameters
+        if threading.get_ident() != own_thread:  # the hook also sees networks of other threads
             return
-        made += 1
-        if made > 2 * len(arrays):
+        n_parameters += 1
+        if n_parameters > 2 * len(arrays):
             raise ValueError("the description is of a larger network than the weights")
 
     hook = register_module_parameter_registration_hook(count)

@@ -117,14 +117,14 @@ class PointEncoder(nn.Module):
             read_BGHP = attend(query_1GHP.expand(batch, -1, -1, -1), keys, values, scale=scale)
         else:
             weights = position.parameters() if isinstance(position, nn.Module) else ()
-            small = [
+            small_chunks = [
                 chunk
                 for x, y in chunks
                 for chunk in zip(x.split(STREAM_CHUNK, 1), y.split(STREAM_CHUNK, 1), strict=True)
             ]
-            sources = [*self.parameters(), *weights, *(tensor for chunk in small for tensor in chunk)]
+            sources = [*self.parameters(), *weights, *(tensor for chunk in small_chunks for tensor in chunk)]
             read_BGHP = streamed_attention(
-                query_1GHP, [reader(chunk) for chunk in small], scale=scale, sources=sources
+                query_1GHP, [reader(chunk) for chunk in small_chunks], scale=scale, sources=sources
             )
         h_1HE = self.embed(functional.pad(start_HX, (0, self.y_size)))[None]
         h_BH1E, label_BGHU = self.xabd.carry(h_1HE.expand(batch, -1, -1).unsqueeze(2), read_BGHP)

@@ -16,7 +16,7 @@ from spinimpute.nn.carrying import Reading
 from spinimpute.nn.checks import require_column, require_count
 from spinimpute.nn.embedding import ColumnHead
 
-LEAST_SHARE = 0.01  # added to the mean share of each class before taking logarithms
+SHARE_OFFSET = 0.01  # added to the mean share of each class before taking logarithms
 DENSITY_SCALE = 10.0  # densities are divided by this number and squashed to -1 ... 1
 
 
@@ -240,4 +240,4 @@ class CorrectingPredictor(nn.Module):
 
 def log_of_shares(share: Tensor) -> Tensor:
     """Return the logits of mean class shares; they are finite even for a class with share 0."""
-    return (share + LEAST_SHARE).log()
+    return (share + SHARE_OFFSET).log()

@@ -123,18 +123,22 @@ class SPINEncoder(nn.Module):
             raise ValueError("chunks must contain at least one chunk")
         if self.training and self.dropout:
             raise ValueError(f"dropout must be 0 to train on a stream, got {self.dropout}")
-        readers = [_reader(chunk) for chunk in chunks]
+        read_functions = [_reader(chunk) for chunk in chunks]
         sources = [*self.parameters(), *sources, *(chunk for chunk in chunks if isinstance(chunk, Tensor))]
         with torch.no_grad():
-            kept = [self._latents(read(), len(self.blocks)) for read in readers] if keep_latents else None
+            stored_latents = (
+                [self._latents(read(), len(self.blocks)) for read in read_functions] if keep_latents else None
+            )
         h_BHFE: Tensor = self.start_points  # B = 1 until the first block has read the chunks
         for depth, block in enumerate(self._blocks()):
             mab = block.xabd.mab
             x_BHW = h_BHFE.flatten(-2)
-            recompute = [self._chunk(read, depth, block.xabd) for read in readers]
+            recompute = [self._chunk(read, depth, block.xabd) for read in read_functions]
             attended = streamed_attention(
                 mab.queries(x_BHW),
-                recompute if kept is None else [_kept_chunk(latents[depth], block.xabd) for latents in kept],
+                recompute
+                if stored_latents is None
+                else [_chunk_of_latents(latents[depth], block.xabd) for latents in stored_latents],
                 scale=mab.attention.scale,
                 sources=sources,
                 recompute=recompute,
@@ -173,7 +177,7 @@ def _reader(chunk: EmbeddedChunk) -> Callable[[], Tensor]:
     return (lambda: chunk) if isinstance(chunk, Tensor) else chunk
 
 
-def _kept_chunk(latents_BNFE: Tensor, xabd: XABD) -> Chunk:
+def _chunk_of_latents(latents_BNFE: Tensor, xabd: XABD) -> Chunk:
     return lambda: KeysValues(*xabd.mab.attention.keys_values(latents_BNFE.flatten(-2)))
 
 

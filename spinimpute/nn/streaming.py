@@ -66,12 +66,12 @@ class StreamState:
     def merge(self, other: "StreamState") -> "StreamState":
         """Return the state over the keys of both states, which must be disjoint."""
         maximum = torch.maximum(self.maximum, other.maximum)
-        own = _weight_of_part(self.maximum, maximum)
-        others = _weight_of_part(other.maximum, maximum)
+        weight = _weight_of_part(self.maximum, maximum)
+        other_weight = _weight_of_part(other.maximum, maximum)
         return StreamState(
             maximum,
-            own * self.total + others * other.total,
-            own * self.weighted + others * other.weighted,
+            weight * self.total + other_weight * other.total,
+            weight * self.weighted + other_weight * other.weighted,
         )
 
     def merged_across(self, processes: Processes) -> "StreamState":
@@ -80,8 +80,8 @@ class StreamState:
             return self
         maximum = self.maximum.clone()
         processes.maximize_all(maximum)
-        own = _weight_of_part(self.maximum, maximum)
-        total, weighted = own * self.total, own * self.weighted
+        weight = _weight_of_part(self.maximum, maximum)
+        total, weighted = weight * self.total, weight * self.weighted
         processes.sum_all([total, weighted])
         return StreamState(maximum, total, weighted)
 
@@ -126,13 +126,13 @@ class _StreamedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_attended: Tensor) -> tuple[Tensor | None, ...]:
         q_BGLP, attended, log_sum_exp, *sources = ctx.saved_tensors
-        with_gradient = [i for i in range(len(sources)) if ctx.needs_input_grad[5 + i]]
+        needed = [i for i in range(len(sources)) if ctx.needs_input_grad[5 + i]]
         d_sources: list[Tensor | None] = [None] * len(sources)
         wide_q = q_BGLP.to(attended.dtype)
         d_attended = d_attended.to(attended.dtype)
         d_q = torch.zeros_like(wide_q)
         # the softmax gradient subtracts this sum over keys of probability * d_probability
-        shared = (d_attended * attended).sum(-1, keepdim=True)
+        mean_gradient = (d_attended * attended).sum(-1, keepdim=True)
         for chunk in ctx.recompute:
             with (
                 torch.enable_grad(),
@@ -143,28 +143,28 @@ class _StreamedAttention(torch.autograd.Function):
                 scores_BGLM = (wide_q @ keys.to(wide_q.dtype).transpose(-1, -2)) * ctx.scale
                 p_BGLM = torch.exp(scores_BGLM - log_sum_exp)
                 d_values = p_BGLM.transpose(-1, -2) @ d_attended
-                d_scores = p_BGLM * (d_attended @ values.to(attended.dtype).transpose(-1, -2) - shared)
+                d_scores = p_BGLM * (d_attended @ values.to(attended.dtype).transpose(-1, -2) - mean_gradient)
                 d_q = d_q + d_scores @ keys.to(attended.dtype) * ctx.scale
                 d_keys = d_scores.transpose(-1, -2) @ wide_q * ctx.scale
-            if with_gradient and (keys.requires_grad or values.requires_grad):
+            if needed and (keys.requires_grad or values.requires_grad):
                 outputs = [(t, g) for t, g in ((keys, d_keys), (values, d_values)) if t.requires_grad]
                 gradients = torch.autograd.grad(
                     [tensor for tensor, _ in outputs],
-                    [sources[i] for i in with_gradient],
+                    [sources[i] for i in needed],
                     [gradient.to(tensor.dtype) for tensor, gradient in outputs],
                     allow_unused=True,
                 )
-                for i, gradient in zip(with_gradient, gradients, strict=True):
+                for i, gradient in zip(needed, gradients, strict=True):
                     if gradient is not None:
-                        before = d_sources[i]
-                        d_sources[i] = gradient if before is None else before + gradient
+                        summed = d_sources[i]
+                        d_sources[i] = gradient if summed is None else summed + gradient
         d_q = d_q.sum_to_size(q_BGLP.shape)
         if ctx.processes.count > 1:
             # all processes have the same parameters; each computed the gradients of its own chunks
-            for i in with_gradient:
+            for i in needed:
                 if isinstance(sources[i], nn.Parameter) and d_sources[i] is None:
                     d_sources[i] = torch.zeros_like(sources[i])
-            parameters = [d_sources[i] for i in with_gradient if isinstance(sources[i], nn.Parameter)]
+            parameters = [d_sources[i] for i in needed if isinstance(sources[i], nn.Parameter)]
             ctx.processes.sum_all([d_q, *parameters])
         return d_q.to(q_BGLP.dtype), None, None, None, None, *d_sources
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spinimpute.nn.carrying import CarriedPoints, LabelReader, Reading
-from spinimpute.nn.predictors import LEAST_SHARE, CorrectingPredictor
+from spinimpute.nn.predictors import SHARE_OFFSET, CorrectingPredictor
 
 COLUMNS, WIDTH, CLASSES, FEATURES, HEADS, MEMBERS, QUERIES = 3, 4, 2, 6, 2, 3, 7
 
@@ -33,7 +33,7 @@ def test_an_untrained_predictor_gives_the_pooled_labels(probabilities: bool) -> 
     outputs_BAQO, base_BAQO = build(probabilities=probabilities)(x_BQDE, read)
     assert torch.equal(outputs_BAQO, base_BAQO)
     pooled_BQO = read.label_BGQU.mean(1)
-    wanted = (pooled_BQO + LEAST_SHARE).log() if probabilities else pooled_BQO
+    wanted = (pooled_BQO + SHARE_OFFSET).log() if probabilities else pooled_BQO
     for member in range(MEMBERS):
         torch.testing.assert_close(base_BAQO[:, member], wanted)
 
