@@ -1,4 +1,4 @@
-"""Attention, computed with bounded memory, and the attention blocks of the SPIN and NPT papers.
+"""Attention with bounded memory, and the attention blocks of the SPIN and NPT papers.
 
 Axes: see `spinimpute.nn`.
 
@@ -24,7 +24,7 @@ from spinimpute.nn.checks import require_choice, require_count, require_positive
 Scale = Literal["head", "full"]
 Score = Literal["dot", "distance"]
 
-STEEPNESS = 3.0  # with 1, attention is nearly uniform at first and takes twice as many steps to learn
+STEEPNESS = 3.0  # see `start_alike`; with 1, initial attention is nearly uniform and learns half as fast
 FUSED_HEAD_WIDTH = 256  # widest heads of fused kernels; for wider ones, torch stores the L x M score matrix
 QUERY_BLOCK = 512  # queries computed at a time if heads are wider than FUSED_HEAD_WIDTH
 BATCH_BLOCK = 32_768  # CUDA kernels index the batch with 16 bits; B * N of a large context exceeds that
@@ -35,8 +35,8 @@ class MABOptions:
     """Options that all attention blocks of a model share."""
 
     heads: int = 1  # must divide the width of every block
-    scale: Scale = "head"  # divide scores by sqrt(width of a head); "full": sqrt(width of all heads)
-    learned_residual: bool = False  # learned projection (NPT paper, SPIN code), not identity (SPIN paper)
+    scale: Scale = "head"  # divide scores by sqrt(width of one head), or "full": sqrt(width of all heads)
+    learned_residual: bool = False  # residual branch: learned projection (NPT paper) or identity (SPIN paper)
     dropout: float = 0.0  # of attention weights and feed-forward outputs
     expansion: int = 4  # hidden width of the feed-forward network, in units of its input width
     score: Score = "dot"  # see `MultiHeadAttention`
@@ -63,8 +63,8 @@ def attend(
 ) -> Tensor:
     """Return scaled dot-product attention (B, G, L, P) with bounded memory; zeros if there are no keys.
 
-    Values may be wider or narrower than keys. `visible_BM` is True for keys that may get attention; every
-    task needs at least one.
+    Values may be wider or narrower than keys. `visible_BM` is True for keys that may get attention. If there
+    are keys, every task needs at least one visible key.
     """
     if not k_BGMP.shape[-2]:
         return v_BGMP.new_zeros(*q_BGLP.shape[:-1], v_BGMP.shape[-1])
@@ -102,9 +102,9 @@ def attend(
 
 
 def start_alike(attention: "MultiHeadAttention", steepness: float = STEEPNESS) -> None:
-    """Initialize queries and keys with the same projection: PyTorch's initialization times `steepness`.
+    """Initialize the projections of queries and of keys with equal weights, PyTorch's default * `steepness`.
 
-    From the first step, attention is then far from uniform and differs between queries.
+    The initial attention is then far from uniform and differs between queries.
     """
     with torch.no_grad():
         for parameter in attention.key.parameters():
@@ -116,14 +116,14 @@ class MultiHeadAttention(nn.Module):
     """Multi-head attention MHA(x, h, h), with dot products or distances, that can also average labels.
 
         paper  score(q, k) = q . k / sqrt(P)
-        here   "dot": as in the paper. "distance": -|q - k|^2 / (2 sqrt(P)). The term |q|^2 is left out,
+        here   "dot": as in the paper. "distance": -|q - k|^2 / (2 sqrt(P)). The term |q|^2 is omitted,
                because a softmax over keys does not depend on it. The rest, q . k - |k|^2 / 2, is the dot
-               product of (q, 1) and (k, -|k|^2 / 2), so any implementation of attention computes it.
+               product of (q, 1) and (k, -|k|^2 / 2), so any implementation of attention can compute it.
 
-    If queries and keys are projected equally, the distance score is highest for a key that equals the query;
-    the dot product is higher for long keys. Labels are appended to the values of each head, so that the
-    attention weights average the labels themselves. With `steepness`, queries and keys are initialized with
-    the same projection (see `start_alike`). Distances are computed in float32 even under autocast.
+    If queries and keys have the same projection, the distance score is largest for a key that equals the
+    query, whereas the dot product is larger for longer keys. With `steepness`, both projections are
+    initialized with equal weights (see `start_alike`). Labels are appended to the values of each head, so the
+    attention weights average the labels themselves. Distances are computed in float32 even under autocast.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class MultiHeadAttention(nn.Module):
         v_BGMP = self._split_heads(self.value(key_BMV if value_BMV is None else value_BMV))
         if label is not None:
             label_BGMU = (label.unsqueeze(1) if label.ndim == 3 else label).expand(-1, self.heads, -1, -1)
-            v_BGMP = torch.cat([v_BGMP, label_BGMU], -1)  # cat promotes, so labels keep their precision
+            v_BGMP = torch.cat([v_BGMP, label_BGMU], -1)  # has the wider type: labels keep their precision
         return self._keys(key_BMV), v_BGMP
 
     def split_labels(self, o_BGLP: Tensor) -> tuple[Tensor, Tensor]:
@@ -216,7 +216,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _project_in_float32(projection: nn.Linear, x: Tensor) -> Tensor:
-    """Project in float32 or wider, because autocast would round the differences of positions."""
+    """Return the projection in float32 or wider, because autocast would round differences of positions."""
     with torch.autocast(x.device.type, enabled=False):
         return projection(x.to(projection.weight.dtype))
 
@@ -277,11 +277,11 @@ class MAB(nn.Module):
         )
 
     def queries(self, x_BLW: Tensor) -> Tensor:
-        """Queries of the attention: (B, L, W) -> (B, G, L, P)."""
+        """Return the queries of the attention: (B, L, W) -> (B, G, L, P)."""
         return self.attention.queries(self.norm(x_BLW))
 
     def finish(self, x_BLW: Tensor, attended_BLW: Tensor) -> Tensor:
-        """Apply the layers after the attention: residual branch and feed-forward network."""
+        """Return the output of the layers after the attention: residual branch and feed-forward network."""
         o_BLW = self.residual(x_BLW) + attended_BLW
         return o_BLW + self.feed_forward(self.feed_forward_norm(o_BLW))
 
@@ -324,8 +324,8 @@ class XABD(nn.Module):
     """Cross-attention between datapoints: H inducing points attend to N datapoints, each flattened.
 
     `forward` computes the paper's attention. `queries`, `keys_values` and `carry` are its separate steps.
-    They also allow keys that differ from the values (keys of positions alone), and labels that the same
-    attention weights average:
+    With these steps, keys may differ from values (keys may be positions alone), and the attention weights may
+    also average labels:
 
         paper  H' = MAB(H, A): O = H + W sum_n softmax_n(score(LN(H), A)) value(A_n); H' = O + FF(LN(O))
         here   scores compare key_h with key_n, values are of A; label_gh = sum_n softmax_n(score_g) label_n
@@ -351,10 +351,9 @@ class XABD(nn.Module):
         return self.mab.attention.keys_values(key_BNFE.flatten(-2), a_BNFE.flatten(-2), label_BNU)
 
     def carry(self, h_BHFE: Tensor, read_BGHP: Tensor) -> tuple[Tensor, Tensor]:
-        """Apply the layers after the attention.
+        """Return the new inducing points (B, H, F, E) and their mean labels by head (B, G, H, U).
 
-        `read_BGHP` is the output of attention, with labels. Returns the new inducing points (B, H, F, E) and
-        their mean labels by head (B, G, H, U).
+        `read_BGHP` is the output of the attention, labels included.
         """
         attended_BHW, label_BGHU = self.mab.attention.split_labels(read_BGHP)
         out_BHW = self.mab.finish(h_BHFE.flatten(-2), attended_BHW)

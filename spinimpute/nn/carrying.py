@@ -49,7 +49,7 @@ class LabelledChunks(Protocol):
         ...
 
     def __iter__(self) -> Iterator[LabelledChunk]:
-        """Iterate over the chunks; every iteration gives the same chunks."""
+        """Iterate over the chunks. Every iteration gives the same chunks."""
         ...
 
 
@@ -84,7 +84,7 @@ class Similarity(Protocol[Keys]):
         ...
 
     def keys(self, feature_BHF: Tensor) -> Keys:
-        """Return the part of the scores that depends on the inducing points alone; called once per round."""
+        """Return the part of the scores that depends on the inducing points alone. Called once per round."""
         ...
 
     def scores(self, x_BNX: Tensor, keys: Keys) -> Tensor:
@@ -107,10 +107,11 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
     def forward(
         self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
     ) -> CarriedPoints:
-        """Encode a context in chunks (x_BNX, label_BNU); each chunk is computed once per round.
+        """Return the inducing points of a context, which is given in chunks (x_BNX, label_BNU).
 
-        Only the sums over the datapoints of a chunk are kept. The result therefore does not depend on how the
-        context is cut, and one chunk is in memory at a time. The backward pass computes each chunk again.
+        Each chunk is computed once per round, and only sums over its datapoints are kept. The result
+        therefore does not depend on how the context is cut, and one chunk is in memory at a time. The
+        backward pass computes each chunk again.
         """
         return self._after(self.rounds, chunks, start, similarity)
 
@@ -163,7 +164,7 @@ def _sums(
 
     def sums(x_BNX: Tensor, label_BNU: Tensor) -> Sums:
         r_BHN = _assignment(x_BNX, similarity, keys, prior_B1H)
-        # sums over a large context need more precision than autocast has
+        # disable autocast: sums over a large context need float32
         with torch.autocast(r_BHN.device.type, enabled=False):
             return r_BHN.sum(-1), similarity.sums(r_BHN, x_BNX), r_BHN @ label_BNU.to(r_BHN.dtype)
 
@@ -212,14 +213,14 @@ def start_at_zero(layer: nn.Linear) -> None:
 
 
 class SquaredDistance:
-    """A `Similarity`: minus the squared distance.
+    """A `Similarity`: minus the squared distance of a datapoint and an inducing point.
 
-    The term |x|^2 of the datapoint is left out: it is equal for all points, so the softmax over points does
+    The term |x|^2 of the datapoint is omitted: it is equal for all points, so the softmax over points does
     not depend on it. The rest is one matrix product.
     """
 
     def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
-        """Return weighted sums (B, H, X) of the datapoints, whose numbers are their features."""
+        """Return weighted sums (B, H, X) of the datapoints; the features are the datapoints themselves."""
         return r_BHN @ x_BNX.to(r_BHN.dtype)
 
     def keys(self, feature_BHF: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,7 +230,7 @@ class SquaredDistance:
     def scores(self, x_BNX: Tensor, keys: tuple[Tensor, Tensor]) -> Tensor:
         """Return the scores (B, N, H)."""
         feature_BHF, square_B1H = keys
-        # squares that nearly cancel need more precision than autocast has
+        # disable autocast: terms that nearly cancel need float32
         with torch.autocast(x_BNX.device.type, enabled=False):
             return 2 * x_BNX.to(feature_BHF.dtype) @ feature_BHF.mT - square_B1H
 
@@ -237,14 +238,14 @@ class SquaredDistance:
 def spread_out(x_BNX: Tensor, count: int) -> CarriedPoints:
     """Return `count` initial points: the datapoints at quantiles of the feature with the largest variance.
 
-    The choice does not depend on the order of the datapoints. If there are at most `count`, all are returned.
+    The choice does not depend on the order of the datapoints. All are returned if there are at most `count`.
     """
     n = x_BNX.shape[1]
     start_BHX = x_BNX
     if n > count:
         with torch.no_grad():
             column_B11 = x_BNX.var(1).argmax(-1)[:, None, None]
-            # ties (frequent in categories) are sorted by a projection that separates unequal datapoints
+            # sort ties, which are frequent in categories, by a projection that separates unequal datapoints
             direction_X = torch.arange(1, x_BNX.shape[2] + 1, device=x_BNX.device).to(x_BNX.dtype).sqrt()
             tie_order_BN = (x_BNX @ direction_X).argsort(1)
             feature_BN = x_BNX.gather(2, column_B11.expand(-1, n, 1)).squeeze(-1)
@@ -297,7 +298,8 @@ class LabelReader(nn.Module):
             attention_BGQH = torch.softmax(logit_BGQH, -1)
             label_BGQU = pooled_labels(attention_BGQH, points.label_BHU)
             feature_BGQP = attention_BGQH @ h_BGHP - q_BGQP
-            with torch.no_grad():  # logit - log(weight) is equal for all points; the largest weight is safest
+            # logit - log(weight) is equal for all points; compute it from the largest weight, which is not 0
+            with torch.no_grad():
                 best_BGQ1 = attention_BGQH.argmax(-1, keepdim=True)
                 best_logit_BGQ, best_weight_BGQ = (
                     x.gather(-1, best_BGQ1).squeeze(-1) for x in (logit_BGQH, attention_BGQH)

@@ -1,4 +1,4 @@
-"""Embed tables of tokens, and map embeddings to logits.
+"""Layers that embed the cells of a table as vectors, and layers that map these vectors to logits.
 
 Axes: see `spinimpute.nn`.
 """
@@ -15,15 +15,15 @@ MAX_SCALAR = 3.0  # end of the outermost pieces of a scalar, in standard deviati
 
 
 class ColumnEmbedding(nn.Module):
-    """Embed every cell of a table by a linear map and an embedding of its column.
+    """Embedding of every cell of a table: a linear map of the cell plus an embedding of its column.
 
     The input of the linear map is (one-hot category, mask bit), or (scalar, mask bit) in continuous columns.
-    With `pieces`, a scalar gets as many additional features; each rises from 0 to 1 over one of the intervals
-    that divide the standard normal distribution into equal probabilities. The linear map is followed by a
-    ReLU. This is the Q-LR embedding of Gorishniy et al. (NeurIPS 2022, section 3) for standardised scalars.
+    A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one more
+    than the last category, is a missing value and always masked.
 
-    A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one past
-    the last category, stands for a missing value and is always masked.
+    With `pieces`, a scalar gets this number of additional features (`ScalarPieces`), and the linear map is
+    followed by a ReLU. This is the Q-LR embedding of Gorishniy et al. (NeurIPS 2022, section 3) for
+    standardised scalars.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class ColumnEmbedding(nn.Module):
         self.categorical = [column for column in range(maps) if column not in set(continuous)]
         self.categorical_weight: nn.Parameter | None = None
         self.continuous_weight: nn.Parameter | None = None
-        # exactly one input of a one-hot vector is 1, so the sum has unit variance for any vocabulary
+        # exactly one number of a one-hot vector is 1, so the output has unit variance for any vocabulary
         if self.categorical:
             self.categorical_weight = nn.Parameter(torch.randn(len(self.categorical), vocabulary + 1, width))
         self.pieces: ScalarPieces | None = None
@@ -165,10 +165,11 @@ class ColumnEmbedding(nn.Module):
 
 
 class ScalarPieces(nn.Module):
-    """Piecewise-linear encoding of scalars, (...) -> (..., pieces): feature i is 0 below piece i and 1 above.
+    """Piecewise-linear encoding of scalars: (...) -> (..., pieces).
 
-    Pieces end at quantiles of the standard normal distribution, the outermost ones at +-`MAX_SCALAR`.
-    `bias` (columns, width) belongs to the linear map of the encoding.
+    The pieces are intervals with equal probabilities under the standard normal distribution, from
+    -MAX_SCALAR to MAX_SCALAR. Feature i rises from 0 to 1 over piece i; it is 0 below and 1 above. `bias`
+    (columns, width) belongs to the linear map that follows the encoding.
     """
 
     low: Tensor
@@ -183,14 +184,14 @@ class ScalarPieces(nn.Module):
         self.bias = nn.Parameter(torch.zeros(columns, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the fraction of each piece that lies below the scalar: (...) -> (..., pieces)."""
+        """Return the fraction of each piece that is below the scalar: (...) -> (..., pieces)."""
         return ((x[..., None] - self.low) / self.extent).clamp(0, 1)
 
 
 class ColumnHead(nn.Module):
     """Linear map of embeddings to logits: one map for each column, or one for all if `columns` is None.
 
-    The prediction of a continuous column is output 0.
+    In a continuous column, output 0 is the predicted scalar.
     """
 
     def __init__(self, width: int, outputs: int, columns: int | None) -> None:

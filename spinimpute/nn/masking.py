@@ -1,7 +1,7 @@
-"""Masks for training, and the losses on masked cells.
+"""Random masks for training, and the losses on masked cells.
 
-The code `vocabulary` marks a missing cell, which is always masked and never contributes to a loss. Codes may
-have any integer type that can represent `vocabulary`.
+A masked cell hides its value from the model, which must predict it. Cells are codes from 0 to `vocabulary` of
+any integer type. The code `vocabulary` is a missing cell, which is always masked and never part of a loss.
 
 Axes: see `spinimpute.nn`.
 """
@@ -19,8 +19,8 @@ from spinimpute.nn.checks import require_fraction, require_shape
 class Masked(NamedTuple):
     """A masked table; all three tensors are (B, N, D)."""
 
-    tokens: Tensor  # codes; `vocabulary` in masked cells, so that they do not reveal the true value
-    mask: Tensor  # True for cells whose mask bit is set
+    tokens: Tensor  # codes; `vocabulary` in masked cells, which hides their value
+    mask: Tensor  # True for masked cells
     loss: Tensor  # True for cells whose original code the model must predict
 
 
@@ -33,10 +33,11 @@ def mask_tokens(
     columns: Tensor | None = None,
     random_fraction: float = 0.1,
 ) -> Masked:
-    """Mask tokens as in BERT and NPT.
+    """Mask random tokens as in BERT and NPT.
 
     Each cell of the `columns` (default: all columns) is chosen independently with this probability. Of the
-    chosen cells, 90 % are masked; 10 % (`random_fraction`) get a random category and no mask bit.
+    chosen cells, 90 % are masked. The other 10 % (`random_fraction`) get a random category and are not
+    masked. All chosen cells are part of the loss.
     """
     require_shape("tokens", tokens, None, None, None)
     require_fraction("probability", probability)
@@ -67,7 +68,7 @@ def spin_loss(
 ) -> Tensor:
     """Return (1 - λ) · loss of the labels + λ · loss of the attributes, with λ = `attribute_weight`.
 
-    Rastogi et al., ICLR 2023, appendix A.2.
+    The labels are the columns in `label_columns`. See Rastogi et al., ICLR 2023, appendix A.2.
     """
     require_fraction("attribute_weight", attribute_weight)
     require_shape("label_columns", label_columns, tokens.shape[-1])
@@ -88,6 +89,6 @@ def attribute_weight(step: int, total_steps: int, start: float = 0.5) -> float:
 
 
 def _uniform(shape: torch.Size, device: torch.device, generator: torch.Generator | None) -> Tensor:
-    # a generator can draw only on its own device
+    # a generator can only draw on its own device
     source = device if generator is None else generator.device
     return torch.rand(shape, generator=generator, device=source).to(device)

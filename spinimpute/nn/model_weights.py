@@ -1,4 +1,4 @@
-"""Conversion between the weights of torch modules and NumPy arrays."""
+"""Conversion between the weights of torch modules and NumPy arrays, with checks of weights from files."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def arrays_of(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Copy tensors to arrays. Copies are needed because training changes the tensors in place."""
+    """Return copies of tensors as arrays. Training changes the tensors in place, but not the copies."""
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
 
 
 def tensors_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """Copy arrays to tensors on the CPU."""
+    """Return copies of arrays as tensors on the CPU."""
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
 def load_weights(model: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Set the weights of a model in place."""
+    """Replace the weights of a model."""
     model.load_state_dict(tensors_of(arrays))
 
 
 def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) -> Network:
-    """Build a network with these weights; the state of torch's random generator does not change.
+    """Return a network with these weights, without changing the state of torch's random generator.
 
-    `make` builds a network with random weights. Raises ValueError if its weights have other names or shapes
-    than the arrays, or if an array is not finite.
+    `make` builds a network with random weights. Raise ValueError if the network's weights and the arrays
+    differ in names or shapes, or if an array is not finite.
     """
     check_weights(make, arrays)
     infinite = sorted(key for key, value in arrays.items() if not np.isfinite(value).all())
@@ -48,14 +48,15 @@ def network_of(make: Callable[[], Network], arrays: Mapping[str, np.ndarray]) ->
 def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray]) -> None:
     """Raise ValueError unless the arrays have the names and shapes of the weights that `make` builds.
 
-    A damaged file may describe a network of any size. The network is therefore built on the meta device,
-    without memory for its weights, and the build stops when there are far more parameters than arrays.
+    A damaged file may describe a network of any size. The network is therefore built on torch's meta device,
+    which allocates no memory for weights. Building stops when the network has more than twice as many
+    parameters as there are arrays.
     """
     n_parameters, own_thread = 0, threading.get_ident()
 
     def count(*_: Any) -> None:
         nonlocal n_parameters
-        if threading.get_ident() != own_thread:  # the hook also sees networks of other threads
+        if threading.get_ident() != own_thread:  # the hook is also called for networks of other threads
             return
         n_parameters += 1
         if n_parameters > 2 * len(arrays):

@@ -1,4 +1,4 @@
-"""LAMB, Lookahead and the learning-rate schedule of the SPIN and NPT experiments."""
+"""The optimisers LAMB and Lookahead, and the learning-rate schedule of the SPIN and NPT experiments."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -13,13 +13,13 @@ from spinimpute.nn.checks import require_count, require_fraction
 
 
 class Lamb(Optimizer):
-    """Layer-wise adaptive moments (You et al. 2020), as in the NPT and SPIN experiments.
+    """The optimiser LAMB, layer-wise adaptive moments (You et al. 2020), as in the NPT and SPIN experiments.
 
     step = m / (√v + eps) + weight_decay · w;  w ← w - lr · min(‖w‖, clamp) / ‖step‖ · step
 
-    m and v are running means of the gradient and of its square. The ratio of norms is replaced by 1 if either
-    norm is 0. Adam's bias correction is omitted, because the division by ‖step‖ cancels this common factor.
-    Weight decay is not part of the moments.
+    m and v are running means of the gradient and of its square; weight decay is not part of them. The ratio
+    of norms is replaced by 1 if either norm is 0. Adam's bias correction is omitted: it is a common factor
+    of the step, so the division by ‖step‖ cancels it.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Lamb(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all parameters that have a gradient; return the result of `closure`, if given."""
+        """Update all parameters that have a gradient. Return the result of `closure`, or None without it."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -72,7 +72,7 @@ class Lamb(Optimizer):
             torch._foreach_add_(step, parameters, alpha=group["weight_decay"])
         weight_norm = torch.stack(torch._foreach_norm(parameters)).clamp(max=group["clamp"])
         step_norm = torch.stack(torch._foreach_norm(step))
-        # computed on the device: copying the norms to the CPU would wait for the device
+        # computed on the device, because copying the norms to the CPU would wait for the device
         trust = torch.where((weight_norm > 0) & (step_norm > 0), weight_norm / step_norm, 1.0)
         torch._foreach_mul_(step, list((-group["lr"] * trust).unbind()))
         torch._foreach_add_(parameters, step)
@@ -81,9 +81,9 @@ class Lamb(Optimizer):
 class Lookahead:
     """Lookahead optimiser, "k steps forward, one step back" (Zhang et al. 2019), around an inner optimiser.
 
-    The inner optimiser updates the fast weights, those of the model. After every k inner steps the slow
-    weights move towards the fast ones by the fraction alpha, and the fast weights are set to the slow ones.
-    The state dictionary contains the slow weights and the step count, so that a resumed run gives identical
+    The inner optimiser updates the weights of the model, the fast weights. After every k inner steps, the
+    slow weights move towards the fast weights by the fraction alpha, and the fast weights are set to the slow
+    weights. The state dictionary contains the slow weights and the step count: a resumed run gives identical
     results.
     """
 
@@ -116,7 +116,7 @@ class Lookahead:
                 fast.copy_(slow)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the inner state, slow weights and count. The fast weights are saved with the model."""
+        """Return the inner optimiser's state, the slow weights and the step count, not the fast weights."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "slow": [slow.clone() for slow in self._slow],
@@ -124,7 +124,7 @@ class Lookahead:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state from `state_dict`; the model's weights must be restored separately."""
+        """Restore a state from `state_dict`. The model's weights must be restored separately."""
         shapes = [tuple(slow.shape) for slow in state["slow"]]
         expected = [tuple(slow.shape) for slow in self._slow]
         if shapes != expected:
@@ -140,7 +140,7 @@ class Lookahead:
 
 
 def flat_then_cosine(optimizer: Optimizer | Lookahead, total_steps: int, flat: float = 0.7) -> LambdaLR:
-    """Return a schedule: constant for the fraction `flat` of the steps, then a cosine decay to 0."""
+    """Return a schedule: constant rate for the fraction `flat` of the steps, then cosine decay to 0."""
     require_count("total_steps", total_steps)
     require_fraction("flat", flat)
     start = flat * total_steps

@@ -1,7 +1,8 @@
 """Encoder and reader of conditional inducing point neural processes (SPIN paper, sections 3.2 and 3.3).
 
-Inducing points attend to the context points (x, y) and keep weighted means of their x and y. Queries attend
-to the inducing points and average these means.
+The context of a neural process are points with positions x and outputs y. Inducing points attend to the
+context points and keep weighted means of their x and y. Queries attend to the inducing points and average
+these means.
 
 Axes: see `spinimpute.nn`; U = Y + X: the pooled outputs and positions of an inducing point.
 """
@@ -19,9 +20,7 @@ from spinimpute.nn.carrying import LabelledChunk
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 
 CHECKPOINT_FROM = 256  # datapoints; larger contexts use gradient checkpointing
-STREAM_CHUNK = (
-    256  # datapoints of a larger context that are processed together: they fit into the CPU's cache
-)
+STREAM_CHUNK = 256  # datapoints of a larger context that are processed together: they fit the CPU's cache
 INPUT_RANGE = 2.0  # inputs lie mostly in ±2; ReLU kinks and inducing points are initialized in this range
 MAX_POSITIONS = 1_000_000
 
@@ -29,9 +28,8 @@ MAX_POSITIONS = 1_000_000
 def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequential:
     """Return `layers` linear layers with ReLU between them.
 
-    Weights are initialized as in He et al. (2015). With PyTorch's default initialization each layer shrinks
-    the differences between points, and attention to nearly equal points learns nothing for thousands of
-    steps.
+    Weights are initialized as in He et al. (2015). With PyTorch's default initialization, each layer shrinks
+    the differences between points. Attention to nearly equal points learns nothing for thousands of steps.
     """
     widths = [input_width, *[width] * (layers - 1), output_width]
     modules: list[nn.Module] = []
@@ -60,11 +58,9 @@ def spread_positions(x_size: int, number: int) -> Tensor:
 class ContextPoints(NamedTuple):
     """The L points to which queries attend: inducing points, or the context points themselves."""
 
-    key_BLE: Tensor  # embedded positions, which are compared with those of the queries
+    key_BLE: Tensor  # embedded positions, to compare with the embedded positions of queries
     value_BLE: Tensor
-    label_BGLU: (
-        Tensor  # for each head of the encoder, the attention-weighted mean of y, followed by that of x
-    )
+    label_BGLU: Tensor  # for each head of the encoder, the attention-weighted means of y, then of x
 
 
 class PointEncoder(nn.Module):
@@ -76,8 +72,8 @@ class PointEncoder(nn.Module):
         paper  H' = MAB(H, D). The inducing points H start from constants. Keys are computed from the data D,
                which include the labels.
         here   Inducing point h starts as the embedding of (s_h, 0) at a learned position s_h. Its query
-               position(s_h) is compared with the keys position(x_n), so that attention depends on positions
-               alone. Values are computed from the embedding of (x_n, y_n). The same attention weights also
+               position(s_h) is compared with the keys position(x_n), so the attention depends only on
+               positions. Values are computed from the embedding of (x_n, y_n). The attention weights also
                average (y_n, x_n) directly.
     """
 
@@ -90,10 +86,11 @@ class PointEncoder(nn.Module):
     def forward(
         self, chunks: Sequence[LabelledChunk], start_HX: Tensor, position: Callable[[Tensor], Tensor]
     ) -> ContextPoints:
-        """Encode a context that is given in chunks (x_BNX, y_BNY).
+        """Return the encoded inducing points of a context, which is given in chunks (x_BNX, y_BNY).
 
-        Neither the result nor gradients depend on the chunks. `position` embeds the positions of inducing
-        points, datapoints and queries, (..., X) -> (..., E). The labels of an empty context are 0.
+        Neither the result nor its gradients depend on how the context is cut into chunks. `position` embeds
+        the positions of inducing points, datapoints and queries: (..., X) -> (..., E). The labels of an empty
+        context are 0.
         """
         key_1HE = position(start_HX[None])
         query_1GHP = self.xabd.queries(key_1HE.unsqueeze(2))
@@ -139,15 +136,15 @@ class TargetReading(NamedTuple):
 
 
 class PointReader(nn.Module):
-    """Queries attend to inducing points and average their values and labels.
+    """Attention of queries to inducing points, which averages the points' values and labels.
 
         paper  r(x, H) = MAB(x, H). A decoder maps (x, r) to the distribution of y.
         here   The attention block has no feed-forward layer. Head g averages the labels of the encoder's
                head g: outputs y_g and positions x_g. A learned mixture of all y_g is `carried_BQY`. The
-               decoder corrects it. Its inputs are the averaged values, y_g minus the mixture, and x_g minus
-               the query's position.
+               decoder corrects this mixture. The decoder's inputs are the averaged values, y_g minus the
+               mixture, and x_g minus the query's position.
 
-    It needs as many heads as the encoder. `width` is the size of `r_BQI`.
+    The number of heads must be that of the encoder. `width` is the size of `r_BQI`.
     """
 
     def __init__(self, x_size: int, y_size: int, width: int, options: MABOptions) -> None:
@@ -160,7 +157,7 @@ class PointReader(nn.Module):
         self.width = width + options.heads * (x_size + y_size)
 
     def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: ContextPoints) -> TargetReading:
-        """Attend to the points from queries at positions `x_BQX`, embedded as `key_BQE`."""
+        """Return the attention of queries at positions x_BQX, embedded as key_BQE, to the points."""
         query_BGQP = self.attention.queries(key_BQE)
         read_BQE, label_BGQU = self.attention.look_up(query_BGQP, *points)
         label_BQGU = label_BGQU.transpose(1, 2)

@@ -1,6 +1,7 @@
-"""Predictors map the embedding of a query and the inducing points H to logits of every attribute.
+"""The predictors of SPIN models: networks that map a query and the inducing points H to logits.
 
-The prediction of a query depends only on its own attributes and on H, not on other queries.
+The prediction of a query depends only on its own attributes and on H, not on other queries. There are three
+predictors with different numbers of weights (tokenwise, flat and row), and one that corrects mean labels.
 
 Axes: see `spinimpute.nn`.
 """
@@ -17,15 +18,15 @@ from spinimpute.nn.checks import require_column, require_count
 from spinimpute.nn.embedding import ColumnHead
 
 SHARE_OFFSET = 0.01  # added to the mean share of each class before taking logarithms
-DENSITY_SCALE = 10.0  # densities are divided by this number and squashed to -1 ... 1
+DENSITY_SCALE = 10.0  # log densities are divided by this number, then mapped to -1 ... 1 by softsign
 
 
 class TokenwiseReader(nn.Module):
-    """r(x, H): every token of a query attends to the latent tokens of all inducing points.
+    """The function r(x, H) of the paper: tokens of a query attend to the latent tokens of inducing points.
 
     A layer is self-attention among the tokens of one query, then cross-attention to the H * F latent tokens.
-    Without the self-attention, the query vector of a masked token would not depend on the other tokens. All
-    weights are O(E^2), and the number of attributes may change from call to call.
+    Without the self-attention, a masked token could not use the query's other tokens to choose inducing
+    points. The number of weights is O(E^2), and the number of attributes may change from call to call.
     """
 
     def __init__(self, width: int, layers: int, options: MABOptions) -> None:
@@ -61,8 +62,8 @@ class TokenwisePredictor(nn.Module):
 class FlatPredictor(nn.Module):
     """The paper's predictor: MAB(unfold(X), unfold(H)) at width D * E, then a linear map of every token.
 
-    `unfold` flattens the tokens of a row to one vector. The O((D * E)^2) weights dominate the model: 7.31M of
-    the 8.05M weights of SPIN-16.
+    `unfold` flattens the tokens of a row to one vector. The predictor has O((D * E)^2) weights: 7.31M of the
+    8.05M weights of SPIN-16.
     """
 
     def __init__(
@@ -83,9 +84,10 @@ class FlatPredictor(nn.Module):
 class MemberFold(nn.Linear):
     """Linear projection of rows to R numbers for each of A ensemble members.
 
-    Members share all weights except a scaling of the row. It is initialized with normal numbers for
-    `continuous` columns, and with one random sign for each categorical column, which preserves the distances
-    between categories. Gorishniy et al., TabM, ICLR 2025, section 3, "TabM-mini".
+    Members share all weights except the factors by which the numbers of a row are multiplied. In
+    `continuous` columns these factors are initialized with normal numbers; in categorical columns with one
+    random sign per column, which preserves the distances between categories. Gorishniy et al., TabM, ICLR
+    2025, section 3, "TabM-mini".
     """
 
     def __init__(
@@ -104,19 +106,19 @@ class MemberFold(nn.Linear):
         x_BQU = x_BQDE.flatten(-2)
         if self.scaling is None:
             return super().forward(x_BQU)[:, None]
-        # scaling the weights avoids a copy of the queries for every member
+        # scale the weights, not the queries, which would need a copy for every member
         weight_ARU = self.weight * self.scaling
         row_BQAR = functional.linear(x_BQU, weight_ARU.flatten(0, 1)).unflatten(-1, weight_ARU.shape[:2])
         return (row_BQAR + self.bias).transpose(1, 2)
 
 
 class RowPredictor(nn.Module):
-    """The paper's predictor on rows that are projected to R numbers.
+    """Variant of the paper's predictor with fewer weights: rows are first projected to R numbers.
 
-    It computes X + unfold(MAB(fold(X), unfold(H))), with any number of MABs, then a linear map of every
-    token. The number of weights grows with D * E * R instead of (D * E)^2. The A members share all weights
-    except the scaling of a `MemberFold` and the map to logits. Each member is trained on its own loss; the
-    prediction is the mean over members.
+    It computes X + unfold(MAB(fold(X), unfold(H))) with any number of MABs, then a linear map of every token.
+    It has O(D * E * R) weights instead of O((D * E)^2). The A members share all weights except the factors of
+    `MemberFold` and the map to logits. Each member is trained on its own loss; the prediction is the mean
+    over members.
     """
 
     def __init__(
@@ -223,7 +225,7 @@ class CorrectingPredictor(nn.Module):
         label_BQGU = read.label_BGQU.transpose(1, 2)
         pooled_BAQU = torch.einsum("ag,bqgu->baqu", self.mixture().to(label_BQGU.dtype), label_BQGU)
         base_BAQO = log_of_shares(pooled_BAQU) if self.probabilities else pooled_BAQU
-        # bounded, so that the input of a row far from all points stays in the range seen in training
+        # bounded: for a row far from all points, the input stays in the range of training
         density_BQG = functional.softsign(read.density_BGQ.transpose(1, 2) / DENSITY_SCALE)
         reading_BQI = torch.cat((label_BQGU.flatten(2), read.feature_BQX, density_BQG), -1)
         read_BQR = self.read(reading_BQI.to(x_BQDE.dtype))

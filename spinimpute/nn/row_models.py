@@ -1,4 +1,4 @@
-"""NPT and the Set Transformer baseline: networks in which context rows and query rows attend to each other.
+"""The baselines NPT and Set Transformer, in which context rows and query rows attend to each other.
 
 The rows of context and queries form one table with masked cells. Each layer maps (B, N, D, E) to the same
 shape, and every cell is predicted.
@@ -16,17 +16,16 @@ from spinimpute.nn.embedding import ColumnEmbedding, ColumnHead
 
 
 class RowModel(nn.Module):
-    """An embedding, blocks that map (B, N, D, E) to the same shape, and a map to the logits of every cell.
+    """Base class: an embedding, blocks that map (B, N, D, E) to the same shape, and a map to logits.
 
-    Unlike in SPIN, query rows are part of the attention: the predictions of a batch of queries depend on each
-    other, and the context cannot be encoded in advance.
+    Unlike in SPIN, query rows take part in the attention. The predictions of a batch of queries therefore
+    depend on each other, and the context cannot be encoded in advance.
     """
 
     def __init__(self, embedding: ColumnEmbedding, blocks: int, make_block: Callable[[], nn.Module]) -> None:
         super().__init__()
-        head = ColumnHead(
-            embedding.width, embedding.vocabulary, embedding.columns
-        )  # initialized before the blocks
+        # made before the blocks, which keeps the order of random initial weights
+        head = ColumnHead(embedding.width, embedding.vocabulary, embedding.columns)
         self.embedding = embedding
         self.layers = nn.ModuleList(make_block() for _ in range(blocks))
         self.head = head

@@ -3,8 +3,9 @@
     D = embed(context)        H = encoder(D)        logits = predictor(embed(query), H)
 
 D are the embedded datapoints of the context, H the inducing points. Predictions depend on the context only
-through H, so H can be computed once and stored. Queries are not part of the encoder's input, and their
-predictions do not depend on each other.
+through H, so H can be computed once and stored. Predictions of different queries do not depend on each other.
+
+This module follows the paper. The predictor "spin" for genotypes is in `spinimpute.predictors.spin`.
 
 Axes: see `spinimpute.nn`. In shapes, n is the number of datapoints of one chunk.
 """
@@ -48,8 +49,8 @@ class EncoderBlock(nn.Module):
 class SPINEncoder(nn.Module):
     """Encoder of embedded datapoints (B, N, D, E) as inducing points (B, H, F, E), in time linear in N and D.
 
-    Each of the `blocks` is XABA, ABLA, XABD (the papers' "depth 4" is two blocks). `latent_start` defines the
-    latent attributes before the first block. "linear": a linear map D -> F of the attributes, shared over E.
+    It has `blocks` blocks of XABA, ABLA and XABD (the papers' "depth 4" is two blocks). `latent_start`
+    selects the initial latent attributes. "linear": a linear map D -> F of the attributes, shared over E.
     "learned": learned constants; then `columns` may be None.
     """
 
@@ -105,19 +106,19 @@ class SPINEncoder(nn.Module):
         keep_latents: bool = False,
         processes: Processes = SINGLE_PROCESS,
     ) -> Tensor:
-        """Return the result of `forward` on the concatenated chunks (B, n, D, E), with the same gradients.
+        """Return the result of `forward` on the concatenated chunks (B, n, D, E), with equal gradients.
 
-        One chunk is in memory at a time. Chunks may be functions; `sources` are then the tensors from which
-        these functions compute and that need gradients, such as the parameters of an embedding. The encoder's
-        parameters and chunks that are tensors are sources without being listed.
+        One chunk is in memory at a time. A chunk is a tensor or a function that returns one. `sources` are
+        the tensors that such functions use and that need gradients, such as the parameters of an embedding.
+        The encoder's own parameters, and chunks that are tensors, need not be listed.
 
         By default memory does not grow with N, and every chunk is computed once per block. With
-        `keep_latents`, every chunk is computed once, and blocks * N * F * E numbers per task are stored
-        during the forward pass. The backward pass computes every chunk once per block in both cases. The
-        chunks may be divided among several processes (see `streamed_attention`); all processes get the same H
-        and complete gradients.
+        `keep_latents`, every chunk is computed once in the forward pass, which stores blocks * N * F * E
+        numbers per task. The backward pass computes every chunk once per block in both cases. The chunks may
+        be divided among several processes (see `streamed_attention`); all processes get the same H and
+        complete gradients.
 
-        Dropout must be 0 in training, because a chunk that is computed again would get another mask.
+        Dropout must be 0 in training, because a chunk that is computed again would get another dropout mask.
         """
         if not chunks:
             raise ValueError("chunks must contain at least one chunk")
@@ -197,7 +198,7 @@ class SPINConfig:
     side_width : int
         Number of values that describe a column; they replace the embedding of the column's index.
     predictor : {"tokenwise", "flat", "row"}
-        "tokenwise" has O(E^2) weights, "flat" (the paper's) O((D E)^2), "row" O(D E R).
+        "tokenwise" has O(E^2) weights, "flat" (the paper's predictor) O((D E)^2), "row" O(D E R).
     predictor_layers : int
         Number of layers of the predictor; "flat" ignores it.
     row_width, members : int
@@ -261,7 +262,7 @@ def _build_predictor(config: SPINConfig) -> nn.Module:
 
 
 class SPIN(nn.Module):
-    """Predict every attribute of query datapoints from their visible attributes and a context.
+    """Network that predicts every attribute of query datapoints from their visible attributes and a context.
 
     With `predictor="flat"`, `learned_residual=True` and the paper's genomics setting (50 5-mers, E = 16) the
     model has 8.05M parameters, like SPIN-16 in the paper.
@@ -338,12 +339,12 @@ class SPIN(nn.Module):
         keep_latents: bool = False,
         processes: Processes = SINGLE_PROCESS,
     ) -> Tensor:
-        """Encode a context in chunks: same result and gradients as `encode`, with the memory of one chunk.
+        """Encode a context in chunks. Result and gradients are those of `encode`, with less memory.
 
         Parameters
         ----------
         chunks : sequence of TokenChunk
-            Each is (context (B, n, D), mask (B, n, D)), or a function that returns such a pair.
+            Each chunk is a pair (context (B, n, D), mask (B, n, D)), or a function that returns a pair.
         side : Tensor (D, C) or (B, D, C), optional
             Values that describe the columns.
         keep_latents, processes
@@ -422,7 +423,7 @@ class SPIN(nn.Module):
 
 
 class CIPNPHead(nn.Module):
-    """Decoder of (x, r(x, H)) to `outputs` numbers per attribute.
+    """Network that maps (x, r(x, H)) to `outputs` numbers per attribute, where r is a `TokenwiseReader`.
 
     With `pooled`, the mean of all inducing points is a third input, as in conditional neural processes.
     """
@@ -462,9 +463,9 @@ class CIPNP(SPIN):
     config : SPINConfig
         Sizes and options; `config.predictor` must be "tokenwise".
     distribution : {"categorical", "bernoulli"}
-        "categorical": K logits per attribute; "bernoulli": one logit, of category 1.
+        "categorical": K logits per attribute; "bernoulli": one logit per attribute, for category 1.
     pooled : bool
-        Pass the mean of all inducing points to the decoder, too.
+        Also pass the mean of all inducing points to the decoder.
 
     References
     ----------

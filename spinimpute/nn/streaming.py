@@ -1,11 +1,13 @@
 """Exact attention of a few queries to very many keys that are computed in chunks, with bounded memory.
 
-A softmax over all keys needs three running quantities for each query: the maximum score m, the sum of
-exp(score - m), and the sum of exp(score - m) * value. States of disjoint sets of keys can be merged in any
-order, in one process or across several. The backward pass computes the keys and values of each chunk again
-and needs only the log of the sum of exp(score). Neither pass holds more than one chunk in memory.
+The forward pass keeps three running quantities (`StreamState`) for each query: the maximum score m, the sum
+of exp(score - m), and the sum of exp(score - m) * value. The states of disjoint sets of keys can be merged in
+any order, in one process or across several. The backward pass computes the keys and values of each chunk
+again; from the forward pass it needs only the result and the log of the sum of exp(score). Neither pass holds
+more than one chunk in memory.
 
-Axes: see `spinimpute.nn`; M is the number of keys of one chunk.
+Axes: see `spinimpute.nn`; M is the number of keys of one chunk. A prefix `d_` means the gradient of the loss
+with respect to a tensor.
 """
 
 from collections.abc import Callable, Sequence
@@ -131,7 +133,7 @@ class _StreamedAttention(torch.autograd.Function):
         wide_q = q_BGLP.to(attended.dtype)
         d_attended = d_attended.to(attended.dtype)
         d_q = torch.zeros_like(wide_q)
-        # the softmax gradient subtracts this sum over keys of probability * d_probability
+        # the gradient of a softmax subtracts this sum over keys of probability * d_probability
         mean_gradient = (d_attended * attended).sum(-1, keepdim=True)
         for chunk in ctx.recompute:
             with (
@@ -160,7 +162,7 @@ class _StreamedAttention(torch.autograd.Function):
                         d_sources[i] = gradient if summed is None else summed + gradient
         d_q = d_q.sum_to_size(q_BGLP.shape)
         if ctx.processes.count > 1:
-            # all processes have the same parameters; each computed the gradients of its own chunks
+            # all processes have the same parameters; each has computed the gradients of its own chunks
             for i in needed:
                 if isinstance(sources[i], nn.Parameter) and d_sources[i] is None:
                     d_sources[i] = torch.zeros_like(sources[i])
@@ -180,17 +182,16 @@ def streamed_attention(
 ) -> Tensor:
     """Return the attention (B, G, L, P) of queries to the keys of all chunks, one chunk at a time.
 
-    Queries are (B, G, L, P), or (1, G, L, P) for the same queries in all tasks. Each chunk is a function that
-    is called once. `sources` are all tensors (parameters, inputs) from which the chunks are computed and that
-    need gradients. `recompute` are functions for the backward pass, which calls each once; they must compute
-    the same keys and values from `sources`. Pass them if `chunks` return cached values (default: `chunks`).
+    Queries are (B, G, L, P), or (1, G, L, P) for equal queries in all tasks. Each chunk is a function that is
+    called once. `sources` are all tensors (parameters, inputs) from which the chunks are computed and that
+    need gradients. The backward pass calls the functions `recompute` once each (default: `chunks`). Pass
+    `recompute` if `chunks` return cached values; it must compute equal keys and values from `sources`.
 
-    The chunks may be divided among several processes, at least one chunk each, that have the same queries and
-    parameters. All processes get the same result and the same gradients of the queries and of the sources
-    that are parameters. Gradients of other sources cover only the chunks of the own process.
+    The chunks may be divided among several processes with equal queries and parameters, at least one chunk
+    each. All processes get the same result, and the same gradients of the queries and of the sources that are
+    parameters. The gradients of other sources cover only the chunks of their own process.
     """
     recompute = chunks if recompute is None else recompute
-    distinct = {
-        id(tensor): tensor for tensor in sources
-    }.values()  # a tensor listed twice would get its gradient twice
+    # a tensor that is listed twice would get its gradient twice
+    distinct = {id(tensor): tensor for tensor in sources}.values()
     return _StreamedAttention.apply(q_BGLP, chunks, recompute, scale, processes, *distinct)
