@@ -31,8 +31,8 @@ def check_formats(chunks: Sequence[Chunk], output_type: str) -> None:
             chunk_format, output_format = ("BCF", "VCF") if chunk.is_bcf else ("VCF", "BCF")
             raise InputError(
                 "mismatch",
-                f"chunk {chunk.path} is {chunk_format}, but the output is to be {output_format}: records are "
-                "copied as they are, so choose another output, or convert it afterwards (bcftools view)",
+                f"chunk {chunk.path} is {chunk_format}, but the output is {output_format}. Records are "
+                f"copied unchanged: write {chunk_format}, and convert the output with bcftools view",
             )
 
 
@@ -57,7 +57,7 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
         one, another = next(
             pair for pair in zip(first.samples, other.samples, strict=True) if pair[0] != pair[1]
         )
-        raise differ("their samples or the order of them", one, another)
+        raise differ("their samples or the order of samples", one, another)
     if first.formats != other.formats:
         raise differ("FORMAT", ":".join(first.formats), ":".join(other.formats))
     for prefix, what in _MUST_MATCH.items():
@@ -73,7 +73,7 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
     if first.is_bcf and header_indexes(first.lines) != header_indexes(other.lines):
         lines = ([line for line in chunk.lines if definition(line)] for chunk in (first, other))
         one, another = next(pair for pair in zip(*lines, strict=True) if pair[0] != pair[1])
-        raise differ("the numbers of the header (IDX)", one, another)
+        raise differ("the IDX numbers of the header", one, another)
     if (first.unmatched is None) is not (other.unmatched is None):
         raise differ(
             f"{argument('keep_unmatched', True)}", first.unmatched is not None, other.unmatched is not None
@@ -81,8 +81,8 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
     for pair in zip_longest(*(map(without_idx, chunk.common_lines()) for chunk in (first, other))):
         if pair[0] != pair[1]:
             warnings.append(
-                f"{first.path} and {other.path} were made differently: '{pair[0]}' and '{pair[1]}'; the "
-                "header of the output is that of the former"
+                f"{first.path} and {other.path} were made differently: '{pair[0]}' and '{pair[1]}'. The "
+                "output gets the header of the first"
             )
             break
 
@@ -126,7 +126,7 @@ def check_regions(chunks: Sequence[Chunk]) -> None:
             raise InputError(
                 "mismatch",
                 f"chunks {left.path} ({left.region}) and {right.path} ({right.region}) overlap, and another "
-                "one lies between them: at most two may overlap at a place",
+                "one lies between them: at most two may overlap at the same position",
             )
 
 
@@ -137,7 +137,7 @@ def check_gaps(chunks: Sequence[Chunk], allow_gaps: bool) -> None:
             raise InputError(
                 "arguments",
                 f"between chunks {left.path} ({left.region}) and {right.path} ({right.region}) there is a "
-                f"gap: is a chunk missing? Give it, or {argument('panel')} to see that no site lies there, "
+                f"gap: is a chunk missing? Give it, or {argument('panel')} to check that no site lies there, "
                 f"or {argument('allow_gaps', True)}",
             )
 
@@ -163,14 +163,14 @@ def check_panel(
             f"{path} ({', '.join(panel.checksum for panel in panels)})",
         )
     sites = concatenate_sites(panels)
-    key = np.array(
+    site_keys = np.array(
         [
             site_key(position, ref.encode(), alt.encode())
             for position, ref, alt in zip(sites.position.tolist(), sites.ref, sites.alt, strict=True)
         ],
         dtype=np.int64,
     )
-    untyped = _find_untyped_parts(chunks, panels, key, warnings)
+    untyped = _find_untyped_parts(chunks, panels, site_keys, warnings)
 
     def name(row: int) -> str:
         return f"{sites.chrom}:{sites.position[row]} {sites.ref[row]}>{sites.alt[row]}"
@@ -178,13 +178,14 @@ def check_panel(
     for chunk in chunks:
         start, stop = np.searchsorted(sites.position, [chunk.region.start, chunk.region.end + 1])
         rows = start + np.flatnonzero(~untyped[start:stop])
-        matched = chunk.key[np.isin(chunk.key, key[rows])]
-        missing = rows[~np.isin(key[rows], matched)]
-        if len(missing):
+        matched = chunk.key[np.isin(chunk.key, site_keys[rows])]
+        missing_rows = rows[~np.isin(site_keys[rows], matched)]
+        if len(missing_rows):
             raise InputError(
-                "mismatch", f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing[0])}"
+                "mismatch",
+                f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing_rows[0])}",
             )
-        if len(matched) != len(rows) or (matched != key[rows]).any():
+        if len(matched) != len(rows) or (matched != site_keys[rows]).any():
             raise InputError(
                 "mismatch",
                 f"chunk {chunk.path} ({chunk.region}) does not have each of the panel's sites once, in the "
@@ -211,7 +212,7 @@ def check_panel(
     n_before = int(np.searchsorted(sites.position, first.region.start))
     n_after = len(sites) - int(np.searchsorted(sites.position, chunks[-1].region.end, side="right"))
     if n_before or n_after:
-        what = f"the panel has {n_before} sites before the first chunk and {n_after} behind the last"
+        what = f"the panel has {n_before} sites before the first chunk and {n_after} after the last"
         if not allow_gaps:
             raise InputError(
                 "mismatch", f"{what}: is a chunk missing? Give it, or {argument('allow_gaps', True)}"
@@ -220,14 +221,14 @@ def check_panel(
 
 
 def _find_untyped_parts(
-    chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], key: np.ndarray, warnings: list[str]
+    chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], site_keys: np.ndarray, warnings: list[str]
 ) -> np.ndarray:
     """Mark the sites of parts of chromosome X that are in no chunk, bool (sites,). Add a warning for each."""
-    untyped = np.zeros(len(key), bool)
+    untyped = np.zeros(len(site_keys), bool)
     start = 0
     for panel in panels:
         part_sites = slice(start, start := start + panel.n_sites)
-        if len(panels) > 1 and not any(np.isin(chunk.key, key[part_sites]).any() for chunk in chunks):
+        if len(panels) > 1 and not any(np.isin(chunk.key, site_keys[part_sites]).any() for chunk in chunks):
             untyped[part_sites] = True
             warnings.append(
                 f"no chunk has a site of the panel's part {panel.chrom}:{panel.position[0]}-"

@@ -176,10 +176,10 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
                 f"chunk {path}: the file is truncated in its header; impute it again, or copy it again",
             )
         chunk = _parse_header(path, start)
-        found = _scan(chunk, stream, start.rest)
+        table = _scan(chunk, stream, start.rest)
     position, ref_length, length, key = (
         np.array(column, dtype=np.int64)
-        for column in (found.position, found.ref_length, found.length, found.key)
+        for column in (table.position, table.ref_length, table.length, table.key)
     )
     _check_records(chunk, position)
     with VariantFile(path, "chunk"):
@@ -205,23 +205,23 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
     try:
         lines = start.header.rstrip(b"\0").decode().rstrip("\n").split("\n")
     except UnicodeDecodeError as failure:
-        raise error("the header holds bytes that are no text (UTF-8)") from failure
+        raise error("the header is not valid UTF-8") from failure
     for number, line in enumerate(lines, start=1):
         if not line.startswith("#CHROM\t" if number == len(lines) else "##"):
-            what = f"is no header line: {line[:40]!r}" if line else "is empty"
+            what = f"is not a header line: {line[:40]!r}" if line else "is empty"
             raise error(f"line {number} of the header {what}; impute it again, or copy it again")
     if any(line.startswith(REGIONS_LINE) for line in lines):
         raise error("it holds several regions; give files of 'spinimpute impute' with one region each")
-    found = [line for line in lines if line.startswith("##spinimpute_region=")]
-    match = _REGION.fullmatch(found[0]) if len(found) == 1 else None
+    region_lines = [line for line in lines if line.startswith("##spinimpute_region=")]
+    match = _REGION.fullmatch(region_lines[0]) if len(region_lines) == 1 else None
     if match is None or int(match[3]) > LAST_POSITION:
         raise error(
-            "the header does not say which region it is of (##spinimpute_region=...); give files of "
-            "'spinimpute impute --region', which no other program has changed"
+            "the header does not give one region (##spinimpute_region=...); give files of 'spinimpute impute "
+            "--region' that no other program has changed"
         )
     region = Region(match[1], int(match[2]), int(match[3]))
     targets = [line for line in lines if line.startswith(TARGET_LINE)]
-    lines = [line for line in lines if line not in (found[0], *targets)]
+    lines = [line for line in lines if line not in (region_lines[0], *targets)]
     formats = [name for kind, name in filter(None, map(definition, lines)) if kind == "FORMAT"]
     if not set(formats) <= FORMAT_LINES.keys():
         raise error(f"FORMAT has fields that impute does not write: {', '.join(formats)}")
@@ -229,7 +229,7 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
     records: RawRecords = TextRecords(region.chrom, formats, len(samples), lines)
     if start.is_bcf:
         records = BcfRecords(region.chrom, formats, len(samples), lines)
-    none = np.empty(0, np.int64)
+    empty = np.empty(0, np.int64)
     return Chunk(
         path=path,
         lines=lines,
@@ -243,34 +243,35 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
         is_bcf=start.is_bcf,
         records=records,
         data_start=start.n_bytes,
-        position=none,
-        ref_length=none,
-        length=none,
-        key=none,
+        position=empty,
+        ref_length=empty,
+        length=empty,
+        key=empty,
     )
 
 
-def _scan(chunk: Chunk, stream: ByteStream, rest: bytes) -> RecordTable:
-    found = RecordTable()
+def _scan(chunk: Chunk, stream: ByteStream, unread_bytes: bytes) -> RecordTable:
+    table = RecordTable()
     while True:
-        piece = stream.read(max(PIECE_BYTES, len(rest)))  # grow, or a long record is scanned too often
-        data = rest + piece
+        # Read at least as much again as is left, or a long record would be scanned too often.
+        piece = stream.read(max(PIECE_BYTES, len(unread_bytes)))
+        data = unread_bytes + piece
         try:
-            done = chunk.records.scan(data, found)
+            done = chunk.records.scan(data, table)
         except (BadRecord, struct.error, IndexError, KeyError) as error:
-            what = error if isinstance(error, BadRecord) else "it makes no sense"
+            what = error if isinstance(error, BadRecord) else "it is invalid"
             raise InputError(
-                "content", f"chunk {chunk.path}: record {len(found.position) + 1} cannot be used: {what}"
+                "content", f"chunk {chunk.path}: record {len(table.position) + 1} cannot be used: {what}"
             ) from error
-        rest = data[done:]
+        unread_bytes = data[done:]
         if not piece:
             break
-    if rest:
+    if unread_bytes:
         raise InputError(
             "damaged",
-            f"chunk {chunk.path}: the file is truncated: it ends within record {len(found.position) + 1}",
+            f"chunk {chunk.path}: the file is truncated: it ends within record {len(table.position) + 1}",
         )
-    return found
+    return table
 
 
 def _check_records(chunk: Chunk, position: np.ndarray) -> None:
@@ -293,8 +294,8 @@ def _check_records(chunk: Chunk, position: np.ndarray) -> None:
     if outside.any():
         raise InputError(
             "content",
-            f"chunk {chunk.path}: {region.chrom}:{position[np.argmax(outside)]} does not lie in the region "
-            f"that the header says, {region}",
+            f"chunk {chunk.path}: {region.chrom}:{position[np.argmax(outside)]} is outside of the region in "
+            f"the header, {region}",
         )
 
 

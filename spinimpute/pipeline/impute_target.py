@@ -56,7 +56,7 @@ class TargetImputer:
         """
         matched, summary = target.matched, self.summary
         panel, haplotypes, match = matched.panel, matched.target, matched.match
-        leave_out = summary.leave_one_out is not None
+        measures_quality = summary.leave_one_out is not None
         self.writer.set_ploidy(haplotypes.ploidy)
         job = ImputationJob(
             panel,
@@ -68,25 +68,23 @@ class TargetImputer:
             matched.jumps_per_cM,
             sibling_haplotypes(np.repeat(np.arange(len(haplotypes.samples)), haplotypes.ploidy)),
         )
-        shares = split_progress(progress, [haplotypes.unphased is not None, leave_out, 1])
+        shares = split_progress(progress, [haplotypes.unphased is not None, measures_quality, 1])
         unphased = haplotypes.unphased is not None and bool(haplotypes.unphased[match.target_index].any())
         if unphased:  # check memory before hours of work
-            from spinimpute.phasing.memory import (
-                check_phasing,  # imported here because it loads many kernels
-            )
+            from spinimpute.phasing.memory import check_phasing  # imported here: it loads many kernels
 
             self.predictor.check_memory(job)
             assert panel.haplotypes is not None, "unphased targets are refused without haplotypes"
             n_haplotypes, n_typed = panel.haplotypes.n_haplotypes, len(match.panel_index)
             check_phasing(self.options.get("max_memory"), n_haplotypes, n_typed, self.threads)
-        if matched.jumps_per_cM is None and (unphased or leave_out):
+        if matched.jumps_per_cM is None and (unphased or measures_quality):
             begin_stage(progress, "estimating recombination")
             with summary.stage("estimate recombination"):
                 matched = matched.with_recombination_scale()
             job = replace(job, jumps_per_cM=matched.jumps_per_cM)
         if haplotypes.unphased is not None:
             haplotypes = self._phase(matched, shares[0])
-        er2_T = self._leave_one_out(matched, haplotypes, shares[1]) if leave_out else None
+        er2_T = self._leave_one_out(matched, haplotypes, shares[1]) if measures_quality else None
         typed_TQ = haplotypes.alleles[match.target_index]
         records = WindowRecords(
             panel,
@@ -163,7 +161,7 @@ class TargetImputer:
     ) -> None:
         """Compute windows in order, and write each with its unmatched sites while the next is computed."""
         summary = self.summary
-        n_sites, done = sum(window.n_sites for window, _ in windows), 0
+        n_sites, done, chrom = sum(window.n_sites for window, _ in windows), 0, records.panel.chrom
         begin_stage(progress, "imputing")
         pending: Future[None] | None = None
         results = engine.impute_windows([window for window, _ in windows], records.typed_TQ)
@@ -178,11 +176,8 @@ class TargetImputer:
                 pending = background.submit(records.write, self.writer, window, p_UQ, unmatched_rows)
                 first_typed, end_typed = np.searchsorted(engine.typed_index, window)
                 positions = window.positions(records.panel.position)
-                summary.windows.append(
-                    WindowCounts(
-                        records.panel.chrom, *positions, window.n_sites, int(end_typed - first_typed)
-                    )
-                )
+                n_typed = int(end_typed - first_typed)
+                summary.windows.append(WindowCounts(chrom, *positions, window.n_sites, n_typed))
                 summary.kept_unmatched += len(unmatched_rows)
                 summary.written_sites += len(unmatched_rows)
                 done += window.n_sites
@@ -210,44 +205,41 @@ class WindowRecords:
     er2_T: np.ndarray | None = None  # ER2 of the matched sites; None: do not write ER2
     report_data: ReportData | None = None  # collects the quality of panel sites and samples
 
-    def write(
-        self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, unmatched_rows: np.ndarray
-    ) -> None:
-        """Write the records of a window from P(ALT), p_UQ, together with the target's `unmatched_rows`."""
+    def write(self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, unmatched: np.ndarray) -> None:
+        """Write the records of a window from P(ALT), p_UQ, together with the target's unmatched rows."""
         match, panel = self.match, self.panel
         first_typed, end_typed = np.searchsorted(match.panel_index, window)
         typed_rows = match.panel_index[first_typed:end_typed] - window.start
         typed_UQ = self.typed_TQ[first_typed:end_typed]
         p_UQ[typed_rows] = np.where(typed_UQ >= 0, typed_UQ, p_UQ[typed_rows])
-        hard_UQ = (p_UQ >= 0.5).astype(np.int8)
+        alleles_UQ = (p_UQ >= 0.5).astype(np.int8)
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
         if self.report_data is not None:
-            self.report_data.add_window(
-                panel, window.slice, p_UQ, site_quality(p_UQ), typed, self.target.ploidy
-            )
-        flags_far = panel.haplotypes is not None
+            quality = site_quality(p_UQ)
+            self.report_data.add_window(panel, window.slice, p_UQ, quality, typed, self.target.ploidy)
+        writes_far = panel.haplotypes is not None
         far = np.zeros(len(p_UQ), dtype=bool)
-        if flags_far:
+        if writes_far:
             far = far_from_typed(panel.cM, self.called_index, window)
         er2 = np.full(len(p_UQ), np.nan)
         if self.er2_T is not None:
             er2[typed_rows] = self.er2_T[first_typed:end_typed]
         sites = panel.sites.take(window.slice)
-        if len(unmatched_rows):
-            alleles = self.target.alleles[unmatched_rows]
+        if len(unmatched):
+            alleles = self.target.alleles[unmatched]
             p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
-            hard_UQ = np.concatenate([hard_UQ, alleles])
-            typed = np.concatenate([typed, np.ones(len(unmatched_rows), dtype=bool)])
-            far = np.concatenate([far, np.zeros(len(unmatched_rows), dtype=bool)])
-            er2 = np.concatenate([er2, np.full(len(unmatched_rows), np.nan)])
-            sites = Sites.concatenate([sites, self.target.sites.take(unmatched_rows)])
+            alleles_UQ = np.concatenate([alleles_UQ, alleles])
+            typed = np.concatenate([typed, np.ones(len(unmatched), dtype=bool)])
+            far = np.concatenate([far, np.zeros(len(unmatched), dtype=bool)])
+            er2 = np.concatenate([er2, np.full(len(unmatched), np.nan)])
+            sites = Sites.concatenate([sites, self.target.sites.take(unmatched)])
             order = np.argsort(sites.position, kind="stable")
-            p_UQ, hard_UQ, sites = p_UQ[order], hard_UQ[order], sites.take(order)
+            p_UQ, alleles_UQ, sites = p_UQ[order], alleles_UQ[order], sites.take(order)
             typed, far, er2 = typed[order], far[order], er2[order]
         info = site_quality(p_UQ)
-        if flags_far:
+        if writes_far:
             info["FAR"] = far
         if self.er2_T is not None:
             info["ER2"] = er2
-        writer.write_block(panel.chrom, sites, p_UQ, info, hard_UQ, typed)
+        writer.write_block(panel.chrom, sites, p_UQ, info, alleles_UQ, typed)

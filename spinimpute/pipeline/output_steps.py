@@ -88,7 +88,7 @@ class OutputFiles:
 
         Raises NoRecord after the last step if the target contains no chromosome of the run.
         """
-        plan, number, any_written = self.plan, 0, False
+        plan, index, any_written = self.plan, 0, False
         all_chromosomes = [one for chromosomes in plan.outputs.values() for one in chromosomes]
         shares = split_progress(progress, [1.0] * len(all_chromosomes))
         for path, chromosomes in plan.outputs.items():
@@ -101,9 +101,9 @@ class OutputFiles:
                 regions = [list(plan.regions)]
             for chromosome, regions_here in zip(chromosomes, regions, strict=True):
                 yield Step(
-                    self, path, chromosomes, chromosome, regions_here, sum(map(len, regions)), shares[number]
+                    self, path, chromosomes, chromosome, regions_here, sum(map(len, regions)), shares[index]
                 )
-                number += 1
+                index += 1
             if self.writer is not None:
                 any_written = True
                 with self.summary.stage("finish file and index"):
@@ -209,14 +209,14 @@ def open_or_merge(
     panel: PanelArgument,
     genetic_map: str | Path | GeneticMap | None,
     threads: int,
-    fits: Callable[[Sequence[ReferencePanel]], object],
+    check_target: Callable[[Sequence[ReferencePanel]], object],
     summary: RunSummary,
     progress: Progress | None,
 ) -> Iterator[Sequence[ReferencePanel]]:
     """Open a panel and yield its parts (several on chromosome X). Several panels are merged first.
 
-    Merging takes long. `fits` is therefore called first with each panel; it raises InputError if the target
-    does not fit.
+    Merging takes long. `check_target` is therefore called first with each panel; it raises InputError if
+    the target does not fit.
     """
     paths = get_panel_paths(panel)
     stage_name, stage_label = "open panel", "opening the panel"
@@ -225,7 +225,7 @@ def open_or_merge(
             raise map_in_panel_error()
         begin_stage(progress, "checking the target")
         with summary.stage("check target"):
-            check_before_merging(paths, fits)
+            check_before_merging(paths, check_target)
         stage_name, stage_label = "merge panels", "merging panels"
     begin_stage(progress, stage_label)
     refine = partial(refine_panel, threads=threads)  # used if the panel is a VCF

@@ -191,8 +191,8 @@ class Resources:
         return {**predictor.options, "max_memory": self.max_memory}
 
 
-def check_settings(**given: tuple[object, type]) -> None:
+def check_settings(**settings: tuple[object, type]) -> None:
     """Raise InputError if a setting has the wrong class, such as a str in place of RegionSettings."""
-    for name, (value, kind) in given.items():
-        if not isinstance(value, kind):
-            raise InputError("argument", f"{name} must be {kind.__name__}(...), got {value!r}")
+    for name, (value, expected_class) in settings.items():
+        if not isinstance(value, expected_class):
+            raise InputError("argument", f"{name} must be {expected_class.__name__}(...), got {value!r}")

@@ -99,7 +99,7 @@ def phase(
                     fill=True,
                     jumps_per_cM=one.jumps_per_cM,
                 )
-            _write(one, phased_TQ, np.zeros_like(unphased_TX), writer, summary)
+            _write_records(one, phased_TQ, np.zeros_like(unphased_TX), writer, summary)
     return summary
 
 
@@ -136,7 +136,7 @@ def convert(
     job = _TypedFileJob(vcf, out, panel, genetic_map, target, output, choose_threads(None), force)
     with job.open(None) as (matched, writer, summary):
         for one in matched:
-            _write(one, *_typed_calls(one), writer, summary)
+            _write_records(one, *_typed_calls(one), writer, summary)
     return summary
 
 
@@ -224,7 +224,7 @@ def _typed_calls(matched: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
     return alleles_TQ, target.unphased[index_T]
 
 
-def _write(
+def _write_records(
     matched: MatchedTarget,
     alleles_TQ: np.ndarray,
     unphased_TX: np.ndarray,

@@ -60,10 +60,10 @@ def check_called(vcf: str | Path, samples: Sequence[str], called_X: np.ndarray) 
         )
     if not uncalled:
         return []
-    more = f" and {len(uncalled) - 5} more" if len(uncalled) > 5 else ""
+    rest = f" and {len(uncalled) - 5} more" if len(uncalled) > 5 else ""
     return [
         f"{len(uncalled)} of {len(samples)} samples have no call at any panel site "
-        f"({', '.join(uncalled[:5])}{more}): they are imputed from allele frequencies only"
+        f"({', '.join(uncalled[:5])}{rest}): they are imputed from allele frequencies only"
     ]
 
 
@@ -101,21 +101,21 @@ def check_site_overlap(
     n_inside = int(inside.sum()) - n_without_alt
     not_in_panel = [i for i in match.reasons if inside[i] and match.reasons[i] != DUPLICATE]
     n_found = n_inside - len(not_in_panel)
-    differ = bool(builds[0] and builds[1] and builds[0] != builds[1])
-    by_header = (
+    builds_differ = bool(builds[0] and builds[1] and builds[0] != builds[1])
+    build_sentence = (
         f"by the chromosome length in the headers, the target is on {builds[0]} and the panel on {builds[1]}"
     )
-    min_share = MIN_SHARE_OTHER_BUILD if differ else MIN_SHARE
+    min_share = MIN_SHARE_OTHER_BUILD if builds_differ else MIN_SHARE
     if len(not_in_panel) < FEW_SITES or n_found >= min_share * n_inside:
-        if not differ:
+        if not builds_differ:
             return []
-        text = f"{by_header}, but {n_found} of {n_inside} sites are panel sites: is one header wrong?"
+        text = f"{build_sentence}, but {n_found} of {n_inside} sites are panel sites: is one header wrong?"
         return [Verdict(text, refused=False)]
     counts = ", ".join(f"{reason}: {count}" for reason, count in Counter(match.reasons.values()).items())
     first = not_in_panel[0]
     why = (
-        f"{by_header[0].upper()}{by_header[1:]}"
-        if differ
+        f"{build_sentence[0].upper()}{build_sentence[1:]}"
+        if builds_differ
         else "The target is probably on another genome build than the panel"
     )
     text = (
@@ -175,9 +175,9 @@ def untyped_warning(
     if not found:
         return [], []
     n_imputed = sum(one.imputed for one in found)
-    more = "" if len(found) == 1 else f" and {len(found) - 1} smaller stretches, {n_imputed} in all"
+    rest = "" if len(found) == 1 else f" and {len(found) - 1} smaller stretches, {n_imputed} in all"
     return found, [
-        f"hardly any site is typed in {found[0]}{more}: sites more than {FAR_CM} cM from a typed site are "
+        f"hardly any site is typed in {found[0]}{rest}: sites more than {FAR_CM} cM from a typed site are "
         "imputed from little more than allele frequencies"
     ]
 
@@ -193,10 +193,10 @@ def check_typed_ratio(
             if counts.typed < min_ratio * interval.n_sites:
                 low.append(counts)
     if low:
-        more = f", and in {len(low) - 1} more stretches" if len(low) > 1 else ""
+        rest = f", and in {len(low) - 1} more stretches" if len(low) > 1 else ""
         share = low[0].typed / (low[0].typed + low[0].imputed)
         raise InputError(
             "content",
-            f"in {low[0]}, {share:.4%} of the panel sites are typed{more}, and {argument('min_typed_ratio')} "
+            f"in {low[0]}, {share:.4%} of the panel sites are typed{rest}, and {argument('min_typed_ratio')} "
             f"requires {min_ratio:.4%}. Impute other regions with {argument('region')}, or lower the ratio",
         )

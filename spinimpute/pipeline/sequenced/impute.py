@@ -189,7 +189,7 @@ def _collect_report_data(
     provenance = data.provenance
     method = "two chains a sample that copy the panel (Li and Stephens); no network"
     provenance.add_run(output.header_lines, method)
-    provenance.add("target", sequencing.named)
+    provenance.add("target", sequencing.description)
     for interval in intervals:
         provenance.add_panel(interval.panel)
 
@@ -209,7 +209,7 @@ def _write_report(
     assert data is not None, "`_collect_report_data` made them"
     panel = Path(get_panel_paths(panels)[0]).name if len(panels) == 1 else f"{len(panels)} panels"
     output.report_files.write(
-        sequenced_report(summary, data, sequencing.named, panel),
+        sequenced_report(summary, data, sequencing.description, panel),
         sequenced_samples(data.by_sample, summary),
         report_stack,
     )

@@ -80,7 +80,7 @@ class SequencingSettings:
         return list(likelihoods_given)
 
     @property
-    def named(self) -> str:
+    def description(self) -> str:
         """Description of the files for a report."""
         files = [Path(path).name for path in self.likelihood_files]
         if len(files) > 1:
@@ -98,8 +98,8 @@ class LikelihoodReader:
 
     The samples are ordered like in the file of likelihoods; without one, like in the array file, otherwise
     like the files of reads. With `force`, array genotypes that do not fit the panel are accepted, and
-    likelihoods and reads may cover the same sites. `warnings` collects warnings to the user. `absent`
-    collects the reasons why files have no data in a region.
+    likelihoods and reads may cover the same sites. `warnings` collects warnings to the user, and
+    `no_data_reasons` the reasons why files have no data in a region.
     """
 
     def __init__(self, settings: SequencingSettings, panels: Sequence[Panel], *, force: bool = False) -> None:
@@ -110,7 +110,7 @@ class LikelihoodReader:
             raise InputError(
                 "arguments", f"got {len(files)} files of likelihoods for one chromosome: give one of them"
             )
-        self.settings, self.warnings, self.absent = settings, list[str](), list[str]()
+        self.settings, self.warnings, self.no_data_reasons = settings, list[str](), list[str]()
         self._force = force
         self._likelihoods = files[0] if files else None
         self._array_targets: dict[str, MatchedTarget] = {}
@@ -229,8 +229,8 @@ class LikelihoodReader:
         except (NoRecord, NoMatch) as error:
             if region is None:
                 raise
-            if str(error) not in self.absent:
-                self.absent.append(str(error))
+            if str(error) not in self.no_data_reasons:
+                self.no_data_reasons.append(str(error))
             return None
 
 

@@ -97,8 +97,8 @@ def _groups_to_read(
 ) -> Iterator[tuple[Panel, list[_BufferedInterval], Region | None]]:
     """Yield each panel with each group of overlapping intervals and the region they cover (None: all)."""
     for panel in panels:
-        panel_group = intervals.get(panel.checksum, [])
-        for group in _group_overlapping(panel, panel_group, BUFFER_CM if buffer_cM is None else buffer_cM):
+        requested = intervals.get(panel.checksum, [])
+        for group in _group_overlapping(panel, requested, BUFFER_CM if buffer_cM is None else buffer_cM):
             region = None
             if group[0].written.region is not None or len(panels) > 1:
                 covered = Interval(group[0].sites.start, group[-1].sites.stop)
@@ -122,7 +122,7 @@ def check_inputs(
         AlignmentFile(path, haplotype_panels[-1], sequencing.reference).close()
     groups = _groups_to_read(haplotype_panels, intervals, buffer_cM)
     if not any(reader.has_records(panel, region) for panel, _, region in groups):
-        raise _no_data_error(panels, regions, reader.absent)
+        raise _no_data_error(panels, regions, reader.no_data_reasons)
 
 
 def _no_data_error(
@@ -135,12 +135,13 @@ def _no_data_error(
 
 def _find_data(found: GenotypeLikelihoods, group: Sequence[_BufferedInterval]) -> list[bool]:
     """Return, for each interval of a group, whether any sample has data in it or its buffer."""
-    n_known = np.concatenate([[0], np.cumsum(found.known_SX.any(axis=1))])  # sites with data before each site
-    low, high = (
-        n_known[np.searchsorted(found.panel_index, ends)]
+    # number of sites with data before each site
+    n_before = np.concatenate([[0], np.cumsum(found.known_SX.any(axis=1))])
+    before_start, before_end = (
+        n_before[np.searchsorted(found.panel_index, ends)]
         for ends in ([one.sites.start for one in group], [one.sites.stop for one in group])
     )
-    return (high > low).tolist()
+    return (before_end > before_start).tolist()
 
 
 @dataclass
@@ -178,8 +179,8 @@ def read_intervals(
     BUFFER_CM. Raises NoRecord if no sample has data in any region, and InputError if the panel contains
     inducing points or a file cannot be used.
     """
-    intervals, absent = panel_intervals(panels, regions)
-    found, skipped = SequencedInput(warnings=absent), Counter[str]()
+    intervals, panel_warnings = panel_intervals(panels, regions)
+    found, skipped = SequencedInput(warnings=panel_warnings), Counter[str]()
     haplotype_panels = [require_haplotypes(one) for one in panels]
     reader = LikelihoodReader(sequencing, haplotype_panels, force=force)
     for panel, group, region in _groups_to_read(haplotype_panels, intervals, buffer_cM):
@@ -201,17 +202,15 @@ def read_intervals(
                 f"no sample has data in {panel.chrom}:{start}-{end}: its {one.written.sites.n_sites} sites "
                 "are left out"
             )
-        kept = list(compress(group, has_data))
-        if likelihoods is not None and kept:
-            sites = Interval(kept[0].sites.start, kept[-1].sites.stop)
-            ends = np.searchsorted(likelihoods.panel_index, sites).tolist()
-            found.intervals.append(
-                SequencedInterval(panel, likelihoods.take(slice(*ends)), [one.written for one in kept], sites)
-            )
+        with_data = list(compress(group, has_data))
+        if likelihoods is not None and with_data:
+            sites = Interval(with_data[0].sites.start, with_data[-1].sites.stop)
+            data = likelihoods.take(slice(*np.searchsorted(likelihoods.panel_index, sites).tolist()))
+            found.intervals.append(SequencedInterval(panel, data, [one.written for one in with_data], sites))
     found.warnings += reader.warnings
     found.skipped = dict(+skipped)
     if not found.intervals:
-        raise _no_data_error(panels, regions, reader.absent)
+        raise _no_data_error(panels, regions, reader.no_data_reasons)
     sexes = sequencing.sexes
     if sexes and is_x(panels[0].chrom) and not set(sexes) & set(found.intervals[0].likelihoods.samples):
         found.warnings.append("no sample is in the list of sexes: all have two copies of X")

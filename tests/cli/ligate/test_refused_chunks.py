@@ -81,12 +81,12 @@ def test_a_changed_line(refused, made, tmp_path, rewritten):
         (b"\n20\t", b"\n20\tx", "its position is"),
         (b"\n20\t", b"\n20\t" + b"9" * 25, "its position is b'9999"),
         (b"\n20\t", b"\n20\t" + b"9" * 5000, "its position is b'9999"),
-        (b"-712345 ", b"-%s " % (b"9" * 5000), "does not say which region it is of"),
-        (b"-712345 ", b"-2147483648 ", "does not say which region it is of"),
-        (b" sites=", b" sites=" + b"9" * 5000, "does not say which region it is of"),
-        (b" sites=1852", b" sites=1852 unmatched=" + b"9" * 5000, "does not say which region it is of"),
+        (b"-712345 ", b"-%s " % (b"9" * 5000), "does not give one region"),
+        (b"-712345 ", b"-2147483648 ", "does not give one region"),
+        (b" sites=", b" sites=" + b"9" * 5000, "does not give one region"),
+        (b" sites=1852", b" sites=1852 unmatched=" + b"9" * 5000, "does not give one region"),
         (b"\n20\t", b"\n20\t9", "the positions go backwards at record 2"),
-        (b"-712345 ", b"-700000 ", "does not lie in the region"),
+        (b"-712345 ", b"-700000 ", "is outside of the region"),
         *((b"\t0|0:0.", new, NO_VALUE) for new in WRONG_VALUES),
         (b"\tPASS\t", b"\tPA\x07S\t", "columns ID to INFO are not those of impute"),
         (b";R2=0.", b";R2=0,,", "columns ID to INFO are not those of impute"),
@@ -127,7 +127,7 @@ def test_a_long_number_is_refused_at_once(refused, made, tmp_path, rewritten):
 
 @pytest.mark.parametrize(
     ("inserted", "said"),
-    [(b"20\t5\t.\tA\tC\t.\tPASS\t.\tGT\t0|0", "is no header line: '20\\t5"), (b"", "is empty")],
+    [(b"20\t5\t.\tA\tC\t.\tPASS\t.\tGT\t0|0", "is not a header line: '20\\t5"), (b"", "is empty")],
 )
 def test_something_else_in_the_header(refused, made, tmp_path, rewritten, suffix, inserted, said):
     def insert(data: bytes) -> bytes:
@@ -154,7 +154,7 @@ def test_missing_chunk(refused, made, panel):
 def test_gaps_that_are_allowed(run, made, panel, tmp_path):
     chunks = (made / "a2.bcf", made / "a1.bcf")
     run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q").refused(
-        "and 0 behind the last: is a chunk missing?"
+        "and 0 after the last: is a chunk missing?"
     )
     done = run("ligate", *chunks, "-o", tmp_path / "o.bcf", "--panel", panel, "-q", "--allow-gaps").ok()
     assert re.search(r"the panel has \d+ sites before the first chunk and 0 behind", done.err)
@@ -199,7 +199,7 @@ def test_other_samples_formats_and_versions(
 ):
     first = made / "a0.vcf"
     for change, said in (
-        (lambda d: d.replace(b"\ttarget_AFR_02", b"\trenamed", 1), "their samples or the order of them"),
+        (lambda d: d.replace(b"\ttarget_AFR_02", b"\trenamed", 1), "their samples or the order of samples"),
         (lambda d: d.replace(b"##source=spinimpute ", b"##source=spinimpute x"), "in the program"),
         (lambda d: d.replace(b"##spinimpute_model=", b"##spinimpute_model=x"), "in the model"),
         (lambda d: d.replace(b"ID=AF,Number=A", b"ID=AF,Number=1"), "in the definitions"),
@@ -282,8 +282,8 @@ def test_a_site_lost_and_a_site_doubled(refused, made, panel, tmp_path, rewritte
 
 
 def test_other_forms(refused, made, example, tmp_path, content):
-    assert "is BCF, but the output is to be VCF" in refused(made / "a0.bcf")
-    assert "is VCF, but the output is to be BCF" in refused(made / "a0.vcf", suffix=".bcf")
+    assert "is BCF, but the output is VCF" in refused(made / "a0.bcf")
+    assert "is VCF, but the output is BCF" in refused(made / "a0.vcf", suffix=".bcf")
     assert "there is no such file" in refused(tmp_path / "absent.bcf")
     plain = tmp_path / "plain.vcf.gz"
     plain.write_bytes(gzip.compress(content(made / "a0.vcf")))

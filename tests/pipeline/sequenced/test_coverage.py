@@ -124,5 +124,5 @@ def test_an_existing_page_stays(world, gl, tmp_path):
 
 
 def test_what_was_imputed_is_named(gl, bams):
-    assert SequencingSettings(gl, bams).named == "gl.vcf and 6 files of reads"
-    assert SequencingSettings(None, bams[:1], "a/array.bed").named == "array.bed and s0.bam"
+    assert SequencingSettings(gl, bams).description == "gl.vcf and 6 files of reads"
+    assert SequencingSettings(None, bams[:1], "a/array.bed").description == "array.bed and s0.bam"
