@@ -32,7 +32,7 @@ from spinimpute.pipeline.regions import (
     part_to_read,
     unmatched_sites,
 )
-from spinimpute.pipeline.run_plan import Panel, panel_files, plan_run
+from spinimpute.pipeline.run_plan import Panel, list_panels, plan_run
 from spinimpute.pipeline.settings import (
     OutputSettings,
     PredictorSettings,
@@ -137,7 +137,7 @@ def impute(
         resources=(resources, Resources),
     )
     files = [vcf] if isinstance(vcf, str | Path) else list(vcf)
-    panels = panel_files(panel)
+    panels = list_panels(panel)
     regions, buffer_cM = region.parsed()
     many_buffered_regions = buffer_cM is not None and len(regions) > 1
     _check_arguments(files, phasing, min_typed_ratio, output, resources, many_buffered_regions)

@@ -99,10 +99,9 @@ class OutputFiles:
             regions = [regions_on_chromosome(plan.regions, one.name) for one in chromosomes]
             if not chromosomes[0].name:  # single panel: `panel_intervals` checks the chromosome of regions
                 regions = [list(plan.regions)]
-            for chromosome, regions_here in zip(chromosomes, regions, strict=True):
-                yield Step(
-                    self, path, chromosomes, chromosome, regions_here, sum(map(len, regions)), shares[index]
-                )
+            n_regions = sum(map(len, regions))
+            for chromosome, own_regions in zip(chromosomes, regions, strict=True):
+                yield Step(self, path, chromosomes, chromosome, own_regions, n_regions, shares[index])
                 index += 1
             if self.writer is not None:
                 any_written = True

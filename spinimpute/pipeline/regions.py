@@ -115,10 +115,8 @@ class RegionSelection:
         It may be enough only with the default treatment of sites, which `phase` and `convert` also use.
         """
         settings = self.settings
-        default_settings = (
-            settings.ambiguous == "frequency" and settings.chain is None and settings.samples is None
-        )
-        return self.buffer_cM if default_settings and len(panels) == 1 else None
+        is_default = settings.ambiguous == "frequency" and settings.chain is None and settings.samples is None
+        return self.buffer_cM if is_default and len(panels) == 1 else None
 
     def part_to_check(self, vcf: str | Path, panels: Sequence[ReferencePanel]) -> Region | None:
         """Return the part of a target to read to check whether it fits the panels; None for the whole file.

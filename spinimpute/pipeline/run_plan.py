@@ -29,8 +29,8 @@ from spinimpute.targets.formats import VARIANTS, detect_format
 from spinimpute.vcf.index_reader import has_fresh_index
 from spinimpute.vcf.variant_file import VariantFile
 
-_AFTER_NUMBERS = 1_000  # sort key; larger than all chromosome numbers
-_LETTER_RANKS = {"X": _AFTER_NUMBERS, "Y": _AFTER_NUMBERS + 1, "MT": _AFTER_NUMBERS + 2}
+_MAX_NUMBER = 1_000  # larger than all chromosome numbers
+_LETTER_RANKS = {"X": _MAX_NUMBER, "Y": _MAX_NUMBER + 1, "MT": _MAX_NUMBER + 2}
 
 Panel = ReferencePanel | str | Path
 
@@ -106,19 +106,19 @@ def plan_run(
     return RunPlan(outputs, regions, True, warnings)
 
 
-def panel_files(panel: PanelArgument) -> list[Panel]:
+def list_panels(panel: PanelArgument) -> list[Panel]:
     """List the given panels; replace folders by their panel files. Raises InputError if there are none."""
     listed: list[Panel] = []
     for one in panel if isinstance(panel, Sequence) and not isinstance(panel, str) else [panel]:
         if not isinstance(one, str | Path) or not Path(one).is_dir():
             listed.append(one)
             continue
-        inside = sorted(path for path in Path(one).iterdir() if path.suffix in PANEL_FILES)
-        if not inside:
+        files_in_folder = sorted(path for path in Path(one).iterdir() if path.suffix in PANEL_FILES)
+        if not files_in_folder:
             raise InputError(
                 "not-found", f"panel {one}: the folder contains no {' or '.join(PANEL_FILES)} file"
             )
-        listed += inside
+        listed += files_in_folder
     if not listed:
         raise InputError("arguments", "no panel: give one for each chromosome")
     return listed
@@ -129,13 +129,12 @@ def assign_files(
 ) -> tuple[list[Chromosome], dict[str, str], list[str]]:
     """Assign panels and a target file to each chromosome.
 
-    Returns the chromosomes; by chromosome, a warning for each one without a panel or a target file; and other
-    warnings. Chromosomes are in the order of the target's contig lines; chromosomes without such a line
-    follow in the order 1 to 22, X, Y, MT. If there are regions, chromosomes without a region are dropped.
-    Raises InputError if two target files have the same chromosome or different samples, or if a region has no
-    panel.
+    Returns a list of chromosomes, a dict with a warning for each chromosome that lacks a panel or a target
+    file, and a list of other warnings. Chromosomes are sorted like the target's contig lines; others follow
+    in the order 1 to 22, X, Y, MT. If there are regions, chromosomes without regions are dropped. Raises
+    InputError if two target files have the same chromosome or different samples, or if a region has no panel.
     """
-    chromosomes = _by_chromosome([_open_chromosome(one, next(iter(files), "")) for one in panels])
+    chromosomes = _join_same_chromosome([_open_chromosome(one, next(iter(files), "")) for one in panels])
     for region in regions:
         if not any(same_chromosome(region.chrom, one.name) for one in chromosomes):
             names = ", ".join(one.name for one in chromosomes)
@@ -179,22 +178,20 @@ def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
         return Chromosome(first.chrom, [panel], vcf, first.contig_line, panel_lines(parts), first.holds)
 
 
-def _by_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
-    """Group the panels of the same chromosome."""
-    chromosomes: list[Chromosome] = []
+def _join_same_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
+    """Join entries of the same chromosome: their panels will be merged."""
+    joined: list[Chromosome] = []
     for one in panels:
-        index = next(
-            (i for i, other in enumerate(chromosomes) if same_chromosome(one.name, other.name)), None
-        )
+        index = next((i for i, other in enumerate(joined) if same_chromosome(one.name, other.name)), None)
         if index is None:
-            chromosomes.append(one)
+            joined.append(one)
         else:
-            chromosomes[index] = replace(
-                chromosomes[index],
-                panels=[*chromosomes[index].panels, *one.panels],
-                panel_lines=[*chromosomes[index].panel_lines, *one.panel_lines],
+            joined[index] = replace(
+                joined[index],
+                panels=[*joined[index].panels, *one.panels],
+                panel_lines=[*joined[index].panel_lines, *one.panel_lines],
             )
-    return chromosomes
+    return joined
 
 
 def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
@@ -212,34 +209,34 @@ def _assign_targets(
     """
     contigs: list[str] = []
     samples: list[str] = []
-    file_of: dict[str, tuple[str, str | Path]] = {}  # contig name and file, by plain chromosome name
-    for number, path in enumerate(files):
+    file_by_name: dict[str, tuple[str, str | Path]] = {}  # contig name and file, by plain chromosome name
+    for index, path in enumerate(files):
         if detect_format(Path(path)) is not VARIANTS:
             raise InputError(
                 "content", f"target {path}: with several target files, each must be a VCF or BCF file"
             )
         with VariantFile(path, "target") as file:
-            if not number:
+            if not index:
                 contigs, samples = file.contigs, file.samples
             elif file.samples != samples:
                 raise InputError(
                     "mismatch",
-                    f"targets {files[0]} and {path} differ in their samples, or in the order of them. Give "
-                    "files of the same samples (bcftools view -S)",
+                    f"targets {files[0]} and {path} differ in their samples, or in the order of samples. "
+                    "Give files of the same samples (bcftools view -S)",
                 )
             record = next(file.records(), None)
         if record is None:
             raise InputError("content", f"target {path}: the file contains no record")
         name = record.CHROM
-        if (other := file_of.get(plain_chromosome(name))) is not None:
+        if (other := file_by_name.get(plain_chromosome(name))) is not None:
             raise InputError(
                 "mismatch",
                 f"targets {other[1]} and {path} both contain chromosome {name}. Give one file per chromosome",
             )
-        file_of[plain_chromosome(name)] = name, path
+        file_by_name[plain_chromosome(name)] = name, path
     chosen: list[Chromosome] = []
     left_out: dict[str, str] = {}
-    names = [name for name, _ in file_of.values()]
+    names = [name for name, _ in file_by_name.values()]
     used: set[str] = set()
     for one in chromosomes:
         matching = sorted(chromosome_names(one.name, names))
@@ -248,12 +245,12 @@ def _assign_targets(
             left_out[one.name] = f"chromosome {one.name} is left out: no target file contains it"
             continue
         if len(matching) > 1:
-            paths = " and ".join(str(file_of[plain_chromosome(name)][1]) for name in matching)
+            paths = " and ".join(str(file_by_name[plain_chromosome(name)][1]) for name in matching)
             raise InputError(
                 "mismatch",
                 f"targets {paths} both contain chromosome {one.name}. Give one file per chromosome",
             )
-        chosen.append(replace(one, vcf=file_of[plain_chromosome(matching[0])][1]))
+        chosen.append(replace(one, vcf=file_by_name[plain_chromosome(matching[0])][1]))
     if not chosen:
         raise InputError(
             "mismatch",
@@ -262,7 +259,7 @@ def _assign_targets(
         )
     left_out |= {
         name: f"target {path}: chromosome {name} is left out: no panel contains it"
-        for name, path in file_of.values()
+        for name, path in file_by_name.values()
         if name not in used
     }
     has_all = all(chromosome_names(one.name, contigs) for one in chosen)
@@ -272,12 +269,10 @@ def _assign_targets(
 def _sort_key(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
     """Return a key that sorts chromosomes by contig lines, then by number."""
     plain = plain_chromosome(chrom)
-    number = (
-        int(plain) if plain.isdecimal() and len(plain) < 4 else _LETTER_RANKS.get(plain, _AFTER_NUMBERS + 3)
-    )
+    rank = int(plain) if plain.isdecimal() and len(plain) < 4 else _LETTER_RANKS.get(plain, _MAX_NUMBER + 3)
     matching = chromosome_names(chrom, contigs)
     index = next((i for i, name in enumerate(contigs) if name in matching), len(contigs))
-    return index, number, plain
+    return index, rank, plain
 
 
 def get_single_output(out: str | Path) -> str | Path | None:

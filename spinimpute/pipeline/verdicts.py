@@ -30,7 +30,7 @@ from spinimpute.quality.frequencies import Frequencies
 from spinimpute.runtime.errors import InputError, argument
 
 MIN_SHARE = 0.1  # required share of panel sites among the target's sites in the region of the panel
-MIN_SHARE_OTHER_BUILD = 0.5  # the same if the headers have different genome builds
+MIN_SHARE_OTHER_BUILD = 0.5  # required share if the headers have different genome builds
 FEW_SITES = 20  # fewer unsuitable sites never cause a refusal
 
 OUTLIER_SHARE = 0.05  # a larger share of sites with unlikely allele frequencies causes a warning
@@ -83,7 +83,7 @@ def verdicts(
     builds = ("", "") if lifted else tuple(infer_build(x.contig_line, panel.chrom) for x in (target, panel))
     return [
         *check_site_overlap(panel.sites, target.sites, match, builds, n_without_alt),
-        *_frequencies_alike(Frequencies.count(panel, target, match), target),
+        *_check_frequencies(Frequencies.count(panel, target, match), target),
     ]
 
 
@@ -127,7 +127,7 @@ def check_site_overlap(
     return [Verdict(text, refused=True)]
 
 
-def _frequencies_alike(frequencies: Frequencies, target: Haplotypes) -> list[Verdict]:
+def _check_frequencies(frequencies: Frequencies, target: Haplotypes) -> list[Verdict]:
     """Return a verdict if allele frequencies differ from the panel's, otherwise an empty list."""
     outlier_T = frequencies.outlier_T
     n_outliers, n_exchanged = int(outlier_T.sum()), int(frequencies.exchanged_T.sum())
@@ -167,14 +167,14 @@ def untyped_warning(
     imputed: pairs of typed panel sites, int64 (T,), and the interval of panel sites imputed from them.
     """
     found = [
-        one
+        counts
         for typed_index, sites in imputed
-        for one in untyped_intervals(panel.chrom, panel.position, panel.cM, typed_index, sites)
+        for counts in untyped_intervals(panel.chrom, panel.position, panel.cM, typed_index, sites)
     ]
-    found.sort(key=lambda one: (-one.imputed, one.start))
+    found.sort(key=lambda counts: (-counts.imputed, counts.start))
     if not found:
         return [], []
-    n_imputed = sum(one.imputed for one in found)
+    n_imputed = sum(counts.imputed for counts in found)
     rest = "" if len(found) == 1 else f" and {len(found) - 1} smaller stretches, {n_imputed} in all"
     return found, [
         f"hardly any site is typed in {found[0]}{rest}: sites more than {FAR_CM} cM from a typed site are "

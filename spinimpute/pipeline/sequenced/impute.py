@@ -15,7 +15,7 @@ from spinimpute.panels.opening import PanelArgument, get_panel_paths
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
 from spinimpute.pipeline.output_steps import Step, open_or_merge, open_outputs
-from spinimpute.pipeline.run_plan import Panel, panel_files, plan_run
+from spinimpute.pipeline.run_plan import Panel, list_panels, plan_run
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.sequenced.intervals import SequencedInterval, check_inputs, read_intervals
 from spinimpute.pipeline.sequenced.records import write_records
@@ -85,7 +85,7 @@ def impute_sequenced(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
-    files, panels = sequencing.likelihood_files, panel_files(panel)
+    files, panels = sequencing.likelihood_files, list_panels(panel)
     regions, buffer_cM = region.parsed()
     summary = SequencedSummary()
     with summary.stage("open panel"):

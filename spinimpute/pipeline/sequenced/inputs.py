@@ -140,11 +140,11 @@ class LikelihoodReader:
         """
         likelihoods = calls = reads = None
         if self._likelihoods is not None:
-            likelihoods = self._unless_absent(region, partial(self._read_likelihoods, panel, region))
+            likelihoods = self._none_if_absent(region, partial(self._read_likelihoods, panel, region))
         if panel.checksum in self._array_targets:
             calls = likelihoods_from_calls(self._array_targets[panel.checksum], region)
         if self.settings.alignments:
-            reads = self._unless_absent(region, partial(self._read_alignments, panel, region))
+            reads = self._none_if_absent(region, partial(self._read_alignments, panel, region))
         if likelihoods is not None and reads is not None:
             self._check_independent(likelihoods, reads)
         sources = [part for part in (likelihoods, calls, reads) if part is not None]
@@ -189,7 +189,7 @@ class LikelihoodReader:
         """
         found = None
         if self._likelihoods is not None:
-            found = self._unless_absent(region, partial(self._has_likelihoods, panel, region))
+            found = self._none_if_absent(region, partial(self._has_likelihoods, panel, region))
         return bool(found or self.settings.alignments or panel.checksum in self._array_targets)
 
     def _has_likelihoods(self, panel: Panel, region: Region | None) -> bool:
@@ -222,7 +222,7 @@ class LikelihoodReader:
             settings=settings.pileup,
         )
 
-    def _unless_absent(self, region: Region | None, read: Callable[[], Read]) -> Read | None:
+    def _none_if_absent(self, region: Region | None, read: Callable[[], Read]) -> Read | None:
         """Return the result of `read`; None if the file has no data in a region, as other files may have."""
         try:
             return read()

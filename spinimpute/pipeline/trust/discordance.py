@@ -5,7 +5,7 @@ of a site have the same allele, the haplotype also has this allele, except after
 sites this often fails, because genotypes are wrong: in repeats and segmental duplications, or after mapping
 errors. There are ten to a hundred such common sites per megabase.
 
-The discordance of a site compares each haplotype whose two relatives agree with these relatives:
+Each haplotype whose two relatives agree at a site is compared with them:
 
     discordance = (haplotypes with another allele) / (number expected for randomly assigned alleles + PRIOR)
 
@@ -130,7 +130,7 @@ def _fill_nearest(bits_TP, passed_T, no_relative, near_TN):  # type: ignore[no-u
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
     ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
     zeros_N1, near_N = np.empty(n + 1, np.int32), np.empty(n, np.int32)
-    n_advanced, n_matched = 0, -1
+    n_advanced, n_at_update = 0, -1
     for t in range(len(bits_TP)):
         while n_advanced < passed_T[t]:
             advance(
@@ -140,8 +140,9 @@ def _fill_nearest(bits_TP, passed_T, no_relative, near_TN):  # type: ignore[no-u
             order_N, next_order_N = next_order_N, order_N
             start_N, next_start_N = next_start_N, start_N
             n_advanced += 1
-        if n_matched != n_advanced:
-            n_matched = n_advanced
+        # A neighbour in PBWT order has the longest match. start_N: first site of the match to the previous.
+        if n_at_update != n_advanced:
+            n_at_update = n_advanced
             for i in range(n):
                 start_before = start_N[i] if i else n_advanced
                 start_after = start_N[i + 1] if i + 1 < n else n_advanced

@@ -53,7 +53,7 @@ def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
     if len(suspicious_U) == 0 or len(typed_T) == 0 or n_held_out < MIN_HELD_OUT:
         return doubts
     far_T = distance_to_typed(panel.position[typed_T], panel.position[suspicious_U]) > NEAR
-    typed_T = typed_T[far_T]
+    typed_T = typed_T[far_T]  # typed sites near a suspicious site may have the same artefact
     if len(typed_T) < MIN_SITES:
         return doubts
     order_X = order_samples(panel, typed_T)
