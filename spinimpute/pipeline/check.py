@@ -194,10 +194,10 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
     read.count(summary)
     parts = read.matched
     for part in parts:
-        found, warnings = untyped_warning(
+        untyped, warnings = untyped_warning(
             part.panel, [(part.typed_index_used, Interval(0, part.panel.n_sites))]
         )
-        summary.untyped += found
+        summary.untyped += untyped
         summary.warnings += warnings
     notes = [
         note
@@ -211,7 +211,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
             key=lambda note: note.position,
         )
     ]
-    missing_X, heterozygous_X = np.sum([_call_counts(part) for part in parts], axis=0)
+    missing_X, heterozygous_X = np.sum([_count_calls(part) for part in parts], axis=0)
     n_matched = summary.matched_sites
     parts_with_haploids = [part for part in parts if (part.target.ploidy == 1).any()]
     parts_of_x = [part for part in parts if np.isfinite(part.resolved.share_X).any()]
@@ -236,7 +236,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
     )
 
 
-def _call_counts(part: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
+def _count_calls(part: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
     """Count the missing and the heterozygous genotypes of each sample at matched sites."""
     target = part.target
     alleles = target.alleles[part.match.target_index]

@@ -27,9 +27,7 @@ from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # followed by the panel's checksum
 TARGET_LINE = "##spinimpute_target="  # followed by positions and checksums, such as 1000:0123abcd
-REGIONS_LINE = (
-    "##spinimpute_regions="  # followed by the number of regions; a file with several is not a chunk
-)
+REGIONS_LINE = "##spinimpute_regions="  # followed by a count; a file with several regions is not a chunk
 
 _REGION = re.compile(
     r"##spinimpute_region=(.+):([0-9]{1,10})-([0-9]{1,10}) "

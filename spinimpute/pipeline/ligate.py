@@ -206,19 +206,19 @@ def _write_overlap(
     swap_N: samples whose haplotypes are exchanged in the left chunk, bool (N,). Return the samples whose
     haplotypes must be exchanged in the right chunk, bool (N,).
     """
-    chunk, other = join.left, join.right
-    overlap = len(chunk) - join.sites
+    left_chunk, right_chunk = join.left, join.right
+    overlap = len(left_chunk) - join.sites
     middle = overlap + join.from_left
     agreement_N = np.zeros(len(swap_N), np.int64)
-    with other.open_records(threads) as right:
-        batches = [*chunk.batches(overlap, middle), *chunk.batches(middle, len(chunk))]
+    with right_chunk.open_records(threads) as right:
+        batches = [*left_chunk.batches(overlap, middle), *left_chunk.batches(middle, len(left_chunk))]
         for begin, stop in batches:
-            data, right_data = left.read_until(stop), right.read_until(stop - overlap)
+            left_data, right_data = left.read_until(stop), right.read_until(stop - overlap)
             if stop <= middle:
-                _append(writer, chunk, begin, stop, data, swap_N)
-            left_RN2, left_dosage_RN = chunk.records.genotypes(data, chunk.length[begin:stop])
-            right_RN2, right_dosage_RN = other.records.genotypes(
-                right_data, other.length[begin - overlap : stop - overlap]
+                _append(writer, left_chunk, begin, stop, left_data, swap_N)
+            left_RN2, left_dosage_RN = left_chunk.records.genotypes(left_data, left_chunk.length[begin:stop])
+            right_RN2, right_dosage_RN = right_chunk.records.genotypes(
+                right_data, right_chunk.length[begin - overlap : stop - overlap]
             )
             agreement_N += _count_phase_agreement(left_RN2, right_RN2)
             if left_dosage_RN is not None and right_dosage_RN is not None:

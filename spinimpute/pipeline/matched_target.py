@@ -29,7 +29,7 @@ from spinimpute.targets.formats import read_target
 from spinimpute.targets.repair import ALT_TAKEN, CONTRADICTORY, SiteNote, repair_and_match
 
 
-class HaveCalls(NamedTuple):
+class CallPresence(NamedTuple):
     """Boolean arrays: which matched sites, and which samples, have at least one call."""
 
     sites_T: np.ndarray
@@ -52,7 +52,7 @@ class MatchedTarget:
     jumps_per_cM: float | None = None  # recombination scale, from all typed sites; None: not yet estimated
 
     @cached_property
-    def have_calls(self) -> HaveCalls:
+    def call_presence(self) -> CallPresence:
         """Which matched sites and samples have calls. Alleles are read in blocks to limit memory."""
         target, match = self.target, self.match
         sites_T = np.zeros(len(match.target_index), bool)
@@ -63,12 +63,12 @@ class MatchedTarget:
             sites_T[rows] = alleles.max(axis=1) >= 0
             np.maximum(max_allele_Q, alleles.max(axis=0), out=max_allele_Q)
         first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
-        return HaveCalls(sites_T, np.maximum.reduceat(max_allele_Q, first_X) >= 0)
+        return CallPresence(sites_T, np.maximum.reduceat(max_allele_Q, first_X) >= 0)
 
     @property
     def typed_index_used(self) -> np.ndarray:
         """Panel sites at which any sample has a call, int64. With an inducing panel: only its array sites."""
-        index, array = self.match.panel_index[self.have_calls.sites_T], self.panel.array_index
+        index, array = self.match.panel_index[self.call_presence.sites_T], self.panel.array_index
         return index if array is None else index[np.isin(index, array)]
 
     def with_recombination_scale(self) -> MatchedTarget:
@@ -120,14 +120,14 @@ class TargetRead:
                 part = find_x_region(panel)
                 name = panel.chrom if part is None else f"{panel.chrom} {part.name}"
                 summary.haploid.append(f"{name}: {n_haploid} of {len(target.samples)} samples have one copy")
-            summary.warnings += [f"{doubt}: is it the right sample?" for doubt in one.resolved.doubts]
+            summary.warnings += [f"{warning}: is it the right sample?" for warning in one.resolved.doubts]
         first = self.matched[0]
         shared = sorted(set(first.panel.samples) & set(first.target.samples))
         if shared:
-            more = ", ..." if len(shared) > 3 else ""
+            rest = ", ..." if len(shared) > 3 else ""
             warning = (
                 f"{len(shared)} target samples have the names of panel samples "
-                f"({', '.join(shared[:3])}{more}). If they are the same people, their accuracy says nothing "
+                f"({', '.join(shared[:3])}{rest}). If they are the same people, their accuracy says nothing "
                 "about other people"
             )
             if warning not in summary.warnings:  # another chromosome may have added it
@@ -189,7 +189,7 @@ def read_matched(
         assert failure is not None, "a target without a site in any part is refused by its reader"
         raise failure
     if only is None:  # check whether the target as a whole fits the panel
-        called_X = np.logical_or.reduce([one.have_calls.samples_X for one in result.matched])
+        called_X = np.logical_or.reduce([one.call_presence.samples_X for one in result.matched])
         result.warnings += check_called(vcf, result.matched[0].target.samples, called_X)
         for one in result.matched:
             n_without_alt = sum(repair.what == ALT_TAKEN for repair in one.repairs)

@@ -102,7 +102,7 @@ def test_calls_by_site_and_by_sample():
     target = Haplotypes(sites, alleles, ["a", "b", "c"], np.array([2, 1, 2], np.uint8), BUILDS["GRCh37"])
     match = SiteMatch(np.array([3, 5, 8]), np.array([0, 1, 2]), {}, {})
     nothing: Any = None
-    called = MatchedTarget(nothing, nothing, target, match, []).have_calls
+    called = MatchedTarget(nothing, nothing, target, match, []).call_presence
     assert called.sites_T.tolist() == [False, True, True]
     assert called.samples_X.tolist() == [True, True, False]
 
