@@ -95,7 +95,7 @@ def impute(
     panel : ReferencePanel, str or Path, or sequence of them
         A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, from which a temporary
         panel is built. Or several panel files, or a folder of panel files. Panels of the same chromosome are
-        merged like by `merge_panels`, in the given order.
+        merged with `merge_panels`, in the given order.
     genetic_map : str, Path or GeneticMap, optional
         The genetic map, if the panel is a VCF or BCF.
     predictor : PredictorSettings

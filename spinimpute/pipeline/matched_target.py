@@ -38,10 +38,7 @@ class CallPresence(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchedTarget:
-    """A target whose alleles are those of the panel, on one chromosome or one part of X.
-
-    The parts of chromosome X are the two pseudo-autosomal regions and the rest.
-    """
+    """A target with the panel's REF and ALT, for a chromosome or a part of X (PAR1, PAR2 or the rest)."""
 
     panel: ReferencePanel
     resolved: ResolvedPloidy  # the target before repairs

@@ -117,7 +117,7 @@ def build_panels(
     *,
     keep_map: bool = False,
 ) -> None:
-    """Build a panel file like `build_panel`, but split chromosome X at the pseudo-autosomal boundaries.
+    """Build a panel file as `build_panel` does, but split chromosome X at the pseudo-autosomal boundaries.
 
     Open the file with `open_panels`.
 

@@ -50,7 +50,7 @@ def impute_sequenced(
         Output file, as for `impute`.
     panel : ReferencePanel, str or Path, or sequence of them
         A `.spin` file, an open `Panel`, or a VCF or BCF, from which a temporary panel is built. Or several
-        panel files, or a folder of panel files. Panels of the same chromosome are merged like by
+        panel files, or a folder of panel files. Panels of the same chromosome are merged with
         `merge_panels`, in the given order.
     sequencing : SequencingSettings
         Likelihoods, reads and array genotypes of the samples.
