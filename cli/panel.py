@@ -333,7 +333,7 @@ def info(file: str) -> None:
     """Print what a panel file contains."""
     from spinimpute.panels.opening import open_panel_file
     from spinimpute.panels.spin_files import find_x_region
-    from spinimpute.panels.trust.site_trust import POORLY
+    from spinimpute.panels.trust.site_trust import LOW_TRUST
 
     with open_panel_file(file) as panels:
         for number, opened in enumerate(panels):
@@ -345,7 +345,7 @@ def info(file: str) -> None:
                 "sites": opened.n_sites,
                 "of multi-allelic records": int(opened.multiallelic.sum()),
                 "poorly predictable": (
-                    int((opened.prediction_trust < POORLY).sum())
+                    int((opened.prediction_trust < LOW_TRUST).sum())
                     if opened.knows_discordance
                     else "not known: built by an earlier version"
                 ),

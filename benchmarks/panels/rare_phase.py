@@ -25,7 +25,7 @@ from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.scale import simulated_sets
 from benchmarks.imputation.simulated_set import History, Sizes
 from benchmarks.imputation.tables import markdown, write_tsv
-from spinimpute.panels.trust.rare_phase import COMMON, MOST_CARRIERS, find_moves
+from spinimpute.panels.trust.rare_phase import COMMON, MAX_CARRIERS, find_moves
 
 RESULTS = Path(__file__).parent / "results"
 HEAD = ["panel", "carriers", "alleles", "wrong", "estimated", "moved", "of these wrong"]
@@ -74,7 +74,7 @@ def _rows(label: str, case: Case, truth: Case | None = None) -> list[list[str]]:
             moves = find_moves(panel)
             count_X = np.minimum(panel.allele_count, panel.n_haplotypes - panel.allele_count.astype(int))
             rare_X = (count_X >= 2) & (count_X < COMMON * panel.n_haplotypes)
-            wrong_M, wrong_by_carriers = None, np.zeros(MOST_CARRIERS[-1] + 1, int)
+            wrong_M, wrong_by_carriers = None, np.zeros(MAX_CARRIERS[-1] + 1, int)
             if truth is not None:
                 with build(truth, "truth.spin") as true_panel:
                     row_of = {key: row for row, key in enumerate(true_panel.sites.keys())}
@@ -86,7 +86,7 @@ def _rows(label: str, case: Case, truth: Case | None = None) -> list[list[str]]:
                 for carriers in range(2, len(wrong_by_carriers)):
                     wrong_by_carriers[carriers] = wrong_XN[rare_X & (count_X == carriers)].sum()
     rows, least = [], 2
-    for most in MOST_CARRIERS:
+    for most in MAX_CARRIERS:
         in_class_X = rare_X & (count_X >= least) & (count_X <= most)
         name = f"{least}-{most}" if least < most else str(most)
         if in_class_X.any():

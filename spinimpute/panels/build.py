@@ -29,7 +29,7 @@ from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import split_by_size
 
 MAP_ESTIMATED = "map estimated"  # in the provenance
-MOSTLY_COVERED, HARDLY_COVERED = 0.9, 0.05  # shares of a panel's sites that its genetic map covers
+WARN_BELOW, REFUSE_BELOW = 0.9, 0.05  # shares of a panel's sites that its genetic map covers
 
 
 class Refinement(NamedTuple):
@@ -72,11 +72,11 @@ def compile_panel(job: BuildJob) -> Panel:
             _write_panel(file, reader, job)
             file.flush()
             os.fsync(file.fileno())
-        _improve(partial, folder, job)
+        _refine_panel(partial, folder, job)
     return Panel.open(out)
 
 
-def _improve(built: Path, folder: Path, job: BuildJob) -> None:
+def _refine_panel(built: Path, folder: Path, job: BuildJob) -> None:
     """Rewrite a panel file in place with rare alleles switched and with its refinement."""
     changes: dict[str, Any] = {}
     refined = Refinement(None, {}, None)
@@ -180,13 +180,13 @@ def _check_coverage(genetic_map: GeneticMap, sites: Sites) -> None:
         return
     start, end, position = genetic_map.first_position, genetic_map.last_position, sites.position
     n_covered = int(((position >= start) & (position <= end)).sum())
-    if n_covered >= MOSTLY_COVERED * len(position):
+    if n_covered >= WARN_BELOW * len(position):
         return
     text = (
         f"genetic map {genetic_map.description} covers {sites.chrom}:{start}-{end}, the panel lies at "
         f"{position[0]}-{position[-1]}: {n_covered:,} of the {len(position):,} sites are within the map"
     )
-    if n_covered < HARDLY_COVERED * len(position) and not is_x(sites.chrom):
+    if n_covered < REFUSE_BELOW * len(position) and not is_x(sites.chrom):
         raise InputError(
             "mismatch",
             f"{text}. Give a map of the whole region in the panel's genome build, or none: without a map "

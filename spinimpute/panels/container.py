@@ -52,8 +52,8 @@ _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**20, "pb": 0}]
 
 _COUNT = struct.Struct("<I")
 _FILE_RANGE = struct.Struct("<QQ")
-_MOST_JOINED = 3
-_DECOMPRESSED_AT_ONCE = 2**22
+_MAX_JOINED = 3
+_DECOMPRESS_BYTES = 2**22
 _JOINED_ALIGNMENT = 64
 
 
@@ -66,8 +66,8 @@ def _decompress(stored: bytes) -> bytes:
     """Undo `compress`. Raises lzma.LZMAError, or TooLong."""
     stream = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
     content = bytearray()
-    while not stream.eof and (more := stream.decompress(b"" if content else stored, _DECOMPRESSED_AT_ONCE)):
-        content += more
+    while not stream.eof and (data := stream.decompress(b"" if content else stored, _DECOMPRESS_BYTES)):
+        content += data
         check_unpacked(len(content), len(stored))
     if not stream.eof or stream.unused_data:
         raise lzma.LZMAError("its stream has a wrong length")
@@ -112,15 +112,17 @@ class ContainerWriter:
         section["crc"] = zlib.crc32(stored, section["crc"])
         self._file.write(stored)
 
-    def finish(self, identity: dict[str, Any], more: dict[str, Any]) -> None:
+    def finish(self, identity: dict[str, Any], other_entries: dict[str, Any]) -> None:
         """Write the table of blocks, the header and the preamble.
 
-        The header has the entries of `identity`, which the checksum covers, and of `more`.
+        The header has the entries of `identity`, which the checksum covers, and of `other_entries`.
         """
         if self._kind.has_blocks:
             self.add_section(_BLOCK_TABLE, np.array(self._blocks, dtype=_BLOCK).tobytes())
         self.checksum.update(json.dumps(identity, sort_keys=True).encode())
-        header = identity | more | {"checksum": self.checksum.hexdigest(), "sections": self._sections}
+        header = (
+            identity | other_entries | {"checksum": self.checksum.hexdigest(), "sections": self._sections}
+        )
         # the name of a file may hold bytes that are not UTF-8
         encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode(errors="replace")
         offset = self._align()
@@ -251,7 +253,7 @@ class Container:
         kind, path = self.kind, self.path
         if kind.joined_magic and preamble.startswith(kind.joined_magic):
             raise InputError("argument", f"{kind.name} {path}: {kind.joined_remedy()}")
-        for magic, what in kind.mistaken.items():
+        for magic, what in kind.confused_with.items():
             if preamble.startswith(magic):
                 raise InputError("content", f"{path}: this is {what()}")
         if not preamble.startswith(kind.magic):
@@ -352,9 +354,7 @@ def read_joined_ranges(path: Path, kind: FileKind) -> list[tuple[int, int]] | No
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            head = file.read(
-                len(kind.joined_magic) + _COUNT.size + _MOST_JOINED * _FILE_RANGE.size + CRC.size
-            )
+            head = file.read(len(kind.joined_magic) + _COUNT.size + _MAX_JOINED * _FILE_RANGE.size + CRC.size)
     except OSError:
         return None  # opening it as one file gives the reason
     if not head.startswith(kind.joined_magic):
@@ -365,7 +365,7 @@ def read_joined_ranges(path: Path, kind: FileKind) -> list[tuple[int, int]] | No
         raise mismatch
     (count,) = _COUNT.unpack_from(head, len(kind.joined_magic))
     end = first + count * _FILE_RANGE.size
-    if not 1 <= count <= _MOST_JOINED or len(head) < end + CRC.size:
+    if not 1 <= count <= _MAX_JOINED or len(head) < end + CRC.size:
         raise mismatch
     if zlib.crc32(head[:end]) != CRC.unpack_from(head, end)[0]:
         raise mismatch

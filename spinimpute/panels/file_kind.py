@@ -16,7 +16,9 @@ CRC = struct.Struct("<I")
 PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it
 JOINED_MAGIC = b"\x89SPINPARTS\r\n\x1a\n"
 INDUCING_MAGIC = b"\x89SPININDUCE\r\n\x1a\n\0"
-OTHER_CONTIG_LINE = "the header's entry 'contig_line' is not that of its chromosome"  # outputs copy that line
+CONTIG_LINE_MISMATCH = (
+    "the header's entry 'contig_line' is not that of its chromosome"  # outputs copy that line
+)
 HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # what panels hold, see `ReferencePanel.holds`
 
 
@@ -40,7 +42,7 @@ class FileKind:
     joined_magic: bytes = b""  # of a file that joins several; empty if there are no such files
     joined_remedy: Callable[[], str] = str  # what to do with a joined file where one content is needed
     # magic bytes of files often given instead: a sentence on the file and what to give
-    mistaken: Mapping[bytes, Callable[[], str]] = field(default_factory=dict)
+    confused_with: Mapping[bytes, Callable[[], str]] = field(default_factory=dict)
 
     @cached_property
     def preamble(self) -> struct.Struct:
@@ -107,7 +109,7 @@ def is_provenance(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(key, {}), dict) for key in counted)
 
 
-def in_one_line(panel: Any) -> str:
+def panel_repr(panel: Any) -> str:
     """The `repr` of a panel, which reads nothing of its file."""
     return (
         f"<{type(panel).__name__} of {printable(panel.chrom)}: {panel.n_sites:,} sites, "

@@ -32,31 +32,31 @@ from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
+    CONTIG_LINE_MISMATCH,
     INDUCING_MAGIC,
     INDUCING_POINTS,
     JOINED_MAGIC,
-    OTHER_CONTIG_LINE,
     PANEL_MAGIC,
     FileKind,
-    in_one_line,
     is_chromosome,
     is_count,
     is_line,
     is_provenance,
+    panel_repr,
 )
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
 from spinimpute.panels.site_table import (
     DISCORDANCE,
     TABLE_SECTIONS,
     SiteTable,
-    read_increasing,
+    decode_increasing,
     read_site_table,
 )
-from spinimpute.panels.trust.site_trust import UNITS, trust
+from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, trust
 from spinimpute.runtime.errors import InputError, argument, call
 from spinimpute.vcf.header import is_contig_line
 
-_OTHER_SITES = "the {} does not match the sites and haplotypes in the header"
+_SITES_MISMATCH = "the {} does not match the sites and haplotypes in the header"
 
 
 def _is_shape(value: object) -> bool:
@@ -81,7 +81,7 @@ def _are_shares(value: object) -> bool:
 
 def _check(container: Container) -> None:
     header = container.header
-    container.require(is_contig_line(header["contig_line"], header["chrom"]), OTHER_CONTIG_LINE)
+    container.require(is_contig_line(header["contig_line"], header["chrom"]), CONTIG_LINE_MISMATCH)
 
 
 def _remedy() -> str:
@@ -117,7 +117,7 @@ KIND = FileKind(
     compressed=True,
     has_blocks=True,
     checksum_seed=INDUCING_MAGIC,
-    mistaken=dict.fromkeys((PANEL_MAGIC, JOINED_MAGIC), _has_haplotypes),
+    confused_with=dict.fromkeys((PANEL_MAGIC, JOINED_MAGIC), _has_haplotypes),
 )
 
 
@@ -196,7 +196,7 @@ class InducingPanel:
         self.container.close()
 
     def __repr__(self) -> str:
-        return in_one_line(self)
+        return panel_repr(self)
 
     def __enter__(self) -> InducingPanel:
         return self
@@ -236,7 +236,7 @@ class InducingPanel:
     def multiallelic(self) -> np.ndarray:
         """Sites split from a multi-allelic record, bool (n_sites,)."""
         packed = np.frombuffer(self.container.section("multiallelic"), dtype=np.uint8)
-        self.container.require(len(packed) == -(-self.n_sites // 8), _OTHER_SITES.format("multiallelic"))
+        self.container.require(len(packed) == -(-self.n_sites // 8), _SITES_MISMATCH.format("multiallelic"))
         return np.unpackbits(packed, count=self.n_sites).astype(bool)
 
     @cached_property
@@ -245,17 +245,17 @@ class InducingPanel:
         if not self.knows_discordance:
             return np.ones(self.n_sites, np.float32)
         stored = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
-        self.container.require(len(stored) == self.n_sites, _OTHER_SITES.format(DISCORDANCE))
-        return trust(stored / UNITS)
+        self.container.require(len(stored) == self.n_sites, _SITES_MISMATCH.format(DISCORDANCE))
+        return trust(stored / DISCORDANCE_UNITS)
 
     @cached_property
     def array_index(self) -> np.ndarray:
         """Sites of the array, int64 (T,), increasing. Raises InputError if they are damaged."""
         with self.container.decoding("array"):
-            index = read_increasing(self.container.section("array"))
+            index = decode_increasing(self.container.section("array"))
         inside = len(index) > 0 and index.min() >= 0 and index.max() < self.n_sites
         fits = inside and (np.diff(index) > 0).all()
-        self.container.require(bool(fits), _OTHER_SITES.format("array"))
+        self.container.require(bool(fits), _SITES_MISMATCH.format("array"))
         return index
 
     def described(self) -> dict[str, object]:
@@ -287,7 +287,7 @@ class InducingPanel:
         """The blocks that impute some of the sites [start, stop). Raises InputError if there are others."""
         return self._plan.blocks(start, stop)
 
-    def seen_by(self, start: int, stop: int) -> np.ndarray:
+    def visible_array_sites(self, start: int, stop: int) -> np.ndarray:
         """The array's sites that the blocks of the sites [start, stop) see, int64, increasing."""
         blocks, n_array = self.blocks(start, stop), len(self.array_index)
         first, _ = self.shape.visible(blocks[0], 0, n_array)
@@ -338,7 +338,7 @@ class InducingPanel:
         with self.container.decoding("table of sites"):
             table = read_site_table(self.chrom, self.container.section)
         fits = len(table.sites) == self.n_sites and table.allele_count.max() <= self.n_haplotypes
-        self.container.require(bool(fits), _OTHER_SITES.format("table"))
+        self.container.require(bool(fits), _SITES_MISMATCH.format("table"))
         return table
 
     @cached_property

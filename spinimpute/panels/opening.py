@@ -64,7 +64,7 @@ def open_reference(
     if isinstance(panel, Sequence) and not isinstance(panel, str):
         if len(panel) > 1:
             if genetic_map is not None:
-                raise map_in_panel_error()
+                raise map_conflict_error()
             paths = get_panel_paths(panel)
             with temporary_folder() as folder:
                 merged = folder / merged_name(paths)
@@ -108,28 +108,29 @@ def open_reference(
 
 
 def check_before_merging(
-    panels: Sequence[str | Path], fits: Callable[[Sequence[ReferencePanel]], object]
+    panels: Sequence[str | Path], check_target: Callable[[Sequence[ReferencePanel]], object]
 ) -> None:
     """Check the panels of a chromosome, and the target, before the panels are merged, which takes long.
 
-    `fits` raises InputError if the target cannot be used with a panel. If it fits no panel, the first error
+    `check_target` raises InputError if the target cannot be used with a panel. If it fits no panel, the first
+    error
     is raised, or the first that is not about a target without records.
     """
     check_mergeable(panels)
-    refused: InputError | None = None
+    first_error: InputError | None = None
     for path in panels:
         try:
             # warnings are shown when the merged panel is used
             with open_spin_file(path) as parts, warnings.catch_warnings(action="ignore"):
-                fits(parts)
+                check_target(parts)
             return
         except TooLittleMemory:  # the other panels would need as much
             raise
         except InputError as error:
-            if refused is None or isinstance(refused, NoRecord):  # other errors say more
-                refused = error
-    assert refused is not None, "there are several panels"
-    raise refused
+            if first_error is None or isinstance(first_error, NoRecord):  # other errors say more
+                first_error = error
+    assert first_error is not None, "there are several panels"
+    raise first_error
 
 
 def get_panel_paths(panel: PanelArgument) -> list[str | Path]:
@@ -146,7 +147,7 @@ def require_open_panel(panel: object) -> None:
         )
 
 
-def map_in_panel_error() -> InputError:
+def map_conflict_error() -> InputError:
     """Return the error for a genetic map given with panel files."""
     return InputError(
         "arguments",

@@ -27,17 +27,17 @@ import numpy as np
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
+    CONTIG_LINE_MISMATCH,
     HAPLOTYPES,
     INDUCING_MAGIC,
     JOINED_MAGIC,
-    OTHER_CONTIG_LINE,
     PANEL_MAGIC,
     FileKind,
-    in_one_line,
     is_chromosome,
     is_count,
     is_line,
     is_provenance,
+    panel_repr,
 )
 from spinimpute.panels.site_table import (
     CONFIRMED,
@@ -49,7 +49,7 @@ from spinimpute.panels.site_table import (
     decode_texts,
 )
 from spinimpute.panels.stored_rows import RowLayout, StoredRows
-from spinimpute.panels.trust.site_trust import UNITS, SiteDoubts, trust
+from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, SiteDoubts, trust
 from spinimpute.runtime.errors import argument, call
 from spinimpute.vcf.header import is_contig_line
 
@@ -70,7 +70,7 @@ def _are_ploidies(value: object) -> bool:
 def _check(container: Container) -> None:
     """Raise InputError unless the numbers and sections of a panel file are consistent."""
     header = container.header
-    container.require(is_contig_line(header["contig_line"], header["chrom"]), OTHER_CONTIG_LINE)
+    container.require(is_contig_line(header["contig_line"], header["chrom"]), CONTIG_LINE_MISMATCH)
     container.require(len(header["ploidy"]) == len(header["samples"]), "not every sample has a ploidy")
     n = header["n_sites"]
     n_bytes = {"position": 8 * n, "cM": 8 * n, "allele_count": 4 * n}
@@ -106,7 +106,7 @@ KIND = FileKind(
         "it has several regions of chromosome X, which differ in ploidy and which only imputing, phasing, "
         f"tuning and checking read. Build a panel of one region with {argument('region')}"
     ),
-    mistaken={
+    confused_with={
         INDUCING_MAGIC: lambda: (
             "an inducing panel, which has no haplotypes. Give the panel (.spin) that it was made from"
         )
@@ -200,7 +200,7 @@ class Panel:
             self.container.map.madvise(mmap.MADV_DONTNEED)
 
     def __repr__(self) -> str:
-        return in_one_line(self)
+        return panel_repr(self)
 
     def __enter__(self) -> Panel:
         return self
@@ -253,12 +253,12 @@ class Panel:
     @cached_property
     def trust(self) -> np.ndarray:
         """float32 (n_sites,): what copies by Li and Stephens alone are worth, see `site_trust`."""
-        return trust(self.doubts.discordance / UNITS)
+        return trust(self.doubts.discordance / DISCORDANCE_UNITS)
 
     @cached_property
     def prediction_trust(self) -> np.ndarray:
         """Share of a prediction to keep at each site, float32 (n_sites,), see `site_trust`."""
-        return trust(self.doubts.confirmed_discordance / UNITS)
+        return trust(self.doubts.confirmed_discordance / DISCORDANCE_UNITS)
 
     @cached_property
     def multiallelic(self) -> np.ndarray:

@@ -36,7 +36,7 @@ class BlockSites:
     frequency_U: np.ndarray  # panel frequency of ALT, float32
     fraction_U: np.ndarray  # float32, see `blocks.gap_geometry`, as for the next one
     distance_U: np.ndarray
-    place_U: np.ndarray  # place within the block by gaps, from 0 (left) to 1 (right), float32
+    block_fraction_U: np.ndarray  # place within the block by gaps, from 0 (left) to 1 (right), float32
 
 
 @dataclass(frozen=True)

@@ -62,17 +62,17 @@ def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[st
 def write_site_table(table: SiteTable, add_section: Callable[[str, bytes], None]) -> None:
     """Write a table for a compressor: call add_section(name, content) for each section."""
     sites = table.sites
-    add_section("position", write_increasing(sites.position))
-    add_section("cM", write_increasing(np.rint(table.cM / CM_UNIT).astype(np.int64)))
-    add_section("allele_count", _planes(table.allele_count.astype("<u4")))
+    add_section("position", encode_increasing(sites.position))
+    add_section("cM", encode_increasing(np.rint(table.cM / CM_UNIT).astype(np.int64)))
+    add_section("allele_count", _to_byte_planes(table.allele_count.astype("<u4")))
     for name, content in _encode_texts(sites).items():
         add_section(name, content)
 
 
 def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
     """Read the table of `write_site_table`. Raises ValueError if the sections are inconsistent."""
-    position, cM = read_increasing(section("position")), read_increasing(section("cM")) * CM_UNIT
-    count = _from_planes(section("allele_count"), "<u4").astype(np.int64)
+    position, cM = decode_increasing(section("position")), decode_increasing(section("cM")) * CM_UNIT
+    count = _from_byte_planes(section("allele_count"), "<u4").astype(np.int64)
     if not len(position) == len(cM) == len(count):
         raise ValueError(f"{len(position)} positions, {len(cM)} cM and {len(count)} allele counts")
     check_increasing(position, *POSITIONS)
@@ -80,9 +80,11 @@ def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
     return SiteTable(Sites(chrom, position, *decode_texts(section, len(position))), cM, count)
 
 
-def check_increasing(values: np.ndarray, least: float, most: float, message: str) -> None:
+def check_increasing(values: np.ndarray, minimum: float, maximum: float, message: str) -> None:
     """Raise ValueError with a message unless numbers (n,) lie in [least, most] and never decrease."""
-    if len(values) and not (values[0] >= least and values[-1] <= most and (values[1:] >= values[:-1]).all()):
+    if len(values) and not (
+        values[0] >= minimum and values[-1] <= maximum and (values[1:] >= values[:-1]).all()
+    ):
         raise ValueError(message)
 
 
@@ -90,22 +92,22 @@ def _encode_texts(sites: Sites) -> dict[str, bytes]:
     return {name: "\n".join(getattr(sites, name)).encode() for name in _TEXTS}
 
 
-def _planes(values: np.ndarray) -> bytes:
+def _to_byte_planes(values: np.ndarray) -> bytes:
     """The first bytes of all values, then the second ones, and so on: the high bytes are mostly zero."""
     return np.ascontiguousarray(values.view(np.uint8).reshape(len(values), values.itemsize).T).tobytes()
 
 
-def _from_planes(content: bytes, dtype: str) -> np.ndarray:
+def _from_byte_planes(content: bytes, dtype: str) -> np.ndarray:
     width = np.dtype(dtype).itemsize
     planes = np.frombuffer(content, dtype=np.uint8).reshape(width, -1)
     return np.ascontiguousarray(planes.T).view(dtype).ravel()
 
 
-def write_increasing(values: np.ndarray) -> bytes:
+def encode_increasing(values: np.ndarray) -> bytes:
     """Increasing integers, int64 (n,), as bytes that compress well: differences."""
-    return _planes(np.diff(values, prepend=0).astype("<i8"))
+    return _to_byte_planes(np.diff(values, prepend=0).astype("<i8"))
 
 
-def read_increasing(content: bytes) -> np.ndarray:
-    """The integers of `write_increasing`. Raises ValueError if the length is wrong."""
-    return np.cumsum(_from_planes(content, "<i8").astype(np.int64))
+def decode_increasing(content: bytes) -> np.ndarray:
+    """The integers of `encode_increasing`. Raises ValueError if the length is wrong."""
+    return np.cumsum(_from_byte_planes(content, "<i8").astype(np.int64))

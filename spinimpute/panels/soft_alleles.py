@@ -38,18 +38,18 @@ def pack_points(block: EncodedBlock) -> bytes:
     The bytes are sizes, masses, codes of the tokens, and codes at the stored sites.
     """
     token_DVH = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).permute(1, 2, 0).numpy()
-    code_DVH = _in_steps(token_DVH)
-    there_DVH = code_DVH > 0
+    code_DVH = _round_shares(token_DVH)
+    occurs_DVH = code_DVH > 0
     np.put_along_axis(code_DVH, code_DVH.argmax(1)[:, None], 0, axis=1)
-    code_L = code_DVH[there_DVH]
-    kept_U = _kept(block.sites)
-    angle_CH = np.arcsin(np.sqrt(block.points["label_BHU"].numpy()[:, kept_U].T.clip(0, 1))) / (np.pi / 2)
+    code_L = code_DVH[occurs_DVH]
+    stored_U = _stored_sites(block.sites)
+    angle_CH = np.arcsin(np.sqrt(block.points["label_BHU"].numpy()[:, stored_U].T.clip(0, 1))) / (np.pi / 2)
     mass_H = block.points["mass_BH"].to(torch.bfloat16).view(torch.int16).numpy()
     return b"".join(
         [
             _SIZES.pack(len(mass_H), block.k, len(code_L)),
             mass_H.astype("<i2").tobytes(),
-            np.packbits(there_DVH).tobytes(),
+            np.packbits(occurs_DVH).tobytes(),
             code_L.tobytes(),
             np.rint(angle_CH * LABEL_STEPS).astype(np.uint8).tobytes(),
         ]
@@ -57,45 +57,45 @@ def pack_points(block: EncodedBlock) -> bytes:
 
 
 def unpack_points(
-    content: bytes, places: PaddedSites, sites: BlockSites, part: slice, most: int | None = None
+    content: bytes, places: PaddedSites, sites: BlockSites, part: slice, max_points: int | None = None
 ) -> tuple[int, dict[str, Tensor]]:
     """K and the rounded points of `pack_points` (`nn.carrying.CarriedPoints`), with labels at `part`.
 
-    A block has at most `most` points. Raises ValueError or struct.error if the content is of another block.
+    A block has at most `max_points` points. Raises ValueError or struct.error if the content is of another block.
     """
     n_points, k, n_shares = _SIZES.unpack_from(content)
-    if not 0 < n_points <= (n_points if most is None else most):
+    if not 0 < n_points <= (n_points if max_points is None else max_points):
         raise ValueError(f"a block of {n_points} inducing points")
     if not 0 < k <= MAX_SNPS:
         raise ValueError(f"tokens of {k} SNPs")
     shape_DVH = (-(-len(places.cM_S) // k), 2**k, n_points)
-    kept_U = _kept(sites)
+    stored_U = _stored_sites(sites)
     mass_H = np.frombuffer(content, "<i2", n_points, _SIZES.size)
     codes = np.frombuffer(content, np.uint8, offset=_SIZES.size + 2 * n_points)
     n_tokens = math.prod(shape_DVH)
     packed, code_L, label = np.split(codes, np.cumsum([-(-n_tokens // 8), n_shares]))
     if 8 * len(packed) < n_tokens:  # checked before memory is allocated
         raise ValueError("tokens are missing")
-    there_DVH = np.unpackbits(packed, count=n_tokens).astype(bool).reshape(shape_DVH)
-    if len(code_L) != there_DVH.sum():
+    occurs_DVH = np.unpackbits(packed, count=n_tokens).astype(bool).reshape(shape_DVH)
+    if len(code_L) != occurs_DVH.sum():
         raise ValueError("shares of other K-mers than there are")
     code_DVH = np.zeros(shape_DVH, dtype=np.uint8)
-    code_DVH[there_DVH] = code_L
-    most_DVH = there_DVH & (code_DVH == 0)
+    code_DVH[occurs_DVH] = code_L
+    most_frequent_DVH = occurs_DVH & (code_DVH == 0)
     rest_D1H = TOKEN_STEPS - code_DVH.sum(1, keepdims=True, dtype=np.int64)
-    if (most_DVH.sum(1) != 1).any() or (rest_D1H <= 0).any():
+    if (most_frequent_DVH.sum(1) != 1).any() or (rest_D1H <= 0).any():
         raise ValueError("shares that do not add up to 1")
-    label_CH = label.reshape(int(kept_U.sum()), n_points)
+    label_CH = label.reshape(int(stored_U.sum()), n_points)
     if label_CH.max(initial=0) > LABEL_STEPS:
         raise ValueError("soft alleles above 1")
     mass_BH = torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float()
     if not (torch.isfinite(mass_BH).all() and (mass_BH >= 0).all() and mass_BH.sum() > 0):
         raise ValueError("no masses")
-    token_DVH = np.where(most_DVH, rest_D1H, code_DVH) / np.float32(TOKEN_STEPS)
-    kept_part = kept_U[part]
-    first = int(kept_U[: part.start].sum())
-    label_UH = np.zeros((len(kept_part), n_points), dtype=np.float32)
-    label_UH[kept_part] = _LABEL_VALUES[label_CH[first : first + int(kept_part.sum())]]
+    token_DVH = np.where(most_frequent_DVH, rest_D1H, code_DVH) / np.float32(TOKEN_STEPS)
+    stored_part = stored_U[part]
+    first = int(stored_U[: part.start].sum())
+    label_UH = np.zeros((len(stored_part), n_points), dtype=np.float32)
+    label_UH[stored_part] = _LABEL_VALUES[label_CH[first : first + int(stored_part.sum())]]
     return k, {
         "feature_BHF": torch.from_numpy(token_DVH.reshape(-1, n_points).T.astype(np.float32)),
         "label_BHU": torch.from_numpy(np.ascontiguousarray(label_UH.T)),
@@ -103,7 +103,7 @@ def unpack_points(
     }
 
 
-def as_stored(block: EncodedBlock) -> EncodedBlock:
+def round_points(block: EncodedBlock) -> EncodedBlock:
     """The block with points that are rounded as in a file.
 
     So a panel and the file made from it give the same results, in whichever order haplotypes were summed.
@@ -113,7 +113,7 @@ def as_stored(block: EncodedBlock) -> EncodedBlock:
     return replace(block, points=points)
 
 
-def _in_steps(token_DVH: np.ndarray) -> np.ndarray:
+def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
     """Shares in steps that sum to TOKEN_STEPS, by largest remainders, uint8 (D, V, H)."""
     scaled_DVH = token_DVH * np.float32(TOKEN_STEPS)
     code_DVH = np.floor(scaled_DVH).astype(np.uint8)
@@ -125,6 +125,6 @@ def _in_steps(token_DVH: np.ndarray) -> np.ndarray:
     return code_DVH
 
 
-def _kept(sites: BlockSites) -> np.ndarray:
+def _stored_sites(sites: BlockSites) -> np.ndarray:
     """Sites with two alleles in the panel, bool (U,)."""
     return (sites.frequency_U > 0) & (sites.frequency_U < 1)

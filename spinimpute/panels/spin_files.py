@@ -144,7 +144,7 @@ def compile_panel_file(job: BuildJob) -> None:
         return
     genetic_map = choose_map(job.genetic_map, parts[0].region.chrom)
     with atomic_write(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
-        made: list[Path] = []
+        part_paths: list[Path] = []
         for part in parts:
             path = folder / f"{part.name}.spin"
             try:
@@ -155,15 +155,15 @@ def compile_panel_file(job: BuildJob) -> None:
                 continue
             except CannotWrite as error:  # the message names `out` and not the temporary file
                 raise CannotWrite(out, error.error) from error
-            made.append(path)
-        if not made:
+            part_paths.append(path)
+        if not part_paths:
             where = job.region or parts[0].region.chrom
             raise NoRecord("content", f"panel {job.vcf}: no usable record in {where}")
-        whole = made[0]
-        if len(made) > 1:
-            whole = folder / "parts"
-            join_panels(made, whole)
-        os.replace(whole, partial)
+        joined = part_paths[0]
+        if len(part_paths) > 1:
+            joined = folder / "parts"
+            join_panels(part_paths, joined)
+        os.replace(joined, partial)
 
 
 def _parts_in(vcf: str | Path, region: Region | None) -> list[XRegion]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_FOR_UINT16 = 65_536  # haplotypes
+MAX_FOR_UINT16 = 65_536  # haplotypes
 
 
 class StoredRows(NamedTuple):
@@ -46,7 +46,7 @@ class RowLayout:
         """
         count_X = allele_count_X.astype(np.int64, copy=False)
         ref_is_minor_X = count_X > n_haplotypes // 2
-        number_bytes = 2 if n_haplotypes <= MOST_FOR_UINT16 else 4
+        number_bytes = 2 if n_haplotypes <= MAX_FOR_UINT16 else 4
         list_bytes_X = np.minimum(count_X, n_haplotypes - count_X) * number_bytes
         n_bytes = -(-n_haplotypes // 8)
         listed_X = (list_bytes_X < n_bytes) & lists

@@ -79,20 +79,20 @@ class BatchReader(HaplotypeReader):
 
     def _whole_positions(self) -> Iterator[HaplotypeBlock]:
         """The blocks of the file, cut so that no two of them share a position."""
-        held: HaplotypeBlock | None = None
+        pending: HaplotypeBlock | None = None
         for block in self:
-            if held is not None:
+            if pending is not None:
                 block = HaplotypeBlock(
-                    Sites.concatenate([held.sites, block.sites]),
-                    np.concatenate([held.alleles, block.alleles]),
-                    np.concatenate([held.multiallelic, block.multiallelic]),
+                    Sites.concatenate([pending.sites, block.sites]),
+                    np.concatenate([pending.alleles, block.alleles]),
+                    np.concatenate([pending.multiallelic, block.multiallelic]),
                 )
             first = int(np.searchsorted(block.sites.position, block.sites.position[-1]))
-            held = _take(block, slice(first, None))
+            pending = _take(block, slice(first, None))
             if first:
                 yield _take(block, slice(first))
-        if held is not None:
-            yield held
+        if pending is not None:
+            yield pending
 
 
 def _take(block: HaplotypeBlock, rows: np.ndarray | slice) -> HaplotypeBlock:
@@ -133,15 +133,15 @@ class ParallelBatchReader:
         opened("read", f"panel {self._vcf}")
         try:
             remaining = iter(self._regions)
-            reading: deque[Future[tuple[list[SiteBatch], dict[str, int]]]] = deque()
+            futures: deque[Future[tuple[list[SiteBatch], dict[str, int]]]] = deque()
             while True:
-                for region in islice(remaining, 2 * self._processes - len(reading)):
-                    with _interrupts_held():
+                for region in islice(remaining, 2 * self._processes - len(futures)):
+                    with _block_interrupts():
                         future = pool.submit(_read_region, self._vcf, region, self._chosen, self.ploidy)
-                    reading.append(future)
-                if not reading:
+                    futures.append(future)
+                if not futures:
                     break
-                batches, skipped = reading.popleft().result()
+                batches, skipped = futures.popleft().result()
                 for reason, count in skipped.items():
                     self.skipped[reason] = self.skipped.get(reason, 0) + count
                 yield from batches
@@ -157,7 +157,7 @@ class ParallelBatchReader:
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
+def _block_interrupts() -> Iterator[None]:
     """Block Ctrl-C, so that processes started here ignore it; they end with this process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -23,7 +23,7 @@ from spinimpute.panels.opening import (
     PanelArgument,
     check_before_merging,
     get_panel_paths,
-    map_in_panel_error,
+    map_conflict_error,
     open_reference,
 )
 from spinimpute.panels.reference import ReferencePanel
@@ -221,7 +221,7 @@ def open_or_merge(
     stage_name, stage_label = "open panel", "opening the panel"
     if len(paths) > 1:
         if genetic_map is not None:
-            raise map_in_panel_error()
+            raise map_conflict_error()
         begin_stage(progress, "checking the target")
         with summary.stage("check target"):
             check_before_merging(paths, check_target)

@@ -18,7 +18,7 @@ from spinimpute.panels.opening import (
     PanelArgument,
     get_panel_paths,
     is_panel_file,
-    map_in_panel_error,
+    map_conflict_error,
     open_panel_file,
 )
 from spinimpute.panels.reference import ReferencePanel
@@ -81,7 +81,7 @@ def plan_run(
             if fits_file_name(chrom) and get_output_path(out, chrom).resolve() not in read:
                 warnings += warn_of_older_output(get_output_path(out, chrom), chrom)
     if genetic_map is not None:
-        raise map_in_panel_error()
+        raise map_conflict_error()
     for one in chromosomes:
         if len(one.panels) > 1:  # check now, not hours later when this chromosome is imputed
             check_mergeable(get_panel_paths(one.panels))

@@ -12,7 +12,7 @@ import pytest
 import spinimpute
 from spinimpute.panels import panel
 from spinimpute.panels.container import Container, compress, join_files
-from spinimpute.panels.site_table import write_increasing
+from spinimpute.panels.site_table import encode_increasing
 from spinimpute.panels.spin_files import open_spin_file
 from spinimpute.runtime.errors import InputError
 
@@ -34,7 +34,11 @@ def read_all(path: Path) -> list[Any]:
     if path.suffix == ".spip":
         with spinimpute.InducingPanel.open(path) as points:
             blocks = [points.read(number) for number in points.blocks(0, points.n_sites)]
-            found = [points.sites.keys(), points.multiallelic.tolist(), points.seen_by(0, 1).tolist()]
+            found = [
+                points.sites.keys(),
+                points.multiallelic.tolist(),
+                points.visible_array_sites(0, 1).tolist(),
+            ]
             return [*found, *(block.points["label_BHU"].tolist() for block in blocks)]
     with spinimpute.Panel.open(path) as opened:
         alleles = opened.alleles(0, opened.n_sites).tolist()
@@ -146,7 +150,7 @@ def test_invalid_sections(files: dict[str, Path], tmp_path: Path, suffix: str, s
 @pytest.mark.parametrize("index", [[], [5, 4], [4, 4], [-1, 4], [3, 10**6], [3, 2**62]], ids=str)
 def test_arrays_of_other_sites(spip: Path, tmp_path: Path, index: list[int]) -> None:
     def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
-        sections["array"] = write_increasing(np.array(index, dtype=np.int64))
+        sections["array"] = encode_increasing(np.array(index, dtype=np.int64))
 
     refused(rewritten(spip, tmp_path / "crafted.spip", change), "the array does not match the sites")
 

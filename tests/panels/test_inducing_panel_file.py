@@ -12,7 +12,7 @@ import torch
 import spinimpute
 from spinimpute.panels.opening import is_panel_file
 from spinimpute.panels.panel_blocks import BlockReader, EncodedBlock
-from spinimpute.panels.soft_alleles import LABEL_STEPS, TOKEN_STEPS, as_stored, pack_points, unpack_points
+from spinimpute.panels.soft_alleles import LABEL_STEPS, TOKEN_STEPS, round_points, pack_points, unpack_points
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.runtime.errors import InputError
 
@@ -74,7 +74,10 @@ def test_blocks_are_those_of_the_panel_within_a_step(
         assert found.places.first == expected.places.first
         assert found.places.last == expected.places.last
         assert found.n_haplotypes == expected.n_haplotypes
-        for part, names in (("places", ("cM_S", "valid_S")), ("sites", ("gap_U", "fraction_U", "place_U"))):
+        for part, names in (
+            ("places", ("cM_S", "valid_S")),
+            ("sites", ("gap_U", "fraction_U", "block_fraction_U")),
+        ):
             for name in names:
                 np.testing.assert_allclose(
                     getattr(getattr(found, part), name),
@@ -125,7 +128,7 @@ def test_rounded_shares_add_up_to_one(
     small: spinimpute.InducingPanel, token_V: list[float], steps: list[int]
 ) -> None:
     """Largest remainders are rounded up, so no K-mer gets the rounding errors of all others."""
-    stored = as_stored(with_tokens(small.read(3), token_V))
+    stored = round_points(with_tokens(small.read(3), token_V))
     expected_V = torch.tensor(steps + [0] * (32 - len(steps))) / TOKEN_STEPS
     for token in stored.points["feature_BHF"][0].split(32):
         torch.testing.assert_close(token, expected_V)
@@ -273,7 +276,7 @@ def test_invalid_masses_are_refused(small: spinimpute.InducingPanel, mass: float
     block = small.read(3)
     block.points["mass_BH"].fill_(mass)
     with pytest.raises(ValueError, match="no masses"):
-        as_stored(block)
+        round_points(block)
 
 
 def test_more_points_than_the_header_states(small: spinimpute.InducingPanel) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spinimpute.panels.merging.lost_sites import fewest_copies, lost_sites
+from spinimpute.panels.merging.lost_sites import estimate_min_copies, lost_sites
 
 
 def kept_sites(random: np.random.Generator, n_haplotypes: int = 1_000) -> tuple[np.ndarray, np.ndarray]:
@@ -50,14 +50,14 @@ def test_rare_alleles_of_a_filtered_panel_are_lost() -> None:
     carried, minor = kept_sites(random)
     filtered = carried < 5
     found = lost_sites(
-        carried[filtered], minor[filtered], carried[~filtered], minor[~filtered], 1_000, 1_000, least_kept=5
+        carried[filtered], minor[filtered], carried[~filtered], minor[~filtered], 1_000, 1_000, min_copies=5
     )
     assert found.all()
 
 
 def test_an_allele_without_seeming_carriers_is_absent() -> None:
     many = np.full(100, 50)
-    found = lost_sites(np.array([0, 400]), np.array([300, 300]), many, many, 1_000, 1_000, least_kept=5)
+    found = lost_sites(np.array([0, 400]), np.array([300, 300]), many, many, 1_000, 1_000, min_copies=5)
     assert found.tolist() == [False, True]
 
 
@@ -70,7 +70,7 @@ def test_few_sites_show_no_loss(n_sites: int) -> None:
 
 def test_fewest_copies() -> None:
     counts = np.concatenate([np.arange(1, 100), np.arange(901, 1_000), [0, 1_000]])
-    assert fewest_copies(counts, 1_000) == 1
+    assert estimate_min_copies(counts, 1_000) == 1
     few_are_rarer = np.concatenate([[1], np.full(500, 5), np.full(500, 995)])
-    assert fewest_copies(few_are_rarer, 1_000) == 5
-    assert fewest_copies(np.array([0, 10]), 10) == 1
+    assert estimate_min_copies(few_are_rarer, 1_000) == 5
+    assert estimate_min_copies(np.array([0, 10]), 10) == 1

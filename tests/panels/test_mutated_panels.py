@@ -136,7 +136,7 @@ def test_positions(
             values = np.frombuffer(sections[section], "<i8" if section == "position" else "<f8")
             sections[section] = change(values).tobytes()
         else:
-            values = inducing_panel.read_increasing(sections[section])
+            values = inducing_panel.decode_increasing(sections[section])
             planes = np.diff(change(values), prepend=0).astype("<i8").view(np.uint8).reshape(-1, 8).T
             sections[section] = np.ascontiguousarray(planes).tobytes()
 

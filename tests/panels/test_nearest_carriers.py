@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.panels.merging import nearest_carriers
-from spinimpute.panels.merging.nearest_carriers import nearer_to_carriers
+from spinimpute.panels.merging.nearest_carriers import match_carriers_longer
 
 
 def match_lengths(alleles_TN: np.ndarray, query: int, place: int, others: np.ndarray, flank: int) -> int:
@@ -42,7 +42,7 @@ def test_as_defined(data: st.DataObject, below_mutation: bool) -> None:
         return np.hstack([np.packbits(rows[:, :n_first], axis=1), np.packbits(rows[:, n_first:], axis=1)])
 
     bit_N = np.concatenate([np.arange(n_first), 8 * width[0] + np.arange(n_second)]).astype(np.int32)
-    found = nearer_to_carriers(
+    found = match_carriers_longer(
         bits(alleles_TN), bit_N, 8 * width[0], place_U, bits(carries_UN), second_has_U, below_mutation
     )
     flank = nearest_carriers.FLANK
@@ -68,7 +68,7 @@ def test_long_matches_count_up_to_the_flank() -> None:
     bits = np.array([0, 8, 9], np.int32)
     carriers = np.array([[0, 0b1000_0000]], np.uint8)
     args = (bits, 8, np.array([place]), carriers, np.array([True]))
-    assert not nearer_to_carriers(packed, *args)[0, 0]
+    assert not match_carriers_longer(packed, *args)[0, 0]
     alleles_TN[150, 2] = 1
     packed = np.hstack([np.packbits(alleles_TN[:, :1], axis=1), np.packbits(alleles_TN[:, 1:3], axis=1)])
-    assert nearer_to_carriers(packed, *args)[0, 0]
+    assert match_carriers_longer(packed, *args)[0, 0]

@@ -6,9 +6,9 @@ import pytest
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.site_table import (
     SiteTable,
-    read_increasing,
+    decode_increasing,
     read_site_table,
-    write_increasing,
+    encode_increasing,
     write_site_table,
 )
 
@@ -35,4 +35,4 @@ def test_round_trip(n: int) -> None:
 def test_increasing_numbers() -> None:
     for index in ([], [0], [3, 4, 90_000]):
         array = np.array(index, dtype=np.int64)
-        np.testing.assert_array_equal(read_increasing(write_increasing(array)), array)
+        np.testing.assert_array_equal(decode_increasing(encode_increasing(array)), array)

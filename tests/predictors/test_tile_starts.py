@@ -50,7 +50,7 @@ def drawn(data: st.DataObject) -> tuple[Any, np.ndarray]:
     return panel, np.flatnonzero(rng.random(n_sites) < share) if rng.random() < 0.9 else np.arange(n_sites)
 
 
-def seen_by(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
+def visible_array_sites(panel: Any, typed: np.ndarray, first: int, last: int) -> set[int]:
     """The typed sites that the tiles of the sites [first, last) read."""
     seen: set[int] = set()
     for number in tiles_between(first, last, typed):
@@ -70,7 +70,7 @@ def test_all_that_a_region_needs_and_whole_tiles_on_the_left(data: st.DataObject
         return
     first = data.draw(st.integers(0, panel.n_sites - 1), "first")
     last = data.draw(st.integers(first + 1, panel.n_sites), "last")
-    needed = seen_by(panel, typed, first, last)
+    needed = visible_array_sites(panel, typed, first, last)
     low, high = typed_sites_of_tiles(panel.cM, typed, Interval(first, last), flank_reach(panel.n_haplotypes))
     assert low % TILE_GAPS == 0
     assert low <= min(needed) < low + TILE_GAPS
@@ -177,7 +177,7 @@ def test_what_is_read_and_used(
     assert to_read is not None
     (read,) = read_matched([example_panel], path, only=to_read.region).matched
     index = whole.match.panel_index
-    needed = seen_by(example_panel, index, first, last)
+    needed = visible_array_sites(example_panel, index, first, last)
     cM = example_panel.cM
     near = np.flatnonzero(
         (cM[index] >= cM[first] - buffer_cM) & (cM[index] <= cM[last - 1] + buffer_cM)

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from spinimpute.panels.merging.lost_sites import fewest_copies, lost_sites
-from spinimpute.panels.merging.nearest_carriers import FLANK, nearer_to_carriers
+from spinimpute.panels.merging.lost_sites import estimate_min_copies, lost_sites
+from spinimpute.panels.merging.nearest_carriers import FLANK, match_carriers_longer
 from spinimpute.panels.merging.site_union import ABSENT, SiteUnion
 from spinimpute.panels.panel import Panel
 
@@ -36,19 +36,19 @@ class Filling:
         first, second = (panel.n_haplotypes for panel in self.panels)
         return self._count_S > np.where(self.union.index_S[1] != ABSENT, second, first) // 2
 
-    def seeming_carriers(self, start: int, stop: int) -> np.ndarray:
+    def count_apparent_carriers(self, start: int, stop: int) -> np.ndarray:
         """Number of haplotypes that seem to carry the rarer allele in the panel that lacks a site.
 
         int64 (stop - start,), 0 for sites in both panels.
         """
-        found = np.zeros(stop - start, np.int64)
+        counts = np.zeros(stop - start, np.int64)
         lacking_U = self._lacking_sites(start, stop)
-        found[lacking_U - start] = self._nearer(lacking_U, below_mutation=False).sum(axis=1)
-        return found
+        counts[lacking_U - start] = self._find_carriers(lacking_U, below_mutation=False).sum(axis=1)
+        return counts
 
-    def lost(self, seeming_S: np.ndarray) -> np.ndarray:
+    def lost(self, apparent_S: np.ndarray) -> np.ndarray:
         """Sites, bool (S,), whose rarer allele the panel that lacks them has (`lost_sites`)."""
-        lost_S = np.zeros(len(seeming_S), bool)
+        lost_S = np.zeros(len(apparent_S), bool)
         shared_T = self.union.shared_T
         counts = [self._counts(number, shared_T) for number in (0, 1)]
         for lacks, has in ((0, 1), (1, 0)):
@@ -57,22 +57,22 @@ class Filling:
             size, own = self.panels[has].n_haplotypes, self.panels[lacks].n_haplotypes
             ref_is_minor_T = counts[has] > size // 2
             lost_S[chosen] = lost_sites(
-                seeming_S[chosen],
+                apparent_S[chosen],
                 np.where(ref_is_minor_U, size - self._count_S[chosen], self._count_S[chosen]),
                 np.where(ref_is_minor_T, own - counts[lacks], counts[lacks]),
                 np.where(ref_is_minor_T, size - counts[has], counts[has]),
                 own,
                 size,
-                fewest_copies(self.panels[lacks].allele_count, own),
+                estimate_min_copies(self.panels[lacks].allele_count, own),
             )
         return lost_S
 
     def alleles(self, rows: np.ndarray, lost_S: np.ndarray) -> list[np.ndarray]:
         """Alleles of each panel at consecutive sites, uint8 (n, n_haplotypes); `lost_S` is that of `lost`."""
-        made = []
+        alleles_by_panel = []
         filled = self._lacking_sites(int(rows[0]), int(rows[-1]) + 1)
         filled = filled[lost_S[filled]]
-        nearer_UN = self._nearer(filled, below_mutation=True)
+        carries_UN = self._find_carriers(filled, below_mutation=True)
         for number, panel in enumerate(self.panels):
             lacks = self.union.index_S[number][rows] == ABSENT
             alleles = np.zeros((len(rows), panel.n_haplotypes), np.uint8)
@@ -80,10 +80,10 @@ class Filling:
             alleles[~lacks] = np.unpackbits(has, axis=1, count=panel.n_haplotypes)
             mine = self.union.index_S[number][filled] == ABSENT
             first = 8 * self.widths[0] * number
-            alleles[filled[mine] - rows[0]] = nearer_UN[mine, first : first + panel.n_haplotypes]
+            alleles[filled[mine] - rows[0]] = carries_UN[mine, first : first + panel.n_haplotypes]
             alleles[lacks] ^= self.minor_is_ref_S[rows[lacks], None]
-            made.append(alleles)
-        return made
+            alleles_by_panel.append(alleles)
+        return alleles_by_panel
 
     @cached_property
     def _count_S(self) -> np.ndarray:
@@ -107,7 +107,7 @@ class Filling:
         lacking = [index[start:stop] == ABSENT for index in self.union.index_S]
         return start + np.flatnonzero(lacking[0] | lacking[1])
 
-    def _nearer(self, lacking_U: np.ndarray, below_mutation: bool) -> np.ndarray:
+    def _find_carriers(self, lacking_U: np.ndarray, below_mutation: bool) -> np.ndarray:
         """The haplotypes that seem to carry the rarer allele at sites that one panel lacks, bool (U, N)."""
         n_bits = 8 * sum(self.widths)
         if not len(lacking_U):
@@ -128,6 +128,6 @@ class Filling:
             carriers_UP[mine, at : at + self.widths[number]] = rows
             bits.append(number * n_first + np.arange(panel.n_haplotypes, dtype=np.int32))
         haplotypes_N = np.concatenate(bits).astype(np.int32)
-        return nearer_to_carriers(
+        return match_carriers_longer(
             packed_TP, haplotypes_N, n_first, before - low, carriers_UP, second_has_U, below_mutation
         )

@@ -19,40 +19,40 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 _BINS = 64
 # a common allele has this share of the haplotypes of both panels, and at least so many or half of them
-COMMON, LEAST_COMMON = 0.1, 20
-FEW = 0.01  # share of a panel's sites that may have fewer copies than the minimum of its filter
+COMMON, MIN_COMMON_COPIES = 0.1, 20
+FILTER_TOLERANCE = 0.01  # share of a panel's sites that may have fewer copies than the minimum of its filter
 
 
 def lost_sites(
-    seeming_U: np.ndarray,
+    apparent_U: np.ndarray,
     minor_U: np.ndarray,
     carried_T: np.ndarray,
     minor_T: np.ndarray,
     n_haplotypes: int,
     n_other: int,
-    least_kept: int = 1,
+    min_copies: int = 1,
 ) -> np.ndarray:
     """Sites whose rarer allele is more likely lost than absent, bool (U,).
 
-    seeming_U haplotypes of the panel seem to carry the allele that is rarer in the other panel, where minor_U
+    apparent_U haplotypes of the panel seem to carry the allele that is rarer in the other panel, where minor_U
     carry it; carried_T and minor_T are the true numbers at sites in both. `n_haplotypes` and `n_other` are
-    those of the panel that lacks the sites and of the other, `least_kept` is the panel's `fewest_copies`.
+    those of the panel that lacks the sites and of the other, `min_copies` is the panel's `estimate_min_copies`.
     """
-    least, other = (max(COMMON * n, min(LEAST_COMMON, n / 2)) for n in (n_haplotypes, n_other))
-    common_U = (seeming_U >= least) & (minor_U >= other)
+    least, other = (max(COMMON * n, min(MIN_COMMON_COPIES, n / 2)) for n in (n_haplotypes, n_other))
+    common_U = (apparent_U >= least) & (minor_U >= other)
     common_T = (carried_T >= least) & (minor_T >= other)
     lost_to_kept = common_U.sum() / max(int(common_T.sum()), 1)
-    lacking, kept = _count_similar(seeming_U, minor_U), _count_similar(carried_T, minor_T)
+    lacking, kept = _count_similar(apparent_U, minor_U), _count_similar(carried_T, minor_T)
     mostly_lost = lost_to_kept * kept > 0.5 * lacking
-    lost_U = common_U | (seeming_U < least_kept) | mostly_lost[_bins(seeming_U), _bins(minor_U)]
-    return (seeming_U > 0) & lost_U
+    lost_U = common_U | (apparent_U < min_copies) | mostly_lost[_bins(apparent_U), _bins(minor_U)]
+    return (apparent_U > 0) & lost_U
 
 
-def fewest_copies(allele_count: np.ndarray, n_haplotypes: int) -> int:
+def estimate_min_copies(allele_count: np.ndarray, n_haplotypes: int) -> int:
     """Copies of the rarer allele that hardly any site of a panel is below: 1 without a filter."""
     minor = np.minimum(allele_count, n_haplotypes - allele_count)
     minor = np.sort(minor[minor > 0])
-    return int(minor[int(FEW * len(minor))]) if len(minor) else 1
+    return int(minor[int(FILTER_TOLERANCE * len(minor))]) if len(minor) else 1
 
 
 def _bins(counts: np.ndarray) -> np.ndarray:

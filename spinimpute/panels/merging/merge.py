@@ -27,10 +27,10 @@ from spinimpute.panels.merging.shared_samples import SharedSamples, find_shared_
 from spinimpute.panels.merging.site_union import (
     ABSENT,
     SiteUnion,
-    check_alike,
-    check_positions,
+    check_chromosome_and_build,
+    check_early,
+    few_shared_warning,
     unite_sites,
-    why_hardly_shared,
 )
 from spinimpute.panels.panel import MERGED, Panel
 from spinimpute.panels.site_table import SiteTable, encode_raw_table
@@ -44,9 +44,9 @@ from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
 
 _ENTRIES = 16_000_000  # sites x haplotypes that are imputed at once
-_LEAST_SITES, _MOST_SITES = 1_024, 8_192  # the walks for a window pass 2 FLANK sites more
-_NAMED = 3  # samples in a warning
-_LONGEST_NAME = 150  # characters of a temporary file's name
+_MIN_SITES, _MAX_SITES = 1_024, 8_192  # the walks for a window pass 2 FLANK sites more
+_MAX_NAMES = 3  # samples in a warning
+_MAX_NAME = 150  # characters of a temporary file's name
 Result = TypeVar("Result")
 
 
@@ -90,17 +90,17 @@ def merge_panels(
         folder = stack.enter_context(temporary_folder_in(out.parent, f".{out.name}."))
         merged: Sequence[Panel] = opened[0]
         shares = split_progress(progress, [1.0] * (len(opened) - 1))
-        for number, more in enumerate(opened[1:]):
+        for number, next_panels in enumerate(opened[1:]):
             # messages about the next merge show this name
             path = folder / merged_name(panels[: number + 2])
-            _merge_parts(merged, more, path, threads, command, shares[number])
+            _merge_parts(merged, next_panels, path, threads, command, shares[number])
             merged = stack.enter_context(open_spin_file(path))
         os.replace(path, partial_out)
 
 
 def merged_name(panels: Sequence[str | Path]) -> str:
     """The file name of a merged panel, which messages and reports show."""
-    return f"{'+'.join(Path(panel).stem for panel in panels)[-_LONGEST_NAME:]}.spin"
+    return f"{'+'.join(Path(panel).stem for panel in panels)[-_MAX_NAME:]}.spin"
 
 
 def check_mergeable(panels: Sequence[str | Path]) -> None:
@@ -118,7 +118,7 @@ def _check_mergeable(opened: Sequence[Sequence[Panel]]) -> None:
             raise InputError(
                 "mismatch", f"panels {one[0].path} and {other[0].path} are the same: give one of them"
             )
-        check_alike(one[0], other[0])
+        check_chromosome_and_build(one[0], other[0])
         names, others = _names_of_parts(one), _names_of_parts(other)
         if (len(one) > 1 or len(other) > 1) and names != others:
             raise InputError(
@@ -127,7 +127,7 @@ def _check_mergeable(opened: Sequence[Sequence[Panel]]) -> None:
                 f"({', '.join(names)}; {', '.join(others)}): build both of the same parts",
             )
     for parts in zip(opened[0], opened[1], strict=True):
-        check_positions(*parts)
+        check_early(*parts)
 
 
 def _names_of_parts(panels: Sequence[Panel]) -> list[str]:
@@ -145,20 +145,20 @@ def _merge_parts(
     """Merge two panels, of X part by part."""
     pairs = list(zip(first, second, strict=True))
     unions = [unite_sites(*pair) for pair in pairs]
-    found = [find_shared_samples(*of_part) for of_part in zip(pairs, unions, strict=True)]
+    found = [find_shared_samples(*args) for args in zip(pairs, unions, strict=True)]
     same = set(found[0].same).intersection(*(shared.same for shared in found))
-    shared = [find_shared_samples(*of_part, same) for of_part in zip(pairs, unions, strict=True)]
+    shared = [find_shared_samples(*args, same) for args in zip(pairs, unions, strict=True)]
     _warn(pairs, unions, shared[0])
-    made = [out.with_name(f"{out.stem}.{name}.spin") for name in _names_of_parts(first)]
+    part_paths = [out.with_name(f"{out.stem}.{name}.spin") for name in _names_of_parts(first)]
     shares = split_progress(progress, [float(len(union.sites)) for union in unions])
-    for number, parts in enumerate(zip(pairs, unions, shared, made, strict=True)):
+    for number, parts in enumerate(zip(pairs, unions, shared, part_paths, strict=True)):
         pair, union, shared_samples, path = parts
         merger = _Merger(pair, union, shared_samples, Filling(pair, union))
         merger.write(path, threads, command, shares[number])
-    if len(made) > 1:
-        join_panels(made, out)
+    if len(part_paths) > 1:
+        join_panels(part_paths, out)
     else:
-        made[0].replace(out)
+        part_paths[0].replace(out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,14 +178,14 @@ class _Merger:
     def write(self, out: Path, threads: int, command: str, progress: Progress | None) -> None:
         """Write the merged panel file."""
         shares = split_progress(progress, [3.0, 1.0])
-        size = min(max(_ENTRIES // self.n_haplotypes, _LEAST_SITES), _MOST_SITES)
-        seeming = self._map_windows(self._seeming_carriers, size, threads, shares[0])
-        lost_S = self.filling.lost(np.concatenate(list(seeming)))
+        size = min(max(_ENTRIES // self.n_haplotypes, _MIN_SITES), _MAX_SITES)
+        apparent = self._map_windows(self._count_apparent_carriers, size, threads, shares[0])
+        lost_S = self.filling.lost(np.concatenate(list(apparent)))
         counts: list[np.ndarray] = []
         with out.open("wb") as file:
             writer = PanelWriter(file, self.n_haplotypes)
             merge_rows = partial(self._merge_rows, lost_S)
-            for stored, allele_count in self._map_windows(merge_rows, _LEAST_SITES, threads, shares[1]):
+            for stored, allele_count in self._map_windows(merge_rows, _MIN_SITES, threads, shares[1]):
                 counts.append(allele_count)
                 writer.add_rows(stored, allele_count)
             table = SiteTable(self.union.sites, self.union.cM, np.concatenate(counts))
@@ -231,8 +231,8 @@ class _Merger:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _seeming_carriers(self, rows: np.ndarray) -> np.ndarray:
-        found = self.filling.seeming_carriers(int(rows[0]), int(rows[-1]) + 1)
+    def _count_apparent_carriers(self, rows: np.ndarray) -> np.ndarray:
+        found = self.filling.count_apparent_carriers(int(rows[0]), int(rows[-1]) + 1)
         for panel in self.panels:
             panel.release_memory()
         return found
@@ -258,11 +258,11 @@ def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], sha
             stacklevel=4,
         )
     for pair, union in zip(pairs, unions, strict=True):
-        if few := why_hardly_shared(pair, union):
-            warnings.warn(few, stacklevel=4)
+        if message := few_shared_warning(pair, union):
+            warnings.warn(message, stacklevel=4)
     if not shared.same_name:
         return
-    named = ", ".join(shared.same_name[:_NAMED]) + (", ..." if len(shared.same_name) > _NAMED else "")
+    names = ", ".join(shared.same_name[:_MAX_NAMES]) + (", ..." if len(shared.same_name) > _MAX_NAMES else "")
     same, different = len(shared.same), len(shared.same_name) - len(shared.same)
     sentences = []
     if same:
@@ -272,5 +272,5 @@ def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], sha
             f"{different} have other haplotypes and are kept twice: if they are the same people, leave them "
             "out of one of the VCFs (bcftools view --samples ^NAME) and build its panel anew"
         )
-    both = f"{first} and {second} both have {len(shared.same_name)} samples ({named})"
+    both = f"{first} and {second} both have {len(shared.same_name)} samples ({names})"
     warnings.warn(f"{both}: {'; '.join(sentences)}", stacklevel=4)

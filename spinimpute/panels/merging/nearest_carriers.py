@@ -21,10 +21,10 @@ FLANK = 1_000  # sites in both panels up to which a match counts; longer matches
 
 
 @kernel()
-def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, near_N, length_N2):  # type: ignore[no-untyped-def]
+def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, previous_N2, length_N2):  # type: ignore[no-untyped-def]
     """Add the longest match that ends before `place`, with carriers and with others, of each haplotype.
 
-    near_N: scratch of the same type as length_N2. Haplotypes of the panel that has the site, the second one
+    previous_N2: scratch of the same type as length_N2. Haplotypes of the panel that has the site, the second one
     if second_has, get nothing.
     """
     n = len(order_N)
@@ -42,10 +42,10 @@ def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, near_
                     start_other = 0
                 continue
             if side == 0:
-                near_N[haplotype, 0], near_N[haplotype, 1] = start_carrier, start_other
+                previous_N2[haplotype, 0], previous_N2[haplotype, 1] = start_carrier, start_other
                 continue
-            carrier = min(near_N[haplotype, 0], start_carrier)
-            other = min(near_N[haplotype, 1], start_other)
+            carrier = min(previous_N2[haplotype, 0], start_carrier)
+            other = min(previous_N2[haplotype, 1], start_other)
             length_N2[haplotype, 0] += min(place - carrier, FLANK)
             length_N2[haplotype, 1] += min(place - other, FLANK)
 
@@ -62,23 +62,23 @@ def _walk(packed_TP, haplotypes_N, place_U, carriers_UP, second_has_U, n_first, 
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
     ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
     zeros_N1 = np.empty(n + 1, np.int32)
-    near_N2 = np.empty((length_UN2.shape[1], 2), np.int32)
-    u, left = first, len(place_U)
+    previous_N2 = np.empty((length_UN2.shape[1], 2), np.int32)
+    u, n_left = first, len(place_U)
     for t in range(len(packed_TP) + 1):
-        while left and place_U[u] == t:
+        while n_left and place_U[u] == t:
             _add_lengths(
-                order_N, start_N, t, carriers_UP[u], second_has_U[u], n_first, near_N2, length_UN2[u]
+                order_N, start_N, t, carriers_UP[u], second_has_U[u], n_first, previous_N2, length_UN2[u]
             )
             u += step
-            left -= 1
-        if left == 0:
+            n_left -= 1
+        if n_left == 0:
             return
         advance(packed_TP[t], order_N, start_N, t, zeros_N1, ones_N, one_start_N, next_order_N, next_start_N)
         order_N, next_order_N = next_order_N, order_N
         start_N, next_start_N = next_start_N, start_N
 
 
-def nearer_to_carriers(
+def match_carriers_longer(
     packed_TP: np.ndarray,
     haplotypes_N: np.ndarray,
     n_first: int,
@@ -98,9 +98,9 @@ def nearer_to_carriers(
     """
     length_UN2 = np.zeros((len(place_U), 8 * packed_TP.shape[1], 2), np.int16)
     backwards_TP, n_places = np.ascontiguousarray(packed_TP[::-1]), len(packed_TP)
-    fixed = carriers_UP, second_has_U, n_first
-    _walk(packed_TP, haplotypes_N, place_U, *fixed, 0, 1, length_UN2)
-    _walk(backwards_TP, haplotypes_N, n_places - place_U, *fixed, len(place_U) - 1, -1, length_UN2)
+    shared_args = carriers_UP, second_has_U, n_first
+    _walk(packed_TP, haplotypes_N, place_U, *shared_args, 0, 1, length_UN2)
+    _walk(backwards_TP, haplotypes_N, n_places - place_U, *shared_args, len(place_U) - 1, -1, length_UN2)
     carrier_UN, other_UN = length_UN2[:, :, 0].astype(np.int32), length_UN2[:, :, 1]
     if not below_mutation:
         return carrier_UN > other_UN

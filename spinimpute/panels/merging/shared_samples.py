@@ -44,18 +44,18 @@ def find_shared_samples(
         and first.ploidy[place[name]] == second.ploidy[j]
         and (among is None or name in among)
     ]
-    twins, exchanged = _equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
+    twins, reversed_order = _equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
     first_twin, second_twin = [], []
-    for (i, j), is_swapped in zip(twins.tolist(), exchanged.tolist(), strict=True):
+    for (i, j), is_swapped in zip(twins.tolist(), reversed_order.tolist(), strict=True):
         mine, theirs = (np.flatnonzero(panel.haplotype_sample == x) for panel, x in ((first, i), (second, j)))
         first_twin.append(mine)
         second_twin.append(theirs[::-1] if is_swapped else theirs)
     kept = np.setdiff1d(np.arange(second.n_samples), twins[:, 1])
-    taken = set(first.samples)
+    used_names = set(first.samples)
     names = []
     for j in kept.tolist():
-        names.append(_free_name(second.samples[j], taken))
-        taken.add(names[-1])
+        names.append(_free_name(second.samples[j], used_names))
+        used_names.add(names[-1])
     nobody = np.zeros(0, np.int64)
     return SharedSamples(
         [name for name in second.samples if name in place],
@@ -71,7 +71,7 @@ def _equal_pairs(
     panels: tuple[Panel, Panel], union: SiteUnion, pairs_Y2: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of samples with the same haplotypes, and whether the haplotypes are in the other order."""
-    straight, exchanged = np.ones(len(pairs_Y2), bool), np.ones(len(pairs_Y2), bool)
+    same_order, reversed_order = np.ones(len(pairs_Y2), bool), np.ones(len(pairs_Y2), bool)
     ends = [
         (np.cumsum(panel.ploidy.astype(np.int64)) - 1)[pairs_Y2[:, number]]
         for number, panel in enumerate(panels)
@@ -81,7 +81,7 @@ def _equal_pairs(
         for number, (end, panel) in enumerate(zip(ends, panels, strict=True))
     ]
     for done in range(0, len(union.shared_T), _SITES_AT_ONCE):
-        if not (straight | exchanged).any():
+        if not (same_order | reversed_order).any():
             break
         chosen = union.shared_T[done : done + _SITES_AT_ONCE]
         alleles = [
@@ -91,15 +91,15 @@ def _equal_pairs(
         (a, b), (c, d) = (
             (rows[:, start], rows[:, end]) for rows, start, end in zip(alleles, starts, ends, strict=True)
         )
-        straight &= ((a == c) & (b == d)).all(axis=0)
-        exchanged &= ((a == d) & (b == c)).all(axis=0)
-    equal = straight | exchanged
-    return pairs_Y2[equal], ~straight[equal]
+        same_order &= ((a == c) & (b == d)).all(axis=0)
+        reversed_order &= ((a == d) & (b == c)).all(axis=0)
+    equal = same_order | reversed_order
+    return pairs_Y2[equal], ~same_order[equal]
 
 
-def _free_name(name: str, taken: set[str]) -> str:
+def _free_name(name: str, used_names: set[str]) -> str:
     number, free = 1, name
-    while free in taken:
+    while free in used_names:
         number += 1
         free = f"{name}_{number}"
     return free

@@ -20,13 +20,13 @@ from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.runtime.errors import InputError, argument, call
 
 ABSENT = -1
-LEAST_SHARED = 0.1  # share of the sites of the smaller panel
-MOSTLY_SHARED = 0.5  # share of the common sites that both panels could have; fewer are warned of
+MIN_SHARED = 0.1  # share of the sites of the smaller panel
+MIN_SHARED_COMMON = 0.5  # share of the common sites that both panels could have; fewer are warned of
 COMMON = 0.05  # minor allele frequency of common sites
-ENOUGH = 10  # least number of sites for a conclusion
-OTHER_STRAND = 0.05  # share of sites at shared positions; so many complements are refused
-_SAMPLED = 5_000  # sites whose strand is checked before panels are merged
-MOST_APART_CM = 1.0  # from a site in both; alleles further away cannot be imputed
+MIN_SITES = 10  # least number of sites for a conclusion
+MIN_COMPLEMENTS = 0.05  # share of sites at shared positions; so many complements are refused
+_MAX_STRAND_SITES = 5_000  # sites whose strand is checked before panels are merged
+MAX_DISTANCE_CM = 1.0  # from a site in both; alleles further away cannot be imputed
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +54,15 @@ class SiteUnion:
 
         That is the larger discordance; at sites that a panel confirms, the larger confirmed discordance.
         """
-        found_S, confirmed_S = np.zeros((2, len(self.sites)), np.uint8)
+        discordance_S, confirmed_S = np.zeros((2, len(self.sites)), np.uint8)
         for panel, index_S in zip(panels, self.index_S, strict=True):
             has_S = index_S != ABSENT
-            for known_S, of_panel in (
-                (found_S, panel.doubts.discordance),
+            for target_S, panel_values in (
+                (discordance_S, panel.doubts.discordance),
                 (confirmed_S, panel.doubts.confirmed_discordance),
             ):
-                known_S[has_S] = np.maximum(known_S[has_S], of_panel[index_S[has_S]])
-        return SiteDoubts(np.where(confirmed_S > 0, confirmed_S, found_S), confirmed_S > 0)
+                target_S[has_S] = np.maximum(target_S[has_S], panel_values[index_S[has_S]])
+        return SiteDoubts(np.where(confirmed_S > 0, confirmed_S, discordance_S), confirmed_S > 0)
 
     def rows(self, panels: tuple[Panel, Panel], number: int, chosen: np.ndarray) -> np.ndarray:
         """Alleles of panel `number` at sites that it has (n,), increasing, as packed bits, uint8.
@@ -80,18 +80,18 @@ class SiteUnion:
 
 
 def unite_sites(first: Panel, second: Panel) -> SiteUnion:
-    """The union of the sites of two panels that pass `check_alike`.
+    """The union of the sites of two panels that pass `check_chromosome_and_build`.
 
     Raises InputError if the panels share hardly any site, or if one extends far beyond the other.
     """
-    partner, swapped = _partners(first.sites, second.sites)
+    partner, swapped = _match_sites(first.sites, second.sites)
     _check_strand(first, second, second.sites, partner, swapped)
-    n_shared, least = int((partner != ABSENT).sum()), _least_shared(first, second)
+    n_shared, least = int((partner != ABSENT).sum()), _min_shared(first, second)
     if n_shared < least:
         raise InputError(
             "content",
             f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
-            f"{second.n_sites}, too few to fill in what one of them lacks: {_why_few(first, second, least)}",
+            f"{second.n_sites}, too few to fill in what one of them lacks: {_explain_few_shared(first, second, least)}",
         )
     only = np.flatnonzero(partner == ABSENT)
     position = np.concatenate([first.position, second.position[only]])
@@ -107,7 +107,7 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     multiallelic[partner[matched]] |= second.multiallelic[matched]
     union = SiteUnion(
         Sites.concatenate([first.sites, second.sites.take(only)]).take(order),
-        np.concatenate([first.cM, _on_map(first, second, second.position[only])])[order],
+        np.concatenate([first.cM, _map_positions(first, second, second.position[only])])[order],
         multiallelic[order],
         (index[order], other[order]),
         swapped_all[order],
@@ -116,25 +116,25 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     return union
 
 
-def why_hardly_shared(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
+def few_shared_warning(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
     """A warning about panels that share too few of their common sites; "" if they share enough.
 
     A common site within the other panel's range should be in both, unless that panel has few sites.
     """
     names = " and ".join(panel.path.name for panel in panels)
-    found: list[tuple[float, int, int]] = []
+    shares: list[tuple[float, int, int]] = []
     for panel, other, index_S in zip(panels, panels[::-1], union.index_S, strict=True):
         common = (np.minimum(panel.frequency, 1 - panel.frequency) >= COMMON) & (
             (panel.position >= other.position[0]) & (panel.position <= other.position[-1])
         )
         shared = np.zeros(panel.n_sites, bool)
         shared[index_S[union.shared_T]] = True
-        if (n_common := int(common.sum())) < ENOUGH:
+        if (n_common := int(common.sum())) < MIN_SITES:
             return ""
         n_shared = int((common & shared).sum())
-        found.append((n_shared / n_common, n_shared, n_common))
-    share, n_shared, n_common = max(found)
-    if share >= MOSTLY_SHARED:
+        shares.append((n_shared / n_common, n_shared, n_common))
+    share, n_shared, n_common = max(shares)
+    if share >= MIN_SHARED_COMMON:
         return ""
     return (
         f"{names} share {n_shared} of {n_common} common sites that both could have. Unless they are of "
@@ -142,51 +142,51 @@ def why_hardly_shared(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
     )
 
 
-def check_positions(first: Panel, second: Panel) -> None:
+def check_early(first: Panel, second: Panel) -> None:
     """Raise InputError early, by positions and some alleles, for panels that `unite_sites` would refuse."""
     some = np.flatnonzero(np.isin(second.position, first.position))
-    theirs = second.sites.take(some[:: max(1, len(some) // _SAMPLED)])
-    _check_strand(first, second, theirs, *_partners(first.sites, theirs))
+    theirs = second.sites.take(some[:: max(1, len(some) // _MAX_STRAND_SITES)])
+    _check_strand(first, second, theirs, *_match_sites(first.sites, theirs))
     pairs = (first, second), (second, first)
     shared = [np.isin(panel.position, other.position) for panel, other in pairs]
-    few = shared[1].sum() < _least_shared(first, second)
+    few = shared[1].sum() < _min_shared(first, second)
     if few or any(
-        (_distance_cM(panel.cM, panel.cM[both]) > MOST_APART_CM).any()
+        (_distance_cM(panel.cM, panel.cM[both]) > MAX_DISTANCE_CM).any()
         for panel, both in zip((first, second), shared, strict=True)
     ):
         unite_sites(first, second)
 
 
-def _partners(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
+def _match_sites(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
     """The first panel's site, or ABSENT, of each site of the second; and whether its alleles are swapped."""
     partner, swapped = np.full(len(theirs), ABSENT), np.zeros(len(theirs), bool)
     start, stop = (np.searchsorted(mine.position, theirs.position, side) for side in ("left", "right"))
     taken = np.zeros(len(mine), bool)
-    for exchanged in (False, True):
+    for swap_alleles in (False, True):
         for i in np.flatnonzero((stop > start) & (partner == ABSENT)).tolist():
             ref, alt = theirs.ref[i].upper(), theirs.alt[i].upper()
-            if exchanged:
+            if swap_alleles:
                 ref, alt = alt, ref
                 if len(ref) + len(alt) > 2:  # an insertion and a deletion are two sites
                     continue
             for j in range(start[i], stop[i]):
                 if not taken[j] and mine.ref[j].upper() == ref and mine.alt[j].upper() == alt:
-                    partner[i], swapped[i], taken[j] = j, exchanged, True
+                    partner[i], swapped[i], taken[j] = j, swap_alleles, True
                     break
     return partner, swapped
 
 
-def _on_map(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
+def _map_positions(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
     """Genetic positions by the first panel's map; beyond its ends by distances in the second panel's map."""
     cM = np.interp(position, first.position, first.cM)
     ends = first.position[[0, -1]]
     of_second = np.interp(position, second.position, second.cM)
-    before, behind = np.interp(ends, second.position, second.cM)
+    before, after = np.interp(ends, second.position, second.cM)
     cM = np.where(position < ends[0], first.cM[0] - np.maximum(before - of_second, 0), cM)
-    return np.where(position > ends[1], first.cM[-1] + np.maximum(of_second - behind, 0), cM)
+    return np.where(position > ends[1], first.cM[-1] + np.maximum(of_second - after, 0), cM)
 
 
-def check_alike(first: Panel, second: Panel) -> None:
+def check_chromosome_and_build(first: Panel, second: Panel) -> None:
     """Raise InputError if panels are of different chromosomes or genome builds."""
     if not same_chromosome(first.chrom, second.chrom):
         raise InputError(
@@ -207,8 +207,8 @@ def _builds(first: Panel, second: Panel) -> list[str]:
     return [infer_build(panel.contig_line, panel.chrom) for panel in (first, second)]
 
 
-def _least_shared(first: Panel, second: Panel) -> float:
-    return max(1, LEAST_SHARED * min(first.n_sites, second.n_sites))
+def _min_shared(first: Panel, second: Panel) -> float:
+    return max(1, MIN_SHARED * min(first.n_sites, second.n_sites))
 
 
 def _check_strand(
@@ -218,20 +218,20 @@ def _check_strand(
 
     On the other strand, exactly A/T and C/G sites seem to have REF and ALT swapped, and other sites are
     complements of the first panel's. `theirs` are sites of the second panel, `partner` and `swapped` those of
-    `_partners`.
+    `_match_sites`.
     """
     ambiguous = sum(
         complement(theirs.ref[i]).upper() == theirs.alt[i].upper() for i in np.flatnonzero(swapped)
     )
     why = ""
-    if swapped.sum() == ambiguous >= ENOUGH:
+    if swapped.sum() == ambiguous >= MIN_SITES:
         why = f"all {ambiguous} SNPs that have REF and ALT exchanged are A/T or C/G"
     else:
         there = np.isin(theirs.position, first.position)
         alone = theirs.take((partner == ABSENT) & there)
         other = replace(alone, ref=[*map(complement, alone.ref)], alt=[*map(complement, alone.alt)])
-        complements = int((_partners(first.sites, other)[0] != ABSENT).sum())
-        if complements >= max(ENOUGH, len(alone) / 2, OTHER_STRAND * there.sum()):
+        complements = int((_match_sites(first.sites, other)[0] != ABSENT).sum())
+        if complements >= max(MIN_SITES, len(alone) / 2, MIN_COMPLEMENTS * there.sum()):
             why = f"{complements} of {len(alone)} sites with other alleles have their complements"
     if why:
         raise InputError(
@@ -241,7 +241,7 @@ def _check_strand(
         )
 
 
-def _why_few(first: Panel, second: Panel, least: float) -> str:
+def _explain_few_shared(first: Panel, second: Panel, least: float) -> str:
     """Why two panels share fewer sites than `least`, and what to do."""
     (start, end), (other_start, other_end) = (panel.position[[0, -1]] for panel in (first, second))
     if end < other_start or other_end < start:
@@ -252,10 +252,10 @@ def _why_few(first: Panel, second: Panel, least: float) -> str:
     places, others = (
         {(position, ref) for position, ref, _ in keys} for keys in (first.sites.keys(), second.sites.keys())
     )
-    n_alike = len(places & others)
-    if n_alike >= least:
+    n_same_ref = len(places & others)
+    if n_same_ref >= least:
         return (
-            f"{n_alike} positions have the same REF and another ALT; write both VCFs in the same way "
+            f"{n_same_ref} positions have the same REF and another ALT; write both VCFs in the same way "
             "(bcftools norm --multiallelics -any) and build the panels again, or give one of them alone"
         )
     builds = _builds(first, second)
@@ -270,14 +270,14 @@ def _why_few(first: Panel, second: Panel, least: float) -> str:
 
 def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
     """Raise InputError if one panel has sites far from all sites in both."""
-    far = np.flatnonzero(_distance_cM(union.cM, union.cM[union.shared_T]) > MOST_APART_CM)
+    far = np.flatnonzero(_distance_cM(union.cM, union.cM[union.shared_T]) > MAX_DISTANCE_CM)
     if len(far):
         which = int(union.index_S[0][far[0]] == ABSENT)
         has, lacks = ((first, second), (second, first))[which]
         at = f"{union.sites.chrom}:{union.sites.position[far[0]]}"
         raise InputError(
             "arguments",
-            f"panel {has.path} has {len(far)} sites, the first at {at}, more than {MOST_APART_CM:g} cM from "
+            f"panel {has.path} has {len(far)} sites, the first at {at}, more than {MAX_DISTANCE_CM:g} cM from "
             f"any that {lacks.path} has, too: build both of the same region ({call('build_panel')} with "
             f"{argument('region')})",
         )

@@ -12,23 +12,23 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import ALL_ONES, leading_zeros, trailing_zeros
 from spinimpute.runtime.kernels import kernel
 
-PASSED = 1  # differences that a match includes on each side: a wrong call or a mutation
-LONGEST, SHORTEST = 2.0, 1e-3  # cM of a match on one side
+MAX_MISMATCHES = 1  # differences that a match includes on each side: a wrong call or a mutation
+MAX_CM, MIN_CM = 2.0, 1e-3  # cM of a match on one side
 
 
 @kernel()
 def _left_end(one_W, other_W, place):  # type: ignore[no-untyped-def]
     """The last place before `place` where two rows differ for the second time; -1 if there is none."""
-    left, nearest = PASSED, place - 1
+    remaining, nearest = MAX_MISMATCHES, place - 1
     for word in range(nearest >> 6, -1, -1):  # of -1 it is -1: there is none
         differ = one_W[word] ^ other_W[word]
         if word == nearest >> 6:
             differ &= ALL_ONES >> np.uint64(63 - (nearest & 63))
         while differ:
             highest = 63 - leading_zeros(differ)
-            if left == 0:
+            if remaining == 0:
                 return (word << 6) + highest
-            left -= 1
+            remaining -= 1
             differ ^= np.uint64(1) << np.uint64(highest)
     return -1
 
@@ -36,15 +36,15 @@ def _left_end(one_W, other_W, place):  # type: ignore[no-untyped-def]
 @kernel()
 def _right_end(one_W, other_W, place, n_places):  # type: ignore[no-untyped-def]
     """The first place >= `place` where two rows differ for the second time; n_places if there is none."""
-    left = PASSED
+    remaining = MAX_MISMATCHES
     for word in range(place >> 6, len(one_W)):
         differ = one_W[word] ^ other_W[word]
         if word == place >> 6:
             differ &= ALL_ONES << np.uint64(place & 63)
         while differ:
-            if left == 0:
+            if remaining == 0:
                 return (word << 6) + trailing_zeros(differ)
-            left -= 1
+            remaining -= 1
             differ &= differ - np.uint64(1)
     return n_places
 
@@ -53,9 +53,9 @@ def _right_end(one_W, other_W, place, n_places):  # type: ignore[no-untyped-def]
 def _match(one_W, other_W, place, cM, cM_T):  # type: ignore[no-untyped-def]
     """Sum of the logs of the lengths of a match on both sides of a site."""
     first, last = _left_end(one_W, other_W, place), _right_end(one_W, other_W, place, len(cM_T))
-    left = cM - cM_T[first] if first >= 0 else LONGEST
-    right = cM_T[last] - cM if last < len(cM_T) else LONGEST
-    return math.log(min(left, LONGEST) + SHORTEST) + math.log(min(right, LONGEST) + SHORTEST)
+    left = cM - cM_T[first] if first >= 0 else MAX_CM
+    right = cM_T[last] - cM if last < len(cM_T) else MAX_CM
+    return math.log(min(left, MAX_CM) + MIN_CM) + math.log(min(right, MAX_CM) + MIN_CM)
 
 
 @kernel()

@@ -26,10 +26,10 @@ from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.panels.panel import Panel
 
 COMMON = 0.01  # minor allele frequency from which sites are compared; rarer ones may have the wrong phase
-MOST_CARRIERS = (2, 5, 10, 20, 50, 100)  # of each class
+MAX_CARRIERS = (2, 5, 10, 20, 50, 100)  # of each class
 SIZES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)  # of gains; smaller gains are ignored
-LEAST_LOSSES, LEAST_GAINS = 100, 10  # of the largest size; fewer are not enough for an estimate
-LEAST_WRONG = 0.015  # least share of wrong phases for which alleles are switched
+MIN_LOSSES, MIN_GAINS = 100, 10  # of the largest size; fewer are not enough for an estimate
+MIN_WRONG = 0.015  # least share of wrong phases for which alleles are switched
 _BLOCK, _FLANK = 2_048, 1_024  # common sites of a window, and around it
 
 
@@ -48,13 +48,13 @@ def find_moves(panel: Panel) -> Moves:
     count_X = panel.allele_count.astype(np.int64)
     minor_X = np.minimum(count_X, n - count_X)
     common = np.flatnonzero(minor_X >= COMMON * n)
-    rare_X = (minor_X >= 2) & (minor_X < COMMON * n) & (minor_X <= MOST_CARRIERS[-1])
+    rare_X = (minor_X >= 2) & (minor_X < COMMON * n) & (minor_X <= MAX_CARRIERS[-1])
     # a haplotype must not get two ALT alleles of one record
-    together = np.flatnonzero(np.diff(panel.position) == 0)
-    rare_X[together] = rare_X[together + 1] = False
+    same_position = np.flatnonzero(np.diff(panel.position) == 0)
+    rare_X[same_position] = rare_X[same_position + 1] = False
     sibling_N = sibling_haplotypes(panel.haplotype_sample)
-    counted_2KI = np.zeros((2, len(MOST_CARRIERS), len(SIZES)), np.int64)  # losses, gains
-    found: list[tuple[np.ndarray, ...]] = [(np.empty(0, np.int32),) * 2 + (np.empty(0, np.int8),) * 2]
+    counted_2KI = np.zeros((2, len(MAX_CARRIERS), len(SIZES)), np.int64)  # losses, gains
+    candidates: list[tuple[np.ndarray, ...]] = [(np.empty(0, np.int32),) * 2 + (np.empty(0, np.int8),) * 2]
     for first in range(0, len(common), _BLOCK):
         low = common[first] if first else 0
         high = common[first + _BLOCK] if first + _BLOCK < len(common) else panel.n_sites
@@ -62,25 +62,25 @@ def find_moves(panel: Panel) -> Moves:
         if not len(rare):
             continue
         around = common[max(0, first - _FLANK) : first + _BLOCK + _FLANK]
-        carrier_C, gain_C = _gains(panel, rare, minor_X[rare], around, sibling_N)
+        carrier_C, gain_C = _compute_gains(panel, rare, minor_X[rare], around, sibling_N)
         site_C = np.repeat(rare, minor_X[rare])
-        class_C = np.searchsorted(MOST_CARRIERS, minor_X[site_C])
+        class_C = np.searchsorted(MAX_CARRIERS, minor_X[site_C])
         size_C = (
             np.searchsorted(SIZES, np.abs(gain_C)) - 1
         )  # NaN has the last size, and is not selected below
         for sign, chosen_C in enumerate((gain_C < -SIZES[0], gain_C > SIZES[0])):
             np.add.at(counted_2KI[sign], (class_C[chosen_C], size_C[chosen_C]), 1)
         kept_C = gain_C > SIZES[0]
-        of_alleles = site_C.astype(np.int32), carrier_C.astype(np.int32)
-        of_classes = class_C.astype(np.int8), size_C.astype(np.int8)
-        found.append(tuple(each[kept_C] for each in (*of_alleles, *of_classes)))
-    wrong_K, moved_KI = _wrong_phases(*counted_2KI)
-    site_C, carrier_C, class_C, size_C = (np.concatenate(each) for each in zip(*found, strict=True))
+        site_and_carrier = site_C.astype(np.int32), carrier_C.astype(np.int32)
+        class_and_size = class_C.astype(np.int8), size_C.astype(np.int8)
+        candidates.append(tuple(array[kept_C] for array in (*site_and_carrier, *class_and_size)))
+    wrong_K, moved_KI = _estimate_wrong_phases(*counted_2KI)
+    site_C, carrier_C, class_C, size_C = (np.concatenate(array) for array in zip(*candidates, strict=True))
     moved = moved_KI[class_C, size_C]
     # if both of two carriers gain, one phase is wrong, but not known which
     moved &= ~((minor_X[site_C] == 2) & (np.bincount(site_C[moved], minlength=len(minor_X))[site_C] == 2))
-    least_K = [2, *(most + 1 for most in MOST_CARRIERS)]
-    names = [f"{a}-{b}" if a < b else str(a) for a, b in zip(least_K, MOST_CARRIERS, strict=False)]
+    min_carriers_K = [2, *(most + 1 for most in MAX_CARRIERS)]
+    names = [f"{a}-{b}" if a < b else str(a) for a, b in zip(min_carriers_K, MAX_CARRIERS, strict=False)]
     return Moves(
         site_C[moved].astype(np.int64),
         carrier_C[moved].astype(np.int64),
@@ -89,7 +89,7 @@ def find_moves(panel: Panel) -> Moves:
     )
 
 
-def _gains(
+def _compute_gains(
     panel: Panel, rare: np.ndarray, n_carriers_R: np.ndarray, common: np.ndarray, sibling_N: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Carriers of rare alleles, site by site, and the gain of switching each (`fill_gains`)."""
@@ -114,14 +114,14 @@ def _gains(
     return carrier_C, gain_C
 
 
-def _wrong_phases(losses_KI: np.ndarray, gains_KI: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _estimate_wrong_phases(losses_KI: np.ndarray, gains_KI: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The share of wrong phases in each class, NaN if unknown, and the sizes of gains that are switched."""
-    known_K = losses_KI[:, -1] >= LEAST_LOSSES
+    known_K = losses_KI[:, -1] >= MIN_LOSSES
     ratio_K = np.where(known_K, gains_KI[:, -1], np.nan) / np.maximum(losses_KI[:, -1], 1)
     wrong_K = ratio_K / (1 + ratio_K)
     # If a share w of phases is wrong and right phases have r gains for each loss of a size, there are
     # (r + q) / (1 + q r) gains for each loss, q = w / (1 - w). Half of these are wrong phases if r = q.
-    most_K = 2 * ratio_K / (1 + ratio_K**2)
-    moved_KI = gains_KI <= most_K[:, None] * losses_KI
-    moved_KI[~((wrong_K >= LEAST_WRONG) & (gains_KI[:, -1] >= LEAST_GAINS))] = False
+    max_ratio_K = 2 * ratio_K / (1 + ratio_K**2)
+    moved_KI = gains_KI <= max_ratio_K[:, None] * losses_KI
+    moved_KI[~((wrong_K >= MIN_WRONG) & (gains_KI[:, -1] >= MIN_GAINS))] = False
     return wrong_K, moved_KI

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-UNITS = 200  # a discordance of 1 as a byte in a file
-POORLY = 0.7  # sites with less trust are poorly predictable
+DISCORDANCE_UNITS = 200  # a discordance of 1 as a byte in a file
+LOW_TRUST = 0.7  # sites with less trust are poorly predictable
 NEAR = 200  # bases between neighbouring records of one artefact, which predict each other well
 # Fitted to predictions of held-out samples of two panels, see benchmarks/tried.md.
 _STEEPNESS, _POWER = 1.3, 1.5

@@ -26,7 +26,7 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import advance, allele_of
 from spinimpute.hmm.maps.tuning import fair_samples
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.trust.site_trust import NEAR, UNITS
+from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, NEAR
 from spinimpute.runtime.kernels import kernel
 
 MIN_FREQUENCY = 0.01  # of the minor allele; rarer alleles have too few copies to compare
@@ -39,7 +39,7 @@ _CHOOSING_SITES = 1_024  # common sites whose alleles decide the order of sample
 
 
 def find_discordance(panel: Panel) -> np.ndarray:
-    """Return the discordance of a panel's sites, uint8 (n_sites,), in units of 1 / UNITS.
+    """Return the discordance of a panel's sites, uint8 (n_sites,), in units of 1 / DISCORDANCE_UNITS.
 
     The result does not depend on the order and names of samples and haplotypes.
     """
@@ -56,7 +56,7 @@ def find_discordance(panel: Panel) -> np.ndarray:
         allele_TN = read_alleles(panel, around_T, compared_N)
         discordance_T = _discordance(panel.position[around_T], allele_TN, sample_N)
         here = slice(first - start, first - start + _BLOCK)
-        discordance_X[around_T[here]] = np.rint(discordance_T[here] * UNITS).clip(max=255)
+        discordance_X[around_T[here]] = np.rint(discordance_T[here] * DISCORDANCE_UNITS).clip(max=255)
     return discordance_X
 
 

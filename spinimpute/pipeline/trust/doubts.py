@@ -22,7 +22,7 @@ from spinimpute.hmm.parameters import MIN_SITES
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.site_table import SiteTable, encode_raw_table
 from spinimpute.panels.stored_rows import store_rows
-from spinimpute.panels.trust.site_trust import NEAR, UNITS, SiteDoubts, distance_to_typed, trust
+from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, NEAR, SiteDoubts, distance_to_typed, trust
 from spinimpute.panels.writer import PanelWriter
 from spinimpute.pipeline.trust.discordance import find_discordance, order_samples, read_alleles
 from spinimpute.predictors.interface import ImputationJob
@@ -46,7 +46,9 @@ def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
     """
     discordance_X = find_discordance(panel)
     minor_X = np.minimum(panel.frequency, 1 - panel.frequency)
-    suspicious_U = np.flatnonzero((trust(discordance_X / UNITS) < SUSPICIOUS) & (minor_X >= MIN_FREQUENCY))
+    suspicious_U = np.flatnonzero(
+        (trust(discordance_X / DISCORDANCE_UNITS) < SUSPICIOUS) & (minor_X >= MIN_FREQUENCY)
+    )
     typed_T = spread_sites(panel.position, panel.frequency, 0)
     n_held_out = min(MAX_HELD_OUT, panel.n_samples // 5)
     doubts = SiteDoubts(discordance_X, np.zeros(panel.n_sites, bool))

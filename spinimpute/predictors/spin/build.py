@@ -21,7 +21,7 @@ from spinimpute.panels.inducing_panel import KIND, InducingPanel
 from spinimpute.panels.opening import require_open_panel
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
-from spinimpute.panels.site_table import DISCORDANCE, SiteTable, write_increasing, write_site_table
+from spinimpute.panels.site_table import DISCORDANCE, SiteTable, encode_increasing, write_site_table
 from spinimpute.panels.soft_alleles import pack_points
 from spinimpute.predictors.interface import ImputationJob, Predictor
 from spinimpute.predictors.loading import predictor_for
@@ -120,7 +120,7 @@ def build_inducing_panel(
         writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
         if panel.knows_discordance:
             writer.add_section(DISCORDANCE, panel.doubts.confirmed_discordance.tobytes())
-        writer.add_section("array", write_increasing(typed_index))
+        writer.add_section("array", encode_increasing(typed_index))
         writer.finish(
             {
                 "chrom": panel.chrom,

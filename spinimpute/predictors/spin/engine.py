@@ -21,7 +21,7 @@ import torch
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
-from spinimpute.panels.soft_alleles import as_stored
+from spinimpute.panels.soft_alleles import round_points
 from spinimpute.predictors.interface import Engine, ImputationJob, panel_frequencies
 from spinimpute.runtime.errors import InputError, argument
 
@@ -85,7 +85,7 @@ class BlockEngine(TorchEngine):
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
         def impute(block: PanelBlock) -> tuple[np.ndarray, np.ndarray]:
-            encoded = as_stored(self._encode(block))
+            encoded = round_points(self._encode(block))
             return encoded.sites.panel_index_U, predict_block(self.predictor, encoded, typed_TQ)
 
         for index_U, p in self._map_blocks(window, impute):

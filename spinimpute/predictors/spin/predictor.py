@@ -129,7 +129,7 @@ class SPINPredictor(Predictor):
         """Return the needed typed sites, see `Predictor`; for a `.spip` file those of its blocks."""
         if panel.haplotypes is not None:
             return super().needed_typed_sites(panel, typed_index, sites, near)
-        seen = _as_inducing_panel(panel).seen_by(*sites)
+        seen = _as_inducing_panel(panel).visible_array_sites(*sites)
         low, high = np.searchsorted(typed_index, [seen[0], seen[-1] + 1]).tolist()
         return Interval(min(near.start, low), max(near.stop, high))
 
@@ -139,7 +139,7 @@ class SPINPredictor(Predictor):
         """Return the first and last position of `needed_typed_sites`, see `Predictor`."""
         if panel.haplotypes is not None:
             return super().needed_positions(panel, starts, sites, near)
-        seen, position = _as_inducing_panel(panel).seen_by(*sites), panel.position
+        seen, position = _as_inducing_panel(panel).visible_array_sites(*sites), panel.position
         return int(position[min(near.start, seen[0])]), int(position[max(near.stop - 1, seen[-1])])
 
     @torch.inference_mode()
@@ -215,7 +215,7 @@ class SPINPredictor(Predictor):
             self._float(sites.frequency_U[some_U])[None],
             self._float(sites.fraction_U[some_U])[None],
             self._float(sites.distance_U[some_U])[None],
-            self._float(sites.place_U[some_U])[None],
+            self._float(sites.block_fraction_U[some_U])[None],
             n_haplotypes,
         )
 

@@ -19,8 +19,8 @@ from spinimpute.genotypes.bit_rows import pack_rows
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.trust import rare_phase
-from spinimpute.panels.trust.carrier_matches import LONGEST, PASSED, SHORTEST, fill_gains
-from spinimpute.panels.trust.rare_phase import COMMON, LEAST_GAINS, LEAST_WRONG, find_moves
+from spinimpute.panels.trust.carrier_matches import MAX_CM, MAX_MISMATCHES, MIN_CM, fill_gains
+from spinimpute.panels.trust.rare_phase import COMMON, MIN_GAINS, MIN_WRONG, find_moves
 from spinimpute.training.simulation import SimulationSettings, simulate_segment
 
 from ...conftest import vcf_text
@@ -162,12 +162,12 @@ def gain_by_hand(
 
     def length(one: int, other: int, places: list[int]) -> float:
         differ = [t for t in places if alleles_TN[t, one] != alleles_TN[t, other]]
-        return min(LONGEST, abs(cM_T[differ[PASSED]] - cM)) if len(differ) > PASSED else LONGEST
+        return min(MAX_CM, abs(cM_T[differ[MAX_MISMATCHES]] - cM)) if len(differ) > MAX_MISMATCHES else MAX_CM
 
     def longest(one: int) -> float:
         left, right = list(range(place - 1, -1, -1)), list(range(place, len(cM_T)))
         return max(
-            sum(math.log(length(one, other, side) + SHORTEST) for side in (left, right))
+            sum(math.log(length(one, other, side) + MIN_CM) for side in (left, right))
             for other in carriers
             if other != carriers[i]
         )
@@ -203,10 +203,10 @@ def test_sizes_of_gains_that_are_switched() -> None:
     losses_KI = np.full((5, 6), 10_000)
     gains_KI = np.array([[400] * 6, [40] * 6, [9_000, 3_000, 2_000, 1_500, 1_000, 1_000], [9] * 6, [9] * 6])
     losses_KI[3:] = [[200], [50]]
-    assert gains_KI[3, 0] < LEAST_GAINS
+    assert gains_KI[3, 0] < MIN_GAINS
     wrong_K, moved_KI = rare_phase._wrong_phases(losses_KI, gains_KI)
     assert wrong_K[:2] == pytest.approx([400 / 10_400, 40 / 10_040])
-    assert wrong_K[1] < LEAST_WRONG < wrong_K[3]
+    assert wrong_K[1] < MIN_WRONG < wrong_K[3]
     assert np.isnan(wrong_K[4])
     assert moved_KI[0].all()
     assert moved_KI[2].tolist() == [False, False, False, True, True, True]
@@ -243,7 +243,7 @@ def test_of_two_carriers_that_both_gain_none_is_moved(spoiled: Spoiled) -> None:
 
 @pytest.mark.usefixtures("every_gain_is_a_wrong_phase")
 def test_alleles_of_many_carriers_stay(spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rare_phase, "MOST_CARRIERS", (2, 4))
+    monkeypatch.setattr(rare_phase, "MAX_CARRIERS", (2, 4))
     with spoiled.build("many", spoiled.spoiled_XN, keep_phase=True) as panel:
         moves = find_moves(panel)
         count_X = np.minimum(panel.allele_count, panel.n_haplotypes - panel.allele_count)

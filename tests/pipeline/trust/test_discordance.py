@@ -20,7 +20,7 @@ import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels import build
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.trust.site_trust import NEAR, UNITS, distance_to_typed, trust
+from spinimpute.panels.trust.site_trust import NEAR, DISCORDANCE_UNITS, distance_to_typed, trust
 from spinimpute.panels.writer import rewrite_panel
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.trust import discordance, doubts
@@ -41,7 +41,7 @@ class Haplotypes(ArrayPanel):
 
 def discordance_of(position: np.ndarray, alleles_XN: np.ndarray, ploidy: int = 1) -> np.ndarray:
     sample_N = np.arange(alleles_XN.shape[1]) // ploidy
-    found: np.ndarray = find_discordance(Haplotypes(position, alleles_XN, sample_N)) / UNITS  # type: ignore[arg-type]
+    found: np.ndarray = find_discordance(Haplotypes(position, alleles_XN, sample_N)) / DISCORDANCE_UNITS  # type: ignore[arg-type]
     return found
 
 
@@ -87,8 +87,8 @@ def test_as_found_by_comparing_all_pairs(seed, n, n_sites):
             own = int(alleles_TN[t, i])
             possible += bool(one - {own} and other - {own})
             differ += one == other == {1 - own}
-        assert found <= (possible + 0.51 * PRIOR / UNITS) / PRIOR
-        assert found >= differ / (n / 2 + PRIOR) - 0.51 / UNITS
+        assert found <= (possible + 0.51 * PRIOR / DISCORDANCE_UNITS) / PRIOR
+        assert found >= differ / (n / 2 + PRIOR) - 0.51 / DISCORDANCE_UNITS
         if possible == 0:
             assert found == 0
 
@@ -127,7 +127,7 @@ def spoiled(example, example_panel, tmp_path_factory) -> Spoiled:
     path = folder / "panel.spin"
     spinimpute.build_panel(folder / "panel.vcf", path, example / "genetic.map").close()
     with Panel.open(path) as panel:
-        found = find_discordance(panel) / UNITS
+        found = find_discordance(panel) / DISCORDANCE_UNITS
     return Spoiled(path, np.concatenate([first, first + 1]), example_panel, found)
 
 
@@ -136,7 +136,7 @@ def test_sites_that_contradict_their_surroundings_are_found(spoiled):
     assert (trust(spoiled.found[spoiled.sites]) < 0.5).all()
     assert np.median(spoiled.found[spoiled.others]) == 0
     # what was spoiled changes little around
-    before_U = find_discordance(spoiled.clean)[spoiled.others] / UNITS
+    before_U = find_discordance(spoiled.clean)[spoiled.others] / DISCORDANCE_UNITS
     assert abs(spoiled.found[spoiled.others] - before_U).max() < 0.2
     with Panel.open(spoiled.path) as panel:
         rare = np.minimum(panel.frequency, 1 - panel.frequency) < MIN_FREQUENCY
@@ -147,7 +147,7 @@ def test_sites_that_contradict_their_surroundings_are_found(spoiled):
 def test_people_left_out_confirm_sites_that_are_predicted_badly(spoiled, tmp_path):
     """Alleles that were dealt out anew are confirmed; most others that look discordant by chance are not."""
     with Panel.open(spoiled.path) as panel:
-        np.testing.assert_array_equal(panel.doubts.discordance, np.rint(spoiled.found * UNITS))
+        np.testing.assert_array_equal(panel.doubts.discordance, np.rint(spoiled.found * DISCORDANCE_UNITS))
         confirmed = panel.doubts.confirmed
         assert confirmed[spoiled.sites].all()
         suspicious = (trust(spoiled.found) < doubts.SUSPICIOUS) & (abs(panel.frequency - 0.5) < 0.45)
@@ -232,7 +232,7 @@ def test_long_panels_are_computed_by_parts(monkeypatch, spoiled):
     monkeypatch.setattr(discordance, "_BLOCK", 300)
     monkeypatch.setattr(discordance, "_FLANK", 200)
     with Panel.open(spoiled.path) as panel:
-        found = find_discordance(panel) / UNITS
+        found = find_discordance(panel) / DISCORDANCE_UNITS
         assert abs(found - spoiled.found).max() < 0.2
         assert (found[spoiled.sites] > 0.5).all()
 
@@ -240,7 +240,7 @@ def test_long_panels_are_computed_by_parts(monkeypatch, spoiled):
 def test_many_haplotypes_are_thinned(monkeypatch, spoiled):
     with Panel.open(spoiled.path) as panel:
         monkeypatch.setattr(discordance, "MAX_HAPLOTYPES", panel.n_haplotypes // 2)
-        found = find_discordance(panel) / UNITS
+        found = find_discordance(panel) / DISCORDANCE_UNITS
         assert (found[spoiled.sites] > 0.4).all()
         assert np.median(found[spoiled.others]) == 0
         assert (found != spoiled.found).any()
