@@ -1,1 +1,1 @@
-"""Panel files: haplotypes or inducing points of a reference panel; building, reading, rows, parts."""
+"""Build, read, write and merge reference panels: files of haplotypes (.spin) or inducing points (.spip)."""

@@ -1,4 +1,9 @@
-"""Build a panel file from a phased VCF."""
+"""Build a panel file (.spin) from a phased VCF.
+
+The VCF is read in batches and written to a panel file. Then rare alleles with wrong phase are moved, and the
+genetic map and the doubts are refined, if the job asks for it. `spin_files` calls this module for each part
+of X.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +33,24 @@ from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import split_by_size
 
-MAP_ESTIMATED = "map estimated"  # in the provenance
-WARN_BELOW, REFUSE_BELOW = 0.9, 0.05  # shares of a panel's sites that its genetic map covers
+MAP_ESTIMATED = "map estimated"  # key of the provenance
+WARN_BELOW, REFUSE_BELOW = 0.9, 0.05  # shares of the panel's sites within the range of the genetic map
 
 
 class Refinement(NamedTuple):
-    """What the haplotypes of a panel show about its map and its sites."""
+    """Improvements of a panel that were estimated from its haplotypes."""
 
-    cM: np.ndarray | None  # a better genetic map, float64 (n_sites,); None keeps the given one
-    map_description: dict[str, Any]  # its provenance
-    doubts: SiteDoubts | None  # evidence against sites; None trusts all
+    cM: np.ndarray | None  # a better genetic map, float64 (n_sites,); None keeps the map of the job
+    map_description: dict[str, Any]  # provenance of the better map
+    doubts: SiteDoubts | None  # evidence against sites; None trusts all sites
 
 
-PanelRefiner = Callable[[Panel, Path], Refinement]  # takes an open panel and a folder for temporary files
+PanelRefiner = Callable[[Panel, Path], Refinement]  # called with an open panel and a temporary folder
 
 
 @dataclass(frozen=True)
 class BuildJob:
-    """A panel file to build: arguments of `build_panel`, and how to refine the panel."""
+    """The arguments of `build_panel`, and a function that refines the panel."""
 
     vcf: str | Path
     out: str | Path
@@ -77,7 +82,7 @@ def compile_panel(job: BuildJob) -> Panel:
 
 
 def _refine_panel(built: Path, folder: Path, job: BuildJob) -> None:
-    """Rewrite a panel file in place with rare alleles switched and with its refinement."""
+    """Rewrite a panel file with misphased rare alleles moved, and with its refined map and doubts."""
     changes: dict[str, Any] = {}
     refined = Refinement(None, {}, None)
     with Panel.open(built) as panel:
@@ -94,7 +99,7 @@ def _refine_panel(built: Path, folder: Path, job: BuildJob) -> None:
     if not changes and (refined.doubts is None or not refined.doubts.discordance.any()):
         return
     before = folder / "before.spin"
-    shutil.copyfile(built, before)  # `built` is locked, so it is overwritten and not replaced
+    shutil.copyfile(built, before)  # overwrite `built`: it is locked and cannot be replaced
     with Panel.open(before) as panel:
         rewrite_panel(panel, built, changes, refined.cM, moves, refined.doubts)
 
@@ -106,7 +111,7 @@ def _write_panel(file: BinaryIO, reader: BatchReader | ParallelBatchReader, job:
     counts: list[np.ndarray] = []
     multiallelic: list[np.ndarray] = []
     for batch in reader.batches():
-        if chosen_map is None or writer is None:  # chromosome and ploidy are known from the first batch on
+        if chosen_map is None or writer is None:  # the first batch shows chromosome and ploidy
             chrom = batch.sites.chrom
             if not is_chromosome(chrom):
                 what = "has a space" if is_line(chrom) else "is no text of one line"
@@ -142,9 +147,9 @@ def _write_panel(file: BinaryIO, reader: BatchReader | ParallelBatchReader, job:
 
 
 def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:
-    """Return the map to build a panel with; without one, a constant rate, with a warning.
+    """Return the genetic map with which to build a panel. Without a map, warn and assume a constant rate.
 
-    Raises InputError if the map cannot be read or is of another chromosome.
+    Raises InputError if the map cannot be read or belongs to another chromosome.
     """
     if genetic_map is None:
         constant = GeneticMap.constant()
@@ -162,7 +167,7 @@ def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> Genet
 
 
 def _contig_line(vcf: Path, chrom: str, line: str) -> str:
-    """The chromosome's header line, or a new one if that is missing or does not define the chromosome."""
+    """Return the chromosome's header line, or a minimal one if `line` is not a valid definition."""
     for defining in (line, f"##contig=<ID={chrom}>"):
         if is_contig_line(defining, chrom):
             return defining
@@ -172,9 +177,9 @@ def _contig_line(vcf: Path, chrom: str, line: str) -> str:
 
 
 def _check_coverage(genetic_map: GeneticMap, sites: Sites) -> None:
-    """Warn if a map does not cover all of the panel; raise InputError if it covers hardly any of it.
+    """Warn if a map covers only part of the panel. Raise InputError if it covers almost nothing of it.
 
-    X never raises: maps of X often lack the pseudo-autosomal regions, which are panels of their own.
+    On X there is only a warning: maps often lack the pseudo-autosomal regions, which are separate panels.
     """
     if genetic_map.chrom is None:
         return

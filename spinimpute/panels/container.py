@@ -1,25 +1,25 @@
-"""The container of all panel files: named sections and small blocks, each with its checksum.
+"""Read and write the container format of all panel files: named sections and small blocks with checksums.
 
 Layout (little endian):
 
     preamble   magic, u32 version, u32 CRC of the header, u64 offset and u64 length of the header,
                u64 length of the file, u32 CRC of the preamble before it
-    blocks     for kinds with blocks: many small contents, one after the other
-    sections   each at a multiple of the kind's alignment: uncompressed for memory maps, or as LZMA2 streams.
-               Kinds with blocks have their table in the last section: u64 offset, u32 length, u32 CRC of each
+    blocks     only in kinds with blocks: many small byte strings, one after another
+    sections   named byte strings, each at a multiple of the kind's alignment. They are either uncompressed,
+               for memory maps, or LZMA2 streams. In kinds with blocks, the last section is the table of
+               blocks: u64 offset, u32 length and u32 CRC of each
     header     JSON: the entries of the kind, and offset, length and CRC of every section
 
-The header comes last because blocks and sections are written as they are computed, in one pass and little
-memory. The preamble is written when everything else is complete, so that no truncated file seems valid.
+The header comes last, so that blocks and sections can be written as they are computed, with little memory.
+The preamble is filled in when everything else is complete. A truncated file is therefore never valid.
 
 A file that joins several files of one kind has the layout
 
-    ranges     magic, u32 number of files, u64 start and u64 size of each, u32 CRC of all before
-    files      each a whole file as above, at a multiple of 64 bytes
+    ranges     magic, u32 number of files, u64 start and u64 size of each, u32 CRC of all this
+    files      whole files in the layout above, each at a multiple of 64 bytes
 
-`FileKind` describes a kind of file. Reading returns the content that was written or raises InputError:
-preamble, header, and bounds of sections and blocks are checked when the file is opened, a section or block
-when it is read.
+`FileKind` describes a kind of file. Damage is detected: opening a file checks the preamble, the header and
+the bounds of sections and blocks; reading a section or block checks its CRC. Both raise InputError.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.open_files import closed, opened
 from spinimpute.runtime.unpacking import TooLong, check_unpacked
 
-_BLOCK_TABLE = "parts"  # name of the section
+_BLOCK_TABLE = "parts"  # name of the section with the table of blocks
 _BLOCK = np.dtype([("offset", "<u8"), ("nbytes", "<u4"), ("crc", "<u4")])
-# the contents are unaligned bytes (pb=0); blocks are small, and so is the dictionary
+# pb=0, because the contents are unaligned bytes; blocks are small, so a small dictionary suffices
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**20, "pb": 0}]
 
 _COUNT = struct.Struct("<I")
 _FILE_RANGE = struct.Struct("<QQ")
-_MAX_JOINED = 3
-_DECOMPRESS_BYTES = 2**22
-_JOINED_ALIGNMENT = 64
+_MAX_JOINED = 3  # files: PAR1, the rest of X, PAR2
+_DECOMPRESS_BYTES = 2**22  # bytes to decompress before the size is checked again
+_JOINED_ALIGNMENT = 64  # bytes
 
 
 def compress(content: bytes) -> bytes:
-    """Compress a content as files of compressed kinds store it."""
+    """Compress the content of a section or block, for compressed kinds of files."""
     return lzma.compress(content, lzma.FORMAT_RAW, filters=_FILTERS)
 
 
 def _decompress(stored: bytes) -> bytes:
-    """Undo `compress`. Raises lzma.LZMAError, or TooLong."""
+    """Decompress the result of `compress`. Raises lzma.LZMAError, or TooLong if it is suspiciously large."""
     stream = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
     content = bytearray()
     while not stream.eof and (data := stream.decompress(b"" if content else stored, _DECOMPRESS_BYTES)):
@@ -75,9 +75,10 @@ def _decompress(stored: bytes) -> bytes:
 
 
 class ContainerWriter:
-    """Writes blocks and sections as they come; `finish` makes the file valid.
+    """Writer of a container file. The file is invalid until `finish` is called.
 
-    file: empty, open for writing. Attribute `checksum`: SHA-256 of blocks, sections and identifying entries.
+    `file` must be empty and open for writing. The attribute `checksum` is the SHA-256 of blocks, sections and
+    identifying header entries.
     """
 
     def __init__(self, file: BinaryIO, kind: FileKind) -> None:
@@ -88,13 +89,13 @@ class ContainerWriter:
         file.write(b"\0" * kind.preamble_bytes)  # the file is invalid until `finish`
 
     def add_block(self, stored: bytes) -> None:
-        """Append a block, which `compress` has compressed if the kind is compressed (threads can do that)."""
+        """Append a block. For a compressed kind, the caller compresses it first, for example in threads."""
         self._blocks.append((self._file.tell(), len(stored), zlib.crc32(stored)))
         self.checksum.update(stored)
         self._file.write(stored)
 
     def add_section(self, name: str, content: bytes, *, in_checksum: bool = True) -> None:
-        """Append a section, which is compressed here if the kind is; the checksum of the file may omit it."""
+        """Append a section, compressed if the kind is. `in_checksum` includes it in the file's checksum."""
         stored = compress(content) if self._kind.compressed else content
         if in_checksum:
             self.checksum.update(name.encode() + stored)
@@ -102,7 +103,7 @@ class ContainerWriter:
         self.extend_section(name, stored)
 
     def start_section(self, name: str) -> None:
-        """Start a section that is written in several steps and is not in the checksum."""
+        """Start a section that is written in several steps. It is not included in the file's checksum."""
         self._sections[name] = {"offset": self._align(), "nbytes": 0, "crc": 0}
 
     def extend_section(self, name: str, stored: bytes) -> None:
@@ -115,7 +116,8 @@ class ContainerWriter:
     def finish(self, identity: dict[str, Any], other_entries: dict[str, Any]) -> None:
         """Write the table of blocks, the header and the preamble.
 
-        The header has the entries of `identity`, which the checksum covers, and of `other_entries`.
+        The header gets the entries of `identity`, which the checksum covers, and `other_entries`, which it
+        does not cover.
         """
         if self._kind.has_blocks:
             self.add_section(_BLOCK_TABLE, np.array(self._blocks, dtype=_BLOCK).tobytes())
@@ -123,7 +125,7 @@ class ContainerWriter:
         header = (
             identity | other_entries | {"checksum": self.checksum.hexdigest(), "sections": self._sections}
         )
-        # the name of a file may hold bytes that are not UTF-8
+        # file names in the provenance may contain bytes that are not UTF-8
         encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode(errors="replace")
         offset = self._align()
         self._file.write(encoded)
@@ -139,7 +141,7 @@ class ContainerWriter:
 
 
 class ByteRange(NamedTuple):
-    """Bytes of a file, counted from its start, and their CRC."""
+    """The location and the CRC of some bytes of a file."""
 
     offset: int
     nbytes: int
@@ -147,12 +149,13 @@ class ByteRange(NamedTuple):
 
 
 class Container:
-    """An open file, read through a memory map, by several threads if need be.
+    """An open container file. It is read through a memory map, and several threads may read it.
 
-    start, size: the bytes of the file that are the container, see `read_joined_ranges`; by default all.
-    Attributes: `header`, its entries, validated by the kind; `version` of the file; `checksum`, computed when
-    the file was written; `sections`, their byte ranges. Raises InputError if the file cannot be opened, is of
-    another kind or version, truncated or damaged, or joins several containers.
+    `start` and `size` locate the container within a joined file (see `read_joined_ranges`). By default the
+    container is the whole file. Attributes: `header` has the validated entries of the kind, `version` is the
+    version of the file, `checksum` was computed when the file was written, and `sections` maps names to byte
+    ranges. Raises InputError if the file cannot be opened, has another kind or version, is truncated or
+    damaged, or joins several containers.
     """
 
     def __init__(self, path: str | Path, kind: FileKind, start: int = 0, size: int | None = None) -> None:
@@ -181,10 +184,10 @@ class Container:
             raise
 
     def close(self) -> None:
-        """Release the file. Arrays of `view` stay valid and keep the map open."""
+        """Close the file. Arrays from `view` stay valid, and keep the memory map open."""
         if self._content is not None:
             self._views.clear()
-            # the caller may still have arrays of the map, which then keep it open
+            # `close` raises BufferError if the caller still has arrays from `view`
             with contextlib.suppress(BufferError):
                 self._content.close()
             self._content = None
@@ -209,16 +212,16 @@ class Container:
         return len(self._blocks)
 
     def block(self, number: int) -> bytes:
-        """The content of a block, 0-based. Raises InputError if it is damaged."""
+        """Return the content of a block, numbered from 0. Raises InputError if it is damaged."""
         at = ByteRange(*self._blocks[number].tolist())
         return self._read(at, f"block {number + 1} of {self.n_blocks}", self.kind.compressed)
 
     def section(self, name: str) -> bytes:
-        """The content of a section. Raises InputError if it is damaged."""
+        """Return the content of a section. Raises InputError if it is damaged."""
         return self._read(self.sections[name], f"section {name}", self.kind.compressed)
 
     def view(self, name: str) -> np.ndarray:
-        """A section as it is stored, uint8 (nbytes,), read-only, unchecked, and not in memory yet."""
+        """Return a section as stored, uint8 (nbytes,). It is read-only, mapped on demand, and not checked."""
         content = self.map
         if name not in self._views:
             at = self.sections[name]
@@ -226,14 +229,14 @@ class Container:
         return self._views[name]
 
     def require(self, fits: bool, what: str) -> None:
-        """Raise InputError, for a damaged file, unless a condition holds; `what` is wrong if it does not."""
+        """Raise InputError for a damaged file if `fits` is false. `what` describes the damage."""
         if not fits:
             raise self.kind.damaged(self.path, what)
 
     @contextmanager
     def decoding(self, what: str) -> Iterator[None]:
-        """Turn errors of decoding a content with a correct checksum into InputError."""
-        _ = self.map  # ValueError if it is closed, which is the caller's mistake
+        """Convert decoding errors to InputError. Even content with a correct checksum may be invalid."""
+        _ = self.map  # a closed file is the caller's mistake: ValueError, which is not converted
         try:
             yield
         except (ValueError, struct.error, lzma.LZMAError, TooLong) as error:
@@ -249,7 +252,7 @@ class Container:
             return _decompress(stored)
 
     def _read_preamble(self, preamble: bytes) -> tuple[int, ByteRange]:
-        """The version of the file, and the byte range of its header."""
+        """Check the preamble. Return the version of the file, and the byte range of its header."""
         kind, path = self.kind, self.path
         if kind.joined_magic and preamble.startswith(kind.joined_magic):
             raise InputError("argument", f"{kind.name} {path}: {kind.joined_remedy()}")
@@ -286,10 +289,10 @@ class Container:
         return version, ByteRange(offset, length, crc)
 
     def _read_header(self, at: ByteRange) -> dict[str, Any]:
-        """The header; checks its entries, and fills `sections`."""
+        """Read the header, check its entries, and fill `sections`."""
         try:
             header = json.loads(self._read(at, "header", compressed=False))
-            json.dumps(header, ensure_ascii=False).encode()  # JSON can hold half of a surrogate pair
+            json.dumps(header, ensure_ascii=False).encode()  # fails for an unpaired surrogate
         except (ValueError, RecursionError) as error:
             raise self.kind.damaged(self.path, "the header is not JSON in UTF-8") from error
         self.require(isinstance(header, dict), "the header is not a JSON object")
@@ -326,7 +329,7 @@ class Container:
 
 
 def join_files(paths: Sequence[Path], out: Path, kind: FileKind) -> None:
-    """Write one file that joins several files of a kind, at most three, in this order."""
+    """Write one file that joins up to three files of a kind, in the given order."""
     head = len(kind.joined_magic) + _COUNT.size + len(paths) * _FILE_RANGE.size + CRC.size
     start = head + -head % _JOINED_ALIGNMENT
     ranges = b""
@@ -346,9 +349,9 @@ def join_files(paths: Sequence[Path], out: Path, kind: FileKind) -> None:
 
 
 def read_joined_ranges(path: Path, kind: FileKind) -> list[tuple[int, int]] | None:
-    """Start and size of each file in a joined file, for `Container`; None if the file is not a joined file.
+    """Return the start and size of each file within a joined file; None if the file is not a joined file.
 
-    Raises InputError if the file is truncated or damaged.
+    Raises InputError if the joined file is truncated or damaged.
     """
     try:
         with path.open("rb") as file:
@@ -356,7 +359,7 @@ def read_joined_ranges(path: Path, kind: FileKind) -> list[tuple[int, int]] | No
             file.seek(0)
             head = file.read(len(kind.joined_magic) + _COUNT.size + _MAX_JOINED * _FILE_RANGE.size + CRC.size)
     except OSError:
-        return None  # opening it as one file gives the reason
+        return None  # the caller then opens it as a single file, which reports the reason
     if not head.startswith(kind.joined_magic):
         return None
     mismatch = kind.damaged(path, "the preamble does not match its checksum")

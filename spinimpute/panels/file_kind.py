@@ -1,4 +1,8 @@
-"""Descriptions of kinds of container files: magic bytes, versions, sections and header entries."""
+"""Describe the kinds of panel files, and check the values in their headers.
+
+A `FileKind` lists the magic bytes, versions, sections and header entries of a kind. `container` reads and
+writes files of any kind. `panel` and `inducing_panel` define the two kinds.
+"""
 
 from __future__ import annotations
 
@@ -13,35 +17,37 @@ from typing import Any
 from spinimpute.runtime.errors import InputError, printable
 
 CRC = struct.Struct("<I")
-PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # as PNG's: a transfer in text mode breaks it
+PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # like the magic of PNG: a transfer in text mode changes it
 JOINED_MAGIC = b"\x89SPINPARTS\r\n\x1a\n"
 INDUCING_MAGIC = b"\x89SPININDUCE\r\n\x1a\n\0"
-CONTIG_LINE_MISMATCH = (
-    "the header's entry 'contig_line' is not that of its chromosome"  # outputs copy that line
-)
-HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # what panels hold, see `ReferencePanel.holds`
+CONTIG_LINE_MISMATCH = "the header's entry 'contig_line' is not that of its chromosome"
+HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # values of `ReferencePanel.holds`
 
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of file. Texts that name functions or arguments are made when an error is raised."""
+    """A kind of container file.
 
-    name: str  # in messages
+    Some messages are functions, because the names in them depend on whether the command line or Python is
+    used when the error is raised.
+    """
+
+    name: str  # what messages call the file
     magic: bytes  # the first bytes of every file
     version: int  # the version to write, and the newest to read
-    remedy: Callable[[], str]  # sentence: how to make such a file
-    fields: Mapping[str, Callable[[Any], bool]]  # entries of the header, and whether a value is valid
-    sections: tuple[str, ...] = ()  # those that every file has
+    remedy: Callable[[], str]  # a sentence that says how to make such a file
+    fields: Mapping[str, Callable[[Any], bool]]  # header entry -> function that checks its value
+    sections: tuple[str, ...] = ()  # sections that every file must have
     # called with the open `Container`; raises InputError if entries and sections are inconsistent
     check: Callable[[Any], None] | None = None
-    alignment: int = 1  # sections and header start at multiples of it
+    alignment: int = 1  # sections and header start at multiples of this many bytes
     compressed: bool = False  # whether sections and blocks are LZMA2 streams
     has_blocks: bool = False  # whether the file has a table of blocks
-    checksum_seed: bytes = b""  # bytes that the checksum of the content starts with
-    older_versions: tuple[int, ...] = ()  # further versions to read
-    joined_magic: bytes = b""  # of a file that joins several; empty if there are no such files
-    joined_remedy: Callable[[], str] = str  # what to do with a joined file where one content is needed
-    # magic bytes of files often given instead: a sentence on the file and what to give
+    checksum_seed: bytes = b""  # bytes that are hashed before the content
+    older_versions: tuple[int, ...] = ()  # older versions that can be read
+    joined_magic: bytes = b""  # first bytes of a file that joins several of this kind; empty if none can
+    joined_remedy: Callable[[], str] = str  # what the user should do if a joined file is not accepted
+    # first bytes of files that users give by mistake -> sentence that says what the file is and what to give
     confused_with: Mapping[bytes, Callable[[], str]] = field(default_factory=dict)
 
     @cached_property
@@ -55,11 +61,11 @@ class FileKind:
         return self.preamble.size + CRC.size
 
     def damaged(self, path: Path, what: str) -> InputError:
-        """The error for a damaged file; `what` is wrong with it."""
+        """Return the error for a damaged file. `what` describes the damage."""
         return InputError("damaged", f"{self.name} {path}: damaged: {what}. Make or copy it again")
 
     def wrong_size(self, path: Path, size: int, expected: int) -> InputError:
-        """The error for a file without the length in its preamble."""
+        """Return the error for a file whose length differs from the length in its preamble."""
         what = "truncated" if size < expected else "damaged"
         return InputError(
             "damaged", f"{self.name} {path}: {what}: {size} bytes, expected {expected}. Copy it again"
@@ -67,9 +73,9 @@ class FileKind:
 
 
 def has_magic(path: str | Path, kind: FileKind) -> bool:
-    """Whether a file starts like those of a kind, single or joined.
+    """Whether a file, single or joined, starts with the magic bytes of a kind.
 
-    False if it cannot be read, or is a pipe.
+    The result is False if the file cannot be read or is a pipe.
     """
     if not os.path.isfile(path):
         return False
@@ -83,34 +89,34 @@ def has_magic(path: str | Path, kind: FileKind) -> bool:
 
 
 def is_line(value: object) -> bool:
-    """Whether a header entry is a text of one line, which the header of an output can contain."""
+    """Whether a header entry is a string of one line. (The header of an output may contain it.)"""
     if not isinstance(value, str) or set(value) & set("\0\t\n\r"):
         return False
     try:
         value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # an unpaired surrogate
         return False
     return True
 
 
 def is_chromosome(value: object) -> bool:
-    """Whether a header entry is a valid name of a chromosome."""
+    """Whether a header entry is a valid chromosome name."""
     return isinstance(value, str) and is_line(value) and value.split() == [value]
 
 
 def is_count(value: object) -> bool:
-    """Whether a header entry is a positive number of things that a file can contain."""
+    """Whether a header entry is a plausible count: a positive integer below 2**48."""
     return type(value) is int and 1 <= value < 2**48
 
 
 def is_provenance(value: object) -> bool:
-    """Whether a header entry is the provenance of a panel, with skipped records counted by reason."""
+    """Whether a header entry is a valid provenance: a dictionary in which three keys have dictionaries."""
     counted = ("skipped", "array sites not used", "rare alleles moved")
     return isinstance(value, dict) and all(isinstance(value.get(key, {}), dict) for key in counted)
 
 
 def panel_repr(panel: Any) -> str:
-    """The `repr` of a panel, which reads nothing of its file."""
+    """Return the `repr` of a panel, without reading from its file."""
     return (
         f"<{type(panel).__name__} of {printable(panel.chrom)}: {panel.n_sites:,} sites, "
         f"{panel.n_haplotypes:,} haplotypes of {panel.n_samples:,} samples, {printable(str(panel.path))}>"

@@ -1,22 +1,25 @@
-"""The inducing-panel file (`.spip`): imputes in place of a panel, for one array, without its haplotypes.
+"""Read inducing-panel files (`.spip`), which replace the panel when targets of one array are imputed.
 
-The file is a `container` of compressed sections:
+In each block of gaps between array sites, the file has inducing points in place of the panel's haplotypes. An
+inducing point is the average of similar haplotypes. The file is a `container` with compressed contents:
 
-- the table of imputed sites (`site_table`): position, alleles, ID, genetic position, the panel's ALT count;
-- multiallelic: which of these sites were split from multi-allelic records, and array: which the array has;
-- discordance: a byte for each site (`site_trust`), unless the panel has none;
-- a block of the container for each block of gaps between array sites (`soft_alleles`): at most h inducing
-  points, averages of panel haplotypes: shares of K-mers of the array's sites in and around the block, alleles
-  between 0 and 1 at the imputed sites (64 levels), and the number of panel haplotypes of each point;
-- in the header the model that made it and must read it, the panel's numbers of samples and haplotypes, its
-  checksum, and its provenance. The file has no sample names.
+- sections with the table of imputed sites (`site_table`): position, alleles, ID, genetic position, ALT count;
+- section multiallelic: which of these sites were split from multi-allelic records;
+- section array: which of these sites the array has;
+- section discordance: a byte for each site (`site_trust`), if the panel had it;
+- a container block per block of gaps (`soft_alleles`). It has at most h inducing points. Each has the shares
+  of K-mers of the array's sites in and around the block, alleles between 0 and 1 (64 levels) at the imputed
+  sites, and its mass, the number of panel haplotypes that it stands for;
+- the header: the model that made the file and is needed to use it, the panel's number of samples and
+  haplotypes, checksum and provenance. The file has no sample names.
 
-It is a compression, not a guarantee of privacy. An inducing point of one panel haplotype equals that
-haplotype within its block; `mass_below` in the header counts the points of few haplotypes. The ALT counts
-alone reveal nearly every sample. With files made from random halves of a panel (1,127 samples, 1 Mb, 32,781
-sites), an attacker who has the haplotypes of a sample distinguished members from others with an AUC of .993
-by the counts and .994 by the file (h = 64). Without sites of fewer than 5 copies the AUC is .545 by the
-counts, and by the file .827 with h = 16, .921 with 64 and .976 with 256. See benchmarks/inducing.
+The file is a compression, not a guarantee of privacy. An inducing point of a single panel haplotype equals
+that haplotype within its block; `mass_below` in the header counts points of few haplotypes. The ALT counts
+alone reveal nearly every sample: an attacker who knows a sample's haplotypes can tell whether the sample was
+in the panel. We measured this with files made from random halves of a panel (1,127 samples, 1 Mb, 32,781
+sites). The AUC of the attack is .993 from the counts alone, and .994 from the whole file (h = 64). Without
+sites of fewer than 5 copies, it is .545 from the counts, and from the whole file .827 (h = 16), .921 (h = 64)
+and .976 (h = 256). See benchmarks/inducing.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _are_shares(value: object) -> bool:
-    """Shares of inducing points with fewer panel haplotypes than the key; the key "2" is required."""
+    """Whether a value is a valid `mass_below`: shares by limits such as "2", which is required."""
     return (
         isinstance(value, dict)
         and "2" in value
@@ -122,42 +125,42 @@ KIND = FileKind(
 
 
 class InducingPanel:
-    """An inducing panel, opened by `InducingPanel.open`; a `ReferencePanel`.
+    """An inducing panel. Open it with `InducingPanel.open`.
 
-    Sites and blocks are read, and checked, when they are used.
+    Sites and blocks are read from the file and checked when they are used.
 
     Attributes
     ----------
     path : Path
     chrom, contig_line : str
-        As in the panel.
+        The chromosome's name and its "##contig" header line in the VCF of the panel.
     n_sites, n_samples, n_haplotypes : int
-        Of the panel.
+        Size of the panel from which the file was made.
     kind, fingerprint : str
-        Of the model.
+        Predictor and fingerprint of the model that made the file.
     shape : BlockShape
-        Size of its blocks.
+        Numbers of gaps of a block, and of further typed sites visible on each side.
     inducing_points : int
-        h, the largest number per block.
+        h, the maximum number of inducing points of a block.
     n_points : int
-        Inducing points of all blocks.
+        Number of inducing points in all blocks together.
     mass_below : dict of str to float
-        Share of the inducing points of all blocks that have fewer panel haplotypes than the key.
+        Share of all inducing points that stand for fewer panel haplotypes than the key, such as "2".
     checksum : str
-        Of this file's content.
+        Checksum of this file's content.
     panel_checksum : str
-        Of the panel that it was made from.
+        Checksum of the panel from which the file was made.
     provenance : dict
-        Source of both.
+        How the panel and this file were made.
     knows_discordance : bool
         Whether the file has the discordance of sites.
     made_of : str
-        The panel that it was made from, for the header of an output.
+        Text about the panel from which the file was made, for the header of an output.
     """
 
     holds = INDUCING_POINTS
     haplotypes = None
-    samples: tuple[str, ...] = ()  # no name is kept
+    samples: tuple[str, ...] = ()  # the file has no sample names
 
     def __init__(self, container: Container) -> None:
         header = container.header
@@ -182,17 +185,17 @@ class InducingPanel:
 
     @classmethod
     def open(cls, path: str | Path) -> InducingPanel:
-        """Open an inducing-panel file. Header and lengths are checked now, other contents when they are used.
+        """Open an inducing-panel file. The header and all lengths are checked; the rest is checked when used.
 
         Raises
         ------
         InputError
-            The file is not an inducing panel, truncated, damaged, or made by an earlier or a newer version.
+            The file is not an inducing panel, is truncated or damaged, or was made by another version.
         """
         return cls(Container(path, KIND))
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         self.container.close()
 
     def __repr__(self) -> str:
@@ -241,7 +244,7 @@ class InducingPanel:
 
     @cached_property
     def prediction_trust(self) -> np.ndarray:
-        """Share of a prediction to keep at each site, float32; 1 without discordance. Raises InputError."""
+        """Trust in predictions at each site, float32 (n_sites,), see `site_trust`. Raises InputError."""
         if not self.knows_discordance:
             return np.ones(self.n_sites, np.float32)
         stored = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
@@ -250,7 +253,7 @@ class InducingPanel:
 
     @cached_property
     def array_index(self) -> np.ndarray:
-        """Sites of the array, int64 (T,), increasing. Raises InputError if they are damaged."""
+        """Sites of the panel that the array has, int64 (T,), increasing. Raises InputError if damaged."""
         with self.container.decoding("array"):
             index = decode_increasing(self.container.section("array"))
         inside = len(index) > 0 and index.min() >= 0 and index.max() < self.n_sites
@@ -259,7 +262,7 @@ class InducingPanel:
         return index
 
     def described(self) -> dict[str, object]:
-        """Properties to print, by name."""
+        """Return additional properties to print, by name."""
         limits = sorted(self.mass_below, key=int)
         return {
             "inducing points": f"at most {self.inducing_points} a block, {self.n_points} in all",
@@ -273,29 +276,32 @@ class InducingPanel:
         }
 
     def verify(self) -> None:
-        """Read everything. Raises InputError if a checksum does not match."""
+        """Read the whole file. Raises InputError if a checksum does not match."""
         _ = self.multiallelic, self.prediction_trust
         for block in range(self.n_blocks):
             self.read(block)
 
     @property
     def n_blocks(self) -> int:
-        """Number of blocks, which cover all sites."""
+        """Number of blocks, which together cover all sites."""
         return self.container.n_blocks
 
     def blocks(self, start: int, stop: int) -> range:
-        """The blocks that impute some of the sites [start, stop). Raises InputError if there are others."""
+        """Return the blocks that impute the sites [start, stop).
+
+        Raises InputError if the file has another number of blocks than its array needs.
+        """
         return self._plan.blocks(start, stop)
 
     def visible_array_sites(self, start: int, stop: int) -> np.ndarray:
-        """The array's sites that the blocks of the sites [start, stop) see, int64, increasing."""
+        """Return the array sites visible to the blocks of the sites [start, stop), int64, increasing."""
         blocks, n_array = self.blocks(start, stop), len(self.array_index)
         first, _ = self.shape.visible(blocks[0], 0, n_array)
         _, last = self.shape.visible(blocks[-1], 0, n_array)
         return self.array_index[first:last]
 
     def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
-        """Read the inducing points of a block, at its sites in [start, stop), by default all.
+        """Read the inducing points of a block, with soft alleles at the sites in [start, stop).
 
         Raises InputError if the block is damaged.
         """
@@ -314,7 +320,7 @@ class InducingPanel:
         return EncodedBlock(places, frequency_S, part, self.n_haplotypes, k, points)
 
     def check_typed(self, typed_index: np.ndarray) -> None:
-        """Raise InputError if the array has none of the typed sites, int64 (T,)."""
+        """Raise InputError if none of the typed sites, int64 (T,), is on the panel's array."""
         if not np.isin(typed_index, self.array_index).any():
             raise InputError(
                 "mismatch",
@@ -324,7 +330,7 @@ class InducingPanel:
             )
 
     def check_model(self, kind: str, fingerprint: str) -> None:
-        """Raise InputError if another model made the blocks."""
+        """Raise InputError if the file was made by another model."""
         if (kind, fingerprint) != (self.kind, self.fingerprint):
             raise InputError(
                 "mismatch",

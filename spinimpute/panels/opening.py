@@ -1,4 +1,7 @@
-"""Open reference panels: panel files, VCF and BCF files, several panels to merge, or open panels."""
+"""Open a reference panel that the user gives in any form.
+
+This may be a panel file (.spin or .spip), a VCF or BCF, several panel files to merge, or an open panel.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def is_panel_file(path: str | Path) -> bool:
 def open_panel_file(path: str | Path) -> Iterator[Sequence[ReferencePanel]]:
     """Open the panels of a panel file (.spin or .spip), in order of position. Raises InputError.
 
-    A file of chromosome X has several panels, other files have one.
+    A file of chromosome X may have several panels. Other files have one.
     """
     path = Path(path)
     refuse_pipe(path, "panel")
@@ -55,11 +58,11 @@ def open_reference(
     threads: int | None = None,
     refine: PanelRefiner | None = None,
 ) -> Iterator[Sequence[ReferencePanel]]:
-    """Open a panel for a `with` block: one for each region of chromosome X, one of any other chromosome.
+    """Open the panels of a chromosome for a `with` block: one panel, or one for each part of X.
 
-    A VCF or BCF is built into a temporary panel file with `genetic_map` and `refine`. Several panel files of
-    one chromosome are merged into a temporary file with `threads`, by default all processors. Raises
-    InputError like the functions for these, and if a map is given with a panel that has its own.
+    From a VCF or BCF, a temporary panel file is built with `genetic_map` and `refine`. Several panel files of
+    one chromosome are merged into a temporary file, with `threads` (default: all processors). Raises
+    InputError like the functions that do this, and if a map is given for a panel that has its own map.
     """
     if isinstance(panel, Sequence) and not isinstance(panel, str):
         if len(panel) > 1:
@@ -91,7 +94,7 @@ def open_reference(
             f"{path} is a panel file and has its genetic map in it: leave {argument('genetic_map')} out, or "
             f"give it to {call('build_panel')}",
         )
-    # a damaged or absent file is a VCF if its name says so, for the message
+    # for a missing or damaged file, the name decides which message the user gets
     is_vcf = not is_built and (
         path.name.endswith(VARIANT_FILES)
         or (not path.name.endswith(PANEL_FILES) and path.is_file() and starts_as_variant_file(path))
@@ -110,37 +113,36 @@ def open_reference(
 def check_before_merging(
     panels: Sequence[str | Path], check_target: Callable[[Sequence[ReferencePanel]], object]
 ) -> None:
-    """Check the panels of a chromosome, and the target, before the panels are merged, which takes long.
+    """Check the panels of a chromosome and the target before the panels are merged, because merging is slow.
 
-    `check_target` raises InputError if the target cannot be used with a panel. If it fits no panel, the first
-    error
-    is raised, or the first that is not about a target without records.
+    `check_target` raises InputError if the target cannot be used with a panel. It must succeed for at least
+    one panel. Otherwise its first error is raised; a `NoRecord` error only if there is no other error.
     """
     check_mergeable(panels)
     first_error: InputError | None = None
     for path in panels:
         try:
-            # warnings are shown when the merged panel is used
+            # suppress warnings: they are shown when the merged panel is used
             with open_spin_file(path) as parts, warnings.catch_warnings(action="ignore"):
                 check_target(parts)
             return
-        except TooLittleMemory:  # the other panels would need as much
+        except TooLittleMemory:  # the other panels would need as much memory
             raise
         except InputError as error:
-            if first_error is None or isinstance(first_error, NoRecord):  # other errors say more
+            if first_error is None or isinstance(first_error, NoRecord):  # other errors are more helpful
                 first_error = error
     assert first_error is not None, "there are several panels"
     raise first_error
 
 
 def get_panel_paths(panel: PanelArgument) -> list[str | Path]:
-    """The files of one or several panels, open or not."""
+    """Return the paths of one or several panels, which may be open."""
     panels = panel if isinstance(panel, Sequence) and not isinstance(panel, str) else [panel]
     return [one if isinstance(one, str | Path) else one.path for one in panels]
 
 
 def require_open_panel(panel: object) -> None:
-    """Raise InputError for a path where an open panel is needed."""
+    """Raise InputError if the argument is a path, in functions that need an open panel."""
     if isinstance(panel, str | Path):
         raise InputError(
             "argument", f"panel must be an open one, such as Panel.open({str(panel)!r}), got a path"
@@ -148,7 +150,7 @@ def require_open_panel(panel: object) -> None:
 
 
 def map_conflict_error() -> InputError:
-    """Return the error for a genetic map given with panel files."""
+    """Return the error for a genetic map that is given together with panel files."""
     return InputError(
         "arguments",
         f"panel files have their genetic maps in them: leave {argument('genetic_map')} out, or give it to "

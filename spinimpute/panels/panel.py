@@ -1,16 +1,18 @@
-"""A panel of phased reference haplotypes, read from a panel file (`.spin`) through a memory map.
+"""Read a panel of phased reference haplotypes from a panel file (`.spin`).
 
-The file is a `container` with these sections, at multiples of 64 bytes:
+The file is a `container`, read through a memory map. It has these sections, at multiples of 64 bytes:
 
-    haplotypes     site by site, each as bits or as the list of carriers of the minor allele (`stored_rows`)
-    site table     position, cM, allele_count, ref, alt, id, multiallelic (`site_table`)
+    haplotypes     for each site: bits, or a list of the carriers of the minor allele (`stored_rows`)
+    site table     seven sections: position, cM, allele_count, ref, alt, id, multiallelic (`site_table`)
     discordance    a byte for each site (`site_trust`)
     confirmed      a bit for each site (`site_trust`)
-    block_crc      u32 CRC of the haplotypes of each block of 256 sites, so that only what is read is checked
+    block_crc      u32 CRC of each block of 256 sites of the haplotypes, so that a block can be checked alone
 
-Its header has names, numbers and provenance. Files of release 0.1 (version 1) have all haplotypes as bits,
-and neither discordance nor confirmed. A file of chromosome X may join several panels (`spin_files`). `writer`
-writes panel files, `build` makes them from a VCF.
+The header has the chromosome, the samples and their ploidy, the number of sites, and the provenance. Files of
+release 0.1 (version 1) store all haplotypes as bits, and have no sections discordance and confirmed.
+
+A file of chromosome X may join several panels (`spin_files`). `build` makes panel files from a VCF, with the
+help of `writer`.
 """
 
 from __future__ import annotations
@@ -53,10 +55,10 @@ from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, SiteDoubts, tr
 from spinimpute.runtime.errors import argument, call
 from spinimpute.vcf.header import is_contig_line
 
-VERSION_0_1 = 1  # of files that release 0.1 wrote: all rows are bits, and sites have no doubts
-BLOCK_SITES = 256  # haplotypes are checked in blocks of so many sites
-MOVED = "rare alleles moved"  # in the provenance: how many, and how many were wrong before
-MERGED = "merged"  # in the provenance: checksums of the panels that one was merged of
+VERSION_0_1 = 1  # file version of release 0.1
+BLOCK_SITES = 256  # sites per block of haplotypes that has its own CRC
+MOVED = "rare alleles moved"  # key of the provenance: number of moved alleles, and estimated errors
+MERGED = "merged"  # key of the provenance: checksums of the panels that were merged into this one
 
 
 def _are_texts(value: object) -> bool:
@@ -115,36 +117,36 @@ KIND = FileKind(
 
 
 class Panel:
-    """A panel of haplotypes, opened by `Panel.open`; a `ReferencePanel`.
+    """A panel of haplotypes. Open it with `Panel.open`.
 
-    Sites and haplotypes are read when they are used.
+    Sites and haplotypes are read from the file when they are used.
 
     Attributes
     ----------
     path : Path
     chrom, contig_line : str
-        As in the VCF.
+        The chromosome's name and its "##contig" header line in the VCF.
     n_sites, n_samples, n_haplotypes : int
     samples : list of str
-        Names.
+        Sample names.
     ploidy : uint8 (n_samples,)
         1 or 2.
     checksum : str
-        Hex digits, the same for the same sites, haplotypes, samples and map.
+        Hex digits. Panels with equal sites, haplotypes, samples and map have equal checksums.
     provenance : dict
-        Source of the panel.
+        How the panel was made: source, map, command and so on.
     haplotype_sample : int64 (n_haplotypes,)
-        Sample of each haplotype.
+        Index of each haplotype's sample.
     knows_discordance : bool
-        Whether the file has the discordance of sites; files of release 0.1 do not.
+        Whether the file has the discordance of sites. Files of release 0.1 do not.
     merged : list of str
-        Checksums of the panels that it was merged from; empty if it was built from one VCF.
+        Checksums of the panels from which this panel was merged; empty if it was built from one VCF.
     made_of : str
-        The panels that it was merged from, for the header of an output.
+        Text about the panels in `merged`, for the header of an output.
     """
 
     holds = HAPLOTYPES
-    array_index = None  # it serves any array
+    array_index = None  # usable for any array
 
     def __init__(self, container: Container) -> None:
         header = container.header
@@ -169,33 +171,34 @@ class Panel:
 
     @classmethod
     def open(cls, path: str | Path, start: int = 0, size: int | None = None) -> Panel:
-        """Open a panel file. Header and lengths are checked now, other contents when they are used.
+        """Open a panel file. The header and all lengths are checked; other contents are checked when used.
 
         Parameters
         ----------
         path : str or Path
             The file.
         start, size : int
-            The bytes of the file that are the panel, for a file that joins several; by default all.
+            First byte and length of the panel within a file that joins several. Default: the whole file.
 
         Returns
         -------
         Panel
-            To be closed.
+            The open panel. Close it after use.
 
         Raises
         ------
         InputError
-            The file is not a panel, joins several, is truncated, damaged, or made by a newer version.
+            The file is not a panel, joins several panels, is truncated or damaged, or was made by a newer
+            version.
         """
         return cls(Container(path, KIND, start, size))
 
     def close(self) -> None:
-        """Release the file. Arrays of `packed` stay valid and keep the map open."""
+        """Close the file. Arrays from `packed` stay valid, and keep the memory map open."""
         self.container.close()
 
     def release_memory(self) -> None:
-        """Release the memory of what was read; it is read again when it is needed."""
+        """Release the memory of mapped data. The data are read from the file again when needed."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self.container.map.madvise(mmap.MADV_DONTNEED)
 
@@ -218,7 +221,7 @@ class Panel:
 
     @cached_property
     def cM(self) -> np.ndarray:
-        """Genetic positions, float64 (n_sites,), by the map that the panel was built with or tuned to.
+        """Genetic positions, float64 (n_sites,), in the map with which the panel was built or tuned.
 
         Raises InputError if it is damaged.
         """
@@ -243,7 +246,7 @@ class Panel:
 
     @cached_property
     def doubts(self) -> SiteDoubts:
-        """Evidence against the sites; none without discordance. Raises InputError if it is damaged."""
+        """Evidence against sites, which files of release 0.1 do not have. Raises InputError if damaged."""
         if not self.knows_discordance:
             return SiteDoubts.none(self.n_sites)
         discordance = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
@@ -252,12 +255,12 @@ class Panel:
 
     @cached_property
     def trust(self) -> np.ndarray:
-        """float32 (n_sites,): what copies by Li and Stephens alone are worth, see `site_trust`."""
+        """Trust in plain Li and Stephens copying at each site, float32 (n_sites,), see `site_trust`."""
         return trust(self.doubts.discordance / DISCORDANCE_UNITS)
 
     @cached_property
     def prediction_trust(self) -> np.ndarray:
-        """Share of a prediction to keep at each site, float32 (n_sites,), see `site_trust`."""
+        """Trust in predictions at each site, float32 (n_sites,), see `site_trust`."""
         return trust(self.doubts.confirmed_discordance / DISCORDANCE_UNITS)
 
     @cached_property
@@ -282,11 +285,11 @@ class Panel:
         """Accept all typed sites."""
 
     def described(self) -> dict[str, object]:
-        """Nothing further to print."""
+        """Return additional properties to print, of which there are none."""
         return {}
 
     def verify(self) -> None:
-        """Read everything. Raises InputError if a checksum does not match."""
+        """Read the whole file. Raises InputError if a checksum does not match."""
         _ = self.sites, self.cM, self.allele_count, self.multiallelic, self.doubts
         step = 16 * BLOCK_SITES
         for start in range(0, self.n_sites, step):
@@ -303,12 +306,12 @@ class Panel:
         Returns
         -------
         uint8 (stop - start, n_haplotypes)
-            0 REF, 1 ALT.
+            0 for REF, 1 for ALT.
 
         Raises
         ------
         InputError
-            The haplotypes are damaged there.
+            The haplotypes of these sites are damaged.
         ValueError
             The sites do not exist, or the panel is closed.
         """
@@ -325,7 +328,7 @@ class Panel:
         Returns
         -------
         uint8 (stop - start, ceil(n_haplotypes / 8))
-            Read-only; a view of the file if all rows are bits.
+            Read-only. It is a view of the file if all rows are stored as bits.
 
         Raises
         ------
@@ -341,7 +344,7 @@ class Panel:
         return packed
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        """Alleles of some sites only, as bits like those of `packed`.
+        """Alleles of selected sites, as bits in the order of `numpy.packbits`.
 
         Parameters
         ----------

@@ -1,7 +1,11 @@
-"""Blocks of a panel: what a predictor reads of the panel, and what it keeps without the panel.
+"""Cut a panel into blocks for the SPIN predictor.
 
-Axes: N panel haplotypes, Q query haplotypes, S typed places of a block, U sites that a block imputes, C
-untyped sites of a block by which haplotypes are compared.
+A block is a number of neighbouring gaps between typed sites. A `PanelBlock` has the panel's haplotypes at the
+sites of a block. The predictor encodes it as an `EncodedBlock`, which has inducing points in place of
+haplotypes and can be used without the panel.
+
+Axes: N panel haplotypes, Q query haplotypes, T typed sites, S places (typed sites in and around a block), U
+sites that a block imputes, C compared sites (untyped sites by which a block compares haplotypes).
 """
 
 from __future__ import annotations
@@ -31,46 +35,46 @@ if TYPE_CHECKING:
 class BlockSites:
     """The sites that a block imputes, in panel order. A typed site belongs to the gap on its left."""
 
-    panel_index_U: np.ndarray  # int64
-    gap_U: np.ndarray  # the gap within the block, 0..core-1, int64
+    panel_index_U: np.ndarray  # panel sites, int64
+    gap_U: np.ndarray  # index of the site's gap within the block, int64
     frequency_U: np.ndarray  # panel frequency of ALT, float32
-    fraction_U: np.ndarray  # float32, see `blocks.gap_geometry`, as for the next one
-    distance_U: np.ndarray
-    block_fraction_U: np.ndarray  # place within the block by gaps, from 0 (left) to 1 (right), float32
+    fraction_U: np.ndarray  # relative position in the gap, see `blocks.gap_geometry`, float32
+    distance_U: np.ndarray  # see `blocks.gap_geometry`
+    block_fraction_U: np.ndarray  # relative position in the block, 0 (left) to 1 (right), float32
 
 
 @dataclass(frozen=True)
 class PanelBlock:
-    """One block with the panel's haplotypes. The compared sites do not depend on the imputed sites."""
+    """One block with the panel's haplotypes. Its compared sites do not depend on which sites are imputed."""
 
     places: PaddedSites
     frequency_S: np.ndarray  # panel frequency of ALT at typed places, float32
     typed_NS: np.ndarray  # alleles at typed places, uint8
     sites: BlockSites
     alleles_UN: np.ndarray  # alleles at the imputed sites, uint8
-    compared_NC: np.ndarray  # alleles at the sites by which haplotypes are compared, uint8
-    compared_frequency_C: np.ndarray  # panel frequency of ALT there, float32
+    compared_NC: np.ndarray  # alleles at the compared sites, uint8
+    compared_frequency_C: np.ndarray  # panel frequency of ALT at the compared sites, float32
 
     @property
     def n_haplotypes(self) -> int:
-        """N."""
+        """The number N of panel haplotypes."""
         return self.typed_NS.shape[0]
 
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """One block without the panel: `points` is what a predictor made from the panel's haplotypes."""
+    """One block with inducing points in place of the panel's haplotypes."""
 
     places: PaddedSites
     frequency_S: np.ndarray  # panel frequency of ALT at typed places, float32
     sites: BlockSites
-    n_haplotypes: int  # of the panel
-    k: int  # SNPs of a token
-    points: dict[str, Tensor]
+    n_haplotypes: int  # number of haplotypes of the panel
+    k: int  # number of SNPs in a token (K-mer)
+    points: dict[str, Tensor]  # the inducing points, see `nn.carrying.CarriedPoints`
 
 
 class BlockPredictor(Protocol):
-    """A trained model as the pipeline uses it."""
+    """The interface of a trained model that predicts block by block."""
 
     @property
     def kind(self) -> str:
@@ -82,21 +86,27 @@ class BlockPredictor(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the weights, and the sizes on which results depend."""
+        """An identifier of the weights and of all settings that change results."""
 
     @property
     def device_name(self) -> str:
-        """The device that computes, "cpu" or "cuda"."""
+        """The device on which the model runs, "cpu" or "cuda"."""
 
     def encode(self, block: PanelBlock) -> EncodedBlock:
-        """The inducing points of a block; the panel is not needed afterwards."""
+        """Encode a block as inducing points. The panel is not needed afterwards."""
 
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
-        """P(ALT) of queries, float32 (U, Q), from typed alleles; known_QS is 1 where these are known."""
+        """Predict P(ALT) of queries, float32 (U, Q), from their typed alleles.
+
+        known_QS is 1 where the allele is known.
+        """
 
 
 class BlockPlan:
-    """The blocks of a panel for some typed sites, int64 (T,), increasing; independent of alleles."""
+    """The division of a panel into blocks for given typed sites. It does not depend on alleles.
+
+    `typed_index`, int64 (T,), are the typed sites, increasing. `cM` and `frequency` are those of all sites.
+    """
 
     def __init__(
         self, shape: BlockShape, typed_index: np.ndarray, cM: np.ndarray, frequency: np.ndarray
@@ -106,14 +116,14 @@ class BlockPlan:
         self._typed_cM = cM[typed_index]
 
     def blocks(self, start: int, stop: int) -> range:
-        """The blocks that impute some of the panel sites [start, stop)."""
+        """Return the blocks that impute at least one of the panel sites [start, stop)."""
         first, last = np.searchsorted(self.typed_index, [start, stop - 1])
         return range(int(first) // self.shape.core, int(last) // self.shape.core + 1)
 
     def places(self, block: int, low: int, high: int) -> tuple[PaddedSites, np.ndarray]:
-        """The padded typed sites of a block, and the panel frequency of ALT there, float32 (S,).
+        """Return the padded typed sites of a block, and the panel frequency of ALT there, float32 (S,).
 
-        Only the typed sites [low, high) are visible.
+        Only the typed sites with an index in [low, high) are visible; places for others are padding.
         """
         places = pad_typed_sites(block, self._typed_cM, self.shape, low, high)
         frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)
@@ -122,7 +132,7 @@ class BlockPlan:
         return places, frequency_S
 
     def span(self, block: int, start: int, stop: int) -> tuple[int, int]:
-        """The first and last + 1 of the panel sites [start, stop) that a block imputes."""
+        """Return the part of the panel sites [start, stop) that a block imputes, as first and last + 1."""
         core, typed = self.shape.core, self.typed_index
         before = block * core - 1
         first = start if before < 0 else max(int(typed[before]) + 1, start)
@@ -130,7 +140,7 @@ class BlockPlan:
         return first, stop if end < block * core + core - 1 else min(int(typed[end]) + 1, stop)
 
     def compared(self, block: int) -> np.ndarray:
-        """The panel sites (C,) by which haplotypes of a block are compared; independent of windows."""
+        """Return the compared sites (C,) of a block. They do not depend on the window that is imputed."""
         first, stop = self.span(block, 0, len(self._frequency))
         # sites far beyond the typed sites are not in linkage disequilibrium with the rest of the block
         first = max(first, int(self.typed_index[0]) - FAR_SITES)
@@ -141,7 +151,7 @@ class BlockPlan:
         return spread_evenly(first + np.flatnonzero(varies), MAX_COMPARED)
 
     def sites(self, block: int, start: int, stop: int) -> BlockSites:
-        """Those of the panel sites [start, stop) that a block imputes, and their places in the block."""
+        """Describe the sites among the panel sites [start, stop) that a block imputes."""
         core, typed = self.shape.core, self.typed_index
         first, stop = self.span(block, start, stop)
         index_U = np.arange(first, stop)
@@ -159,9 +169,10 @@ class BlockPlan:
 
 
 class BlockReader:
-    """Cuts the panel sites [start, stop) into blocks, for typed sites, int64 (T,), increasing.
+    """Reader of the blocks that impute the panel sites [start, stop).
 
-    Only the typed sites [low, high) are visible.
+    `typed_index`, int64 (T,), are the typed sites, increasing. Only those with an index in [low, high) are
+    visible.
     """
 
     def __init__(
@@ -177,7 +188,7 @@ class BlockReader:
         self.panel, self.start, self.stop = panel, start, stop
         self._plan = BlockPlan(shape, typed_index, panel.cM, panel.frequency)
         self.blocks = self._plan.blocks(start, stop)
-        # only the sites that a block sees are unpacked: a window may overlap far more
+        # unpack only the typed sites that are visible to a block: [low, high) may be much larger
         low = max(low, shape.visible(self.blocks[0], low, high)[0])
         high = min(high, shape.visible(self.blocks[-1], low, high)[1])
         self.low, self.high = low, high

@@ -1,4 +1,7 @@
-"""The interface of all reference panels, haplotypes or inducing points, that the pipeline uses."""
+"""The interface through which the pipeline uses reference panels.
+
+Two classes implement it: `Panel` (haplotypes, from .spin files) and `InducingPanel` (inducing points, .spip).
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class ReferencePanel(Protocol):
-    """An open panel of a chromosome, or of one region of X."""
+    """An open panel of a chromosome, or of one part of X (PAR1, PAR2 or the rest)."""
 
-    holds: str  # "haplotypes" or "inducing points"; predictors state what they can read
+    holds: str  # "haplotypes" or "inducing points"; a predictor can read one or both of these
     path: Path
-    chrom: str  # name in the VCF that the panel was built from
-    contig_line: str  # of that VCF's header
+    chrom: str  # the chromosome's name in the VCF from which the panel was built
+    contig_line: str  # the "##contig" line of that VCF's header
     n_sites: int
     n_samples: int
     n_haplotypes: int
-    checksum: str  # the same for the same content
-    provenance: dict[str, Any]
-    knows_discordance: bool  # whether the file has the discordance of sites; otherwise all sites are trusted
-    made_of: str  # its origin, which follows its checksum in the header of an output
+    checksum: str  # equal for panels with equal content
+    provenance: dict[str, Any]  # how the panel was made: source, map, command ...
+    knows_discordance: bool  # whether the file has the discordance of sites; if not, all sites are trusted
+    made_of: str  # the panel's origin; the header of an output has it after the checksum
 
     @property
     def samples(self) -> Sequence[str]:
@@ -51,7 +54,7 @@ class ReferencePanel(Protocol):
 
     @property
     def prediction_trust(self) -> np.ndarray:
-        """Share of a prediction to keep at each site, float32 (n_sites,), see `trust.site_trust`."""
+        """Weight (0 to 1) of predictions at each site, float32 (n_sites,), see `trust.site_trust`."""
 
     @property
     def multiallelic(self) -> np.ndarray:
@@ -63,17 +66,17 @@ class ReferencePanel(Protocol):
 
     @property
     def haplotypes(self) -> Panel | None:
-        """The panel itself if it has haplotypes, for phasing; else None."""
+        """The panel itself if it has haplotypes (phasing needs them), else None."""
 
     @property
     def array_index(self) -> np.ndarray | None:
-        """The sites of the array that it was made for, int64, increasing; None: it serves any array."""
+        """The sites of the array for which the panel was made, int64, increasing; None for any array."""
 
     def check_typed(self, typed_index: np.ndarray) -> None:
         """Raise InputError if none of the typed sites, int64 (T,), is on the panel's array."""
 
     def described(self) -> Mapping[str, object]:
-        """Further properties to print, by name."""
+        """Return additional properties to print, by name."""
 
     def verify(self) -> None:
-        """Read everything. Raises InputError if a checksum does not match."""
+        """Read the whole file. Raises InputError if a checksum does not match."""

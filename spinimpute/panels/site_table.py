@@ -1,9 +1,13 @@
-"""The table of sites in panel files: raw columns for memory maps, or columns that compress well.
+"""Encode and decode the table of sites in panel files.
 
-Texts (ref, alt, id) are UTF-8 with a line for each site in both. Numbers are little-endian. Raw columns are
-int64 positions, float64 cM, uint32 allele counts, and bits of `multiallelic` in the order of
-`numpy.packbits`. In columns for a compressor, positions and cM (in units of 1e-8) are differences, and the
-first bytes of all numbers are followed by the second bytes of all numbers, and so on.
+There are two formats. *Raw* columns can be memory-mapped (.spin files). *Compressible* columns are compressed
+by the container (.spip files). In both, the texts ref, alt and id are UTF-8 with one line per site, and
+numbers are little-endian.
+
+Raw columns are int64 positions, float64 cM, uint32 allele counts, and bits of `multiallelic` in the order of
+`numpy.packbits`. Compressible columns store the differences of neighbouring positions and cM (in units of
+1e-8). Their numbers are stored in byte planes: the first bytes of all numbers, then the second bytes, and so
+on.
 """
 
 from __future__ import annotations
@@ -15,10 +19,10 @@ import numpy as np
 
 from spinimpute.genotypes.sites import LAST_POSITION, Sites
 
-CM_UNIT = 1e-8  # genetic positions are kept as whole multiples; a base pair is about 1e-6 cM
+CM_UNIT = 1e-8  # compressible genetic positions are multiples of this; a base pair is about 1e-6 cM
 TABLE_SECTIONS = ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic")
-DISCORDANCE, CONFIRMED = "discordance", "confirmed"  # sections beside them, see `trust.site_trust`
-# least, most, and the message for other values
+DISCORDANCE, CONFIRMED = "discordance", "confirmed"  # further sections, see `trust.site_trust`
+# arguments of `check_increasing`: minimum, maximum, and the error message
 POSITIONS = 1, LAST_POSITION, f"positions must lie in 1 to {LAST_POSITION} and never decrease"
 _MAX = float(np.finfo(np.float64).max)
 GENETIC_POSITIONS = -_MAX, _MAX, "genetic positions must be numbers and never decrease"
@@ -26,7 +30,7 @@ _TEXTS = ("ref", "alt", "id")
 
 
 class SiteTable(NamedTuple):
-    """Sites of a panel; `cM` of a compressed table is within 5e-9 of what was written."""
+    """The sites of a panel. In a compressible table, `cM` is rounded to CM_UNIT."""
 
     sites: Sites
     cM: np.ndarray  # genetic positions, float64 (n,)
@@ -34,7 +38,7 @@ class SiteTable(NamedTuple):
 
 
 def encode_raw_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
-    """The sections TABLE_SECTIONS of a table that is not compressed; `multiallelic` is bool (n,)."""
+    """Encode a table as raw columns: the sections TABLE_SECTIONS. `multiallelic` is bool (n,)."""
     return {
         "position": table.sites.position.astype("<i8").tobytes(),
         "cM": table.cM.astype("<f8").tobytes(),
@@ -45,9 +49,10 @@ def encode_raw_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, by
 
 
 def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[str], list[str], list[str]]:
-    """REF, ALT and ID of all sites, from a function that returns a section by its name.
+    """Decode REF, ALT and ID of all sites. `section` returns the content of a section, given its name.
 
-    Raises ValueError if a section is not UTF-8 text of a VCF's columns, or has another number of sites.
+    Raises ValueError if a section is not valid UTF-8, has characters that a VCF cannot have, or has another
+    number of sites.
     """
     texts = [section(key).decode() for key in _TEXTS]
     if any(character in text for text in texts for character in "\0\t\r"):
@@ -60,7 +65,7 @@ def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[st
 
 
 def write_site_table(table: SiteTable, add_section: Callable[[str, bytes], None]) -> None:
-    """Write a table for a compressor: call add_section(name, content) for each section."""
+    """Encode a table as compressible columns, and call add_section(name, content) for each section."""
     sites = table.sites
     add_section("position", encode_increasing(sites.position))
     add_section("cM", encode_increasing(np.rint(table.cM / CM_UNIT).astype(np.int64)))
@@ -70,7 +75,7 @@ def write_site_table(table: SiteTable, add_section: Callable[[str, bytes], None]
 
 
 def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
-    """Read the table of `write_site_table`. Raises ValueError if the sections are inconsistent."""
+    """Decode the table of `write_site_table`. Raises ValueError if the sections are inconsistent."""
     position, cM = decode_increasing(section("position")), decode_increasing(section("cM")) * CM_UNIT
     count = _from_byte_planes(section("allele_count"), "<u4").astype(np.int64)
     if not len(position) == len(cM) == len(count):
@@ -81,7 +86,7 @@ def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
 
 
 def check_increasing(values: np.ndarray, minimum: float, maximum: float, message: str) -> None:
-    """Raise ValueError with a message unless numbers (n,) lie in [least, most] and never decrease."""
+    """Raise ValueError with `message` unless values (n,) lie in [minimum, maximum] and never decrease."""
     if len(values) and not (
         values[0] >= minimum and values[-1] <= maximum and (values[1:] >= values[:-1]).all()
     ):
@@ -93,7 +98,7 @@ def _encode_texts(sites: Sites) -> dict[str, bytes]:
 
 
 def _to_byte_planes(values: np.ndarray) -> bytes:
-    """The first bytes of all values, then the second ones, and so on: the high bytes are mostly zero."""
+    """Store the first bytes of all values, then the second bytes, and so on. High bytes are mostly zero."""
     return np.ascontiguousarray(values.view(np.uint8).reshape(len(values), values.itemsize).T).tobytes()
 
 
@@ -104,10 +109,10 @@ def _from_byte_planes(content: bytes, dtype: str) -> np.ndarray:
 
 
 def encode_increasing(values: np.ndarray) -> bytes:
-    """Increasing integers, int64 (n,), as bytes that compress well: differences."""
+    """Encode increasing integers, int64 (n,), as byte planes of their differences, which compress well."""
     return _to_byte_planes(np.diff(values, prepend=0).astype("<i8"))
 
 
 def decode_increasing(content: bytes) -> np.ndarray:
-    """The integers of `encode_increasing`. Raises ValueError if the length is wrong."""
+    """Decode the integers of `encode_increasing`. Raises ValueError if the length is wrong."""
     return np.cumsum(_from_byte_planes(content, "<i8").astype(np.int64))

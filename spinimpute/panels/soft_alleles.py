@@ -1,15 +1,21 @@
-"""Inducing points of a block as bytes: tokens and soft alleles of few levels.
+"""Encode the inducing points of a block as bytes, for .spip files (`inducing_panel`).
 
-Axes: H inducing points, D columns of K typed places, V = 2^K K-mers, U sites that a block imputes, C imputed
-sites whose alleles are stored, L shares that are stored.
+An inducing point stands for several panel haplotypes (its mass). It has tokens and soft alleles.
 
-A token, with which queries are compared, has the shares of K-mers among the haplotypes of a point, here in
-twentieths that sum to 1. (31sts were as accurate in larger files, fifteenths less accurate.) A file stores
-which K-mers occur, as bits, and the share of each; the most frequent K-mer is stored as 0 and has the
-remaining share. The soft allele at an imputed site is one of 64 levels that are evenly spaced in
-arcsin(sqrt(allele)), so closer near 0 and 1, where rare alleles are. Sites with one allele in the panel are
-not stored. Masses keep 8 significant bits. Codes are in order of K-mers and sites, because neighbouring
-points are similar.
+A *token* is the distribution of K-mers (alleles at K typed sites) among the point's haplotypes. Queries are
+compared with tokens. Shares are rounded to twentieths that sum to 1. (Steps of 1/31 were as accurate but made
+larger files; steps of 1/15 were less accurate.) The file has a bit for each K-mer that says whether it
+occurs, and the share of each K-mer that occurs. The most frequent K-mer is stored as 0 and has the rest.
+
+A *soft allele* is the mean allele of the point's haplotypes at an imputed site. It is rounded to one of 64
+levels that are evenly spaced in arcsin(sqrt(allele)), and therefore denser near 0 and 1, where rare alleles
+are. Sites with only one allele in the panel are not stored. Masses are rounded to 8 significant bits.
+
+All points are stored side by side, K-mer by K-mer and site by site: neighbouring points are similar, and such
+data compress well.
+
+Axes: H inducing points, D columns (tokens of a point), V = 2^K K-mers, U sites that a block imputes, C sites
+whose alleles are stored, L stored shares.
 """
 
 from __future__ import annotations
@@ -26,16 +32,16 @@ from spinimpute.genotypes.blocks import PaddedSites
 from spinimpute.genotypes.kmers import MAX_SNPS
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 
-TOKEN_STEPS = 20
-LABEL_STEPS = 63
+TOKEN_STEPS = 20  # shares are multiples of 1 / TOKEN_STEPS
+LABEL_STEPS = 63  # soft alleles have LABEL_STEPS + 1 levels
 _SIZES = struct.Struct("<IBI")  # H, K, L
 _LABEL_VALUES = (np.sin(np.arange(LABEL_STEPS + 1) / LABEL_STEPS * np.pi / 2) ** 2).astype(np.float32)
 
 
 def pack_points(block: EncodedBlock) -> bytes:
-    """The inducing points of a block that imputes all of its sites, as bytes.
+    """Encode the inducing points of a block, which must include all sites that the block imputes.
 
-    The bytes are sizes, masses, codes of the tokens, and codes at the stored sites.
+    The bytes are sizes, masses, bits and shares of K-mers, and levels of the soft alleles.
     """
     token_DVH = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).permute(1, 2, 0).numpy()
     code_DVH = _round_shares(token_DVH)
@@ -59,9 +65,10 @@ def pack_points(block: EncodedBlock) -> bytes:
 def unpack_points(
     content: bytes, places: PaddedSites, sites: BlockSites, part: slice, max_points: int | None = None
 ) -> tuple[int, dict[str, Tensor]]:
-    """K and the rounded points of `pack_points` (`nn.carrying.CarriedPoints`), with labels at `part`.
+    """Decode the result of `pack_points`. Return K and the rounded points (`nn.carrying.CarriedPoints`).
 
-    A block has at most `max_points` points. Raises ValueError or struct.error if the content is of another block.
+    The labels (soft alleles) are those of the sites `part` of the block. Raises ValueError or struct.error if
+    the content does not fit the block, or has more than `max_points` points.
     """
     n_points, k, n_shares = _SIZES.unpack_from(content)
     if not 0 < n_points <= (n_points if max_points is None else max_points):
@@ -104,9 +111,10 @@ def unpack_points(
 
 
 def round_points(block: EncodedBlock) -> EncodedBlock:
-    """The block with points that are rounded as in a file.
+    """Return a block with its points rounded as in a file.
 
-    So a panel and the file made from it give the same results, in whichever order haplotypes were summed.
+    Rounding makes the results from a panel equal to the results from the .spip file made from it. It also
+    removes differences that come from the order of summation.
     """
     whole = slice(0, len(block.sites.gap_U))
     _, points = unpack_points(pack_points(block), block.places, block.sites, whole)
@@ -114,7 +122,7 @@ def round_points(block: EncodedBlock) -> EncodedBlock:
 
 
 def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
-    """Shares in steps that sum to TOKEN_STEPS, by largest remainders, uint8 (D, V, H)."""
+    """Round shares to integers that sum to TOKEN_STEPS, by the largest-remainder method, uint8 (D, V, H)."""
     scaled_DVH = token_DVH * np.float32(TOKEN_STEPS)
     code_DVH = np.floor(scaled_DVH).astype(np.uint8)
     missing_DH = TOKEN_STEPS - code_DVH.sum(1, dtype=np.int64)
@@ -126,5 +134,5 @@ def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
 
 
 def _stored_sites(sites: BlockSites) -> np.ndarray:
-    """Sites with two alleles in the panel, bool (U,)."""
+    """Return the sites that are stored, bool (U,): those with two alleles in the panel."""
     return (sites.frequency_U > 0) & (sites.frequency_U < 1)

@@ -1,6 +1,7 @@
-"""Files of one or several panels: a panel file of chromosome X joins panels of its regions.
+"""Build and open panel files (.spin), which hold one panel, or several for chromosome X.
 
-PAR1, PAR2 and the rest of X differ in the ploidy of males, so each is a panel of its own.
+Males are diploid in the pseudo-autosomal regions PAR1 and PAR2 and haploid in the rest of X. Each of the
+three parts is therefore a panel of its own, and a panel file of X joins them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from spinimpute.vcf.variant_file import VariantFile
 
 @contextmanager
 def open_spin_file(path: str | Path) -> Iterator[list[Panel]]:
-    """Open the panels of a panel file, in order of position; most files have one. Raises InputError."""
+    """Open the panels of a panel file, in order of position. Most files have one. Raises InputError."""
     path = Path(path)
     panels: list[Panel] = []
     try:
@@ -105,12 +106,12 @@ def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
                 panels[name] = panel
         if not panels:
             raise InputError("content", "there is no panel to open: give at least one file")
-        stack.pop_all()  # all are open, and stay so
+        stack.pop_all()  # success: keep all files open
     return panels
 
 
 def find_x_region(panel: ReferencePanel) -> XRegion | None:
-    """The region of X that contains a panel; None on other chromosomes and for unknown genome builds."""
+    """Return the part of X in which a panel lies. None for other chromosomes and unknown genome builds."""
     build = infer_build(panel.contig_line, panel.chrom)
     if not is_x(panel.chrom) or not build:
         return None
@@ -119,20 +120,20 @@ def find_x_region(panel: ReferencePanel) -> XRegion | None:
 
 
 def haploid_in_males(panel: ReferencePanel) -> bool:
-    """Whether males are haploid in a panel: on X, unless the panel is known to be PAR1 or PAR2."""
+    """Whether males are haploid in a panel. They are on X, unless the panel is known to be PAR1 or PAR2."""
     part = find_x_region(panel)
     return is_x(panel.chrom) and (part is None or part.name == NON_PAR)
 
 
 def concatenate_sites(panels: Sequence[ReferencePanel]) -> Sites:
-    """The sites of all panels of a chromosome."""
+    """Return the sites of all panels of a chromosome."""
     if len(panels) == 1:
         return panels[0].sites
     return Sites.concatenate([panel.sites for panel in panels])
 
 
 def compile_panel_file(job: BuildJob) -> None:
-    """Build a panel file for `open_spin_file`; X of a known genome build is split into its regions.
+    """Build a panel file from a VCF. If the genome build is known, X is split into its parts.
 
     Raises InputError like `compile_panel`.
     """
@@ -153,7 +154,7 @@ def compile_panel_file(job: BuildJob) -> None:
                 ).close()
             except NoRecord:
                 continue
-            except CannotWrite as error:  # the message names `out` and not the temporary file
+            except CannotWrite as error:  # the message must name `out`, not the temporary file
                 raise CannotWrite(out, error.error) from error
             part_paths.append(path)
         if not part_paths:
@@ -167,11 +168,11 @@ def compile_panel_file(job: BuildJob) -> None:
 
 
 def _parts_in(vcf: str | Path, region: Region | None) -> list[XRegion]:
-    """The regions of X within the given region; none on other chromosomes and for unknown builds."""
+    """Return the parts of X, cut to `region`. Empty for other chromosomes and unknown genome builds."""
     with VariantFile(vcf, "panel") as file:
         try:
             chrom = region.chrom if region else next(file.records()).CHROM
-        except (InputError, StopIteration):  # `BatchReader` raises the better message
+        except (InputError, StopIteration):  # `BatchReader` will raise an error with a better message
             return []
         if not is_x(chrom):
             return []
@@ -189,5 +190,5 @@ def _parts_in(vcf: str | Path, region: Region | None) -> list[XRegion]:
 
 
 def join_panels(panels: Sequence[Path], out: Path) -> None:
-    """Join panel files of the regions of X, given in order of position."""
+    """Join the panel files of the parts of X. They must be in order of position."""
     join_files(panels, out, KIND)

@@ -1,9 +1,10 @@
-"""How a panel file stores the haplotypes of a site: as bits, or as a list of carriers of the minor allele.
+"""Encode and decode the haplotypes of a site (a *row*) in a panel file.
 
-Each row has the shorter of the two formats, bits if both are equally long. Bits are those of
-`numpy.packbits`. A list has the increasing numbers of the haplotypes, as little-endian uint16 for up to
-65,536 haplotypes, else uint32. The minor allele is ALT, or REF if more than half of the haplotypes carry ALT.
-So the format and length of a row follow from the site's allele count and the number of haplotypes.
+A row is stored in the shorter of two formats: bits, in the order of `numpy.packbits`, or a list of the
+haplotypes that carry the minor allele. (If both are equally long, bits are used.) A list has the increasing
+indexes of the haplotypes as little-endian uint16, or as uint32 in panels of more than 65,536 haplotypes. The
+minor allele is ALT, or REF if more than half of the haplotypes carry ALT. The format and the length of a row
+therefore follow from the site's allele count and the number of haplotypes, and need not be stored.
 
 Axes: X sites, I selected sites, N haplotypes, B bytes of a site's packed bits.
 """
@@ -15,34 +16,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-MAX_FOR_UINT16 = 65_536  # haplotypes
+MAX_FOR_UINT16 = 65_536  # most haplotypes whose indexes fit into uint16
 
 
 class StoredRows(NamedTuple):
-    """Rows of consecutive sites in the format of the file, as kernels take them; see `RowLayout`."""
+    """Rows of consecutive sites in the format of the file, for kernels. See `RowLayout` for the fields."""
 
-    stored: np.ndarray  # uint8, all rows of a panel
+    stored: np.ndarray  # all rows of the panel, uint8
     start_X1: np.ndarray
     listed_X: np.ndarray
     ref_is_minor_X: np.ndarray
-    number_bytes: int  # of a haplotype's number in a list
+    number_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
 class RowLayout:
-    """Where the rows of consecutive sites are, one after the other, and their formats."""
+    """The locations and formats of the rows of consecutive sites."""
 
     n_haplotypes: int
-    number_bytes: int  # of a haplotype's number in a list
+    number_bytes: int  # bytes of a haplotype's index in a list, 2 or 4
     listed_X: np.ndarray  # whether a row is a list, bool (X,)
-    ref_is_minor_X: np.ndarray  # whether a list has the haplotypes with REF, bool (X,)
+    ref_is_minor_X: np.ndarray  # whether a list would have the haplotypes with REF, bool (X,)
     start_X1: np.ndarray  # first byte of each row, and the end of the last, int64 (X + 1,)
 
     @classmethod
     def of(cls, allele_count_X: np.ndarray, n_haplotypes: int, lists: bool = True) -> RowLayout:
-        """The layout for allele counts (X,), the numbers of haplotypes with ALT.
+        """Return the layout for sites with these allele counts, the numbers of haplotypes with ALT.
 
-        Without `lists`, all rows are bits, as in the first version of panel files.
+        Without `lists`, all rows are bits, as in version 1 of panel files.
         """
         count_X = allele_count_X.astype(np.int64, copy=False)
         ref_is_minor_X = count_X > n_haplotypes // 2
@@ -55,11 +56,11 @@ class RowLayout:
         return cls(n_haplotypes, number_bytes, listed_X, ref_is_minor_X, start_X1)
 
     def expand(self, stored: np.ndarray, index_I: np.ndarray) -> np.ndarray:
-        """Selected rows as packed bits, uint8 (I, B).
+        """Return selected rows as packed bits, uint8 (I, B).
 
-        A damaged list gives wrong bits of its site and nothing worse.
+        If a list is damaged, the bits of its site are wrong, but nothing outside the array is written.
         """
-        # numba loads slowly: commands that read no haplotypes do without
+        # numba loads slowly, and commands that read no haplotypes do not need it
         from spinimpute.genotypes.bit_rows import expand_rows
 
         n = self.n_haplotypes
@@ -77,7 +78,7 @@ class RowLayout:
         return packed_IB
 
     def rows(self, stored: np.ndarray, start: int, stop: int) -> StoredRows:
-        """The rows [start, stop) of all rows `stored`, without a copy."""
+        """Return the rows [start, stop) as a view. `stored` are all rows."""
         return StoredRows(
             stored,
             self.start_X1[start : stop + 1],
@@ -88,14 +89,14 @@ class RowLayout:
 
 
 def allele_counts(packed_XB: np.ndarray) -> np.ndarray:
-    """Number of haplotypes with ALT at each site, uint32 (X,), from packed bits, uint8 (X, B)."""
+    """Return the number of haplotypes with ALT at each site, uint32 (X,), from packed bits, uint8 (X, B)."""
     return np.bitwise_count(packed_XB).sum(axis=1, dtype=np.uint32)
 
 
 def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
-    """Packed bits, uint8 (X, B) and 0 after the last haplotype, in the format of a panel file.
+    """Encode packed bits, uint8 (X, B), in the format of a panel file. Bits after the last haplotype are 0.
 
-    The rows are in the layout `RowLayout.of` their allele counts.
+    The layout of the result is `RowLayout.of` the allele counts.
     """
     layout = RowLayout.of(allele_counts(packed_XB), n_haplotypes)
     listed_X = layout.listed_X
@@ -104,7 +105,7 @@ def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
     row, byte = np.nonzero(minor_XB)
     place, bit = np.nonzero(np.unpackbits(minor_XB[row, byte][:, None], axis=1))
     carriers = byte[place] * 8 + bit
-    carriers = carriers[carriers < n_haplotypes]  # bits after the last haplotype were inverted, too
+    carriers = carriers[carriers < n_haplotypes]  # drop the inverted bits after the last haplotype
     stored = np.empty(layout.start_X1[-1], dtype=np.uint8)
     is_list = np.repeat(listed_X, np.diff(layout.start_X1))
     stored[is_list] = carriers.astype(f"<u{layout.number_bytes}").view(np.uint8)

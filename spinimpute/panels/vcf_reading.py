@@ -1,4 +1,8 @@
-"""Reading the haplotypes of a VCF in batches of sites, in the format of panel files."""
+"""Read the haplotypes of a panel's VCF in batches of sites, and encode them in the format of panel files.
+
+`BatchReader` reads in one process. `ParallelBatchReader` reads regions of an indexed file in several
+processes.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +33,21 @@ CONTRADICTORY_RECORD = "contradicts another record of the same site"
 
 
 class SiteBatch(NamedTuple):
-    """Consecutive sites of a VCF; `stored` holds their haplotypes (`stored_rows.store_rows`)."""
+    """Consecutive sites of a VCF."""
 
     sites: Sites
-    allele_count: np.ndarray  # haplotypes with the ALT allele, uint32 (n,)
-    multiallelic: np.ndarray  # sites split from a multi-allelic record, bool (n,)
-    stored: bytes
+    allele_count: np.ndarray  # number of haplotypes with the ALT allele, uint32 (n,)
+    multiallelic: np.ndarray  # sites that were split from a multi-allelic record, bool (n,)
+    stored: bytes  # the haplotypes, encoded by `stored_rows.store_rows`
 
 
 class BatchReader(HaplotypeReader):
-    """Reads a panel's VCF in batches; `ploidy`, uint8 (n_samples,), is that of an earlier part of the file.
+    """Reader of a panel's VCF in batches of sites.
 
-    The records of a position are sorted by REF and ALT, as `bcftools sort` does, so that no result depends on
-    their order in the file. Of several records with the same position and alleles one is kept, or none if
-    their calls differ. Raises InputError like `HaplotypeReader`, and for missing calls.
+    Records of one position are sorted by REF and ALT, like in `bcftools sort`, so results do not depend on
+    their order in the file. If several records have the same position and alleles, one is kept if their calls
+    are equal, and none if they differ. `ploidy`, uint8 (n_samples,), is the ploidy in an earlier part of the
+    file. Raises InputError like `HaplotypeReader`, and for missing calls.
     """
 
     def __init__(
@@ -55,14 +60,14 @@ class BatchReader(HaplotypeReader):
         super().__init__(vcf, region, samples=samples, role="panel", allow_missing=False, ploidy=ploidy)
 
     def batches(self) -> Iterator[SiteBatch]:
-        """Yield all batches, once."""
+        """Yield all batches. This works only once."""
         for sites, alleles, multiallelic in self._without_duplicates():
-            # the columns of selected haplotypes may be in Fortran order
+            # `alleles` may be in Fortran order
             packed = np.ascontiguousarray(np.packbits(alleles.view(np.uint8), axis=1))
             yield SiteBatch(sites, allele_counts(packed), multiallelic, store_rows(packed, alleles.shape[1]))
 
     def _without_duplicates(self) -> Iterator[HaplotypeBlock]:
-        """Blocks sorted by their sites' keys, each key once; sites with contradictory calls are dropped."""
+        """Yield blocks sorted by position and alleles, without duplicates and contradictory records."""
         for block in self._whole_positions():
             keys = block.sites.keys()
             kept = []
@@ -78,7 +83,7 @@ class BatchReader(HaplotypeReader):
             yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
 
     def _whole_positions(self) -> Iterator[HaplotypeBlock]:
-        """The blocks of the file, cut so that no two of them share a position."""
+        """Yield the file in blocks that are cut between positions, never within one."""
         pending: HaplotypeBlock | None = None
         for block in self:
             if pending is not None:
@@ -100,12 +105,11 @@ def _take(block: HaplotypeBlock, rows: np.ndarray | slice) -> HaplotypeBlock:
 
 
 class ParallelBatchReader:
-    """Reads the haplotypes of `BatchReader` in other batches, by several processes.
+    """Reader that uses several processes. Only the division into batches differs from `BatchReader`.
 
-    The processes read `regions` of an indexed file, in order and without overlaps; a record that starts
-    before a region belongs to the region before. Two regions for each process are kept in memory, as stored.
-    Raises InputError like `BatchReader`, if a process dies, and if the file has another chromosome than the
-    regions.
+    The processes read `regions` of an indexed file, which are in order and do not overlap. A record belongs
+    to the region in which it starts. Two encoded regions per process are kept in memory. Raises InputError
+    like `BatchReader`, and also if a process dies or if the file has another chromosome than the regions.
     """
 
     def __init__(
@@ -117,18 +121,18 @@ class ParallelBatchReader:
         processes: int,
     ) -> None:
         with closing(BatchReader(vcf, region, samples)) as first:
-            batch = next(first.batches())  # shows the ploidy, and most of what can be wrong with a file
+            batch = next(first.batches())  # shows the ploidy and most possible defects of a file
         if batch.sites.chrom != regions[0].chrom:
             raise index_mismatch("panel", Path(vcf), f"the file begins with chromosome {batch.sites.chrom}")
         self.samples, self.contig_line, self.ploidy = first.samples, first.contig_line, first.ploidy
-        at_0 = first.skipped.get(AT_POSITION_0, 0)  # these are before all regions
+        at_0 = first.skipped.get(AT_POSITION_0, 0)  # these records are before all regions
         self.skipped: dict[str, int] = {AT_POSITION_0: at_0} if at_0 else {}
         self._vcf, self._chosen = Path(vcf), samples
         self._regions, self._processes = regions, min(processes, len(regions))
 
     def batches(self) -> Iterator[SiteBatch]:
-        """Yield all batches, once."""
-        # a fork would copy the locks of threads in any state
+        """Yield all batches. This works only once."""
+        # "spawn", because a forked process could inherit a lock that another thread holds
         pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _end_with_parent)
         opened("read", f"panel {self._vcf}")
         try:
@@ -158,7 +162,7 @@ class ParallelBatchReader:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Block Ctrl-C, so that processes started here ignore it; they end with this process."""
+    """Block Ctrl-C while processes are started, so that they ignore it. They end with this process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -167,7 +171,7 @@ def _block_interrupts() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent ends: a killed parent cannot stop its processes."""
+    """Start a thread that ends this process when its parent ends, because a killed parent cannot do so."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "this is a process of the pool"
 
@@ -181,7 +185,7 @@ def _end_with_parent() -> None:
 def _read_region(
     vcf: Path, region: Region, samples: Sequence[str] | None, ploidy: np.ndarray
 ) -> tuple[list[SiteBatch], dict[str, int]]:
-    """The batches of a region, and the numbers of skipped records by reason."""
+    """Read a region. Return its batches, and the number of skipped records by reason."""
     reader = BatchReader(vcf, region, samples, ploidy)
     try:
         return list(reader.batches()), reader.skipped

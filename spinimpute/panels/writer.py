@@ -1,4 +1,4 @@
-"""Write panel files; `panel` describes their contents."""
+"""Write panel files (.spin). `panel` describes their contents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spinimpute.panels.trust.site_trust import SiteDoubts
 
 
 class PanelWriter:
-    """Writes haplotypes as they are computed, and everything else at the end, to an empty binary file."""
+    """Writer of a panel to an empty binary file: haplotypes as they are computed, the rest in `finish`."""
 
     def __init__(self, file: BinaryIO, n_haplotypes: int) -> None:
         self._container = ContainerWriter(file, KIND)
@@ -29,7 +29,7 @@ class PanelWriter:
         self._rows_in_block = 0
 
     def add_rows(self, stored: bytes, allele_count_X: np.ndarray) -> None:
-        """Append rows of `store_rows` and their allele counts, integers (X,)."""
+        """Append rows encoded by `store_rows`, with their allele counts, integers (X,)."""
         layout = RowLayout.of(allele_count_X, self._n_haplotypes)
         n_sites = len(allele_count_X)
         done = 0
@@ -41,7 +41,7 @@ class PanelWriter:
             self._block_crc[-1] = zlib.crc32(rows, self._block_crc[-1])
             self._rows_in_block = (self._rows_in_block + end - done) % BLOCK_SITES
             done = end
-        # a panel's checksum is that of its content: bits, in whichever format they are stored
+        # the checksum is computed from the bits, so it does not depend on the format of the rows
         packed = layout.expand(np.frombuffer(stored, dtype=np.uint8), np.arange(n_sites))
         self._container.checksum.update(packed.data)
         self._container.extend_section("haplotypes", stored)
@@ -53,7 +53,7 @@ class PanelWriter:
         """
         for name in TABLE_SECTIONS:
             self._container.add_section(name, table[name])
-        # results depend on the doubts, so they are in the checksum
+        # the checksum includes the doubts, because results depend on them
         self._container.add_section(DISCORDANCE, doubts.discordance.tobytes())
         self._container.add_section(CONFIRMED, np.packbits(doubts.confirmed).tobytes())
         block_crc = np.array(self._block_crc, dtype="<u4").tobytes()
@@ -71,10 +71,11 @@ def rewrite_panel(
     moves: Moves | None = None,
     doubts: SiteDoubts | None = None,
 ) -> None:
-    """Write a panel to `out` with entries added to its provenance.
+    """Write a modified copy of a panel to `out`, and add `provenance` to its provenance.
 
-    `cM`, `moves` and `doubts` replace its genetic positions, switch rare alleles, and replace its doubts;
-    None keeps them. Raises InputError if the panel is damaged, OSError if `out` cannot be written.
+    `cM` and `doubts` replace the panel's genetic positions and doubts. `moves` are rare alleles to move to
+    the sibling haplotype. None changes nothing. Raises InputError if the panel is damaged, and OSError if
+    `out` cannot be written.
     """
     with out.open("wb") as file:
         writer = PanelWriter(file, panel.n_haplotypes)
@@ -96,17 +97,17 @@ def rewrite_panel(
 
 
 def _switch_alleles(packed_XB: np.ndarray, first: int, moves: Moves) -> np.ndarray:
-    """Packed bits of consecutive sites with the alleles of these sites switched."""
+    """Move the alleles `moves` in packed bits of consecutive sites, which start at panel site `first`."""
     here = slice(*np.searchsorted(moves.site_M, [first, first + len(packed_XB)]))
     switched_XB = packed_XB.copy()
-    for haplotype_M in (moves.from_M[here], moves.to_M[here]):  # these two have different alleles
+    for haplotype_M in (moves.from_M[here], moves.to_M[here]):  # the two have different alleles: flip both
         bit_M = (128 >> (haplotype_M & 7)).astype(np.uint8)
         np.bitwise_xor.at(switched_XB, (moves.site_M[here] - first, haplotype_M >> 3), bit_M)
     return switched_XB
 
 
 def package_version() -> str:
-    """The version of spinimpute; "unknown" in a checkout that is not installed."""
+    """Return the version of spinimpute, or "unknown" if it is not installed."""
     try:
         return importlib.metadata.version("spinimpute")
     except importlib.metadata.PackageNotFoundError:

@@ -12,7 +12,7 @@ import torch
 import spinimpute
 from spinimpute.panels.opening import is_panel_file
 from spinimpute.panels.panel_blocks import BlockReader, EncodedBlock
-from spinimpute.panels.soft_alleles import LABEL_STEPS, TOKEN_STEPS, round_points, pack_points, unpack_points
+from spinimpute.panels.soft_alleles import LABEL_STEPS, TOKEN_STEPS, pack_points, round_points, unpack_points
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.runtime.errors import InputError
 

@@ -7,8 +7,8 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.site_table import (
     SiteTable,
     decode_increasing,
-    read_site_table,
     encode_increasing,
+    read_site_table,
     write_site_table,
 )
 

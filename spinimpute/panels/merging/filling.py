@@ -1,7 +1,10 @@
-"""Impute alleles of a panel's haplotypes at sites that the panel lacks, window by window.
+"""Impute the alleles of two panels at sites that one of them lacks, window by window.
 
-Axes: S sites of the union of both panels, T sites in both, U sites in one of them, N bits of both panels,
-P bytes of these.
+`merge` first counts the apparent carriers at every such site, then decides with `lost_sites` whether the site
+was lost or the allele is absent, and then asks for the alleles.
+
+Axes: S sites of the union of both panels, T sites in both panels, U sites in one panel, N bits of a site in
+both panels, P bytes of these bits.
 """
 
 from __future__ import annotations
@@ -19,27 +22,27 @@ from spinimpute.panels.panel import Panel
 
 @dataclass(frozen=True, eq=False)
 class Filling:
-    """Two open panels, and the union of their sites; each is imputed at the sites that only the other has."""
+    """Two open panels and the union of their sites. Each is imputed at the sites that only the other has."""
 
     panels: tuple[Panel, Panel]
     union: SiteUnion
 
     @cached_property
     def widths(self) -> tuple[int, int]:
-        """Bytes of a site's packed bits in each panel."""
+        """Bytes of one site in each panel, as packed bits."""
         first, second = self.panels
         return -(-first.n_haplotypes // 8), -(-second.n_haplotypes // 8)
 
     @cached_property
     def minor_is_ref_S(self) -> np.ndarray:
-        """Whether REF is the rarer allele: in the second panel if that has the site, else in the first."""
+        """Whether REF is the rarer allele, in the second panel if that has the site, else in the first."""
         first, second = (panel.n_haplotypes for panel in self.panels)
         return self._count_S > np.where(self.union.index_S[1] != ABSENT, second, first) // 2
 
     def count_apparent_carriers(self, start: int, stop: int) -> np.ndarray:
-        """Number of haplotypes that seem to carry the rarer allele in the panel that lacks a site.
+        """Count the apparent carriers of the rarer allele in the panel that lacks a site.
 
-        int64 (stop - start,), 0 for sites in both panels.
+        Return int64 (stop - start,). The count is 0 for sites in both panels.
         """
         counts = np.zeros(stop - start, np.int64)
         lacking_U = self._lacking_sites(start, stop)
@@ -47,7 +50,7 @@ class Filling:
         return counts
 
     def lost(self, apparent_S: np.ndarray) -> np.ndarray:
-        """Sites, bool (S,), whose rarer allele the panel that lacks them has (`lost_sites`)."""
+        """Return the sites, bool (S,), that were lost from the panel that lacks them (see `lost_sites`)."""
         lost_S = np.zeros(len(apparent_S), bool)
         shared_T = self.union.shared_T
         counts = [self._counts(number, shared_T) for number in (0, 1)]
@@ -68,7 +71,10 @@ class Filling:
         return lost_S
 
     def alleles(self, rows: np.ndarray, lost_S: np.ndarray) -> list[np.ndarray]:
-        """Alleles of each panel at consecutive sites, uint8 (n, n_haplotypes); `lost_S` is that of `lost`."""
+        """Return the alleles of both panels at consecutive sites `rows`, each uint8 (n, n_haplotypes).
+
+        `lost_S` is the result of `lost`. At sites that are not lost, all haplotypes get the major allele.
+        """
         alleles_by_panel = []
         filled = self._lacking_sites(int(rows[0]), int(rows[-1]) + 1)
         filled = filled[lost_S[filled]]
@@ -96,19 +102,19 @@ class Filling:
         return count_S
 
     def _counts(self, number: int, chosen: np.ndarray) -> np.ndarray:
-        """Number of a panel's haplotypes with ALT at sites that the panel has."""
+        """Return the number of haplotypes with ALT at sites that panel `number` has."""
         panel = self.panels[number]
         count = panel.allele_count[self.union.index_S[number][chosen]]
         swapped = self.union.swapped_S[chosen] & bool(number)
         return np.where(swapped, panel.n_haplotypes - count, count)
 
     def _lacking_sites(self, start: int, stop: int) -> np.ndarray:
-        """The sites in [start, stop) that one panel lacks."""
+        """Return the sites in [start, stop) that one of the panels lacks."""
         lacking = [index[start:stop] == ABSENT for index in self.union.index_S]
         return start + np.flatnonzero(lacking[0] | lacking[1])
 
     def _find_carriers(self, lacking_U: np.ndarray, below_mutation: bool) -> np.ndarray:
-        """The haplotypes that seem to carry the rarer allele at sites that one panel lacks, bool (U, N)."""
+        """Return the apparent carriers of the rarer allele at sites that one panel lacks, bool (U, N)."""
         n_bits = 8 * sum(self.widths)
         if not len(lacking_U):
             return np.zeros((0, n_bits), bool)

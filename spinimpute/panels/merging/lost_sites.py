@@ -1,13 +1,17 @@
-"""Distinguish sites that a panel has lost from sites whose rarer allele nobody in the panel carries.
+"""Decide why a panel lacks a site: the site was lost, or nobody in the panel carries the rarer allele.
 
-A haplotype seems to carry an allele if it matches a carrier longest (`nearest_carriers`). Even where nobody
-carries the allele, some haplotypes seem to: their ancestors branched off just before the mutation. The sites
-in both panels show how often a count of seeming carriers is real. Common alleles cannot be absent by chance,
-so the share of common sites that a panel lacks is the share of sites that it has lost, common or rare. If
-more sites with such counts are lacking than can be lost, their allele is absent.
+A site is *lost* if somebody carries the rarer allele but the site was not called or was filtered. *Apparent
+carriers* are haplotypes that match carriers in the other panel longest (`nearest_carriers`). There may be
+some even if nobody carries the allele: their ancestors branched off just before the mutation.
 
-A panel may have been filtered for a minimum number of copies, such as five. Its sites show nothing about
-rarer alleles, which therefore count as lost.
+The decision compares numbers of sites. (1) A common allele is not absent by chance. Every common site that a
+panel lacks is therefore lost, and the ratio of lacking to shared common sites is the ratio of lost to kept
+sites, also for rare alleles. (2) For rare alleles, the ratio times the number of shared sites with similar
+counts of carriers is the expected number of lost sites. If it is less than half of the lacking sites with
+similar counts, most of these are not lost: the allele is absent.
+
+A panel may have been filtered for a minimum number of copies, such as five. Its sites then show nothing about
+rarer alleles, and sites with fewer apparent carriers count as lost.
 
 Axes: U sites in one panel, T sites in both panels.
 """
@@ -18,9 +22,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 _BINS = 64
-# a common allele has this share of the haplotypes of both panels, and at least so many or half of them
+# a common allele has at least this share and this number of copies in both panels (or half of all haplotypes)
 COMMON, MIN_COMMON_COPIES = 0.1, 20
-FILTER_TOLERANCE = 0.01  # share of a panel's sites that may have fewer copies than the minimum of its filter
+FILTER_TOLERANCE = 0.01  # share of a panel's sites that may have fewer copies than its filter's minimum
 
 
 def lost_sites(
@@ -32,11 +36,12 @@ def lost_sites(
     n_other: int,
     min_copies: int = 1,
 ) -> np.ndarray:
-    """Sites whose rarer allele is more likely lost than absent, bool (U,).
+    """Return which sites are more likely lost than absent, bool (U,).
 
-    apparent_U haplotypes of the panel seem to carry the allele that is rarer in the other panel, where minor_U
-    carry it; carried_T and minor_T are the true numbers at sites in both. `n_haplotypes` and `n_other` are
-    those of the panel that lacks the sites and of the other, `min_copies` is the panel's `estimate_min_copies`.
+    apparent_U is the number of apparent carriers in the panel that lacks a site. minor_U is the number of
+    carriers of the same allele (the rarer one) in the other panel. carried_T and minor_T are the true numbers
+    in these two panels at the sites that both have. `n_haplotypes` is the size of the panel that lacks the
+    sites, `n_other` of the other. `min_copies` is the result of `estimate_min_copies` for the former.
     """
     least, other = (max(COMMON * n, min(MIN_COMMON_COPIES, n / 2)) for n in (n_haplotypes, n_other))
     common_U = (apparent_U >= least) & (minor_U >= other)
@@ -49,19 +54,19 @@ def lost_sites(
 
 
 def estimate_min_copies(allele_count: np.ndarray, n_haplotypes: int) -> int:
-    """Copies of the rarer allele that hardly any site of a panel is below: 1 without a filter."""
+    """Estimate the minimum copies of the rarer allele with which a panel was filtered; 1 without a filter."""
     minor = np.minimum(allele_count, n_haplotypes - allele_count)
     minor = np.sort(minor[minor > 0])
     return int(minor[int(FILTER_TOLERANCE * len(minor))]) if len(minor) else 1
 
 
 def _bins(counts: np.ndarray) -> np.ndarray:
-    """Bins 0, 1, 2-3, 4-7, ..."""
+    """Return the bin of each count. The bins are 0, 1, 2-3, 4-7, and so on."""
     return np.frexp(counts.astype(np.float64))[1]
 
 
 def _count_similar(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Number of sites with counts in the same or neighbouring bins, by the bins of both counts."""
+    """Return for each pair of bins the number of sites with both counts in these or neighbouring bins."""
     counts = np.zeros((_BINS + 2, _BINS + 2), np.int64)
     np.add.at(counts, (1 + _bins(one), 1 + _bins(other)), 1)
     return sliding_window_view(counts, (3, 3)).sum(axis=(2, 3))

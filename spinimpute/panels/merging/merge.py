@@ -1,7 +1,7 @@
-"""Write one panel file from several panels of the same chromosome.
+"""Merge several panels of the same chromosome into one panel file.
 
-Sites in both panels are copied. Haplotypes of a panel that lacks a site get the alleles of the other panel's
-haplotypes that they resemble (`filling`).
+Panels are merged in pairs. The result has all sites and all haplotypes of both panels. Sites in both panels
+are copied. At other sites, `filling` imputes the alleles of the panel that lacks the site.
 
 Axes: S sites of the union of both panels, N haplotypes.
 """
@@ -43,9 +43,9 @@ from spinimpute.runtime.output_files import atomic_write, check_output
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
 
-_ENTRIES = 16_000_000  # sites x haplotypes that are imputed at once
-_MIN_SITES, _MAX_SITES = 1_024, 8_192  # the walks for a window pass 2 FLANK sites more
-_MAX_NAMES = 3  # samples in a warning
+_ENTRIES = 16_000_000  # sites x haplotypes of a window, within the limits of the next line
+_MIN_SITES, _MAX_SITES = 1_024, 8_192  # sites of a window; each window also reads 2 FLANK sites around it
+_MAX_NAMES = 3  # samples listed in a warning
 _MAX_NAME = 150  # characters of a temporary file's name
 Result = TypeVar("Result")
 
@@ -67,11 +67,21 @@ def merge_panels(
     with the same haplotypes is kept once, with a warning. The chromosome's name and the genetic map are the
     first panel's.
 
-    Parameters ---------- panels : sequence of str or Path At least two panel files (`.spin`). The first two
-    are merged, then the result with the third, and so on. out : str or Path Panel file to write, by
-    convention `.spin`. threads : int, optional Default: all processors. The bytes do not depend on it. force
-    : bool Overwrite `out` if it exists. command : str Recorded in the panel's provenance. progress :
-    callable, optional Called with the fraction that is done.
+    Parameters
+    ----------
+    panels : sequence of str or Path
+        At least two panel files (`.spin`). The first two are merged, then the result with the third, and so
+        on.
+    out : str or Path
+        Panel file to write, by convention `.spin`.
+    threads : int, optional
+        Number of threads. Default: all processors. The result does not depend on it.
+    force : bool
+        Overwrite `out` if it exists.
+    command : str
+        Command line to record in the panel's provenance.
+    progress : callable, optional
+        Called with the fraction that is done.
 
     Raises
     ------
@@ -91,7 +101,7 @@ def merge_panels(
         merged: Sequence[Panel] = opened[0]
         shares = split_progress(progress, [1.0] * (len(opened) - 1))
         for number, next_panels in enumerate(opened[1:]):
-            # messages about the next merge show this name
+            # messages about the next merge will contain this name
             path = folder / merged_name(panels[: number + 2])
             _merge_parts(merged, next_panels, path, threads, command, shares[number])
             merged = stack.enter_context(open_spin_file(path))
@@ -99,14 +109,14 @@ def merge_panels(
 
 
 def merged_name(panels: Sequence[str | Path]) -> str:
-    """The file name of a merged panel, which messages and reports show."""
+    """Return the file name of a merged panel. Messages and reports contain it."""
     return f"{'+'.join(Path(panel).stem for panel in panels)[-_MAX_NAME:]}.spin"
 
 
 def check_mergeable(panels: Sequence[str | Path]) -> None:
-    """Raise InputError early for panels that `merge_panels` would refuse, before their sites are compared.
+    """Raise InputError for panels that `merge_panels` would refuse, without comparing all of their sites.
 
-    The sites of a third panel are not checked: the second panel may have them.
+    The sites of a third panel are not checked, because it may share sites with the second one only.
     """
     with ExitStack() as stack:
         _check_mergeable([stack.enter_context(open_spin_file(path)) for path in panels])
@@ -142,7 +152,7 @@ def _merge_parts(
     command: str,
     progress: Progress | None,
 ) -> None:
-    """Merge two panels, of X part by part."""
+    """Merge two panels. On X, merge each part separately."""
     pairs = list(zip(first, second, strict=True))
     unions = [unite_sites(*pair) for pair in pairs]
     found = [find_shared_samples(*args) for args in zip(pairs, unions, strict=True)]
@@ -163,7 +173,7 @@ def _merge_parts(
 
 @dataclass(frozen=True, eq=False)
 class _Merger:
-    """Merges two panels."""
+    """Merger of two panels of one chromosome, or of one part of X."""
 
     panels: tuple[Panel, Panel]
     union: SiteUnion
@@ -215,7 +225,7 @@ class _Merger:
     def _map_windows(
         self, make: Callable[[np.ndarray], Result], size: int, threads: int, progress: Progress | None
     ) -> Iterator[Result]:
-        """The results of a function for consecutive sites, in order; threads work ahead."""
+        """Call a function for windows of `size` sites in several threads. Yield the results in order."""
         n_sites = len(self.union.sites)
         waiting: deque[Future[Result]] = deque()
         with ThreadPoolExecutor(threads, "merge") as pool:
@@ -238,7 +248,7 @@ class _Merger:
         return found
 
     def _merge_rows(self, lost_S: np.ndarray, rows: np.ndarray) -> tuple[bytes, np.ndarray]:
-        """Stored rows of these sites, and their allele counts."""
+        """Merge the haplotypes at consecutive sites. Return the stored rows and the allele counts."""
         first, second = self.filling.alleles(rows, lost_S)
         to, source = self.shared.twin_N
         lacks = self.union.index_S[0][rows] == ABSENT

@@ -1,13 +1,14 @@
-"""Find haplotypes of one panel that match carriers of an allele that only the other panel has.
+"""Find which haplotypes of a panel probably carry an allele at a site that only another panel has.
 
-A haplotype of the panel that lacks a site is compared at the sites in both panels: with carriers of the
-site's rarer allele, and with other haplotypes of the other panel. It seems to carry the allele if it matches
-carriers longer, on both sides together. There are enough sites around to find common alleles nearly without
-error.
+Each haplotype of the panel that lacks the site is compared with the haplotypes of the other panel, at the
+sites that both panels have. Its longest match with a carrier of the site's rarer allele is compared with its
+longest match with a non-carrier. The length of a match is counted in sites, to the left of the site plus to
+the right. If the match with a carrier is longer, the haplotype probably carries the allele.
 
-The walks use the positional Burrows-Wheeler transform (Durbin 2014, Bioinformatics 30:1266).
+Matches are found with the positional Burrows-Wheeler transform, which sorts haplotypes by their alleles
+before a site, so that similar haplotypes are neighbours (Durbin 2014, Bioinformatics 30:1266).
 
-Axes: T sites in both panels, U sites in one, N haplotypes of both, P bytes of packed bits.
+Axes: T sites in both panels, U sites in one panel, N haplotypes of both, P bytes of packed bits.
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import advance, allele_of
 from spinimpute.runtime.kernels import kernel
 
-FLANK = 1_000  # sites in both panels up to which a match counts; longer matches are equal
+FLANK = 1_000  # maximum length of a match on one side, in sites that both panels have
 
 
 @kernel()
-def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, previous_N2, length_N2):  # type: ignore[no-untyped-def]
-    """Add the longest match that ends before `place`, with carriers and with others, of each haplotype.
+def _add_lengths(  # type: ignore[no-untyped-def]
+    order_N, start_N, place, carriers_P, second_has, n_first, previous_N2, length_N2
+):
+    """Add to length_N2 each haplotype's longest matches that end before `place`, with carriers and others.
 
-    previous_N2: scratch of the same type as length_N2. Haplotypes of the panel that has the site, the second one
-    if second_has, get nothing.
+    order_N are the haplotypes in sorted order, and start_N the start of each one's match with its
+    predecessor. Haplotypes from number n_first on belong to the second panel. second_has is true if the
+    second panel has the site; only haplotypes of the panel without the site get lengths. previous_N2 is
+    scratch memory: the match starts found in the first direction.
     """
     n = len(order_N)
     for side in range(2):
-        start_carrier = start_other = place  # of the match with the previous carriers and others
+        start_carrier = start_other = place  # starts of the matches with the last carrier and non-carrier
         for step in range(n):
             i = step if side == 0 else n - 1 - step
             start = place if step == 0 else start_N[i + side]
@@ -52,10 +57,10 @@ def _add_lengths(order_N, start_N, place, carriers_P, second_has, n_first, previ
 
 @kernel()
 def _walk(packed_TP, haplotypes_N, place_U, carriers_UP, second_has_U, n_first, first, step, length_UN2):  # type: ignore[no-untyped-def]
-    """Walk over the sites in both panels; at each site in one, add the lengths of the matches that end there.
+    """Walk over the T sites, and add at each of the U sites the lengths of the matches that end there.
 
-    place_U: number of rows before a site. first, step: the order of the sites in one panel along the walk.
-    haplotypes_N: their bits in the rows.
+    haplotypes_N are the indexes of the haplotypes' bits in a row. place_U is the number of T sites before
+    each U site. The walk meets the U sites `first`, `first + step`, and so on.
     """
     n = len(haplotypes_N)
     order_N, start_N = haplotypes_N.copy(), np.zeros(n, np.int32)
@@ -87,14 +92,17 @@ def match_carriers_longer(
     second_has_U: np.ndarray,
     below_mutation: bool = False,
 ) -> np.ndarray:
-    """Haplotypes of the panel that lacks a site that match carriers longer than all others, bool (U, 8 P).
+    """Find the haplotypes that match carriers longer than other haplotypes, bool (U, 8 P).
 
-    Rows packed_TP (uint8) cover FLANK sites beyond the sites of one panel on each side, if there are so many.
-    haplotypes_N (int32): the bits that are haplotypes; those before `n_first` are of the first panel. place_U
-    (int64, never decreasing): the number of T sites before a site. carriers_UP (uint8): the carriers in the
-    panel that has the site. With `below_mutation`, only haplotypes that likely branched off below the
-    mutation: the length of a match is inverse to the time to the common ancestor, and the mutation of n
-    carriers is n / (n + 1) of the way up from the present to where others branch off.
+    packed_TP (uint8) are the haplotypes at the T sites, which should include FLANK sites on both sides of the
+    U sites. haplotypes_N (int32) are the indexes of bits that are haplotypes; those below `n_first` belong to
+    the first panel. place_U (int64, non-decreasing) is the number of T sites before each U site. carriers_UP
+    (uint8) are the carriers in the panel that has the site, which is the second one where second_has_U.
+
+    With `below_mutation`, a haplotype must also have branched off after the mutation. The length of a match
+    is inversely proportional to the time to the common ancestor. With n carriers, the mutation is expected at
+    n / (n + 1) of the time back to the ancestor that carriers share with non-carriers. The match with a
+    carrier must therefore be longer by the factor (n + 1) / n.
     """
     length_UN2 = np.zeros((len(place_U), 8 * packed_TP.shape[1], 2), np.int16)
     backwards_TP, n_places = np.ascontiguousarray(packed_TP[::-1]), len(packed_TP)

@@ -1,6 +1,9 @@
-"""Samples with the same name in two panels, and whether they have the same haplotypes.
+"""Find samples that two panels share, so that the merged panel contains their haplotypes once.
 
-Axes: T sites in both panels, Y samples with the same name.
+Samples are shared if they have the same name and the same haplotypes at all sites in both panels. If only the
+names are equal, the sample of the second panel is renamed ("NAME_2").
+
+Axes: T sites in both panels, Y pairs of samples with the same name.
 """
 
 from __future__ import annotations
@@ -20,20 +23,21 @@ _SITES_AT_ONCE = 512
 class SharedSamples:
     """Which samples and haplotypes of the second panel are kept in the merged panel."""
 
-    same_name: list[str]  # samples of the second panel with a name of the first
-    same: list[str]  # those of them with the same haplotypes at all sites in both: they are kept once
+    same_name: list[str]  # samples of the second panel whose name also occurs in the first
+    same: list[str]  # samples in `same_name` with equal haplotypes in both panels; only the first's are kept
     kept_N: np.ndarray  # haplotypes of the second panel that are kept, int64
-    twin_N: tuple[np.ndarray, np.ndarray]  # haplotypes of the first panel, and the equal ones of the second
-    samples: list[str]  # new names, unique in the merged panel, of the samples that are kept
-    ploidy: np.ndarray  # of these, uint8
+    twin_N: tuple[np.ndarray, np.ndarray]  # haplotypes of the first panel, and their equals in the second
+    samples: list[str]  # names in the merged panel of the second panel's samples that are kept; all unique
+    ploidy: np.ndarray  # ploidy of `samples`, uint8
 
 
 def find_shared_samples(
     panels: tuple[Panel, Panel], union: SiteUnion, among: Collection[str] | None = None
 ) -> SharedSamples:
-    """Compare the samples with the same name in two panels; only those `among` may be merged (default: all).
+    """Compare the samples with equal names in two panels.
 
-    Raises InputError if a panel is damaged.
+    If `among` is given, only samples with these names may be kept once. Raises InputError if a panel is
+    damaged.
     """
     first, second = panels
     place = {name: i for i, name in enumerate(first.samples)}
@@ -70,7 +74,7 @@ def find_shared_samples(
 def _equal_pairs(
     panels: tuple[Panel, Panel], union: SiteUnion, pairs_Y2: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of samples with the same haplotypes, and whether the haplotypes are in the other order."""
+    """Return the pairs of samples with equal haplotypes, and whether the two haplotypes are exchanged."""
     same_order, reversed_order = np.ones(len(pairs_Y2), bool), np.ones(len(pairs_Y2), bool)
     ends = [
         (np.cumsum(panel.ploidy.astype(np.int64)) - 1)[pairs_Y2[:, number]]

@@ -1,7 +1,7 @@
-"""The union of the sites of two panels, and checks that the panels can be merged.
+"""Unite the sites of two panels, and check that the panels can be merged.
 
-A site is its position, REF and ALT. A SNP whose alleles are swapped in one panel is the same site, because
-one panel then lacks the genome's REF; the alleles of the second panel are swapped.
+Sites are the same if they have equal position, REF and ALT. SNPs with REF and ALT exchanged are also the same
+site, because one panel then does not have the genome's REF. The alleles of the second panel are exchanged.
 
 Axes: S sites of the union, T sites in both panels.
 """
@@ -20,23 +20,23 @@ from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.runtime.errors import InputError, argument, call
 
 ABSENT = -1
-MIN_SHARED = 0.1  # share of the sites of the smaller panel
-MIN_SHARED_COMMON = 0.5  # share of the common sites that both panels could have; fewer are warned of
-COMMON = 0.05  # minor allele frequency of common sites
-MIN_SITES = 10  # least number of sites for a conclusion
-MIN_COMPLEMENTS = 0.05  # share of sites at shared positions; so many complements are refused
-_MAX_STRAND_SITES = 5_000  # sites whose strand is checked before panels are merged
-MAX_DISTANCE_CM = 1.0  # from a site in both; alleles further away cannot be imputed
+MIN_SHARED = 0.1  # minimum share of the smaller panel's sites that both must have
+MIN_SHARED_COMMON = 0.5  # minimum share of the common sites that both have; below, a warning is given
+COMMON = 0.05  # minimum minor allele frequency of a common site
+MIN_SITES = 10  # minimum number of sites for a conclusion
+MIN_COMPLEMENTS = 0.05  # share of complementary alleles, at shared positions, from which panels are refused
+_MAX_STRAND_SITES = 5_000  # approximate number of sites for the early check of the strand
+MAX_DISTANCE_CM = 1.0  # maximum distance to a site in both panels; alleles further away cannot be imputed
 
 
 @dataclass(frozen=True, eq=False)
 class SiteUnion:
-    """The sites of two panels, by position; names, alleles and IDs are the first panel's if it has them."""
+    """The sites of two panels, sorted by position. Alleles and IDs are the first panel's if possible."""
 
     sites: Sites
     cM: np.ndarray  # genetic positions by the first panel's map, float64 (S,)
     multiallelic: np.ndarray  # in either panel, bool (S,)
-    index_S: tuple[np.ndarray, np.ndarray]  # the site in each panel, or ABSENT, int64
+    index_S: tuple[np.ndarray, np.ndarray]  # for each panel: index of the site in the panel, or ABSENT; int64
     swapped_S: np.ndarray  # sites whose REF and ALT are swapped in the second panel, bool
 
     @cached_property
@@ -50,9 +50,10 @@ class SiteUnion:
         return np.searchsorted(self.shared_T, np.arange(len(self.sites) + 1))
 
     def doubts(self, panels: tuple[Panel, Panel]) -> SiteDoubts:
-        """The doubts of either panel.
+        """Combine the doubts of both panels.
 
-        That is the larger discordance; at sites that a panel confirms, the larger confirmed discordance.
+        A site gets the larger discordance of the two panels. If the discordance is confirmed in a panel, only
+        confirmed values are used.
         """
         discordance_S, confirmed_S = np.zeros((2, len(self.sites)), np.uint8)
         for panel, index_S in zip(panels, self.index_S, strict=True):
@@ -65,12 +66,12 @@ class SiteUnion:
         return SiteDoubts(np.where(confirmed_S > 0, confirmed_S, discordance_S), confirmed_S > 0)
 
     def rows(self, panels: tuple[Panel, Panel], number: int, chosen: np.ndarray) -> np.ndarray:
-        """Alleles of panel `number` at sites that it has (n,), increasing, as packed bits, uint8.
+        """Return the alleles of panel `number` at some sites that it has, as packed bits, uint8 (n, bytes).
 
-        Raises InputError if the panel is damaged.
+        `chosen` are sites of the union, increasing. Raises InputError if the panel is damaged.
         """
         panel, index = panels[number], self.index_S[number][chosen]
-        order = np.argsort(index)  # a panel may have the sites of one position in another order
+        order = np.argsort(index)  # the panel may order the sites of one position differently
         packed = np.empty((len(chosen), -(-panel.n_haplotypes // 8)), np.uint8)
         packed[order] = panel.packed_rows(index[order])
         if number and (swapped := self.swapped_S[chosen]).any():
@@ -80,9 +81,9 @@ class SiteUnion:
 
 
 def unite_sites(first: Panel, second: Panel) -> SiteUnion:
-    """The union of the sites of two panels that pass `check_chromosome_and_build`.
+    """Unite the sites of two panels. They must have passed `check_chromosome_and_build`.
 
-    Raises InputError if the panels share hardly any site, or if one extends far beyond the other.
+    Raises InputError if the panels share too few sites, or if one extends far beyond the other.
     """
     partner, swapped = _match_sites(first.sites, second.sites)
     _check_strand(first, second, second.sites, partner, swapped)
@@ -91,7 +92,8 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
         raise InputError(
             "content",
             f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
-            f"{second.n_sites}, too few to fill in what one of them lacks: {_explain_few_shared(first, second, least)}",
+            f"{second.n_sites}, too few to fill in what one of them lacks: "
+            f"{_explain_few_shared(first, second, least)}",
         )
     only = np.flatnonzero(partner == ABSENT)
     position = np.concatenate([first.position, second.position[only]])
@@ -117,9 +119,9 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
 
 
 def few_shared_warning(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
-    """A warning about panels that share too few of their common sites; "" if they share enough.
+    """Return a warning if panels share too few of their common sites, else "".
 
-    A common site within the other panel's range should be in both, unless that panel has few sites.
+    A common site within the range of the other panel should be in that panel, too, unless it has few sites.
     """
     names = " and ".join(panel.path.name for panel in panels)
     shares: list[tuple[float, int, int]] = []
@@ -143,7 +145,10 @@ def few_shared_warning(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
 
 
 def check_early(first: Panel, second: Panel) -> None:
-    """Raise InputError early, by positions and some alleles, for panels that `unite_sites` would refuse."""
+    """Raise InputError for panels that `unite_sites` would refuse.
+
+    This check is faster, because it uses all positions but only some alleles.
+    """
     some = np.flatnonzero(np.isin(second.position, first.position))
     theirs = second.sites.take(some[:: max(1, len(some) // _MAX_STRAND_SITES)])
     _check_strand(first, second, theirs, *_match_sites(first.sites, theirs))
@@ -158,7 +163,10 @@ def check_early(first: Panel, second: Panel) -> None:
 
 
 def _match_sites(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
-    """The first panel's site, or ABSENT, of each site of the second; and whether its alleles are swapped."""
+    """Find for each site `theirs` the same site in `mine`. Return its index or ABSENT.
+
+    Also return whether REF and ALT are exchanged, bool.
+    """
     partner, swapped = np.full(len(theirs), ABSENT), np.zeros(len(theirs), bool)
     start, stop = (np.searchsorted(mine.position, theirs.position, side) for side in ("left", "right"))
     taken = np.zeros(len(mine), bool)
@@ -177,7 +185,10 @@ def _match_sites(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _map_positions(first: Panel, second: Panel, position: np.ndarray) -> np.ndarray:
-    """Genetic positions by the first panel's map; beyond its ends by distances in the second panel's map."""
+    """Return genetic positions in the first panel's map.
+
+    Beyond the ends of the first panel, distances are those of the second panel's map.
+    """
     cM = np.interp(position, first.position, first.cM)
     ends = first.position[[0, -1]]
     of_second = np.interp(position, second.position, second.cM)
@@ -216,9 +227,9 @@ def _check_strand(
 ) -> None:
     """Raise InputError if the second panel seems to be on the other strand.
 
-    On the other strand, exactly A/T and C/G sites seem to have REF and ALT swapped, and other sites are
-    complements of the first panel's. `theirs` are sites of the second panel, `partner` and `swapped` those of
-    `_match_sites`.
+    If a panel is on the other strand, its A/T and C/G sites (and no others) seem to have REF and ALT
+    exchanged, and its other sites have complementary alleles. `theirs` are sites of the second panel,
+    `partner` and `swapped` are the results of `_match_sites` for them.
     """
     ambiguous = sum(
         complement(theirs.ref[i]).upper() == theirs.alt[i].upper() for i in np.flatnonzero(swapped)
@@ -242,7 +253,7 @@ def _check_strand(
 
 
 def _explain_few_shared(first: Panel, second: Panel, least: float) -> str:
-    """Why two panels share fewer sites than `least`, and what to do."""
+    """Explain, for a message, why two panels share fewer sites than `least`, and what to do."""
     (start, end), (other_start, other_end) = (panel.position[[0, -1]] for panel in (first, second))
     if end < other_start or other_end < start:
         return (
@@ -269,7 +280,7 @@ def _explain_few_shared(first: Panel, second: Panel, least: float) -> str:
 
 
 def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
-    """Raise InputError if one panel has sites far from all sites in both."""
+    """Raise InputError if a panel has sites that are far from all sites in both panels."""
     far = np.flatnonzero(_distance_cM(union.cM, union.cM[union.shared_T]) > MAX_DISTANCE_CM)
     if len(far):
         which = int(union.index_S[0][far[0]] == ABSENT)
@@ -277,14 +288,14 @@ def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
         at = f"{union.sites.chrom}:{union.sites.position[far[0]]}"
         raise InputError(
             "arguments",
-            f"panel {has.path} has {len(far)} sites, the first at {at}, more than {MAX_DISTANCE_CM:g} cM from "
-            f"any that {lacks.path} has, too: build both of the same region ({call('build_panel')} with "
+            f"panel {has.path} has {len(far)} sites, the first at {at}, more than {MAX_DISTANCE_CM:g} cM "
+            f"from any that {lacks.path} has, too: build both of the same region ({call('build_panel')} with "
             f"{argument('region')})",
         )
 
 
 def _distance_cM(cM: np.ndarray, shared_cM: np.ndarray) -> np.ndarray:
-    """Distance of each genetic position to the nearest of `shared_cM`, which is not empty; both increase."""
+    """Return the distance of each genetic position to the nearest of `shared_cM`. Both are sorted."""
     right = np.searchsorted(shared_cM, cM)
     to_right = shared_cM[right.clip(max=len(shared_cM) - 1)] - cM
     to_left = cM - shared_cM[(right - 1).clip(min=0)]

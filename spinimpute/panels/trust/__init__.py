@@ -1,1 +1,1 @@
-"""Evidence against sites and phase, from the haplotypes of a panel."""
+"""Find errors of a panel from its own haplotypes: unreliable sites, and rare alleles with wrong phase."""

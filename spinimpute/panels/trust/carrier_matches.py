@@ -1,6 +1,9 @@
-"""Compiled part of `rare_phase`: the length of the matches between carriers of an allele.
+"""Compute the lengths of matches between carriers of a rare allele: the compiled part of `rare_phase`.
 
-Axes: R rare sites, C carriers of all of them, N haplotypes, W 64-bit words, T common sites.
+A haplotype is a row of bits, its alleles at the common sites. A *place* is the index of a common site.
+
+Axes: R rare sites, C haplotypes that carry the rare alleles of all R sites, N haplotypes, W 64-bit words of a
+row, T common sites.
 """
 
 from __future__ import annotations
@@ -12,15 +15,15 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import ALL_ONES, leading_zeros, trailing_zeros
 from spinimpute.runtime.kernels import kernel
 
-MAX_MISMATCHES = 1  # differences that a match includes on each side: a wrong call or a mutation
-MAX_CM, MIN_CM = 2.0, 1e-3  # cM of a match on one side
+MAX_MISMATCHES = 1  # mismatches that a match may contain on each side: a wrong call or a mutation
+MAX_CM, MIN_CM = 2.0, 1e-3  # cM: maximum length of a match on one side; added to each length
 
 
 @kernel()
 def _left_end(one_W, other_W, place):  # type: ignore[no-untyped-def]
-    """The last place before `place` where two rows differ for the second time; -1 if there is none."""
+    """Return the place of the second mismatch to the left of `place`, or -1 if there is none."""
     remaining, nearest = MAX_MISMATCHES, place - 1
-    for word in range(nearest >> 6, -1, -1):  # of -1 it is -1: there is none
+    for word in range(nearest >> 6, -1, -1):  # -1 >> 6 is -1: no word is searched
         differ = one_W[word] ^ other_W[word]
         if word == nearest >> 6:
             differ &= ALL_ONES >> np.uint64(63 - (nearest & 63))
@@ -35,7 +38,7 @@ def _left_end(one_W, other_W, place):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _right_end(one_W, other_W, place, n_places):  # type: ignore[no-untyped-def]
-    """The first place >= `place` where two rows differ for the second time; n_places if there is none."""
+    """Return the place of the second mismatch from `place` to the right, or n_places if there is none."""
     remaining = MAX_MISMATCHES
     for word in range(place >> 6, len(one_W)):
         differ = one_W[word] ^ other_W[word]
@@ -51,7 +54,7 @@ def _right_end(one_W, other_W, place, n_places):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _match(one_W, other_W, place, cM, cM_T):  # type: ignore[no-untyped-def]
-    """Sum of the logs of the lengths of a match on both sides of a site."""
+    """Return the length of a match around a site: log(cM to the left) + log(cM to the right)."""
     first, last = _left_end(one_W, other_W, place), _right_end(one_W, other_W, place, len(cM_T))
     left = cM - cM_T[first] if first >= 0 else MAX_CM
     right = cM_T[last] - cM if last < len(cM_T) else MAX_CM
@@ -60,10 +63,11 @@ def _match(one_W, other_W, place, cM, cM_T):  # type: ignore[no-untyped-def]
 
 @kernel()
 def fill_gains(bits_NW, cM_T, place_R, cM_R, start_R1, carrier_C, sibling_N, gain_C):  # type: ignore[no-untyped-def]
-    """Fill gain_C: the log of how much longer a carrier's sibling matches another carrier, on both sides.
+    """Fill gain_C with the gain of moving each rare allele to the sibling haplotype.
 
-    NaN for carriers whose sibling is a carrier or who have no sibling. place_R: the first common site after
-    each rare site.
+    The gain is the sibling's longest match with another carrier minus the carrying haplotype's longest match
+    with another carrier (lengths are logarithms, see `_match`). It is NaN if the sibling also carries the
+    allele, or if there is no sibling. place_R is the first common site after each rare site.
     """
     for r in range(len(place_R)):
         first, last = start_R1[r], start_R1[r + 1]

@@ -1,19 +1,22 @@
-"""Find rare alleles on the wrong haplotype of their carrier.
+"""Find rare alleles that were phased onto the wrong haplotype of a sample.
 
-Statistical phasing places common alleles well and rare ones badly. But carriers of a rare allele descend from
-one haplotype and share the sequence around it. If the carrier's other haplotype matches other carriers longer
-than the haplotype with the allele does, the phase may be wrong. The *gain* is the log of the ratio of their
-longest matches, summed over both sides. A match includes one difference on each side, and counts at most 2
-cM.
+Statistical phasing places common alleles well and rare ones badly. But the haplotypes with a rare allele
+descend from one ancestor and share the sequence around the allele. If the *sibling* (the sample's other
+haplotype) matches other carriers longer than the carrying haplotype does, the phase may be wrong.
 
-A large gain alone proves nothing, because some mutations arose twice. The panel itself shows how often phase
-is wrong. If it were never wrong, the largest gains (more than 6: about twenty times as long on either side)
-would hardly ever occur. A wrong phase turns a loss (a negative gain) into a gain, so the share of gains among
-gains and losses of that size estimates the share of wrong phases (`wrong_share`). An allele is switched if
-gains of its size are so rare beside losses that at least half of them are wrong phases. Nothing is switched
-in panels whose rare alleles are nearly all right, such as those of careful projects.
+The length of a match is log(cM to the left) + log(cM to the right). A match may contain one mismatch on each
+side, and its length is capped at 2 cM per side. The *gain* is the sibling's longest match with another
+carrier minus the carrying haplotype's longest match. A negative gain is a *loss*.
 
-Axes: X sites, R rare sites, T common sites, C carriers, K classes by number of carriers, I sizes of gains.
+A large gain alone proves nothing: recurrent mutations also produce large gains. The phase error rate is
+therefore estimated from the panel. If all phases were correct, gains above 6 (about 20 times as long on each
+side) would almost never occur. A phase error exchanges the two haplotypes, so a loss becomes a gain. At this
+size, gains / (gains + losses) estimates the share of wrong phases (`wrong_share`). An allele is moved only
+if at least half of the gains of its size are expected to be phase errors. Nothing is moved if fewer than
+1.5 % of phases are estimated to be wrong, as in carefully phased panels.
+
+Axes: X sites, R rare sites, T common sites, C haplotypes that carry a rare allele, M alleles to move, K
+classes by number of carriers, I sizes of gains.
 """
 
 from __future__ import annotations
@@ -25,31 +28,35 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.panels.panel import Panel
 
-COMMON = 0.01  # minor allele frequency from which sites are compared; rarer ones may have the wrong phase
-MAX_CARRIERS = (2, 5, 10, 20, 50, 100)  # of each class
-SIZES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)  # of gains; smaller gains are ignored
-MIN_LOSSES, MIN_GAINS = 100, 10  # of the largest size; fewer are not enough for an estimate
-MIN_WRONG = 0.015  # least share of wrong phases for which alleles are switched
-_BLOCK, _FLANK = 2_048, 1_024  # common sites of a window, and around it
+COMMON = 0.01  # matches are computed from sites with at least this MAF: rarer alleles may be misphased
+MAX_CARRIERS = (2, 5, 10, 20, 50, 100)  # largest number of carriers of each class
+SIZES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)  # lower limits of the sizes of gains; smaller gains are ignored
+MIN_LOSSES, MIN_GAINS = 100, 10  # minimum numbers of the largest size that are needed for an estimate
+MIN_WRONG = 0.015  # minimum estimated share of wrong phases at which alleles are moved
+_BLOCK, _FLANK = 2_048, 1_024  # common sites processed at a time, and further ones read on each side
 
 
 class Moves(NamedTuple):
-    """Minor alleles to switch from one haplotype of a sample to the other."""
+    """Minor alleles to move from one haplotype of a sample to the other."""
 
-    site_M: np.ndarray  # panel sites, int64, never decreasing
-    from_M: np.ndarray  # haplotypes
-    to_M: np.ndarray
-    wrong_share: dict[str, float]  # estimated share on the wrong haplotype by carriers ("2", "3-5", ...)
+    site_M: np.ndarray  # panel sites, int64, non-decreasing
+    from_M: np.ndarray  # haplotypes that have the allele, int64
+    to_M: np.ndarray  # haplotypes that get it, int64
+    # number of carriers ("2", "3-5", ...) -> estimated share of misphased alleles, if it could be estimated
+    wrong_share: dict[str, float]
 
 
 def find_moves(panel: Panel) -> Moves:
-    """Find rare alleles on the wrong haplotype; none if phase is good or too few rare alleles are known."""
+    """Find rare alleles on the wrong haplotype.
+
+    None are found if phase is good, or if there are too few rare alleles for an estimate.
+    """
     n = panel.n_haplotypes
     count_X = panel.allele_count.astype(np.int64)
     minor_X = np.minimum(count_X, n - count_X)
     common = np.flatnonzero(minor_X >= COMMON * n)
     rare_X = (minor_X >= 2) & (minor_X < COMMON * n) & (minor_X <= MAX_CARRIERS[-1])
-    # a haplotype must not get two ALT alleles of one record
+    # skip multi-allelic records: a move could put two ALT alleles on one haplotype
     same_position = np.flatnonzero(np.diff(panel.position) == 0)
     rare_X[same_position] = rare_X[same_position + 1] = False
     sibling_N = sibling_haplotypes(panel.haplotype_sample)
@@ -65,9 +72,8 @@ def find_moves(panel: Panel) -> Moves:
         carrier_C, gain_C = _compute_gains(panel, rare, minor_X[rare], around, sibling_N)
         site_C = np.repeat(rare, minor_X[rare])
         class_C = np.searchsorted(MAX_CARRIERS, minor_X[site_C])
-        size_C = (
-            np.searchsorted(SIZES, np.abs(gain_C)) - 1
-        )  # NaN has the last size, and is not selected below
+        # NaN gets the last size, but no selection below includes it
+        size_C = np.searchsorted(SIZES, np.abs(gain_C)) - 1
         for sign, chosen_C in enumerate((gain_C < -SIZES[0], gain_C > SIZES[0])):
             np.add.at(counted_2KI[sign], (class_C[chosen_C], size_C[chosen_C]), 1)
         kept_C = gain_C > SIZES[0]
@@ -77,7 +83,7 @@ def find_moves(panel: Panel) -> Moves:
     wrong_K, moved_KI = _estimate_wrong_phases(*counted_2KI)
     site_C, carrier_C, class_C, size_C = (np.concatenate(array) for array in zip(*candidates, strict=True))
     moved = moved_KI[class_C, size_C]
-    # if both of two carriers gain, one phase is wrong, but not known which
+    # if both carriers of a doubleton have a gain, it is unknown which phase is wrong: move neither
     moved &= ~((minor_X[site_C] == 2) & (np.bincount(site_C[moved], minlength=len(minor_X))[site_C] == 2))
     min_carriers_K = [2, *(most + 1 for most in MAX_CARRIERS)]
     names = [f"{a}-{b}" if a < b else str(a) for a, b in zip(min_carriers_K, MAX_CARRIERS, strict=False)]
@@ -92,8 +98,8 @@ def find_moves(panel: Panel) -> Moves:
 def _compute_gains(
     panel: Panel, rare: np.ndarray, n_carriers_R: np.ndarray, common: np.ndarray, sibling_N: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Carriers of rare alleles, site by site, and the gain of switching each (`fill_gains`)."""
-    # numba loads slowly: commands that only read panels do without
+    """Return the carriers of rare alleles, site by site, and the gain of moving each (`fill_gains`)."""
+    # numba loads slowly, and commands that only read panels do not need it
     from spinimpute.genotypes.bit_rows import rows_of_packed
     from spinimpute.panels.trust.carrier_matches import fill_gains
 
@@ -115,12 +121,13 @@ def _compute_gains(
 
 
 def _estimate_wrong_phases(losses_KI: np.ndarray, gains_KI: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The share of wrong phases in each class, NaN if unknown, and the sizes of gains that are switched."""
+    """Estimate the share of wrong phases by class, NaN if unknown, and which sizes to move, bool (K, I)."""
     known_K = losses_KI[:, -1] >= MIN_LOSSES
     ratio_K = np.where(known_K, gains_KI[:, -1], np.nan) / np.maximum(losses_KI[:, -1], 1)
     wrong_K = ratio_K / (1 + ratio_K)
-    # If a share w of phases is wrong and right phases have r gains for each loss of a size, there are
-    # (r + q) / (1 + q r) gains for each loss, q = w / (1 - w). Half of these are wrong phases if r = q.
+    # Let r be the gains per loss of one size among correct phases, and w the share of wrong phases, for which
+    # gains and losses are exchanged. With q = w / (1 - w), all phases together have (r + q) / (1 + q r) gains
+    # per loss. Half of the gains are phase errors when r = q.
     max_ratio_K = 2 * ratio_K / (1 + ratio_K**2)
     moved_KI = gains_KI <= max_ratio_K[:, None] * losses_KI
     moved_KI[~((wrong_K >= MIN_WRONG) & (gains_KI[:, -1] >= MIN_GAINS))] = False

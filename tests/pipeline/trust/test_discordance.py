@@ -20,7 +20,7 @@ import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels import build
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.trust.site_trust import NEAR, DISCORDANCE_UNITS, distance_to_typed, trust
+from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, NEAR, distance_to_typed, trust
 from spinimpute.panels.writer import rewrite_panel
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.trust import discordance, doubts
