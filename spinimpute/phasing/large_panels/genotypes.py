@@ -1,11 +1,12 @@
-"""Genotypes of samples from a large panel: a search for the likeliest haplotypes, then chains that copy them.
+"""Genotypes of sequenced samples from a panel of more than MAX_COPIED haplotypes.
 
-After the search (`search`) the time of a sample hardly depends on the panel. If not all haplotypes of the
-panel are searched, chains run twice: the second time with the haplotypes that match longest what the first
-ones results at all sites.
+`search` finds the most likely haplotypes of each sample in each window. Then the sample's chains copy only
+these (`state_chains`), so their time hardly depends on the size of the panel. The largest panels cannot be
+searched completely. For these the chains run twice: haplotypes with long matches to the first result are
+added for the second run.
 
-Axes: S sites, R of them where states may differ, T common ones, X samples, W windows, 2 haplotypes of a
-sample, 3: copies of ALT.
+Axes: S sites, R sites at which the copied haplotypes may differ, T common sites, X samples, W windows, C
+chosen haplotypes, 2 haplotypes of a sample; 3: genotype, as copies of ALT.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from spinimpute.phasing.passes import HALF
 from spinimpute.runtime.progress import Progress
 from spinimpute.sequencing.fragments import FragmentBases
 
-MAX_CHOSEN = 1_000  # haplotypes of a window
-BATCH_SAMPLES = 8 * HALF  # samples whose matches are listed at the same time
+MAX_CHOSEN = 1_000  # most likely haplotypes of a sample in a window
+BATCH_SAMPLES = 8 * HALF  # samples that are searched at the same time; limits the memory for lists of matches
 
 
 def genotypes_from_large_panel(
@@ -44,7 +45,10 @@ def genotypes_from_large_panel(
     progress: Progress,
     bases_X: Sequence[FragmentBases],
 ) -> np.ndarray:
-    """Return `genotypes_from_likelihoods` at consecutive sites of a large panel."""
+    """Return P(ALT) of two haplotypes per sample, float32 (S, 2, X), at consecutive sites of a large panel.
+
+    The arguments are those of `genotypes.genotypes_from_likelihoods`.
+    """
     search = Search(panel, sites)
     region_panel = PanelSubset.select(panel, np.arange(*sites), np.empty((0, 0), np.uint8), 0)
     n_samples = len(haploid_X)
@@ -91,7 +95,7 @@ def _search_batch(
     linked_X: Sequence[FragmentBases],
     pool: ThreadPoolExecutor,
 ) -> tuple[list[list[np.ndarray]], np.ndarray]:
-    """Return the haplotypes that each sample copies most, by window, and P(ALT) at the common sites."""
+    """Return the haplotypes that each sample copies most, by sample and window, and P(ALT), (T, 2, X)."""
     most = MAX_CHOSEN if search.searches_all else MAX_CHOSEN // 2
     n_samples = len(haploid_X)
 
@@ -114,7 +118,10 @@ def _copy(
     haploid: bool,
     bases: FragmentBases | None,
 ) -> np.ndarray:
-    """Return P(ALT) of a sample's haplotypes at all sites, float32 (S, 2); first: number of site 0."""
+    """Run a sample's chains and return P(ALT) of its haplotypes at all sites, float32 (S, 2).
+
+    first: panel index of the first site.
+    """
     haploid_H = np.array([haploid])
     genotype_S3H = _genotypes_of_same_alleles(region_panel, states.same_S, phred_S3, haploid)
     second_SH = np.zeros((len(phred_S3), 1), bool)
@@ -135,7 +142,10 @@ def _copy(
 
 
 def linked_at(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentBases:
-    """Return bases of fragments with several of some sites, numbered by these; first: number of site 0."""
+    """Return the bases at some sites of those fragments that cover several of these sites.
+
+    site_R: the sites, counted from panel index `first`. The result's `panel_index` is an index of site_R.
+    """
     at_B = np.searchsorted(site_R, bases.panel_index - first)
     used_B = site_R[at_B.clip(max=len(site_R) - 1)] == bases.panel_index - first
     numbered = replace(bases, panel_index=at_B.astype(np.int32)).take(used_B)
@@ -145,7 +155,7 @@ def linked_at(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentB
 def _genotypes_of_same_alleles(
     region_panel: PanelSubset, same_S: np.ndarray, phred_S3: np.ndarray, haploid: bool
 ) -> np.ndarray:
-    """Return genotype probabilities for sites where all states have the same allele, float32 (S, 3, 1)."""
+    """Return genotype probabilities, float32 (S, 3, 1), as if all states had the alleles same_S."""
     copied_S = np.where(same_S == 1, 1 - MUTATION, MUTATION)
     p_S = region_panel.trust * copied_S + (1 - region_panel.trust) * region_panel.frequency
     if haploid:

@@ -1,11 +1,12 @@
-"""Alleles of some haplotypes of a large panel, without reading all of it.
+"""The alleles of a large panel in a form from which those of a few haplotypes can be taken quickly.
 
-At most sites of a large panel few haplotypes have the minor allele. For these sites, each haplotype has a
-list of the sites where it has the minor allele. At the other sites all alleles are kept as bits, haplotype
-by haplotype.
+At most sites of a large panel, few haplotypes have the minor allele. For these rare sites, each haplotype has
+a list of the sites at which it has the minor allele. For the common sites, all alleles are kept as bits, one
+row per haplotype. `states` takes the haplotypes that were chosen for a sample.
 
-Axes: S sites, D of them with bits, B bytes of those, C minor alleles at the others, N haplotypes, K chosen
-ones, W words of bits, R sites where these differ.
+Axes: S sites, D common sites, B bytes of a site's packed bits, C minor alleles at the rare sites, N
+haplotypes, K chosen haplotypes, W 64-bit words, R sites at which the chosen haplotypes differ; N1: one more
+than N.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ BATCH_BYTES = 2**24  # of packed alleles
 class HaplotypeAlleles:
     """Alleles of a panel at consecutive sites."""
 
-    common_D: np.ndarray  # int64, sites with bits
-    bits_NW: np.ndarray  # uint64, their ALT alleles (`pack_rows`)
-    # int32, other sites where haplotypes have the minor allele: lists, increasing, haplotype by haplotype
+    common_D: np.ndarray  # int64, the common sites, counted from the first site, increasing
+    bits_NW: np.ndarray  # uint64, alleles at the common sites (`pack_rows`)
+    # int32, one list per haplotype: the rare sites where it has the minor allele, increasing
     site_C: np.ndarray
-    first_N1: np.ndarray  # int64, index of each haplotype's list, and the end of the last one
-    alt_is_major_S: np.ndarray  # bool, sites where more than half of the panel has ALT
+    first_N1: np.ndarray  # int64, start of each haplotype's list in site_C, and the end of the last list
+    alt_is_major_S: np.ndarray  # bool, sites where more than half of the haplotypes have ALT
     minor_count_S: np.ndarray  # int64, number of haplotypes with the minor allele
 
     @classmethod
     def read(cls, panel: Panel, sites: Interval, common_D: np.ndarray, packed_DB: np.ndarray) -> Self:
-        """Read a panel's alleles; sites common_D, counted from the first one, have these packed alleles."""
+        """Read the rare alleles of a panel at consecutive sites; packed_DB: its alleles at common_D."""
         n, count_S = panel.n_haplotypes, panel.allele_count[sites.slice]
         bits_NW = rows_of_packed(packed_DB, n)
         alt_is_major_S = count_S > n // 2
@@ -48,10 +49,10 @@ class HaplotypeAlleles:
             rows_R = rare_R[low : low + step]
             packed_RB = panel.packed_rows(sites.start + rows_R)
             packed_RB[alt_is_major_S[rows_R]] ^= 255
-            row, byte = np.nonzero(packed_RB)  # few bytes, whose bits are all unpacked
+            row, byte = np.nonzero(packed_RB)  # few bytes; only these are unpacked
             byte_of_carrier, bit = np.nonzero(np.unpackbits(packed_RB[row, byte][:, None], axis=1))
             carrier = 8 * byte[byte_of_carrier] + bit
-            is_one = carrier < n  # not one of the bits that pad a row
+            is_one = carrier < n  # excludes the padding bits of a row, which ^= 255 has set
             site.append(rows_R[row[byte_of_carrier[is_one]]].astype(np.int32))
             haplotype.append(carrier[is_one].astype(np.int32))
         haplotype_C = np.concatenate(haplotype)
@@ -63,11 +64,11 @@ class HaplotypeAlleles:
     def take(
         self, chosen_K: np.ndarray, min_carriers_K: np.ndarray, sites: Interval
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the alleles of some haplotypes.
+        """Return the alleles of the haplotypes chosen_K at the interval `sites`.
 
-        Returns three arrays: the sites where these haplotypes may differ, int64 (R,); their alleles there,
+        Returns three arrays: the sites at which these haplotypes may differ, int64 (R,); their alleles there,
         uint8 (R, K); and for all sites, uint8, the allele that they share if they do not differ.
-        min_carriers_K: a haplotype is assumed not to have a rare allele that fewer panel haplotypes have.
+        min_carriers_K: for each haplotype, rare alleles with fewer carriers in the panel are ignored.
         """
         low, high = sites
         first, last = np.searchsorted(self.common_D, [low, high])
@@ -89,7 +90,7 @@ class HaplotypeAlleles:
     def _rare_alleles(
         self, chosen_K: np.ndarray, min_carriers_K: np.ndarray, low: int, high: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rare sites where chosen haplotypes have the minor allele, and which of the chosen."""
+        """Return the minor alleles at the rare sites [low, high): site and index in chosen_K of each."""
         length_K = self.first_N1[chosen_K + 1] - self.first_N1[chosen_K]
         column_C = np.repeat(np.arange(len(chosen_K)), length_K)
         list_K = np.cumsum(length_K) - length_K  # index of each list

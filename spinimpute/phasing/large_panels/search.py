@@ -1,11 +1,14 @@
-"""The likeliest haplotypes of each sample in a large panel, window by window.
+"""Search of a large panel for the most likely haplotypes of each sample in each window.
 
-Chains at the common sites alone may copy all haplotypes, or in panels beyond MAX_SEARCHED an evenly spread
-subset. The haplotypes that they copy most are chosen. In the larger panels the haplotypes are added that
-match longest the alleles of a sample's chains (by the positional BWT).
+Two methods are combined:
 
-Axes: T common sites, X samples, H = HALF of them side by side, W windows, N haplotypes, M searched ones, Q
-haplotypes of samples.
+1. Chains run over the common sites only. They may copy all panel haplotypes, or an evenly spaced subset of
+   MAX_SEARCHED haplotypes. The haplotypes that they copy most in a window are chosen.
+2. If chains saw only a subset, the haplotypes of the whole panel with the longest matches to the alleles of a
+   sample's chains are added. The positional Burrows-Wheeler transform finds them (`hmm.pbwt`).
+
+Axes: T common sites, X samples, H = HALF samples that are computed together, W windows, N haplotypes, M
+searched haplotypes, Q haplotypes of samples.
 """
 
 from __future__ import annotations
@@ -29,28 +32,32 @@ from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
 from spinimpute.phasing.large_panels.states import spread
 from spinimpute.sequencing.fragments import FragmentBases
 
-MIN_COMMON_FREQUENCY = 0.005  # least frequency of common alleles
+MIN_COMMON_FREQUENCY = 0.005  # minimum minor allele frequency of common sites
 WINDOW_CM = 1.0
-MIN_PROBABILITY = 0.9  # alleles of chains that are less probable count as missing
-BLOCK = 8  # common sites for which matches are listed together
+MIN_PROBABILITY = 0.9  # less probable alleles of chains count as missing when matches are searched
+BLOCK = 8  # common sites per list of matches
 MATCH_SETTINGS = CandidateSettings(nearest=8, most=32, margin=0)
 
 
 def common_sites(frequency_S: np.ndarray) -> np.ndarray:
-    """Return the sites that are searched, bool (S,): common ones, or the least rare ones if there is none."""
+    """Return the sites to search, bool (S,): the common sites, or if there are none, the least rare sites."""
     minor_S = np.minimum(frequency_S, 1 - frequency_S)
     return minor_S >= min(MIN_COMMON_FREQUENCY, minor_S.max())
 
 
 class Search:
-    """The data that the search for all samples at some panel sites shares; sites count from the first one."""
+    """Search of a panel at consecutive sites, for any number of samples.
+
+    Sites are counted from the first of these sites. common_T: the searched sites. windows: windows of sites,
+    for which haplotypes are chosen. searches_all: chains may copy all haplotypes.
+    """
 
     def __init__(self, panel: Panel, sites: Interval) -> None:
         self.common_T = np.flatnonzero(common_sites(panel.frequency[sites.slice]))
         packed_TB = panel.packed_rows(sites.start + self.common_T)
         self.alleles = HaplotypeAlleles.read(panel, sites, self.common_T, packed_TB)
         n = panel.n_haplotypes
-        self.searches_all = n <= MAX_SEARCHED  # chains may copy all haplotypes
+        self.searches_all = n <= MAX_SEARCHED
         self._searched_M = spread(min(n, MAX_SEARCHED), n)
         searched_TB = order_packed(packed_TB, self._searched_M)
         n_searched = len(self._searched_M)
@@ -74,10 +81,10 @@ class Search:
         share_H: np.ndarray,
         most: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the haplotypes that the chains of HALF samples copy most, int64 (H, W, most), and P(ALT).
+        """Return the `most` haplotypes that HALF samples' chains copy most, int64 (H, W, most), and P(ALT).
 
-        P(ALT) is that of the samples' haplotypes at the common sites, float32 (T, 2, H). phred_SH3: at all
-        sites. linked_H: at the common sites, see `Evidence`.
+        P(ALT), float32 (T, 2, H), is the result of the chains. phred_SH3: likelihoods at all sites. linked_H:
+        bases at the common sites, see `Evidence`.
         """
         phred_TH3 = np.ascontiguousarray(phred_SH3[self.common_T])
         evidence = Evidence(*self._columns, phred_TH3, haploid_H, linked_H, 0, share_H)
@@ -87,10 +94,10 @@ class Search:
         return self._searched_M[order_WMH].transpose(2, 0, 1), chains.haplotype_probabilities()
 
     def longest_matches(self, p_T2X: np.ndarray, most: int, pool: Executor) -> list[list[np.ndarray]]:
-        """Return the haplotypes that match longest what each sample's chains have, by sample and window.
+        """Return the haplotypes with the longest matches to each sample's chains, by sample and window.
 
-        These are the `most` haplotypes found in the most blocks of a window. p_T2X:
-        P(ALT) of the samples' haplotypes at the common sites.
+        In each block of sites the longest matches are listed. The `most` haplotypes that are listed in the
+        largest number of blocks of a window are returned. p_T2X: P(ALT) of the chains at the common sites.
         """
         assert self._panels is not None, "chains see all haplotypes"
         forwards, backwards = self._panels
@@ -112,7 +119,7 @@ class Search:
 
 
 def _most_frequent(haplotype_C: np.ndarray, first_BQ1: np.ndarray, x: int, most: int) -> np.ndarray:
-    """Return the haplotypes in the largest number of lists, over blocks and both haplotypes of sample x."""
+    """Return the `most` haplotypes that are in the largest number of lists of sample x's two haplotypes."""
     lists = [haplotype_C[first:last] for first, last in first_BQ1[:, [2 * x, 2 * x + 2]].tolist()]
     haplotype, count = np.unique(np.concatenate([np.empty(0, np.int32), *lists]), return_counts=True)
     return haplotype[np.argsort(-count, kind="stable")[:most]].astype(np.int64)

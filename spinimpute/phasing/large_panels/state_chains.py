@@ -1,11 +1,12 @@
-"""Chains of one sample that copy a list of states: haplotypes that change from window to window.
+"""Chains of one sample that copy a list of states instead of all panel haplotypes.
 
-A state is one haplotype in a window and may be another one in the next, as if one haplotype were composed
-of both (Browning et al. 2018, Am. J. Hum. Genet. 103:338). Some states represent many haplotypes of the
-panel: a chain that leaves its haplotype switches to them as often as to all of these.
+A state is one haplotype in a window and may be another one in the next window, as if it were a haplotype that
+is composed of both (Browning et al. 2018, Am. J. Hum. Genet. 103:338). Some states represent many haplotypes
+of the panel and have a correspondingly larger weight: a chain switches to a state with a probability that is
+proportional to its weight. `states` chooses the states, `state_passes` computes a sweep.
 
-Axes: S sites where states differ, B bytes of bits, K states, I words of 16 sites, G groups of sites, 2
-chains.
+Axes: S sites at which the states differ, B bytes of a site's packed bits, K states, I words of 16 sites, G
+groups of sites, P places of a group, 2 chains.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from spinimpute.phasing.large_panels.state_passes import (
 from spinimpute.phasing.likely_pairs import LikelyPairs
 
 GROUP = 64  # sites whose backward values are kept at the same time
-_WORD = 16  # sites
+_WORD = 16  # sites per word of bits
 _BATCH_WORDS = 256
 
 
 def last_of_groups(n_sites: int) -> list[int]:
-    """Return the last site of each group."""
+    """Return the last site of each group of GROUP sites."""
     return [min(low + GROUP, n_sites) - 1 for low in range(0, n_sites, GROUP)]
 
 
 class ChainsOverStates(Chains):
-    """The chains of one sample.
+    """The two chains of one sample, which copy a list of states.
 
-    packed_SB: uint8, alleles of the states, as bits in the order of `numpy.packbits`. weight_K: how many
-    haplotypes of the panel each state represents.
+    packed_SB: uint8, alleles of the states, as bits in the order of `numpy.packbits`. weight_K: number of
+    panel haplotypes that each state represents.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ChainsOverStates(Chains):
         assert len(evidence.haploid_H) == 1
         n = len(weight_K)
         super().__init__(evidence, n, windows, pairs)
-        padded = -(-n // LANES) * LANES  # added states are never copied
+        padded = -(-n // LANES) * LANES  # the added states have a share of 0 and are never copied
         bits_IK = np.zeros((-(-len(packed_SB) // _WORD), padded), np.uint16)
         for bit in range(_WORD):
             for low in range(bit, len(packed_SB), _WORD * _BATCH_WORDS):
@@ -82,7 +83,7 @@ class ChainsOverStates(Chains):
             yield copied_2K[:, : self.n_haplotypes].sum(axis=0)[:, None]
 
     def _values_after_groups(self, sweep: Sweep, places: list[slice]) -> list[np.ndarray]:
-        """Return the backward values behind each group of sites."""
+        """Return the backward values to the right of each group of sites."""
         n_states = len(self._states.share_K)
         not_kept_P2K = np.empty((0, 2, n_states), np.float32)
         behind = [np.ones((2, n_states), np.float32)]

@@ -1,10 +1,11 @@
-"""One sweep over genotype likelihoods (`likelihood_passes`), for one sample that copies a list of states.
+"""One sweep over genotype likelihoods for one sample whose chains copy a list of states.
 
-The states are few, so that their values at all places of a group are kept. A chain that leaves its state
-switches to another one with a probability in proportion to that state's share.
+The sweep computes the same as `likelihood_passes`, which explains it. There are few states, so the values of
+all states at all places of a group are kept. A chain that leaves its state switches to another state with a
+probability that is proportional to that state's share.
 
-Axes: S places of a group, P = S or none, I words of 16 places, K states (a multiple of LANES), 2 chains or
-alleles, L = 2 lanes, one for each chain; 3: copies of ALT, H = 1 sample.
+Axes: S places of a group, P = S or 0, I words of 16 places, K states (a multiple of LANES), 2 chains or
+alleles, L = 2 lanes, one for each chain, H = 1 sample; 3: genotype, as copies of ALT.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from spinimpute.runtime.kernels import kernel
 class CopiedStates(NamedTuple):
     """The states of a sample."""
 
-    bits_IK: np.ndarray  # uint16, alleles at 16 places each
-    share_K: np.ndarray  # float32, shares, which sum to 1; 0 for states that fill up the lanes
+    bits_IK: np.ndarray  # uint16, alleles at 16 places; the first place is the lowest bit
+    share_K: np.ndarray  # float32, probability to switch to each state; sums to 1, 0 for padding
 
 
 @kernel(fast=True)
 def fill_states_backwards(states, swept, after_2K, right_P2K):  # type: ignore[no-untyped-def]
-    """Take backward values of both chains, in place, from right of a group's last place to left of its first.
+    """Take backward values of both chains from the right end of a group to its left end, in place.
 
-    swept: `SweptPlaces`. right_P2K: filled with the values right of each place, unless it is empty.
+    swept: `SweptPlaces`. right_P2K: filled with the values to the right of each place, unless it is empty.
     """
     bits_IK, share_K = states
     one, zero, jump_S = np.float32(1), np.float32(0), swept.jump_S
@@ -53,7 +54,7 @@ def fill_states_backwards(states, swept, after_2K, right_P2K):  # type: ignore[n
         all_1, all_2 = all_lanes(zero), all_lanes(zero)
         for k in range(0, len(share_K), LANES):
             share = load(share_K, k)
-            # values of states that cannot be copied would grow without bound
+            # Without this, the values of states with a share of 0 would grow without bound.
             first = where_positive(share, load(first_K, k) * select_by_bit(bits_K, k, bit, ref_1, alt_1))
             second = where_positive(share, load(second_K, k) * select_by_bit(bits_K, k, bit, ref_2, alt_2))
             store(first_K, k, first)
@@ -69,10 +70,10 @@ def fill_states_backwards(states, swept, after_2K, right_P2K):  # type: ignore[n
 
 @kernel(fast=True)
 def sweep_states_forward(states, swept, right_P2K, left_2K, sum_2, fragments):  # type: ignore[no-untyped-def]
-    """Update `SweptPlaces` of a group, as `likelihood_passes.sweep_forward` does.
+    """Update the `SweptPlaces` of a group, see `likelihood_passes.sweep_forward`.
 
-    left_2K, sum_2: forward values of both chains behind the place before, and their sums, replaced by those
-    behind the last place. right_P2K: see `fill_states_backwards`.
+    left_2K, sum_2: forward values of both chains to the left of the group and their sums, replaced by those
+    to the right of the group. right_P2K: see `fill_states_backwards`.
     """
     own_2L, cross_2L = np.empty((2, 2), np.float32), np.empty((2, 2), np.float32)
     crossed_2H, known_H = np.empty((2, 1), np.float32), np.zeros(1, np.bool_)
@@ -97,7 +98,7 @@ def sweep_states_forward(states, swept, right_P2K, left_2K, sum_2, fragments):  
         if known:
             condition(swept, s, 0, fragments, stop)
             _emit(states, place, swept.emission_S2L[s], left_2K, sum_2)
-        if swept.exchanged_SH[s, 0]:  # the right side keeps its lanes, and the left side exchanges them
+        if swept.exchanged_SH[s, 0]:  # exchange the left values instead of all values to the right
             for k in range(left_2K.shape[1]):
                 left_2K[0, k], left_2K[1, k] = left_2K[1, k], left_2K[0, k]
             sum_2[0], sum_2[1] = sum_2[1], sum_2[0]
@@ -106,9 +107,9 @@ def sweep_states_forward(states, swept, right_P2K, left_2K, sum_2, fragments):  
 
 @kernel(fast=True)
 def _arrive(states, place, jump, sum_2, left_2K, right_2K, own_2L):  # type: ignore[no-untyped-def]
-    """Take forward values from behind the place before to this one, without its emissions; their sum is 1.
+    """Take forward values to this place, without its emissions, and scale them to a sum of 1.
 
-    own_2L: filled with sums of their products with the values right of the place, by the allele copied here.
+    own_2L: filled with the sums of forward times backward values, by the allele that the state has here.
     """
     bits_K, bit, share_K = states.bits_IK[place >> 4], place & 15, states.share_K
     zero, one = np.float32(0), np.float32(1)
@@ -133,7 +134,7 @@ def _arrive(states, place, jump, sum_2, left_2K, right_2K, own_2L):  # type: ign
 
 @kernel(fast=True)
 def _join_cross(states, place, left_2K, right_2K, cross_2L):  # type: ignore[no-untyped-def]
-    """Fill the same sums as `_arrive` does, with the right side of the other chain."""
+    """Fill cross_2L like own_2L in `_arrive`, but with the backward values of the other chain."""
     bits_K, bit = states.bits_IK[place >> 4], place & 15
     zero, one = np.float32(0), np.float32(1)
     for c in range(2):
@@ -153,7 +154,7 @@ def _set_joined(total, alt, lane, by_allele_2L):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _emit(states, place, emission_2L, left_2K, sum_2):  # type: ignore[no-untyped-def]
-    """Multiply forward values by the emissions of a place, and sum them."""
+    """Multiply the forward values by the emissions of a place, and update their sums."""
     bits_K, bit = states.bits_IK[place >> 4], place & 15
     first_K, second_K = left_2K[0], left_2K[1]
     ref_1, alt_1, ref_2, alt_2 = emission_2L[0, 0], emission_2L[1, 0], emission_2L[0, 1], emission_2L[1, 1]

@@ -1,10 +1,10 @@
-"""The states of a sample: its likeliest haplotypes of each window, and some that represent all others.
+"""The states that a sample's chains copy: its most likely haplotypes in each window, and representatives.
 
-Without the others nothing would be known of allele frequencies where no haplotype is likely, and the chosen
-haplotypes would be trusted too much.
+Representatives are haplotypes that stand for all others of the panel. Without them the chains would know
+nothing about allele frequencies where none of the chosen haplotypes fits, and would rely on these too much.
 
-Axes: S sites, R of them where states may differ, B bytes of bits, W windows, K states, C chosen ones of
-them, N haplotypes.
+Axes: S sites, R sites at which the states may differ, B bytes of a site's packed bits, W windows, K states, C
+chosen haplotypes of a window, N panel haplotypes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.phasing.copied_panel import CopiedPanel, PanelSubset
 from spinimpute.phasing.large_panels.haplotype_alleles import HaplotypeAlleles
 
-MAX_REPRESENTATIVES = 1_000  # haplotypes that represent all that were not chosen
+MAX_REPRESENTATIVES = 1_000  # maximum number of haplotypes that represent the others
 
 
 @dataclass(frozen=True, eq=False)
 class States:
     """The states of one sample."""
 
-    site_R: np.ndarray  # int64, sites, increasing
-    packed_RB: np.ndarray  # uint8, alleles of the states there, as bits in the order of `numpy.packbits`
-    weight_K: np.ndarray  # float, how many haplotypes of the panel each state represents
-    same_S: np.ndarray  # uint8, the common allele of all states at other sites
+    site_R: np.ndarray  # int64, sites at which the states may differ, increasing
+    packed_RB: np.ndarray  # uint8, alleles of the states at site_R, as bits in the order of `numpy.packbits`
+    weight_K: np.ndarray  # float, number of panel haplotypes that each state represents
+    same_S: np.ndarray  # uint8, the allele of all states at each site that is not in site_R
 
     @classmethod
     def choose(
@@ -39,13 +39,13 @@ class States:
         windows: Sequence[Interval],
         chosen_W: Sequence[np.ndarray],
     ) -> Self:
-        """Return the states of the haplotypes that are chosen in each window, each once."""
+        """Return the states for the haplotypes that were chosen in each window, without duplicates."""
         slot_WC = fill_slots(chosen_W)
         n_chosen = slot_WC.shape[1]
         windows_data = []
         for slot_C, window in zip(slot_WC, windows, strict=True):
             state_K = np.concatenate([slot_C, choose_representatives(slot_C, n_haplotypes)])
-            # otherwise a state that represents many would add their weight to alleles that few of them have
+            # A representative's rare alleles are ignored: its weight would make them far too frequent.
             min_carriers_K = np.where(
                 np.arange(len(state_K)) < n_chosen, 0, n_haplotypes / MAX_REPRESENTATIVES
             )
@@ -58,15 +58,15 @@ class States:
         return cls(site, packed, weight_K, same)
 
     def as_panel(self, panel: CopiedPanel) -> PanelSubset:
-        """Return the sites and states as a panel for chains and pairs; panel: of all sites."""
+        """Return the states at site_R as a panel for chains and pairs; `panel` has all sites."""
         return PanelSubset.select(panel, self.site_R, self.packed_RB, len(self.weight_K))
 
 
 def fill_slots(chosen_W: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrange chosen haplotypes, int64 (W, C), so that each keeps its slot in consecutive windows.
+    """Assign the chosen haplotypes of each window to slots, int64 (W, C); each slot becomes a state.
 
-    There are as many slots as the largest window has haplotypes. Haplotypes of other windows fill up
-    smaller ones.
+    A haplotype that is chosen in consecutive windows keeps its slot. There are as many slots as the largest
+    window has haplotypes. In smaller windows, haplotypes chosen in other windows fill the remaining slots.
     """
     n = max(map(len, chosen_W))
     everywhere = np.unique(np.concatenate(chosen_W))
@@ -83,14 +83,11 @@ def fill_slots(chosen_W: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def choose_representatives(chosen_C: np.ndarray, n_haplotypes: int) -> np.ndarray:
-    """Choose haplotypes that represent all that are not chosen, about evenly spread over the panel, int64.
-
-    There are MAX_REPRESENTATIVES of them, or as many as are not chosen.
-    """
+    """Choose at most MAX_REPRESENTATIVES haplotypes, int64, about evenly spaced, none of them in chosen_C."""
     other = spread(min(MAX_REPRESENTATIVES, n_haplotypes - len(chosen_C)), n_haplotypes)
     is_chosen = np.isin(other, chosen_C)
     taken = {*chosen_C.tolist(), *other.tolist()}
-    for number in np.flatnonzero(is_chosen).tolist():  # the next free one
+    for number in np.flatnonzero(is_chosen).tolist():  # take the next free haplotype instead
         haplotype = int(other[number])
         while haplotype in taken:
             haplotype = (haplotype + 1) % n_haplotypes
@@ -100,5 +97,5 @@ def choose_representatives(chosen_C: np.ndarray, n_haplotypes: int) -> np.ndarra
 
 
 def spread(n: int, n_haplotypes: int) -> np.ndarray:
-    """Return n haplotypes, int64, evenly spread over a panel, so that each population has its share."""
+    """Return n evenly spaced haplotypes of a panel, int64; each population then has its share."""
     return np.arange(n, dtype=np.int64) * n_haplotypes // n
