@@ -1,6 +1,7 @@
-"""Backward values right of every place, for all haplotypes and LANES queries.
+"""Backward values to the right of every place, for all panel haplotypes and LANES queries.
 
-Forward passes use them to decide on phase at a place, or to predict a call without the call itself.
+A forward pass combines them with its own values to decide on the phase at a place, or to predict a call from
+all other calls. `steps` explains the values and the patterns of spans.
 
 Axes: S typed places, N panel haplotypes, I spans, P places of a span, D patterns of all spans, L lanes, 2
 alleles of a state.
@@ -30,34 +31,36 @@ from spinimpute.runtime.kernels import kernel
 class BackwardValues(NamedTuple):
     """Backward values of consecutive spans, float32.
 
-    The value of haplotype n in pattern d of the i-th of these spans, right of place p of the span, is
-    stay_PDL[p, d] * after_INL[i, n] + switch_PDL[p, d].
+    The value of haplotype n with pattern d in the i-th of these spans, to the right of place p of the span,
+    is
+
+        stay_PDL[p, d] * after_INL[i, n] + switch_PDL[p, d]
     """
 
-    after_INL: np.ndarray  # values behind each of the spans
-    # stay_PDL, switch_PDL: parts of queries that do not leave their haplotype up to the span's end, and of
-    # those that leave it. They are undefined in other spans.
+    after_INL: np.ndarray  # values to the right of each span
+    # stay_PDL belongs to queries that stay on their haplotype up to the span's end, switch_PDL to those that
+    # switch before. Both are indexed by the patterns of all spans, and undefined for other spans than these.
     stay_PDL: np.ndarray
     switch_PDL: np.ndarray
 
 
 class Workspace:
-    """Reused memory for the backward values of one group of queries after the other.
+    """Memory that is reused for the backward values of one group of queries after the other.
 
-    Allocating new memory each time would cost a tenth of the time of phasing.
+    Allocating it anew for each group would take a tenth of the time of phasing.
     """
 
     def __init__(self) -> None:
         self._numbers = np.empty(0, np.float32)
 
     def allocate(self, patterns: SpanPatterns, n_spans: int) -> BackwardValues:
-        """Return undefined values of a number of spans; they overwrite those of the last call."""
+        """Return uninitialized values for n_spans spans. They overwrite the values of the last call."""
         n_values = SPAN * len(patterns.bits_D) * LANES
         shape_INL = n_spans, patterns.pattern_IN.shape[1], LANES
         ends = np.cumsum([prod(shape_INL), n_values, n_values])
         if len(self._numbers) < ends[-1]:
             self._numbers = np.empty(0, np.float32)  # frees the old memory first
-            # the next group may have more patterns
+            # leaves room for a next group with more patterns
             self._numbers = np.empty(ends[-1] + n_values // 4, np.float32)
         after_INL, stay_PDL, switch_PDL = np.split(self._numbers[: ends[-1]], ends[:-1])
         shape_PDL = SPAN, len(patterns.bits_D), LANES
@@ -73,7 +76,7 @@ def backward_values(
     places: Interval | None = None,
     workspace: Workspace | None = None,
 ) -> BackwardValues:
-    """Compute backward values from the last place to the spans of some places; None for all places."""
+    """Compute the backward values of the spans that contain `places`; None for all places."""
     first, stop = places or (0, len(jump_S))
     first_span, stop_span = first // SPAN, -(-stop // SPAN)
     values = (workspace or Workspace()).allocate(patterns, stop_span - first_span)
@@ -84,16 +87,17 @@ def backward_values(
 
 @kernel(fast=True)
 def fill_backwards(patterns, emission_S2L, jump_S, first_span, right):  # type: ignore[no-untyped-def]
-    """Fill `BackwardValues` of the spans from first_span on; returns the `SpanValues` before these spans.
+    """Fill `BackwardValues` of consecutive spans, beginning with first_span, in a pass from the last place.
 
-    The last row of right.after_INL holds the values behind the panel's last span.
+    At the start, the last row of right.after_INL must hold the values to the right of the last place. Returns
+    the `SpanValues` to the left of first_span.
     """
     n_spans, n_places = len(patterns.pattern_IN), len(jump_S)
     after_INL, stay_PDL, switch_PDL = right
     stop_span = first_span + len(after_INL)
     values = span_values(patterns)
     after_DL = np.empty_like(values.stay_DL)
-    row = len(after_INL) - 1  # of the values behind a span
+    row = len(after_INL) - 1  # row of after_INL with the values to the right of span i
     sum_patterns(patterns, n_spans - 1, after_INL[row], after_DL)
     for i in range(n_spans - 1, first_span - 1, -1):
         first, d = patterns.first_I1[i], n_patterns(patterns, i)

@@ -1,9 +1,8 @@
-"""Vectors of LANES float32 numbers in numba kernels: one number per query or per state.
+"""Vectors of LANES float32 numbers for numba kernels; a lane holds one query or one state.
 
-Whether the compiler vectorises a loop depends on its estimates, and it rarely does so for short loops.
-These intrinsics spell the wide instructions out, for any register width. `+`, `*` and `/` work on two
-vectors, and on a vector and one float32. Multiplications and additions may be fused (`kernels.FAST`), but
-the order of sums is fixed.
+Numba's compiler rarely vectorises short loops. These intrinsics generate vector instructions explicitly, for
+any register width. `+`, `*` and `/` take two vectors, or a vector and one float32. A multiplication and an
+addition may be fused (`kernels.FAST`), but the order of sums is fixed.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ _define(operator.truediv, "fdiv")
 def _address(
     context: Any, builder: Any, array_type: Any, array: Any, index_type: Any, index: Any, item: Any
 ) -> Any:
-    """Return the address of the numbers at an index, as a pointer to a vector type."""
+    """Return the address of the vector at an index, as a pointer to the vector type `item`."""
     view = context.make_array(array_type)(context, builder, array)
     numbers = [index]
     if isinstance(index_type, types.BaseTuple):
@@ -94,7 +93,7 @@ def _address(
 
 
 def _index_type(array_type: Any, index_type: Any, dtype: Any = types.float32) -> Any:
-    """Return the type of an index of vectors: an integer, or a tuple; None if the array does not fit."""
+    """Return the numba type of an index of vectors; None if the array or the index is not supported."""
     if not isinstance(array_type, types.Array) or array_type.layout != "C" or array_type.dtype != dtype:
         return None
     n_indices = max(1, array_type.ndim - 1)
@@ -108,8 +107,8 @@ def _index_type(array_type: Any, index_type: Any, dtype: Any = types.float32) ->
 def load(typing_context, array, index):  # type: ignore[no-untyped-def]
     """Load a vector from a C-contiguous float32 array.
 
-    A one-dimensional array is read from the element `index` on. In an array (..., LANES) the index, an
-    integer or a tuple of integers, is that of all axes but the last.
+    From a one-dimensional array, load LANES elements starting at `index`. In an array (..., LANES), `index`
+    is an integer or a tuple of integers for all axes but the last.
     """
     if (index_type := _index_type(array, index)) is None:
         return None
@@ -124,7 +123,7 @@ def load(typing_context, array, index):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def store(typing_context, array, index, lanes):  # type: ignore[no-untyped-def]
-    """Store a vector where `load` would read it."""
+    """Store a vector in an array; `index` is that of `load`."""
     if (index_type := _index_type(array, index)) is None or lanes != LANES_TYPE:
         return None
 
@@ -149,7 +148,10 @@ def all_lanes(typing_context, number):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def select_by_allele(typing_context, alleles, index, emission_0, emission_1):  # type: ignore[no-untyped-def]
-    """Return emission_1 where the alleles from `index` on, uint8 (X,), are 1, and emission_0 elsewhere."""
+    """Return emission_1 in lanes whose allele is 1, else emission_0.
+
+    Lane 0 has alleles[index], uint8 (X,).
+    """
     if _index_type(alleles, index, types.uint8) != types.intp or alleles.ndim != 1:
         return None
     bytes_type = ir.VectorType(ir.IntType(8), LANES)
@@ -167,7 +169,10 @@ def select_by_allele(typing_context, alleles, index, emission_0, emission_1):  #
 
 @intrinsic
 def select_by_bit(typing_context, words, index, bit, emission_0, emission_1):  # type: ignore[no-untyped-def]
-    """Return emission_1 where a bit of the words from `index` on, uint16 (X,), is set, else emission_0."""
+    """Return emission_1 in lanes whose word has the bit set, else emission_0.
+
+    Lane 0 has words[index], uint16 (X,); `bit` is the number of the bit, 0 to 15.
+    """
     if _index_type(words, index, types.uint16) != types.intp or words.ndim != 1:
         return None
     words_type = ir.VectorType(ir.IntType(16), LANES)
@@ -187,7 +192,10 @@ def select_by_bit(typing_context, words, index, bit, emission_0, emission_1):  #
 
 @intrinsic
 def multiply_add(typing_context, x, y, z):  # type: ignore[no-untyped-def]
-    """Return x * y + z, fused if possible: in a sum of two products the compiler would fuse either one."""
+    """Return x * y + z, fused if possible.
+
+    It is needed in a sum of two products, because the compiler could fuse either of them.
+    """
     if {x, y, z} != {LANES_TYPE}:
         return None
 
@@ -203,7 +211,7 @@ def multiply_add(typing_context, x, y, z):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def keep_first_lanes(typing_context, lanes, n):  # type: ignore[no-untyped-def]
-    """Set lanes from the n-th on to 0."""
+    """Keep the first n lanes and set the others to 0."""
     order = ir.Constant(ir.VectorType(ir.IntType(64), LANES), list(range(LANES)))
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -215,7 +223,7 @@ def keep_first_lanes(typing_context, lanes, n):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def flush_tiny(typing_context, lanes):  # type: ignore[no-untyped-def]
-    """Set numbers that are not above SMALLEST to 0."""
+    """Set numbers up to SMALLEST to 0."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         is_large = builder.fcmp_ordered(">", arguments[0], _constant(float(SMALLEST)))
@@ -226,7 +234,7 @@ def flush_tiny(typing_context, lanes):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def where_positive(typing_context, condition, lanes):  # type: ignore[no-untyped-def]
-    """Set lanes whose number in `condition` is not above 0 to 0."""
+    """Keep the lanes in which `condition` is above 0 and set the others to 0."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         is_positive = builder.fcmp_ordered(">", arguments[0], _constant(0.0))

@@ -1,11 +1,12 @@
-"""Leave-one-out prediction of typed calls: accuracy without known genotypes.
+"""Leave-one-out prediction of typed calls, to estimate accuracy without true genotypes.
 
 Each typed call is predicted from all other calls of its haplotype, by the model of Li and Stephens over all
-haplotypes of the panel. This approximates the accuracy at imputed sites: it lacks the network, but typed
-sites have closer typed neighbours than most imputed sites.
+panel haplotypes. `quality.leave_one_out` compares the predictions with the calls. The result approximates the
+accuracy at imputed sites. It is lower in that the network is not used, and higher in that typed sites have
+closer typed neighbours than most imputed sites.
 
-Axes: T typed sites, S those of a window, Q haplotypes of targets, N panel haplotypes, L lanes (haplotypes
-computed side by side), 2 alleles of a state.
+Axes: T typed sites, S typed sites of a window, Q target haplotypes, N panel haplotypes, L lanes (target
+haplotypes that are computed together), 2 alleles of a state.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def leave_one_out_probabilities(
 ) -> np.ndarray:
     """Predict each call from the other calls of its haplotype: P(ALT), float32 (T, Q).
 
-    typed_index: the typed panel sites, increasing. alleles_TQ: int8, 0, 1 or -1 (missing), phased. None for
-    jumps_per_cM estimates the recombination scale at the typed sites. The result does not depend on threads.
+    typed_index: the typed panel sites, increasing. alleles_TQ: int8, 0, 1 or -1 (missing), phased.
+    jumps_per_cM: the recombination scale; None estimates it at the typed sites. The result does not depend on
+    threads.
     """
     n_typed, n_queries = alleles_TQ.shape
     probability_TQ = np.empty((n_typed, n_queries), np.float32)
@@ -76,7 +78,7 @@ def leave_one_out_probabilities(
 
 
 def _predict_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: float) -> np.ndarray:
-    """Return P(ALT) of up to LANES haplotypes at the places that the window decides, float32 (S, L)."""
+    """Return P(ALT) of up to LANES haplotypes, float32 (S, L); only the window's core is filled."""
     patterns = span_patterns(window.panel_NW, len(alleles_SQ))
     jump_S = jump_probabilities(window.cM_S, len(window.panel_NW), jumps_per_cM)
     emission_S2L = group_lanes(allele_emissions(alleles_SQ.T, MISMATCH))[0]
@@ -88,7 +90,7 @@ def _predict_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: fl
 
 @kernel(fast=True)
 def _predict(patterns, emission_S2L, jump_S, right, decided, probability_SL):  # type: ignore[no-untyped-def]
-    """Fill P(ALT) at the decided places from what is left and right of each."""
+    """Fill P(ALT) at each place of the interval `decided`, given the calls at all other places."""
     n = patterns.pattern_IN.shape[1]
     values, sums, by_allele_2L = span_values(patterns), span_sums(patterns), np.empty((2, LANES), np.float32)
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)

@@ -1,7 +1,12 @@
-"""Neighbours of a query in the order of reversed prefixes: the haplotypes whose matches are longest.
+"""The panel haplotypes with the longest matches to a query that end at a place, for `pbwt`.
 
-Axes: N panel haplotypes, Q queries, A blocks that are open at a place, M haplotypes listed for a block, C
-those of all blocks and queries, W 64-bit words of marks, V 64-bit words that tell which words have marks.
+`pbwt` keeps the haplotypes sorted by reversed prefixes, and knows the query's position in this order. The
+haplotypes with the longest matches are then the neighbours above and below this position. They are recorded
+for each open block, that is, for each block to which the current place contributes candidates.
+
+Axes: N panel haplotypes, Q queries, A open blocks, M haplotypes in the list of a query and open block, C
+haplotypes in the final lists of all blocks and queries, W 64-bit words with one bit per haplotype, V 64-bit
+words with one bit per word of W.
 """
 
 from __future__ import annotations
@@ -13,20 +18,21 @@ import numpy as np
 from spinimpute.genotypes.bit_rows import trailing_zeros
 from spinimpute.runtime.kernels import kernel
 
-MAX_TIES = 2_048  # equally long matches that are looked at on each side of the query
-STRIDE = 32  # matches compared at once
+MAX_TIES = 2_048  # equally long matches that are examined on each side of the query
+STRIDE = 32  # matches that are compared in one vectorised loop
 
 
 class NotedHaplotypes(NamedTuple):
-    """Haplotypes noted for open blocks: block b is at index b modulo A."""
+    """Haplotypes that are recorded for the open blocks; block b has the index b modulo A."""
 
-    marked_QAW: np.ndarray  # uint64, in small panels, a bit for each noted haplotype
-    # list_QAM, n_listed_QA: int32, in large panels, the noted haplotypes and their number
+    marked_QAW: np.ndarray  # uint64, in small panels: a bit for each recorded haplotype
+    # list_QAM, n_listed_QA: int32, in large panels: the recorded haplotypes and their number
     list_QAM: np.ndarray
     n_listed_QA: np.ndarray
-    # int32, about the place before: where the longest matches start, their number (-1 if more than are looked
-    # at may be as long), the first and the last of these haplotypes, and the blocks. If all of these matches
-    # continue and no others are taken, the same haplotypes need not be noted again.
+    # int32, about the longest matches at the previous place: their start, their number (-1 if there may be
+    # more than were examined), the first and last of these haplotypes in the order, and the first block and
+    # end of the blocks for which they were recorded. If exactly the same matches are the longest at this
+    # place too, they need not be recorded again for these blocks.
     before_Q6: np.ndarray
 
 
@@ -41,7 +47,10 @@ def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
-    """Return the last position in first + 1 ... last whose match starts behind `start`, or `first`."""
+    """Return the last index in first + 1 ...
+
+    last whose match starts after `start`; `first` if there is none.
+    """
     while last - first >= STRIDE and not _any_later(start_N, last - STRIDE + 1, start):
         last -= STRIDE
     while last > first and start_N[last] <= start:
@@ -51,7 +60,10 @@ def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
-    """Return the first position in first ... end - 1 whose match starts behind `start`, or `end`."""
+    """Return the first index in first ...
+
+    end - 1 whose match starts after `start`; `end` if there is none.
+    """
     while end - first >= STRIDE and not _any_later(start_N, first, start):
         first += STRIDE
     while first < end and start_N[first] <= start:
@@ -61,10 +73,11 @@ def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def note_neighbours(order_N, start_N, position, start_2, place, settings, blocks, noted, q):  # type: ignore[no-untyped-def]
-    """Note the haplotypes whose matches with query q that end at `place` are longest, for some blocks.
+    """Record, for some blocks, the haplotypes with the longest matches to query q that end at `place`.
 
-    position: the query's position in the order. start_2: starts of the matches with the haplotypes above
-    and below. settings: `CandidateSettings`. blocks: first one and end.
+    order_N, start_N: the order and its match starts, see `bit_rows.advance`. position: the query's position
+    in the order. start_2: where its matches with the haplotypes above and below start. settings:
+    `CandidateSettings`. blocks: first block and end of the blocks.
     """
     nearest, most, before_6 = settings.nearest, settings.most, noted.before_Q6[q]
     (first_block, last_block), start_above, start_below = blocks, start_2[0], start_2[1]
@@ -77,7 +90,7 @@ def note_neighbours(order_N, start_N, position, start_2, place, settings, blocks
         start = min(start_above, start_below)
         if start == none:
             break
-        # all that match as long lie next to those before, on both sides
+        # All matches of this length are adjacent to those that were already taken, above and below.
         first = old_first = above + 1
         last = old_last = below
         if start_above == start:
@@ -126,7 +139,10 @@ def note_neighbours(order_N, start_N, position, start_2, place, settings, blocks
 
 @kernel()
 def take_marked(marked_W, word, found_C, n):  # type: ignore[no-untyped-def]
-    """Append the haplotypes of a word's set bits to n listed ones, and clear it; returns their number."""
+    """Append the haplotypes of a word's set bits to found_C, clear the word, and return the new length.
+
+    n: the length of found_C so far.
+    """
     bits = marked_W[word]
     marked_W[word] = 0
     while bits != np.uint64(0):
@@ -138,10 +154,10 @@ def take_marked(marked_W, word, found_C, n):  # type: ignore[no-untyped-def]
 
 @kernel()
 def sort_once(list_M, marked_W, touched_V, found_C, n):  # type: ignore[no-untyped-def]
-    """Append haplotypes, once each and ascending, to n listed ones; returns their number.
+    """Append the haplotypes of list_M to found_C, sorted and without duplicates; return the new length.
 
-    marked_W has a bit for each haplotype, touched_V one for each word of marked_W; all are clear before and
-    after.
+    n: the length of found_C so far. marked_W: workspace with a bit per haplotype. touched_V: workspace with a
+    bit per word of marked_W. All bits are 0 before and after.
     """
     for haplotype in list_M:
         word = haplotype >> 6

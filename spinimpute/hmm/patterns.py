@@ -1,9 +1,10 @@
-"""Patterns of a panel in spans of typed places: haplotypes with the same alleles share their steps there.
+"""Patterns: the distinct haplotypes of a panel within each span of SPAN typed places.
 
-This follows Minimac (Das et al. 2016, Nat. Genet. 48:1284).
+Haplotypes with the same pattern are computed together within a span (`steps`), as in Minimac (Das et al.
+2016, Nat. Genet. 48:1284). In 16 places even a large panel has few patterns.
 
-Axes: N panel haplotypes, M added ones, S typed places, I spans of SPAN places, D patterns of all spans, W
-64-bit words.
+Axes: N panel haplotypes, M added haplotypes, I spans, I1: one more than I, D patterns of all spans, K
+possible patterns of a span (2^SPAN), W 64-bit words.
 """
 
 from __future__ import annotations
@@ -17,29 +18,32 @@ from spinimpute.runtime.kernels import kernel
 
 
 class SpanPatterns(NamedTuple):
-    """Patterns of the panel in spans of typed places."""
+    """The patterns of a panel in all spans."""
 
-    pattern_IN: np.ndarray  # int32, the pattern of each haplotype, numbered within its span
-    first_I1: np.ndarray  # int64, index in bits_D and count_D of a span's first pattern
-    bits_D: np.ndarray  # uint64, alleles of a pattern; the span's first place is the lowest bit
+    pattern_IN: np.ndarray  # int32, the pattern of each haplotype, numbered within the span
+    first_I1: np.ndarray  # int64, index in bits_D and count_D of each span's first pattern
+    bits_D: np.ndarray  # uint64, alleles of a pattern; the lowest bit is the span's first place
     count_D: np.ndarray  # float32, number of haplotypes with the pattern
 
 
 def span_patterns(panel_NW: np.ndarray, n_places: int) -> SpanPatterns:
-    """Find the patterns of a panel's rows (`pack_rows`), numbered in the order in which they first occur."""
+    """Find the patterns of a panel's rows (`pack_rows`).
+
+    They are numbered in the order of first occurrence.
+    """
     pattern_IN = np.empty((-(-n_places // SPAN), len(panel_NW)), np.int32)
     return SpanPatterns(pattern_IN, *_number_patterns(panel_NW, pattern_IN))
 
 
 class PatternsWithRows:
-    """Patterns of the panel together with further haplotypes, different ones in each call."""
+    """Patterns of a panel and of further haplotypes, which differ from call to call."""
 
     def __init__(self, patterns: SpanPatterns) -> None:
         self._panel = patterns
         self._pattern_IN = patterns.pattern_IN
 
     def add(self, rows_MW: np.ndarray) -> SpanPatterns:
-        """Return what `span_patterns` returns for the panel and these rows; the next call overwrites it."""
+        """Return the patterns of the panel and these rows. The next call overwrites the result."""
         n_spans, n = self._panel.pattern_IN.shape
         if self._pattern_IN.shape[1] != n + len(rows_MW):
             self._pattern_IN = np.empty((n_spans, n + len(rows_MW)), np.int32)
@@ -49,7 +53,7 @@ class PatternsWithRows:
 
 @kernel()
 def _add_rows(panel, rows_MW, pattern_IN):  # type: ignore[no-untyped-def]
-    """Fill pattern_IN of the added haplotypes; returns the other fields of `SpanPatterns`."""
+    """Fill pattern_IN for the added haplotypes, and return the other fields of `SpanPatterns`."""
     n_spans, n = panel.pattern_IN.shape
     n_rows = len(rows_MW)
     number_K = np.full(1 << SPAN, np.int32(-1))
@@ -81,7 +85,7 @@ def _add_rows(panel, rows_MW, pattern_IN):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _number_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
-    """Fill pattern_IN; returns the other fields of `SpanPatterns`."""
+    """Fill pattern_IN, and return the other fields of `SpanPatterns`."""
     n_spans, n = pattern_IN.shape
     number_K = np.empty(1 << SPAN, np.int32)
     first_I1 = np.zeros(n_spans + 1, np.int64)

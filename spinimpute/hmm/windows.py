@@ -1,6 +1,9 @@
-"""Windows of typed sites: a pass over the panel decides a core of sites and sees flanks on either side.
+"""Windows of typed sites for phasing, leave-one-out prediction and map tuning.
 
-Axes: S typed sites of a window, N panel haplotypes, W 64-bit words.
+A window has a core and a flank on each side. All typed sites of the window are computed, but only the results
+of the core are used. Each typed site is in the core of exactly one window.
+
+Axes: S typed sites of a window, N panel haplotypes, B bytes of a site's packed bits, W 64-bit words.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from spinimpute.hmm import parameters
 
 
 class PhasedSites(Protocol):
-    """The attributes of a panel that the model needs."""
+    """The attributes of a panel that windows, the recombination scale and map tuning use."""
 
     @property
     def n_haplotypes(self) -> int:
@@ -28,35 +31,37 @@ class PhasedSites(Protocol):
 
     @property
     def position(self) -> np.ndarray:
-        """Positions in base pairs, int64."""
+        """Positions of all sites in base pairs, int64."""
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        """Return the alleles at some sites as bits, one row per site (`np.packbits`)."""
+        """Return the alleles at the sites `index` as bits, one row per site (`numpy.packbits`)."""
 
 
 @dataclass(frozen=True)
 class PassWindow:
-    """A window of typed sites."""
+    """A window of typed sites and the panel's alleles there."""
 
-    sites: Interval  # the typed sites of the window
-    decided: Interval  # the core that the window decides, counted within the window
-    panel_NW: np.ndarray  # uint64, typed alleles of the panel (`pack_rows`); rows are sorted by their content
-    cM_S: np.ndarray  # float64, genetic positions
+    sites: Interval  # the window, flanks included, as an interval of all typed sites
+    decided: Interval  # the core, as an interval of the window's sites
+    # uint64, the panel's alleles at the window's sites (`pack_rows`). The rows are sorted by their content,
+    # so the result does not depend on the order of haplotypes in the panel.
+    panel_NW: np.ndarray
+    cM_S: np.ndarray  # float64, genetic positions of the window's sites
 
     @property
     def decided_sites(self) -> Interval:
-        """The core, counted among all typed sites."""
+        """The core, as an interval of all typed sites."""
         return Interval(self.sites.start + self.decided.start, self.sites.start + self.decided.stop)
 
 
 def cut_pass_windows(panel: PhasedSites, typed_index: np.ndarray, shift: int = 0) -> list[PassWindow]:
-    """Cut typed panel sites into windows whose cores cover all; the first core is `shift` sites shorter."""
+    """Cut typed panel sites into windows. The first core is `shift` sites shorter than the others."""
     starts = range(-shift, len(typed_index), parameters.CORE)
     return [_window_around(panel, typed_index, start) for start in starts]
 
 
 def _window_around(panel: PhasedSites, typed_index: np.ndarray, core: int) -> PassWindow:
-    """Return the window whose core starts at a typed site, or before the first one if `core` is negative."""
+    """Return the window whose core starts at typed site `core`, which may be negative."""
     n_typed = len(typed_index)
     start, stop = max(0, core), min(n_typed, core + parameters.CORE)
     sites = Interval(max(0, start - parameters.FLANK), min(n_typed, stop + parameters.FLANK))
