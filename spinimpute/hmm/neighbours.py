@@ -38,7 +38,7 @@ class NotedHaplotypes(NamedTuple):
 
 @kernel()
 def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
-    """Return whether any of STRIDE matches from `first` on starts behind `start`."""
+    """Return whether any of the STRIDE matches beginning with index `first` starts after `start`."""
     latest = np.int32(0)
     for match_start in start_N[first : first + STRIDE]:
         latest = max(latest, match_start)

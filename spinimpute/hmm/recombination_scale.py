@@ -1,12 +1,12 @@
-"""The recombination scale: how often haplotypes switch to another one, estimated from the panel itself.
+"""The recombination scale: how often a haplotype switches to another best match, in jumps per cM.
 
-In the model of Li and Stephens changes get rarer with the number of haplotypes. Apart from that, their
-frequency depends on the panel's history, its phasing errors and the array: it differs tenfold between real
-panels. Some of the panel's haplotypes are left out, one at a time, and the scale is chosen that makes their
-typed alleles most likely. The targets are not used, so that the result for one does not depend on the
-others.
+In the model of Li and Stephens, the jump rate is the scale divided by the number of haplotypes. The scale
+depends on the panel's history, its phasing errors and the array; it differs tenfold between real panels. It
+is estimated from the panel: a few haplotypes are held out, one at a time, and the scale that makes their
+typed alleles most likely is chosen. The targets are not used, so a target's result does not depend on other
+targets.
 
-Axes: T typed sites, N panel haplotypes, Q haplotypes left out, 2 alleles of a state.
+Axes: T typed sites, N panel haplotypes, Q held-out haplotypes, 2 alleles of a state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from spinimpute.hmm.windows import PhasedSites
 from spinimpute.panels.panel import Panel
 from spinimpute.runtime.kernels import kernel
 
-SCALE_LINE = "##spinimpute_copying_rate="  # then jumps per cM, and a checksum of the panel's genetic map
+# Header line of a VCF or BCF file; jumps per cM and a checksum of the panel's genetic map follow.
+SCALE_LINE = "##spinimpute_copying_rate="
 
 
 def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
@@ -43,13 +44,14 @@ def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
 def scale_line(panel: Panel, jumps_per_cM: float) -> str:
     """Return a header line with the scale and a checksum of the panel's genetic map, without a line end.
 
-    Whoever reads only some of the file's typed sites takes the scale of all sites from there.
+    A later run that imputes only a region of the file uses this scale, which was estimated from all typed
+    sites.
     """
     return f"{SCALE_LINE}{jumps_per_cM:g} {_map_checksum(panel)}"
 
 
 def scale_in_header(header: str, panel: Panel) -> float | None:
-    """Read the scale that `scale_line` wrote for this genetic map from the header of a VCF or BCF file."""
+    """Return the scale in a header's `scale_line`; None if there is none for this panel's genetic map."""
     for line in header.splitlines():
         scale, _, checksum = line.removeprefix(SCALE_LINE).partition(" ")
         if line.startswith(SCALE_LINE) and checksum == _map_checksum(panel):
@@ -65,7 +67,7 @@ def _map_checksum(panel: Panel) -> str:
 
 
 def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
-    """Return the scale of SCALES under which haplotypes that copy the others are most likely.
+    """Return the scale of SCALES that makes held-out haplotypes, which copy all others, most likely.
 
     Returns JUMPS_PER_CM if there are too few sites or haplotypes.
     """
@@ -85,7 +87,7 @@ def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
         jump_T = jump_probabilities(cM_T, n - 1, parameters.SCALES[number])
         return float(_log_likelihood(alleles_TN, n, chosen_Q, emission_QT2, jump_T))
 
-    best = parameters.FIRST_SCALE  # the likelihood has one maximum
+    best = parameters.FIRST_SCALE  # walk uphill; the likelihood has a single maximum
     while True:
         near = [i for i in (best - 1, best, best + 1) if 0 <= i < len(parameters.SCALES)]
         better = max(near, key=likelihood)
@@ -95,7 +97,7 @@ def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
 
 
 def copying_log_likelihood(alleles_TN: np.ndarray, cM_T: np.ndarray, chosen_Q: np.ndarray) -> float:
-    """Return the log-likelihood of haplotypes that copy all others, at the scale that fits the map."""
+    """Return the log-likelihood of the haplotypes chosen_Q, each copying all others, at the best scale."""
     n = alleles_TN.shape[1]
     jump_T = jump_probabilities(cM_T, n - 1, most_likely_scale(alleles_TN, cM_T))
     emission_QT2 = allele_emissions(alleles_TN[:, chosen_Q].T, MISMATCH)
@@ -103,7 +105,10 @@ def copying_log_likelihood(alleles_TN: np.ndarray, cM_T: np.ndarray, chosen_Q: n
 
 
 def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
-    """Hash each haplotype's alleles, uint64 (N,), to choose haplotypes whatever their order in the file."""
+    """Hash each haplotype's alleles, uint64 (N,).
+
+    Haplotypes that are chosen by this hash do not depend on the order of haplotypes in the file.
+    """
     weight_T = np.random.default_rng(0).integers(1, 2**63, len(alleles_TN), dtype=np.uint64)
     hash_N = np.zeros(alleles_TN.shape[1], np.uint64)
     for weight, alleles_N in zip(weight_T, alleles_TN, strict=True):
@@ -113,7 +118,10 @@ def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
 
 @kernel(fast=True)
 def _log_likelihood(alleles_TN, n, chosen_Q, emission_QT2, jump_T):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood of chosen ones of n haplotypes, each copying all others; N: whole lanes."""
+    """Return the log-likelihood of the haplotypes chosen_Q, each copying the other n - 1 haplotypes.
+
+    N is n padded to whole lanes.
+    """
     log_likelihood = 0.0
     share_N, value_N = np.zeros(alleles_TN.shape[1], np.float32), np.empty(alleles_TN.shape[1], np.float32)
     for q in range(len(chosen_Q)):

@@ -1,20 +1,28 @@
-"""Steps of forward and backward values of the model of Li and Stephens, and its probabilities.
+"""The forward and backward steps of the hidden Markov model of Li and Stephens.
 
-A query copies one haplotype of the panel. Before each place it leaves this haplotype, with a probability
-that grows with genetic length (`jump_probabilities`), for one drawn from all. Emissions
-(`allele_emissions`) are the probabilities of the observed allele given either allele of the copied
-haplotype.
+A query copies one panel haplotype at a time. Before each place it switches to a random panel haplotype, with
+a probability that grows with the genetic distance (`jump_probabilities`). The emissions (`allele_emissions`)
+are the probabilities of the query's allele, given REF or ALT on the copied haplotype. All modules that use
+the model (posteriors, phasing, leave-one-out, chains) are built from these steps.
 
-There are two kinds of states.
+There are two kinds of states:
 
-1. All haplotypes, for LANES queries side by side. Haplotypes of one pattern share their steps within a span
-   (Das et al. 2016). The forward value of haplotype n in pattern d is stay_d g_n + come_d / count_d, where
-   g_n is its value before the span, stay_d belongs to queries that never left it and come_d to those that
-   came since. The backward value is stay_d g_n + come_d, with g_n behind the span.
-2. A list of haplotypes for a single query, each with its share among those that the query may switch to.
+1. All panel haplotypes, for LANES queries at the same time. Within a span of SPAN places, haplotypes with the
+   same pattern (`patterns`) are computed together (Das et al. 2016). The forward value of haplotype n with
+   pattern d is
 
-Axes: N panel haplotypes, S places, D patterns, L queries side by side, Q queries, G groups of LANES
-queries, K states of a query (a multiple of LANES), 2 alleles of a state.
+       stay_d g_n + switch_d / count_d
+
+   where g_n is the haplotype's value to the left of the span, stay_d belongs to queries that have stayed on
+   their haplotype since then, switch_d to queries that have switched to one of the pattern's haplotypes, and
+   count_d is the number of these. The backward value is stay_d g_n + switch_d, with g_n to the right of the
+   span. So a span has three stages: `start_span`, steps at its places, and `cross_span`, which computes the
+   values of all haplotypes on its other side.
+2. A list of haplotypes for a single query, each with its own switch probability (its share).
+
+Axes: N panel haplotypes, S places, D patterns of a span, L queries that are computed together, Q queries, G
+groups of LANES queries, I words of 16 places, K states of a query (a multiple of LANES), 2 alleles of a
+state.
 
 References
 ----------
@@ -43,14 +51,14 @@ from spinimpute.hmm.parameters import JUMPS_PER_CM, LANES, SPAN
 from spinimpute.hmm.patterns import max_patterns
 from spinimpute.runtime.kernels import kernel
 
-MIN_JUMP = 1e-7  # also where the map has no length
+MIN_JUMP = 1e-7  # minimum jump probability, used where the map has no length
 
 
 def jump_probabilities(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float = JUMPS_PER_CM) -> np.ndarray:
-    """Return the probability that a query leaves its haplotype before each place, float32 (S,).
+    """Return the probability that a query switches to a random haplotype before each place, float32 (S,).
 
-    It is 1 before the first place. The more haplotypes there are, the closer is the nearest relative, and the
-    rarer are changes.
+    It is 1 before the first place. It decreases with the number of haplotypes: in a larger panel the nearest
+    relative is closer.
     """
     probability_S = -np.expm1(-np.diff(cM_S, prepend=cM_S[:1]) * jumps_per_cM / n_haplotypes)
     probability_S = probability_S.clip(MIN_JUMP)
@@ -61,9 +69,9 @@ def jump_probabilities(cM_S: np.ndarray, n_haplotypes: int, jumps_per_cM: float 
 def allele_emissions(alleles: np.ndarray, mismatch: float | np.ndarray) -> np.ndarray:
     """Return P(allele | state has REF) and P(allele | state has ALT), float32 (..., 2).
 
-    Alleles other than 0 and 1 are missing and fit either state. `mismatch` broadcasts with them. The model
-    sees nothing else of a query, so likelihoods of alleles may take the place of these emissions: a factor
-    common to both alleles changes no posterior.
+    Alleles other than 0 and 1 are missing and fit either state. `mismatch` broadcasts with `alleles`. The
+    model uses a query only through its emissions, so allele likelihoods may replace them. A factor that both
+    alleles have in common does not change posteriors.
     """
     wrong = np.asarray(mismatch, np.float32)
     right = np.float32(1) - wrong
@@ -72,36 +80,36 @@ def allele_emissions(alleles: np.ndarray, mismatch: float | np.ndarray) -> np.nd
 
 
 def group_lanes(emission_QS2: np.ndarray) -> np.ndarray:
-    """Arrange emissions in groups of LANES queries, float32 (G, S, 2, L), filled up with the last query."""
+    """Arrange emissions in groups of LANES queries, float32 (G, S, 2, L), padded with the last query."""
     n_queries = len(emission_QS2)
     lane_GL = np.arange(-(-n_queries // LANES) * LANES).reshape(-1, LANES).clip(max=n_queries - 1)
     return np.ascontiguousarray(emission_QS2[lane_GL].transpose(0, 2, 3, 1))
 
 
-# all haplotypes, LANES queries
+# Steps for all haplotypes and LANES queries
 
 
 class SpanValues(NamedTuple):
     """Values of the patterns at a place of a span, float32."""
 
-    # stay_DL, switch_DL: see the module's docstring
+    # stay_DL, switch_DL: see the formulas in the module's docstring
     stay_DL: np.ndarray
     switch_DL: np.ndarray
-    scale_L: np.ndarray  # forwards one over the sum of all values, backwards the last divisor
+    # In a forward pass: one over the sum of all haplotypes' values. In a backward pass: the last divisor.
+    scale_L: np.ndarray
 
 
 class SpanSums(NamedTuple):
-    """Sums over each pattern's haplotypes of their values around a span, float32 (D, L)."""
+    """Sums of values on both sides of a span, over the haplotypes of each pattern, float32 (D, L)."""
 
-    # left_DL, right_DL: of forward values before the span, and of backward values behind it
-    left_DL: np.ndarray
-    right_DL: np.ndarray
-    product_DL: np.ndarray  # of the products of both
+    left_DL: np.ndarray  # sum of forward values to the left of the span
+    right_DL: np.ndarray  # sum of backward values to the right of the span
+    product_DL: np.ndarray  # sum of a haplotype's left value times its right value
 
 
 @kernel()
 def span_values(patterns):  # type: ignore[no-untyped-def]
-    """Allocate `SpanValues` for any of the spans."""
+    """Allocate `SpanValues` that are large enough for each span."""
     most = max_patterns(patterns.first_I1)
     return SpanValues(
         np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32), np.empty(LANES, np.float32)
@@ -110,7 +118,7 @@ def span_values(patterns):  # type: ignore[no-untyped-def]
 
 @kernel()
 def span_sums(patterns):  # type: ignore[no-untyped-def]
-    """Allocate `SpanSums` for any of the spans."""
+    """Allocate `SpanSums` that are large enough for each span."""
     most = max_patterns(patterns.first_I1)
     return SpanSums(
         np.empty((most, LANES), np.float32),
@@ -127,7 +135,7 @@ def n_patterns(patterns, span):  # type: ignore[no-untyped-def]
 
 @kernel()
 def start_span(patterns, span, values):  # type: ignore[no-untyped-def]
-    """Start a span: no query has left its haplotype yet."""
+    """Set the values at the start of a span, where no query has switched yet."""
     d = n_patterns(patterns, span)
     values.stay_DL[:d] = 1
     values.switch_DL[:d] = 0
@@ -136,7 +144,7 @@ def start_span(patterns, span, values):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def transition(patterns, place, jump, values):  # type: ignore[no-untyped-def]
-    """Take forward values from the place before to this one, without its emissions."""
+    """Take forward values from the previous place to this one, without this place's emissions."""
     stay_DL, switch_DL, scale_L = values
     span, count_D = place // SPAN, patterns.count_D
     first = patterns.first_I1[span]
@@ -149,7 +157,7 @@ def transition(patterns, place, jump, values):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def apply_emissions(patterns, place, emission_S2L, left_DL, values):  # type: ignore[no-untyped-def]
-    """Multiply forward values by the emissions of a place. left_DL: see `SpanSums`."""
+    """Multiply forward values by the emissions of a place; left_DL: see `SpanSums`."""
     stay_DL, switch_DL, scale_L = values
     span, bits_D = place // SPAN, patterns.bits_D
     first, at = patterns.first_I1[span], place % SPAN
@@ -165,9 +173,9 @@ def apply_emissions(patterns, place, emission_S2L, left_DL, values):  # type: ig
 
 @kernel(fast=True)
 def step_back(patterns, place, emission_S2L, jump, right_DL, values):  # type: ignore[no-untyped-def]
-    """Take backward values from right of a place to left of it, divided by their mean, which scale_L keeps.
+    """Take backward values from the right of a place to its left.
 
-    right_DL: see `SpanSums`.
+    They are divided by their mean over all haplotypes, which is written to scale_L. right_DL: see `SpanSums`.
     """
     stay_DL, switch_DL, divisor_L = values
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
@@ -186,7 +194,7 @@ def step_back(patterns, place, emission_S2L, jump, right_DL, values):  # type: i
 
 @kernel(inline=True)
 def allele_at(bits, at):  # type: ignore[no-untyped-def]
-    """Return the allele of a pattern at a place of its span."""
+    """Return the allele of a pattern (bits_D) at place `at` of its span."""
     return (bits >> np.uint64(at)) & np.uint64(1)
 
 
@@ -194,9 +202,9 @@ def allele_at(bits, at):  # type: ignore[no-untyped-def]
 def sum_products(stay, switch, left, right_stay, right_switch, right, product, share):  # type: ignore[no-untyped-def]
     """Sum forward times backward values over the haplotypes of a pattern, at a place.
 
-    Returns the sum over queries that have stayed on their haplotype since the span's start, and two factors
-    of the sum over those that have switch since. left, right, product: see `SpanSums`. share: one over the
-    number of haplotypes.
+    Returns three numbers s, a, b; the sum is s + a b. s belongs to queries that have stayed on their haplotype
+    since the span's start, a b to those that have switched. left, right, product: see `SpanSums`. share: one
+    over the number of the pattern's haplotypes.
     """
     stayed = stay * multiply_add(right_switch, left, right_stay * product)
     return stayed, switch, share * right_stay * right + right_switch
@@ -204,9 +212,10 @@ def sum_products(stay, switch, left, right_stay, right_switch, right, product, s
 
 @kernel(fast=True)
 def sum_by_allele(patterns, place, values, sums, right, by_allele_2L):  # type: ignore[no-untyped-def]
-    """Fill by_allele_2L with the probability of all other places, by the allele copied at this one.
+    """Fill by_allele_2L: P(calls at all other places, copied haplotype has REF or ALT here), up to a factor.
 
-    The emissions of the place itself do not enter. right: `BackwardValues`.
+    This is the sum of forward times backward values over the haplotypes with each allele. The emissions of
+    the place itself are not used. right: `BackwardValues`.
     """
     stay_DL, switch_DL, _ = values
     left_DL, right_DL, product_DL = sums
@@ -225,7 +234,7 @@ def sum_by_allele(patterns, place, values, sums, right, by_allele_2L):  # type: 
 
 @kernel(fast=True)
 def sum_patterns(patterns, span, x_NL, sum_DL):  # type: ignore[no-untyped-def]
-    """Sum values over the haplotypes of each pattern of a span."""
+    """Fill sum_DL with the sum of x_NL over the haplotypes of each pattern of a span."""
     sum_DL[: n_patterns(patterns, span)] = 0
     pattern_N = patterns.pattern_IN[span]
     for h in range(len(pattern_N)):
@@ -235,7 +244,7 @@ def sum_patterns(patterns, span, x_NL, sum_DL):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def sum_around(patterns, span, x_NL, y_NL, sums):  # type: ignore[no-untyped-def]
-    """Fill `SpanSums` from values before and behind a span."""
+    """Fill `SpanSums` from the values to the left (x_NL) and to the right (y_NL) of a span."""
     x_DL, y_DL, product_DL = sums
     clear_sums(patterns, span, sums)
     pattern_N = patterns.pattern_IN[span]
@@ -249,7 +258,7 @@ def sum_around(patterns, span, x_NL, y_NL, sums):  # type: ignore[no-untyped-def
 
 @kernel()
 def clear_sums(patterns, span, sums):  # type: ignore[no-untyped-def]
-    """Set `SpanSums` to 0."""
+    """Set the `SpanSums` of a span to 0."""
     d = n_patterns(patterns, span)
     sums.left_DL[:d] = 0
     sums.right_DL[:d] = 0
@@ -269,7 +278,10 @@ def end_span(patterns, span, values):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def cross_span(patterns, span, values, x_NL):  # type: ignore[no-untyped-def]
-    """Take the haplotypes' values from the near side of a span to the far side, in place."""
+    """Take the values of all haplotypes from one side of a span to the other, in place.
+
+    This works in both directions; `values` are those after the last step within the span.
+    """
     stay_DL, switch_DL, _ = values
     pattern_N = patterns.pattern_IN[span]
     for h in range(len(pattern_N)):
@@ -279,10 +291,10 @@ def cross_span(patterns, span, values, x_NL):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def cross_span_and_sum(patterns, span, next_span, values, x_NL, out_NL, sum_DL):  # type: ignore[no-untyped-def]
-    """Take the haplotypes' values through a span, and sum them over the patterns of the next one.
+    """Do the work of `cross_span`, and of `sum_patterns` for the next span, in one loop.
 
-    x_NL: values on the near side; out_NL may be the same array. One pass does both, as memory access takes
-    most of the time.
+    One loop is faster, because memory access takes most of the time. x_NL: values on the starting side.
+    out_NL: filled with the values on the other side; it may be the same array.
     """
     stay_DL, switch_DL, _ = values
     sum_DL[: n_patterns(patterns, next_span)] = 0
@@ -296,7 +308,11 @@ def cross_span_and_sum(patterns, span, next_span, values, x_NL, out_NL, sum_DL):
 
 @kernel(fast=True)
 def cross_span_and_sum_around(patterns, span, values, x_NL, y_NL, sums):  # type: ignore[no-untyped-def]
-    """Take forward values through a span, in place, and fill `SpanSums` of the next one; y_NL: behind it."""
+    """Do the work of `cross_span`, and of `sum_around` for the next span, in one loop.
+
+    x_NL: forward values to the left of the span, updated. y_NL: backward values to the right of the next
+    span.
+    """
     stay_DL, switch_DL, _ = values
     x_DL, y_DL, product_DL = sums
     clear_sums(patterns, span + 1, sums)
@@ -310,11 +326,11 @@ def cross_span_and_sum_around(patterns, span, values, x_NL, y_NL, sums):  # type
         store(product_DL, e, load(product_DL, e) + x * y)
 
 
-# a list of haplotypes, one query
+# Steps for a list of haplotypes and one query
 
 
 def pad_to_lanes(alleles_SN: np.ndarray) -> np.ndarray:
-    """Pad alleles, uint8, with 0 to a multiple of LANES haplotypes, (S, K); the added states get no share."""
+    """Pad alleles, uint8, with 0 to a multiple of LANES haplotypes, (S, K). Give the padding a share of 0."""
     n_places, n = alleles_SN.shape
     alleles_SK = np.zeros((n_places, -(-n // LANES) * LANES), np.uint8)
     alleles_SK[:, :n] = alleles_SN
@@ -325,11 +341,12 @@ def pad_to_lanes(alleles_SN: np.ndarray) -> np.ndarray:
 def step_forward_states(  # type: ignore[no-untyped-def]
     allele_K, share_K, emission_2, jump, before_K, before_total, forward_K
 ):
-    """Take forward values from the place before to this one; returns their sum, and does not divide by it.
+    """Take forward values from the previous place to this one, and return their sum.
 
-    allele_K: uint8, the states' alleles at this place. share_K: each state's share of the haplotypes that the
-    query may switch to, 0 for states that it may not copy. before_K, before_total: values at the place before
-    (share_K for the first) and their sum. forward_K may be the same array as before_K.
+    The previous values are divided by their sum, the new ones are not. allele_K: uint8, the states' alleles
+    at this place. share_K: P(a switch leads to this state), 0 for states that the query may not copy.
+    before_K, before_total: values at the previous place and their sum; share_K and 1 for the first place.
+    forward_K: the result; it may be the same array as before_K.
     """
     one = np.float32(1)
     keep = (one - jump) * (one / before_total)
@@ -346,10 +363,10 @@ def step_forward_states(  # type: ignore[no-untyped-def]
 def step_back_states(  # type: ignore[no-untyped-def]
     allele_K, share_K, emission_2, jump, forward_K, forward_total, backward_K
 ):
-    """Take backward values from right of this place to left of it.
+    """Take backward values from the right of this place to its left, in place.
 
-    Returns the probability that the query left its haplotype between the place before and this one.
-    forward_K, forward_total: forward values at the place before, and their sum. The other arguments are
+    Returns the posterior probability that the query switched between the previous place and this one.
+    forward_K, forward_total: forward values at the previous place, and their sum. The other arguments are
     those of `step_forward_states`.
     """
     one = np.float32(1)
@@ -357,7 +374,7 @@ def step_back_states(  # type: ignore[no-untyped-def]
     for k in range(0, len(allele_K), LANES):
         share = load(share_K, k)
         emission = select_by_allele(allele_K, k, emission_2[0], emission_2[1])
-        # values of states that cannot be copied would grow without bound
+        # Without this, the values of states with a share of 0 would grow without bound.
         value = where_positive(share, load(backward_K, k) * emission)
         store(backward_K, k, value)
         all_switch += share * value
@@ -373,11 +390,11 @@ def step_back_states(  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def step_list(bits_IK, place, n, emission_2, keep, arrive, value_K):  # type: ignore[no-untyped-def]
-    """Replace the values of n states by (value * keep + arrive) * emission of a place; returns their sum.
+    """Replace the values of n states by (value * keep + arrive) * emission, and return their sum.
 
-    All states have the same share. Forwards, `keep` and `arrive` take the values from the place before to
-    this one. Backwards, they belong to the place behind, whose step is completed here. bits_IK: uint16, the
-    states' alleles at 16 places.
+    All states have the same share. In a forward pass, `keep` and `arrive` are the transition from the
+    previous place to this one. In a backward pass, they are the transition from the next place to this one.
+    bits_IK: uint16, the states' alleles at 16 places per word.
     """
     bits_K, bit = bits_IK[place >> 4], place & 15
     total = all_lanes(np.float32(0))

@@ -1,11 +1,11 @@
-"""A panel's genetic map, estimated from the panel alone if that is better than the map it came with.
+"""Estimation of a genetic map from the panel alone, for `panel build`.
 
-Published maps are those of other populations, and many species have none. The lengths between common sites
-are tuned to most of the panel's haplotypes (`tuning`), and the others are left out. If these are more
-likely to copy the others by the tuned map than by the given one, the tuned map is better. Against exact
-maps of simulated panels it is not.
+Published maps describe other populations, and many species have none. The genetic distances between common
+sites are tuned to most of the panel's haplotypes (`tuning`). The other haplotypes are held out to test the
+result: if they are more likely under the tuned map than under the panel's present map, the tuned map is used.
+Exact maps of simulated panels win this test against tuned maps.
 
-Axes: T sites, N haplotypes, Q of them that are left out, X all sites of the panel.
+Axes: T sites, N haplotypes, Q held-out haplotypes, X all sites of the panel.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from spinimpute.hmm.maps.tuning import can_tune, fair_order, tuned_map
 from spinimpute.hmm.recombination_scale import copying_log_likelihood
 from spinimpute.hmm.windows import PhasedSites
 
-BATCH_SITES = 128
-BASES_PER_CM = 1e6  # where a map has no length
+BATCH_SITES = 128  # sites whose alleles are read at a time
+BASES_PER_CM = 1e6  # constant rate that replaces a map without length
 
 
 class MapEstimate(NamedTuple):
@@ -31,12 +31,12 @@ class MapEstimate(NamedTuple):
 
     cM_X: np.ndarray  # float64, genetic positions of all sites
     n_sites: int  # number of sites between which lengths were estimated
-    gain: float  # relative reduction of the negative log-likelihood of the haplotypes left out
+    gain: float  # relative reduction of the negative log-likelihood of the held-out haplotypes
 
 
 @dataclass(frozen=True)
 class _SomeHaplotypes:
-    """Some haplotypes of a panel, with another map."""
+    """Some haplotypes of a panel, with another genetic map."""
 
     panel: PhasedSites
     chosen_N: np.ndarray
@@ -64,9 +64,10 @@ class _SomeHaplotypes:
 def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> MapEstimate | None:
     """Estimate a panel's genetic map from its haplotypes, starting from its present map.
 
-    Returns None if the present map is as good, or if there are too few sites or haplotypes. The estimate is
-    as long as the present map, unless that has next to no length. frequency_X: of ALT. The result depends
-    neither on threads nor on the order of the haplotypes.
+    Returns None if the estimate is not better than the present map, or if there are too few sites or
+    haplotypes. The estimate is scaled to the length of the present map, or to 1 cM/Mb if that has almost no
+    length. frequency_X: ALT frequencies. The result depends neither on threads nor on the order of the
+    haplotypes.
     """
     index_T = spread_sites(panel.position, frequency_X, 0)
     n_held_out = min(parameters.MAX_HELD_OUT, panel.n_haplotypes // 5)
@@ -89,21 +90,22 @@ def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> 
 
 
 def _with_length(cM_X: np.ndarray, position_X: np.ndarray, index_T: np.ndarray) -> np.ndarray:
-    """Return the map, or 1 cM/Mb if the map has next to no length between the sites."""
+    """Return the map, or a constant 1 cM/Mb if the map has almost no length between the sites index_T."""
     constant_X = position_X / BASES_PER_CM
     flat = np.ptp(cM_X[index_T]) < parameters.MIN_MAP_RATE * np.ptp(constant_X[index_T])
     return constant_X if flat else cM_X
 
 
 def _rescale(tuned_X: np.ndarray, start_X: np.ndarray) -> np.ndarray:
-    """Give a tuned map the first and last position of the map before, so that the meaning of cM stays."""
+    """Scale a tuned map to the first and last genetic position of the starting map."""
     return start_X[0] + (tuned_X - tuned_X[0]) * (np.ptp(start_X) / np.ptp(tuned_X))
 
 
 def spread_sites(position_X: np.ndarray, frequency_X: np.ndarray, shift: int) -> np.ndarray:
-    """Choose the commonest site of every MAP_STEP base pairs, if it is common, int64 (T,), increasing.
+    """Choose the most common site of each step of MAP_STEP base pairs, int64 (T,), increasing.
 
-    shift: added to the positions; half a step gives other sites.
+    Steps without a common site are skipped. shift: base pairs that are added to positions. A shift of half a
+    step chooses mostly other sites, on which the map can be tested.
     """
     minor_X = np.minimum(frequency_X, 1 - frequency_X)
     common_T = np.flatnonzero(minor_X >= parameters.MIN_MAP_FREQUENCY)
@@ -114,7 +116,10 @@ def spread_sites(position_X: np.ndarray, frequency_X: np.ndarray, shift: int) ->
 
 
 def _test_sites(index_T: np.ndarray) -> np.ndarray:
-    """Choose the sites of some evenly spaced intervals. Between two intervals every haplotype changes."""
+    """Choose the sites of TEST_INTERVALS evenly spaced intervals.
+
+    The distance between two intervals is so large that every haplotype switches there.
+    """
     n, length = parameters.TEST_INTERVALS, parameters.TEST_SITES
     if len(index_T) <= n * length:
         return index_T
@@ -123,7 +128,7 @@ def _test_sites(index_T: np.ndarray) -> np.ndarray:
 
 
 def _read_alleles(panel: PhasedSites, index_T: np.ndarray) -> Iterator[np.ndarray]:
-    """Read alleles, uint8 (T, N), a few sites at a time: all haplotypes of a large panel take much memory."""
+    """Read alleles, uint8 (T, N), BATCH_SITES sites at a time, to limit the memory for large panels."""
     for start in range(0, len(index_T), BATCH_SITES):
         packed = panel.packed_rows(index_T[start : start + BATCH_SITES])
         yield np.unpackbits(packed, axis=1, count=panel.n_haplotypes)

@@ -1,12 +1,13 @@
-"""A panel's genetic map, tuned to the panel itself and to the typed sites of an array.
+"""Tuning of a panel's genetic map to the panel itself and to the typed sites of an array.
 
-A published map gives the recombination rates of some population. Imputation needs the places where this
-panel's haplotypes switch to another one, as seen from the typed sites. By the model of Li and Stephens
-(2003, Genetics 165:2213) each of many haplotypes is left out and copied from all others. By
-expectation-maximization the length between two typed sites becomes the one that explains the changes found
-there.
+A published map gives the recombination rates of some population. Imputation needs to know how often the
+haplotypes of this panel switch to another best match between two typed sites. Each of many haplotypes is held
+out and copied from all others, by the model of Li and Stephens (2003, Genetics 165:2213). An
+expectation-maximization algorithm counts the expected switches in each gap, and sets the length of the gap so
+that the model predicts this number.
 
-Axes: T typed sites, S typed sites of a window, N panel haplotypes, 2 alleles of a state.
+Axes: T typed sites, S typed sites of a window, N panel haplotypes, X samples, 2 alleles of a state. Widths,
+probabilities and switches at index t belong to the gap to the left of typed site t.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def can_tune(panel: PhasedSites, typed_index: np.ndarray) -> bool:
 def tuned_map(
     panel: PhasedSites, typed_index: np.ndarray, threads: int, progress: Progress | None = None
 ) -> np.ndarray:
-    """Estimate the genetic positions of the panel's sites from its own haplotypes, float64, in cM.
+    """Return tuned genetic positions of all panel sites, float64, in cM.
 
-    With too few typed sites or haplotypes (`can_tune`) the map stays as it is. The result depends neither on
+    With too few typed sites or haplotypes (`can_tune`) this is the panel's map. The result depends neither on
     threads nor on the order of the panel's haplotypes.
     """
     if not can_tune(panel, typed_index):
@@ -52,7 +53,7 @@ def tuned_map(
     windows = cut_pass_windows(panel, typed_index)
     n = min(panel.n_haplotypes, parameters.MAX_HAPLOTYPES)
     start_T = np.diff(typed_cM_T, prepend=typed_cM_T[:1])
-    # each gap has some length: a map knows nothing where its own sites are too far apart
+    # Each gap gets a minimum length, because a map with widely spaced points may give 0 for some gaps.
     bp_T = np.diff(panel.position[typed_index], prepend=panel.position[typed_index[0]])
     start_T = np.maximum(start_T, parameters.MIN_MAP_RATE * bp_T * start_T.sum() / max(1, bp_T.sum()))
     map_probability_T = -np.expm1(-start_T * scale / n)
@@ -68,7 +69,7 @@ def tuned_map(
                     progress((iteration + (number + 1) / len(windows)) / iterations)
             ratio_T = (switches_T + prior) / (queries_T * map_probability_T + prior)
             probability_T = (map_probability_T * ratio_T).clip(max=MAX_JUMP_PROBABILITY)
-            # where all haplotypes are left at any length, nothing can be learned
+            # Where every query switches anyway, the data say nothing about the length of the gap.
             width_T = np.where(
                 map_probability_T < MAX_JUMP_PROBABILITY, -np.log1p(-probability_T) * n / scale, start_T
             )
@@ -79,10 +80,11 @@ def tuned_map(
 def _interpolate(
     cM: np.ndarray, position: np.ndarray, typed_index: np.ndarray, width_T: np.ndarray
 ) -> np.ndarray:
-    """Return genetic positions of all sites from the tuned lengths between typed sites.
+    """Return genetic positions of all sites from the tuned lengths (width_T) between typed sites.
 
-    A site divides the distance of the typed sites around it as in the map, or by base pairs where the map
-    gives both the same position. Sites outside of the typed sites are shifted.
+    A site divides the distance between its two typed neighbours in the same proportion as in the old map. If
+    the old map gives both neighbours the same genetic position, base pairs are used instead. Sites before the
+    first or after the last typed site are shifted with it.
     """
     tuned_T = cM[typed_index[0]] + np.cumsum(width_T)
     gap = np.searchsorted(typed_index, np.arange(len(cM)), side="right")
@@ -96,13 +98,16 @@ def _interpolate(
     before = (gap - 1).clip(0)
     after = gap.clip(max=len(typed_index) - 1)
     tuned = tuned_T[before] + np.where(inside, share * (tuned_T[after] - tuned_T[before]), edge)
-    return np.maximum.accumulate(tuned)  # rounding may have exchanged neighbours
+    return np.maximum.accumulate(tuned)  # rounding may have put neighbours into the wrong order
 
 
 def _count_switches(
     window: PassWindow, width_S: np.ndarray, jumps_per_cM: float, n: int, pool: ThreadPoolExecutor
 ) -> tuple[np.ndarray, int]:
-    """Return the expected changes before each decided place, over all queries, and the number of queries."""
+    """Return the expected switches before each place of the window's core, summed over queries.
+
+    Also returns the number of queries.
+    """
     alleles_NS = unpack_rows(window.panel_NW, window.sites.n_sites)
     order_N = fair_order([alleles_NS.T])[:n]
     alleles_SN = pad_to_lanes(alleles_NS[order_N].T)
@@ -122,10 +127,10 @@ def _count_switches(
 
 
 def fair_order(alleles: Iterable[np.ndarray]) -> np.ndarray:
-    """Order haplotypes, int64 (N,), so that the first ones are a fair sample, whatever the order of the file.
+    """Return an order of haplotypes, int64 (N,), of which any first part is a fair sample.
 
-    The order is that of a hash of a haplotype's alleles and of its number among those with the same alleles.
-    alleles: uint8 (S, N), a few sites at a time.
+    It does not depend on their order in the file. Haplotypes are sorted by a hash of their alleles and, if
+    several have the same alleles, of their number among these. alleles: uint8 (S, N), a few sites at a time.
     """
     hash_N: np.ndarray | None = None
     for alleles_SN in alleles:
@@ -136,10 +141,10 @@ def fair_order(alleles: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def fair_samples(alleles_SN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
-    """Order samples, int64 (X,), so that the first ones are a fair sample, whatever the order of the file.
+    """Return an order of samples, int64 (X,), of which any first part is a fair sample.
 
-    Samples with the same haplotypes exchange places if the order of the file changes. sample_N: int64, the
-    sample of each haplotype.
+    It does not depend on their order in the file, except among samples with equal haplotypes. sample_N:
+    int64, the sample of each haplotype.
     """
     hash_X = np.zeros(int(sample_N.max()) + 1, np.uint64)
     np.add.at(hash_X, sample_N, _mix_bits(content_hash(alleles_SN)))
@@ -147,7 +152,7 @@ def fair_samples(alleles_SN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
 
 
 def _order_by_hash(hash_N: np.ndarray) -> np.ndarray:
-    """Return an order by hashes, int64 (N,), in which haplotypes with equal hashes are apart."""
+    """Return an order by hashes, int64 (N,), in which haplotypes with equal hashes are not adjacent."""
     order_N = np.argsort(hash_N, kind="stable")
     sorted_N = hash_N[order_N]
     number_N = (np.arange(len(order_N)) - np.searchsorted(sorted_N, sorted_N)).astype(np.uint64)
@@ -165,9 +170,9 @@ def _mix_bits(key_N: np.ndarray) -> np.ndarray:
 
 @kernel(fast=True)
 def _expected_switches(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
-    """Return the posterior probability that a query changes before each place, float64 (S,).
+    """Return the posterior probability that a query switches before each place, float64 (S,).
 
-    share_N: as in `step_forward_states`, with N a multiple of LANES.
+    share_N: see `step_forward_states`. N is a multiple of LANES.
     """
     n_places, n = alleles_SN.shape
     forward_SN, total_S = np.empty((n_places, n), np.float32), np.empty(n_places, np.float32)
