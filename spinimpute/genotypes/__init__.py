@@ -1,1 +1,1 @@
-"""Genotype files in and out, genetic maps, panel files, windows and K-mers."""
+"""Sites, alleles, haplotypes, regions, genetic maps and intervals: what all other packages build on."""

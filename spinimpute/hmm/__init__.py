@@ -1,1 +1,1 @@
-"""The model of Li and Stephens: posteriors, leave-one-out, recombination scale, map tuning."""
+"""The hidden Markov model of Li and Stephens: candidates, posteriors, leave-one-out and map tuning."""

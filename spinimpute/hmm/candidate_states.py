@@ -1,21 +1,24 @@
-"""Posteriors of copying where a query's own candidates, of all blocks, are the states.
+"""Posterior probability of each candidate in large panels, where a query's states are its own candidates.
 
-With a hundred thousand haplotypes nearly all of the probability lies on the few thousand that match a query
-somewhere in the chunk, and using all of them as states takes most of the time. A query still leaves a
-haplotype for any of the panel: haplotypes that are no states explain none of its calls. Each query has
-states of its own, so that no result depends on which queries are imputed together.
+With 100,000 haplotypes, nearly all probability lies on the few thousand that match a query somewhere in the
+chunk. Only these, the candidates of all blocks together, are the query's states; using all haplotypes would
+take most of the run time. The jump probabilities are still those of the whole panel: a query may switch to a
+haplotype that is not a state, but such haplotypes explain none of its calls. Each query has its own states,
+so results do not depend on which queries are imputed together. `posteriors` calls this module for panels of
+more than MAX_PANEL_AS_STATES haplotypes.
 
-A query's candidates in a block are those whose matches are longest there. After a wrong call at a typed
-site these may be other haplotypes than the one that it copied before and copies on. If little of a query's
-probability lies on a block's candidates, its likeliest states join them.
+The candidates of a block have the longest matches there. After a wrong call at a typed site, these may differ
+from the haplotype that the query copies before and after the wrong call. Therefore, if the candidates of a
+block together have little probability, the query's most likely other states are added.
 
-Forward and backward values are kept at the ends of each block. Between them they are computed again for the
-few states whose posterior may be large enough. An upper bound follows from the values at both ends: it
-holds for a state that agrees with every observed allele in between.
+Forward and backward values are stored at the ends of each block. Within a block they are computed again, but
+only for the few states whose posterior may reach the threshold. For the others, an upper bound that follows
+from the values at both ends is too small. The bound is the sum of the posteriors of a state
+that agrees with the query at every place of the block.
 
-Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, B blocks of gaps, I
-spans, C candidates, X states that may be likely in a block, P places of a block, W 64-bit words, 2 alleles
-of a state.
+Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, B blocks of gaps, I words
+of 16 places, C candidates, X states of a block that may reach the threshold, P places of a block, W 64-bit
+words, 2 alleles of a state.
 """
 
 from __future__ import annotations
@@ -32,24 +35,27 @@ from spinimpute.runtime.kernels import kernel
 
 
 class BlockPlaces(NamedTuple):
-    """First and last place around the gaps of blocks, int64; -1 and S for those outside of the chunk."""
+    """The places to the left of each block's first gap and to the right of its last gap, int64.
+
+    They are -1 and S at the ends of the chunk, where no such places exist.
+    """
 
     first_B: np.ndarray
     last_B: np.ndarray
 
 
 class KeptCandidates(NamedTuple):
-    """Candidates whose posteriors are kept, query by query, and block by block in any order."""
+    """The kept candidates and their posteriors: one list for each query and block, in any order."""
 
-    haplotype_C: np.ndarray  # int32, haplotypes, ascending for each block and query
-    posterior_CP: np.ndarray  # float32, posteriors at the block's places, 0 in slots without a place
-    # start_QB, count_QB: int64, index of the first candidate of a query and block, and their number
+    haplotype_C: np.ndarray  # int32, haplotypes, ascending within a list
+    posterior_CP: np.ndarray  # float32, posteriors at the block's places; 0 if the block has fewer places
+    # start_QB, count_QB: int64, start and length of the list of a query and block
     start_QB: np.ndarray
     count_QB: np.ndarray
 
 
 def order_by_block(kept: KeptCandidates) -> tuple[np.ndarray, Candidates]:
-    """Return the posteriors, float32 (C, P), and the candidates block by block."""
+    """Return the posteriors, float32 (C, P), and the candidates, sorted by block, then by query."""
     n_queries, n_blocks = kept.count_QB.shape
     first_BQ1 = np.zeros((n_blocks, n_queries + 1), np.int64)
     np.cumsum(kept.count_QB.T, axis=1, out=first_BQ1[:, 1:])
@@ -72,26 +78,25 @@ def _copy_by_block(kept, first_BQ1, haplotype_C, posterior_CP):  # type: ignore[
 
 
 class _Thresholds(NamedTuple):
-    """See `copying_posteriors` and the reasons in `parameters`."""
+    """Thresholds for keeping candidates; `parameters` explains the last two."""
 
-    threshold: np.float32
-    max_share: np.float32
-    min_mass: np.float32
+    threshold: np.float32  # minimum posterior, see `copying_posteriors`
+    max_share: np.float32  # MAX_THRESHOLD_SHARE
+    min_mass: np.float32  # MIN_MASS
 
 
 class _QuerySteps(NamedTuple):
-    """One query's steps, float32."""
+    """The quantities of one query's forward and backward steps, float32."""
 
-    # emission_S2, jump_S, share: emissions, jump probabilities, and 1 / N
     emission_S2: np.ndarray
     jump_S: np.ndarray
-    share: np.float32
-    total_S: np.ndarray  # sum of all forward values at each place
-    # keep_S, arrive_S: what takes the backward values, which hold a place's emissions, to left of it: value *
-    # keep + arrive
+    share: np.float32  # 1 / N
+    total_S: np.ndarray  # sum of the forward values of all states at each place
+    # keep_S, arrive_S: the backward value to the right of place s is value * keep_S[s] + arrive_S[s], where
+    # `value` is the backward value of place s + 1, including its emission.
     keep_S: np.ndarray
     arrive_S: np.ndarray
-    joint_S: np.ndarray  # one over the sum of forward times backward values
+    joint_S: np.ndarray  # one over the sum of forward times backward values at each place
 
 
 def fill_posteriors_of_own_states(
@@ -103,7 +108,7 @@ def fill_posteriors_of_own_states(
     threshold: np.float32,
     kept: KeptCandidates,
 ) -> None:
-    """Fill `KeptCandidates`, see `copying_posteriors`: as many as there were candidates, at most."""
+    """Fill `KeptCandidates`, see `copying_posteriors`. They are at most as many as there were candidates."""
     thresholds = _Thresholds(
         threshold, np.float32(parameters.MAX_THRESHOLD_SHARE), np.float32(parameters.MIN_MASS)
     )
@@ -118,11 +123,11 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
     number_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
     total_S, keep_S = np.empty(n_places, np.float32), np.empty(n_places, np.float32)
     arrive_S, joint_S = np.empty(n_places, np.float32), np.empty(n_places, np.float32)
-    most = 1  # states of a query
+    most = 1  # largest number of states of a query
     for q in range(len(emission_QS2)):
         most = max(most, (first_BQ1[:, q + 1] - first_BQ1[:, q]).sum())
     most = min(most, n_haplotypes)
-    # allocated once for all queries: the system would clear memory of this size each time
+    # Allocated once for all queries, because the system clears new memory of this size each time.
     forward_BK, backward_BK = np.empty((n_blocks, most), np.float32), np.empty((n_blocks, most), np.float32)
     n_kept = 0
     for q in range(len(emission_QS2)):
@@ -153,7 +158,7 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
                 b -= 1
             divisor = share * step_list(bits_IK, p, n, emission_S2[p], keep, arrive, value_K)
             keep, arrive = (one - jump_S[p]) / divisor, jump_S[p]
-            if p > 0:  # forward times backward values have the same sum, but for their scales
+            if p > 0:  # the sum of forward times backward values changes from place to place only by scaling
                 joint *= divisor / total_S[p - 1]
         steps = _QuerySteps(emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S)
         i = len(at_C)
@@ -162,13 +167,13 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
             own_K = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
             i -= len(own_K)
             bound_4 = _bound(steps, begin, end)
-            # X counts the likely states: likely_X lists them, chosen_X numbers those of them that are kept
+            # likely_X: states that may reach the threshold. chosen_X: indices in likely_X of the kept ones.
             likely_X = _find_likely(bound_4, forward_BK[b, :n], backward_BK[b, :n], threshold)
             posterior_PX, max_X = _posteriors_between(
                 bits_IK, likely_X, steps, forward_BK[b], backward_BK[b], begin, end
             )
             for x in range(len(likely_X)):
-                number_N[likely_X[x]] = x  # by state; there are no more states than haplotypes
+                number_N[likely_X[x]] = x  # workspace, here indexed by state
             chosen_X = _choose(
                 own_K, number_N, posterior_PX, max_X, state_N[likely_X], threshold, thresholds.min_mass
             )
@@ -186,11 +191,13 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
 
 @kernel()
 def _bound(steps, begin, end):  # type: ignore[no-untyped-def]
-    """Return four factors that bound the sum of a state's posteriors at the places [begin, end).
+    """Return coefficients of an upper bound of the sum of a state's posteriors at the places [begin, end).
 
-    If f is its forward value at the first place and v its backward value at the last one, the bound is
-    bound[0] f v + bound[1] f + bound[2] v + bound[3]. This is the sum itself if the state agrees with every
-    observed allele in between.
+    For a state with forward value f at the first place and backward value v at the last place, the bound is
+
+        bound[0] f v + bound[1] f + bound[2] v + bound[3]
+
+    It equals the sum if the state agrees with every observed allele in between.
     """
     n = end - begin
     forward_P2, backward_P2 = np.zeros((n, 2), np.float32), np.zeros((n, 2), np.float32)
@@ -221,9 +228,9 @@ def _bound(steps, begin, end):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _find_likely(bound_4, forward_K, backward_K, threshold):  # type: ignore[no-untyped-def]
-    """Return the states that may have `threshold`, by their values at both ends.
+    """Return the states whose bound reaches the threshold.
 
-    The bound may be infinite or NaN for a query that is unlike all of its states.
+    The bound may be infinite or NaN for a query that resembles none of its states. These states are returned.
     """
     likely_X, n = np.empty(len(forward_K), np.int32), 0
     factor_fv, factor_f, factor_v, alone = bound_4
@@ -236,14 +243,14 @@ def _find_likely(bound_4, forward_K, backward_K, threshold):  # type: ignore[no-
 
 @kernel(inline=True)
 def _forward_step(steps, place):  # type: ignore[no-untyped-def]
-    """Return factor and summand that take forward values from the place before to this one."""
+    """Return the factor and the summand that take forward values from the previous place to this one."""
     one, jump = np.float32(1), steps.jump_S[place]
     return (one - jump) * (one / steps.total_S[place - 1]), jump * steps.share
 
 
 @kernel()
 def _posteriors_between(bits_IK, likely_X, steps, forward_K, backward_K, begin, end):  # type: ignore[no-untyped-def]
-    """Return the posteriors of some states at the places [begin, end), and the largest posterior of each."""
+    """Return the posteriors of the states likely_X at the places [begin, end), and each state's maximum."""
     n, first = len(likely_X), begin >> 4
     width = -(-n // LANES) * LANES
     bits_IX = np.zeros((((end - 1) >> 4) + 1 - first, width), np.uint16)
@@ -270,7 +277,7 @@ def _posteriors_between(bits_IK, likely_X, steps, forward_K, backward_K, begin, 
 
 @kernel(fast=True)
 def _multiply(forward_X, backward_X, keep, arrive, joint, max_X):  # type: ignore[no-untyped-def]
-    """Replace forward values by posteriors, and update the largest posterior of each state, max_X."""
+    """Replace forward values by posteriors, and update each state's maximum posterior, max_X."""
     for x in range(len(forward_X)):
         posterior = forward_X[x] * (backward_X[x] * keep + arrive) * joint
         forward_X[x] = posterior
@@ -279,11 +286,11 @@ def _multiply(forward_X, backward_X, keep, arrive, joint, max_X):  # type: ignor
 
 @kernel()
 def _choose(own_K, number_K, posterior_PX, max_X, state_X, threshold, min_mass):  # type: ignore[no-untyped-def]
-    """Choose the likely states that are candidates of the block and have `threshold` at any place.
+    """Choose the candidates of the block whose posterior reaches the threshold at any place.
 
-    If they have less than min_mass at a place, the likeliest other states join them, up to the number of
-    candidates. own_K: the block's candidates, as states, in order of haplotypes. number_K: index of a state
-    among the likely ones, or -1.
+    If their posteriors sum to less than min_mass at any place, the most likely other states are added, up to
+    the number of candidates. own_K: the block's candidates, as states, in order of haplotypes. number_K:
+    index of each state in likely_X, or -1. Returns indices in likely_X.
     """
     stay_X, n = np.empty(len(own_K), np.int64), 0
     for k in own_K:
@@ -311,9 +318,10 @@ def _choose(own_K, number_K, posterior_PX, max_X, state_X, threshold, min_mass):
 
 @kernel()
 def _list_states(haplotype_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-untyped-def]
-    """List a query's candidates once each in state_N; returns their number, and the state of each candidate.
+    """List a query's candidates in state_N without duplicates.
 
-    number_N holds -1, before and after.
+    Returns the number of states, and the state of each candidate, block by block. number_N: workspace; all -1
+    before and after.
     """
     n_candidates = 0
     for b in range(len(first_BQ1)):
@@ -336,7 +344,7 @@ def _list_states(haplotype_C, first_BQ1, q, number_N, state_N):  # type: ignore[
 
 @kernel()
 def _bits_by_span(panel_NW, state_K):  # type: ignore[no-untyped-def]
-    """Return the states' typed alleles in words of 16 places, uint16 (I, K), with K a multiple of LANES."""
+    """Return the states' typed alleles in words of 16 places, uint16 (I, K); K is padded to whole lanes."""
     n_words = panel_NW.shape[1]
     bits_IK = np.zeros((4 * n_words, -(-len(state_K) // LANES) * LANES), np.uint16)
     for k in range(len(state_K)):

@@ -1,20 +1,19 @@
-"""Candidates: the panel haplotypes that match a query longest around a gap, by the positional BWT.
+"""Search of candidates: the panel haplotypes with the longest matches to a query around a block of gaps.
 
-The PBWT (Durbin 2014, Bioinformatics 30:1266) keeps haplotypes sorted by their reversed prefixes while it
-walks along the sites, so that those with the longest matches that end here are neighbours. A query is never
-inserted: the walk tracks only between which two haplotypes it would lie. A second walk from the other end
-finds the longest matches that start here.
+The positional Burrows-Wheeler transform (PBWT; Durbin 2014, Bioinformatics 30:1266) walks along the sites and
+keeps the haplotypes sorted by their reversed prefixes. Haplotypes with long matches that end at the current
+site are then adjacent. A query is not inserted; the walk only tracks its position in the order. A second
+walk, from the other end, finds the longest matches that start at a site.
 
-A block of gaps takes the neighbours at every typed site in and around it. A haplotype whose match is
-interrupted by an error at one typed site is found at the next sites, so that mismatches do not cost a
-candidate.
+The candidates of a block are the query's neighbours in the order at every typed site in and around the block.
+A haplotype whose match is interrupted by a wrong call at one typed site is found at the sites next to it.
 
-Up to the first block the haplotypes are sorted by eight sites at a time (a radix sort), which takes a tenth
-of the time of single steps. A missing call is then replaced by that of a neighbour, for eight sites at
-once.
+Before the first block nothing needs to be recorded, so the haplotypes are sorted by eight sites at a time
+(radix sort). This takes a tenth of the time of single steps.
 
-Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the chunk, A blocks that are
-open at a place, C candidates, M listed haplotypes, W 64-bit words, P bytes of packed bits.
+Axes: S typed places of a chunk, N panel haplotypes, Q queries, B blocks of the chunk, A open blocks (to which
+the current place contributes), C candidates, M haplotypes of a list, K values of a byte (256), W 64-bit
+words, P bytes of a place's packed bits.
 """
 
 from __future__ import annotations
@@ -29,44 +28,44 @@ from spinimpute.hmm.neighbours import NotedHaplotypes, note_neighbours, sort_onc
 from spinimpute.hmm.typed_alleles import MISSING, PanelAlleles, TypedAlleles
 from spinimpute.runtime.kernels import kernel
 
-COUNT_INTERVAL = 512  # haplotypes between two counts of keys
+COUNT_INTERVAL = 512  # haplotypes between two positions at which `_sort_before` stores counts
 
 
 class Candidates(NamedTuple):
-    """Panel haplotypes that queries may copy: lists for each block, query by query."""
+    """Panel haplotypes that queries may copy: one list for each block and query."""
 
-    haplotype_C: np.ndarray  # int32, ascending for each block and query
-    # int64, index of a list's first haplotype; the last column is the end of a block's lists
-    first_BQ1: np.ndarray
+    haplotype_C: np.ndarray  # int32, haplotypes, ascending within a list
+    first_BQ1: np.ndarray  # int64, start of each list; the last column is the end of the block's last list
 
     @classmethod
     def from_mask(cls, chosen_BQN: np.ndarray) -> Candidates:
-        """Return the haplotypes where a boolean array is true."""
+        """Return the candidates where a boolean array is True."""
         count_BQ = chosen_BQN.sum(axis=2)
         last_BQ = np.cumsum(count_BQ.ravel()).reshape(count_BQ.shape)
         first_BQ1 = np.concatenate([(last_BQ - count_BQ)[:, :1], last_BQ], axis=1)
         return cls(np.nonzero(chosen_BQN)[2].astype(np.int32), first_BQ1.astype(np.int64))
 
     def take(self, block: int, query: int) -> np.ndarray:
-        """Return the haplotypes of a query in a block."""
+        """Return the candidates of a query in a block."""
         first, last = self.first_BQ1[block, query : query + 2]
         return self.haplotype_C[first:last]
 
 
 class CandidateSettings(NamedTuple):
-    """Number of candidates."""
+    """Settings for the number of candidates."""
 
-    # Haplotypes taken at each typed site and side, with all that match as long as the last of them
+    # Minimum number of haplotypes taken per typed site and side. All haplotypes whose matches are as long as
+    # the shortest of these are taken, too.
     nearest: int = 8
     # Maximum number taken per typed site and side. If more match equally long (up to `neighbours.MAX_TIES`
     # are examined), the taken ones are evenly spaced in the order, because haplotypes that are next to one
     # another in the order tend to differ from the query at the same sites.
     most: int = 256
-    margin: int = 8  # typed sites beyond a block's ends whose neighbours count, too
+    margin: int = 8  # further typed sites on each side of a block whose neighbours become candidates
 
 
 class _Queries(NamedTuple):
-    """`TypedAlleles` as a tuple."""
+    """The fields of `TypedAlleles`, as a tuple that kernels can take."""
 
     alleles_SQ: np.ndarray
     bits_QW: np.ndarray
@@ -74,7 +73,7 @@ class _Queries(NamedTuple):
 
 
 class _Anchors(NamedTuple):
-    """Blocks [first, last) for which each place counts, int32."""
+    """The open blocks [first, last) of each place, int32: those to which it contributes candidates."""
 
     first_S: np.ndarray
     last_S: np.ndarray
@@ -82,7 +81,7 @@ class _Anchors(NamedTuple):
 
 @kernel()
 def _byte(bits_W, step):  # type: ignore[no-untyped-def]
-    """Return the places 8 step ... 8 step + 7 of a row, the first one in the lowest bit."""
+    """Return the bits of the places 8 step ... 8 step + 7 of a row; the first place is the lowest bit."""
     return np.int64((bits_W[step >> 3] >> np.uint64(8 * (step & 7))) & np.uint64(255))
 
 
@@ -90,13 +89,15 @@ def _byte(bits_W, step):  # type: ignore[no-untyped-def]
 def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # type: ignore[no-untyped-def]
     """Fill the walk's state before `place`: order, match starts, and the queries' positions in the order.
 
-    A missing call counts as that of the haplotype that the query follows or comes before.
+    A query's missing call is replaced by the allele of the next haplotype in the order (the previous one at
+    the end). Eight places at a time use the same neighbour.
     """
     n = len(order_N)
     next_order_N = np.empty_like(order_N)
     key_N = np.empty(n, np.uint8)
     next_K = np.empty(256, np.int64)
-    before_CK = np.empty((n // COUNT_INTERVAL + 1, 256), np.int32)  # how often each key came before
+    # new position of the next haplotype with each key, stored at every COUNT_INTERVAL-th haplotype
+    before_CK = np.empty((n // COUNT_INTERVAL + 1, 256), np.int32)
     for step in range((place + 7) >> 3):
         mask = (1 << min(8, place - 8 * step)) - 1
         next_K[:] = 0
@@ -138,9 +139,9 @@ def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # typ
 
 @kernel()
 def _find_match_starts(order_N, panel_NW, queries, position_Q, place, start_Q2):  # type: ignore[no-untyped-def]
-    """Find where the matches with both neighbours that end at `place` start; place + 1 without a match.
+    """Find where the queries' matches with both neighbours start that end at `place`; place + 1 if none.
 
-    All queries are done in one loop, as a processor can wait for several rows of the panel at the same time.
+    All queries are done in one loop, so the processor can fetch several rows of the panel at the same time.
     """
     n = len(order_N)
     for q in range(len(position_Q)):
@@ -155,7 +156,7 @@ def _find_match_starts(order_N, panel_NW, queries, position_Q, place, start_Q2):
 
 @kernel()
 def _lengthened(list_C, n):  # type: ignore[no-untyped-def]
-    """Return the list, or a copy of it if it is too short for n."""
+    """Return the list, or a longer copy if it is too short for n entries."""
     if n <= len(list_C):
         return list_C
     longer = np.empty(2 * n, np.int32)
@@ -165,15 +166,14 @@ def _lengthened(list_C, n):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, start_BQ, stop_BQ):  # type: ignore[no-untyped-def]
-    """Walk along the places, and note the neighbours of every query for the blocks that a place counts for.
+    """Walk along the places, and record the neighbours of every query for the open blocks of each place.
 
-    The walk starts at the first place that counts for a block and stops at the last one. Returns the noted
-    haplotypes; start_BQ, stop_BQ: bounds of each block's and query's list among them. n_open: largest
-    number of blocks for which one place counts.
+    Returns the recorded haplotypes, and fills start_BQ and stop_BQ: the bounds of the list of each block and
+    query. n_open: largest number of open blocks of a place. most_listed: largest length of a list in a large
+    panel, 0 in a small panel.
 
-    In small panels a haplotype that is noted for a block has its bit set. In large panels these bits would
-    be far apart in memory, so haplotypes are listed, and the lists sorted by bits when a block ends.
-    most_listed: the longest list, or 0 in small panels.
+    In a small panel, recording a haplotype sets its bit. In a large panel these bits would be far apart in
+    memory; there, haplotypes are appended to a list, which is sorted when the block ends.
     """
     n_places, n = len(panel_SP), len(panel_NW)
     n_queries = queries.alleles_SQ.shape[1]
@@ -206,7 +206,7 @@ def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, s
         zeros = zeros_N1[n]
         for q in range(n_queries):
             position, allele = position_Q[q], queries.alleles_SQ[place, q]
-            if allele == MISSING:  # that of the haplotype that it follows or comes before
+            if allele == MISSING:  # replaced by the allele of the query's neighbour in the order
                 allele = allele_of(panel_SP[place], order_N[position if position < n else position - 1])
             before = zeros_N1[position]
             position_Q[q] = before if allele == 0 else zeros + position - before
@@ -223,7 +223,7 @@ def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, s
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
                 continue
-            for q in range(n_queries):  # no further place counts for this block
+            for q in range(n_queries):  # this was the block's last place
                 start_BQ[block, q] = n_found
                 slot = block % n_open
                 if most_listed:
@@ -243,7 +243,7 @@ def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, s
 
 @kernel()
 def _merge_lists(one, other, first_BQ1):  # type: ignore[no-untyped-def]
-    """Return the haplotypes that are in either list of `Matches`, and fill the index of each list's first."""
+    """Return the union of two `Matches`, list by list, and fill the start of each list in first_BQ1."""
     n_blocks, n_queries = one.start_BQ.shape
     most = (one.stop_BQ - one.start_BQ).sum() + (other.stop_BQ - other.start_BQ).sum()
     one_C, other_C, out_C, n = one.haplotype_C, other.haplotype_C, np.empty(most, np.int32), 0
@@ -267,9 +267,9 @@ def _merge_lists(one, other, first_BQ1):  # type: ignore[no-untyped-def]
 
 
 def _find_anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> _Anchors:
-    """Find the blocks for which each place counts.
+    """Find the open blocks of each place.
 
-    first_P, last_P: int64, each block's first and last place; both increase with the block, or both decrease.
+    first_P, last_P: int64, each block's first and last place. Both are sorted, ascending or descending.
     """
     if first_P[0] > first_P[-1]:
         first_S, last_S = _find_anchors(n_places, first_P[::-1], last_P[::-1])
@@ -281,10 +281,10 @@ def _find_anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> _An
 
 
 class Matches(NamedTuple):
-    """Haplotypes with the longest matches on one side."""
+    """Haplotypes with the longest matches on one side of the blocks: one list for each block and query."""
 
-    haplotype_C: np.ndarray  # int32, lists, ascending
-    # start_BQ, stop_BQ: int64, bounds of the list of a block and query
+    haplotype_C: np.ndarray  # int32, haplotypes, ascending within a list
+    # start_BQ, stop_BQ: int64, bounds of each list
     start_BQ: np.ndarray
     stop_BQ: np.ndarray
 
@@ -303,14 +303,15 @@ def longest_matches(
     *,
     on_left: bool,
 ) -> Matches:
-    """Find the longest matches that end left of a block's gaps or start right of them, or near there.
+    """Find the haplotypes with the longest matches on one side of each block.
 
-    Parameters are those of `find_candidates`; matches on the right are found in the panel backwards. Of
-    equally long matches those next to the query in the order of reversed prefixes count, in which equal
-    haplotypes keep the panel's order and the query comes first.
+    With on_left, these are matches that end at a typed site to the left of one of the block's gaps; otherwise
+    matches that start to the right of one. Sites in the margin count too. The parameters are those of
+    `find_candidates`; for matches on the right, `panel` is the panel backwards. Of equally long matches,
+    those next to the query in the order are taken. Equal haplotypes keep the panel's order, after the query.
     """
     n_places = len(panel.packed_SP)
-    left_B, right_B = first_B - 1, first_B + n_gaps_B - 2  # places at which matches end
+    left_B, right_B = first_B - 1, first_B + n_gaps_B - 2  # places to the left of the first and the last gap
     if not on_left:  # places are counted from the other end
         left_B, right_B = n_places - first_B - n_gaps_B, n_places - 1 - first_B
         queries = TypedAlleles.from_alleles(queries.alleles_SX[::-1])
@@ -328,7 +329,7 @@ def longest_matches(
 
 
 def unite(left: Matches, right: Matches) -> Candidates:
-    """Return the haplotypes that match on either side, for the same blocks and queries."""
+    """Return the union of the matches on both sides of the same blocks."""
     n_blocks, n_queries = left.start_BQ.shape
     first_BQ1 = np.empty((n_blocks, n_queries + 1), np.int64)
     return Candidates(_merge_lists(left, right, first_BQ1), first_BQ1)
@@ -342,10 +343,10 @@ def find_candidates(
     n_gaps_B: np.ndarray,
     settings: CandidateSettings,
 ) -> Candidates:
-    """Find the candidates of blocks of gaps.
+    """Find the candidates of each query in each block of gaps.
 
-    first_B, n_gaps_B: int64, the place right of a block's first gap, and the number of its gaps.
-    panel_backwards: the panel in reverse order of places.
+    first_B, n_gaps_B: int64, the place to the right of each block's first gap, and the block's number of
+    gaps. panel_backwards: `panel` with the order of places reversed.
     """
     blocks = first_B, n_gaps_B, settings
     return unite(

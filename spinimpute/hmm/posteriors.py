@@ -1,16 +1,19 @@
-"""Posterior probability that a query copies each candidate, by the model of Li and Stephens.
+"""Posterior probability that a query copies each of its candidates, by the model of Li and Stephens.
 
-Unlike a comparison of a query with a single haplotype, the posterior of a hidden Markov model (`steps`)
-depends on whether another haplotype matches better, here or nearby. Its states are all haplotypes of the
-panel, or, in a panel of more than MAX_PANEL_AS_STATES, a query's own candidates (`candidate_states`).
+Unlike the length of a match, the posterior of the hidden Markov model (`steps`) takes into account whether
+other haplotypes match better, here or nearby. Predictors use it to weight the candidates that `pbwt` has
+found. The states of the model are all panel haplotypes or, in a panel of more than MAX_PANEL_AS_STATES
+haplotypes, a query's own candidates (`candidate_states`).
 
-Most candidates of a block are unlikely and are dropped. So the sum of a candidate's posteriors over the
-block's places is computed first: it depends only on the candidate's pattern and on its values on both sides
-of the span. If the sum is too small, no posterior is computed.
+Most candidates of a block are unlikely and are dropped. To find out quickly which ones, the sum of a
+candidate's posteriors over the places of a span is computed first: it is a simple function of the candidate's
+pattern and of its values on both sides of the span. The posterior at each place is computed only if the sum
+is large enough.
 
-Axes: S typed places of a chunk, N panel haplotypes, Q queries, G groups of queries, L queries side by side,
-B blocks of gaps, I spans, H spans that are held, J spans of a block, D patterns of a span, F factors, C
-candidates, P places of a block or span, X values that are kept, 2 alleles of a state.
+Axes: S typed places of a chunk, N panel haplotypes, Q queries, G groups of LANES queries, L queries of a
+group, B blocks of gaps, I spans, H spans whose backward values are kept, J spans of a block, D patterns of a
+span, F = FACTORS coefficients, C candidates, P places of a block or span, X stored values, 2 alleles of a
+state.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ from spinimpute.hmm.steps import (
 )
 from spinimpute.runtime.kernels import kernel
 
-FACTORS = 4  # of the values on both sides of a span: of both, of either, of none
+FACTORS = 4  # coefficients of f b, f, b and 1, for the values f and b on both sides of a span
 assert SPAN == LANES, "values at a span's places are read as one row of lanes"
 
 
@@ -63,16 +66,16 @@ def copying_posteriors(
     n_gaps_B: np.ndarray,
     least_share: float,
 ) -> tuple[np.ndarray, Candidates]:
-    """Return the posteriors of likely candidates at the places around the gaps of blocks, and the candidates.
+    """Return the posteriors of the likely candidates of each block and query, and these candidates.
 
-    patterns: not used for panels of more than MAX_PANEL_AS_STATES haplotypes. emission_QS2, jump_S: see
-    `allele_emissions` and `jump_probabilities`. first_B, n_gaps_B: int64, the place to the right of a block's
-    first gap and the number of its gaps; blocks ascend.
+    patterns: may be None for panels of more than MAX_PANEL_AS_STATES haplotypes. emission_QS2, jump_S: see
+    `allele_emissions` and `jump_probabilities`. first_B, n_gaps_B: int64, the place to the right of each
+    block's first gap and the block's number of gaps; blocks ascend.
 
-    A candidate is dropped if its posterior is below a threshold at all places of the block. The threshold is
-    least_share / N; in a large panel it is at most MAX_THRESHOLD_SHARE / (number of the query's states), and
-    other states may join the candidates (`candidate_states`). The posteriors are float32 (C, P), at the
-    places first - 1 ... first + n_gaps - 1.
+    The posteriors, float32 (C, P), are those at the places on both sides of the block's gaps: first - 1 ...
+    first + n_gaps - 1. A candidate is dropped if its posterior is below a threshold at all of these places.
+    The threshold is least_share / N. In a large panel it is at most MAX_THRESHOLD_SHARE / (number of the
+    query's states), and other states may be added to the candidates (`candidate_states`).
     """
     n_slots = int(n_gaps_B.max()) + 1
     blocks = BlockPlaces(first_B - 1, first_B + n_gaps_B - 1)
@@ -93,7 +96,7 @@ def copying_posteriors(
 
 @kernel()
 def _fill_ends(n_places, blocks, first_BQ1, posterior_CP):  # type: ignore[no-untyped-def]
-    """Copy the posteriors of the first and the last place to the slots before and behind them."""
+    """Where a block's first or last place is outside of the chunk, copy the values of the nearest place."""
     for block in range(len(first_BQ1)):
         for c in range(first_BQ1[block, 0], first_BQ1[block, -1]):
             if blocks.first_B[block] < 0:
@@ -104,35 +107,39 @@ def _fill_ends(n_places, blocks, first_BQ1, posterior_CP):  # type: ignore[no-un
 
 
 class _Forward(NamedTuple):
-    """Forward values of a group at the places of the spans [first_span, stop_span), which blocks need."""
+    """Forward values of a group of queries in the spans [first_span, stop_span), which the blocks cover."""
 
     first_span: int
     stop_span: int
-    first_pattern: int  # the first pattern of these spans
-    # stay_PDL, switch_PDL: float32, as in `BackwardValues`, from this pattern on
+    first_pattern: int  # index of these spans' first pattern among the patterns of all spans
+    # stay_PDL, switch_PDL: float32, values of `steps.SpanValues` at each place; D starts with first_pattern
     stay_PDL: np.ndarray
     switch_PDL: np.ndarray
     scale_SL: np.ndarray  # float32, one over the sum of all values at each place
 
 
 class _Held(NamedTuple):
-    """Values of the spans of one block; span i is at index i modulo H. All are float32 but filled_HD."""
+    """Backward values of a group of queries in the spans of one block; span i is at index i modulo H.
 
-    # stay_HPDL, switch_HPDL: backward values
+    The arrays are float32, except filled_HD.
+    """
+
+    # stay_HPDL, switch_HPDL: values of `steps.SpanValues` to the right of each place
     stay_HPDL: np.ndarray
     switch_HPDL: np.ndarray
     joint_HPL: np.ndarray  # one over the sum of forward times backward values of all haplotypes
     # sum_HDLF, values_HDFP: see `_sum_over_places` and `_fill_values`
     sum_HDLF: np.ndarray
     values_HDFP: np.ndarray
-    filled_HD: np.ndarray  # int64, number of the block and query whose values_HDFP are filled in
+    filled_HD: np.ndarray  # int64, number of the block and query for which values_HDFP was last filled
 
 
 class _Ends(NamedTuple):
-    """Values of candidates on both sides of the spans of their block."""
+    """Values of the candidates on both sides of each span of their block."""
 
-    value_X: np.ndarray  # float32, values, one after the other for LANES queries' candidates of a block
-    # forward_IB, backward_IB: int64, index in value_X of a span's and block's first value
+    value_X: np.ndarray  # float32, for each span and block the values of the candidates of LANES queries
+    # forward_IB, backward_IB: int64, where the forward and backward values of a span and block start in
+    # value_X
     forward_IB: np.ndarray
     backward_IB: np.ndarray
 
@@ -148,7 +155,7 @@ class _Model(NamedTuple):
 
 
 class _Workspace(NamedTuple):
-    """Memory that is used again for each group of queries."""
+    """Memory that is reused for each group of queries."""
 
     values: SpanValues
     sums: SpanSums
@@ -161,7 +168,7 @@ class _Workspace(NamedTuple):
 
 @kernel(fast=True)
 def _fill_posteriors_of_all(model, emission_GS2L, kept):  # type: ignore[no-untyped-def]
-    """Fill `KeptCandidates` with those that have `threshold` at any place of their block."""
+    """Fill `KeptCandidates` with the candidates that reach the threshold at any place of their block."""
     work, n_kept = _allocate(model), 0
     for group in range(len(emission_GS2L)):
         n_ends = _go_forward(model, emission_GS2L[group], group, work)
@@ -200,7 +207,7 @@ def _allocate(model):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _max_end_values(blocks, first_BQ1, n_places):  # type: ignore[no-untyped-def]
-    """Return the size of `_Ends.value_X` that is enough for each group of queries."""
+    """Return the size of `_Ends.value_X` that suffices for every group of queries."""
     n_queries, most = first_BQ1.shape[1] - 1, 0
     for q in range(0, n_queries, LANES):
         n_values = 0
@@ -214,7 +221,7 @@ def _max_end_values(blocks, first_BQ1, n_places):  # type: ignore[no-untyped-def
 
 @kernel(fast=True)
 def _go_forward(model, emission_S2L, group, work):  # type: ignore[no-untyped-def]
-    """Fill `_Forward` for a group of queries; returns the number of values in `_Ends`."""
+    """Run the forward pass of a group of queries; return the number of values in `_Ends`."""
     patterns, jump_S, blocks, candidates, _ = model
     values, sums, forward_NL, _, forward, _, ends = work
     n_places, n_ends = len(jump_S), 0
@@ -245,7 +252,11 @@ def _go_forward(model, emission_S2L, group, work):  # type: ignore[no-untyped-de
 
 @kernel(fast=True)
 def _go_backward(model, emission_S2L, group, work, n_ends, kept, n_kept):  # type: ignore[no-untyped-def]
-    """Write a group's likely candidates of each block, once its first place is reached; returns n_kept."""
+    """Run the backward pass of a group of queries.
+
+    When the pass reaches a block's first place, the block's likely candidates are written to `kept`. n_ends:
+    number of values in `_Ends`. n_kept: number of candidates in `kept`; the new number is returned.
+    """
     patterns, jump_S, blocks, candidates, _ = model
     values, sums, forward_NL, backward_NL, forward, held, ends = work
     n_spans, n_places, n_held = len(patterns.pattern_IN), len(jump_S), len(held.joint_HPL)
@@ -267,7 +278,7 @@ def _go_backward(model, emission_S2L, group, work, n_ends, kept, n_kept):  # typ
                 held.switch_HPDL[i % n_held, at, :d] = values.switch_DL[:d]
                 held.joint_HPL[i % n_held, at] = joint_L
             step_back(patterns, p, emission_S2L, jump_S[p], sums.right_DL, values)
-            if needed and p > 0:  # forward times backward values have the same sum, but for their scales
+            if needed and p > 0:  # the sum of forward times backward values changes only by scaling
                 store(joint_L, 0, load(joint_L, 0) * load(values.scale_L, 0) * load(forward.scale_SL, p - 1))
         if needed:
             for block in range(len(blocks.first_B)):
@@ -290,14 +301,17 @@ def _go_backward(model, emission_S2L, group, work, n_ends, kept, n_kept):  # typ
 
 @kernel()
 def _shared_places(blocks, block, span, n_places):  # type: ignore[no-untyped-def]
-    """Return the places [low, high) that a block and a span have in common."""
+    """Return the interval of places [low, high) that are in both the block and the span."""
     low = max(blocks.first_B[block], span * SPAN)
     return low, min(blocks.last_B[block] + 1, span * SPAN + SPAN, n_places)
 
 
 @kernel()
 def _keep_ends(value_NL, candidates, block, group, value_X, n):  # type: ignore[no-untyped-def]
-    """Keep a group's candidates' values on one side of a span; returns the number of all kept values."""
+    """Append the values of a group's candidates on one side of a span to value_X; return its new length.
+
+    n: the length of value_X so far.
+    """
     first_BQ1, first_query = candidates.first_BQ1, group * LANES
     for l in range(min(LANES, first_BQ1.shape[1] - 1 - first_query)):
         for c in range(first_BQ1[block, first_query + l], first_BQ1[block, first_query + l + 1]):
@@ -328,10 +342,11 @@ def _scale_of_place(patterns, place, forward, sums, values, scale_L):  # type: i
 
 @kernel(fast=True)
 def _sum_over_places(patterns, span, low, high, forward, held):  # type: ignore[no-untyped-def]
-    """Fill sum_HDLF: the factors of the sum of posteriors over the places [low, high) of a span, by pattern.
+    """Fill sum_HDLF: each pattern's coefficients of the sum of posteriors over the places [low, high).
 
-    If f and b are a haplotype's values on both sides of the span, the sum is
-    sum[0] f b + sum[1] f + sum[2] b + sum[3].
+    For a haplotype with forward value f to the left of the span and backward value b to its right, the sum is
+
+        sum[0] f b + sum[1] f + sum[2] b + sum[3]
     """
     h, first_count = span % len(held.joint_HPL), patterns.first_I1[span]
     first = first_count - forward.first_pattern
@@ -361,9 +376,10 @@ def _sum_over_places(patterns, span, low, high, forward, held):  # type: ignore[
 
 @kernel(fast=True)
 def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept):  # type: ignore[no-untyped-def]
-    """Write LANES queries' candidates of a block that have `threshold`; returns how many are kept in all.
+    """Write the candidates of a block that reach the threshold, for LANES queries.
 
-    The block has places in the spans [first_span, stop_span).
+    The block has places in the spans [first_span, stop_span). n_kept: number of candidates in `kept`; the new
+    number is returned.
     """
     pattern_IN, first_I1, _, count_D = model.patterns
     haplotype_C, first_BQ1 = model.candidates
@@ -385,7 +401,7 @@ def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept
         kept.start_QB[q, block] = n_kept
         for c in range(first_BQ1[block, q], first_BQ1[block, q + 1]):
             n, x = haplotype_C[c], c - first_BQ1[block, first_query]
-            expected = np.float32(0)  # number of the block's places that the query copies from the candidate
+            expected = np.float32(0)  # sum of the candidate's posteriors over the block's places
             for j in range(n_spans):
                 f, b = value_X[forward_J[j] + x], value_X[backward_J[j] + x]
                 h, d = held_J[j], pattern_IN[first_span + j, n]
@@ -396,7 +412,7 @@ def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept
                 continue
             for j in range(n_spans):
                 h, d, first = held_J[j], pattern_IN[first_span + j, n], first_I1[first_span + j]
-                if filled_HD[h, d] != number:  # most candidates of a query share few patterns
+                if filled_HD[h, d] != number:  # filled once per pattern: candidates have few patterns
                     filled_HD[h, d] = number
                     _fill_values(
                         forward, first - forward.first_pattern + d, held, h, d, l, count_D[first + d]
@@ -421,10 +437,14 @@ def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept
 
 @kernel(fast=True)
 def _fill_values(forward, forward_d, held, h, d, l, count):  # type: ignore[no-untyped-def]
-    """Fill values_HDFP: the factors of a pattern's posteriors at the places of a span, for lane l.
+    """Fill values_HDFP: coefficients of a pattern's posteriors at each place of a span, for lane l.
 
-    If f and b are a haplotype's values on both sides of the span, the posteriors are (values[0] f +
-    values[1]) (values[2] b + values[3]). Values behind the last place are undefined.
+    For a haplotype with forward value f to the left of the span and backward value b to its right, the
+    posterior at a place is
+
+        (values[0] f + values[1]) (values[2] b + values[3])
+
+    Coefficients of places after the last one are undefined.
     """
     values_HDFP, share = held.values_HDFP, np.float32(1) / count
     for p in range(SPAN):

@@ -202,9 +202,9 @@ def allele_at(bits, at):  # type: ignore[no-untyped-def]
 def sum_products(stay, switch, left, right_stay, right_switch, right, product, share):  # type: ignore[no-untyped-def]
     """Sum forward times backward values over the haplotypes of a pattern, at a place.
 
-    Returns three numbers s, a, b; the sum is s + a b. s belongs to queries that have stayed on their haplotype
-    since the span's start, a b to those that have switched. left, right, product: see `SpanSums`. share: one
-    over the number of the pattern's haplotypes.
+    Returns three numbers s, a, b; the sum is s + a b. s belongs to queries that have stayed on their
+    haplotype since the span's start, a b to those that have switched. left, right, product: see `SpanSums`.
+    share: one over the number of the pattern's haplotypes.
     """
     stayed = stay * multiply_add(right_switch, left, right_stay * product)
     return stayed, switch, share * right_stay * right + right_switch

@@ -1,1 +1,1 @@
-"""Phasing of targets against the panel and against each other."""
+"""Phasing of targets (`phase`), and genotypes of samples from genotype likelihoods (`genotypes`)."""

@@ -1,1 +1,1 @@
-"""Genetic maps fitted to a panel."""
+"""Genetic maps that are estimated from a panel, or tuned to it and to an array."""

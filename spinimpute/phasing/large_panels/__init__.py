@@ -1,1 +1,1 @@
-"""Chains of sequenced samples that copy the likeliest haplotypes of a large panel."""
+"""Genotypes of sequenced samples from a large panel, of which only the most likely haplotypes are copied."""
