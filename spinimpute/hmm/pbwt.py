@@ -266,17 +266,17 @@ def _merge_lists(one, other, first_BQ1):  # type: ignore[no-untyped-def]
     return out_C[:n].copy()
 
 
-def _find_anchors(n_places: int, first_P: np.ndarray, last_P: np.ndarray) -> _Anchors:
+def _find_anchors(n_places: int, first_B: np.ndarray, last_B: np.ndarray) -> _Anchors:
     """Find the open blocks of each place.
 
-    first_P, last_P: int64, each block's first and last place. Both are sorted, ascending or descending.
+    first_B, last_B: int64, each block's first and last place. Both are sorted, ascending or descending.
     """
-    if first_P[0] > first_P[-1]:
-        first_S, last_S = _find_anchors(n_places, first_P[::-1], last_P[::-1])
-        return _Anchors(len(first_P) - last_S, len(first_P) - first_S)
+    if first_B[0] > first_B[-1]:
+        first_S, last_S = _find_anchors(n_places, first_B[::-1], last_B[::-1])
+        return _Anchors(len(first_B) - last_S, len(first_B) - first_S)
     places = np.arange(n_places)
-    first_S = np.searchsorted(last_P, places, side="left")
-    last_S = np.searchsorted(first_P, places, side="right")
+    first_S = np.searchsorted(last_B, places, side="left")
+    last_S = np.searchsorted(first_B, places, side="right")
     return _Anchors(first_S.astype(np.int32), last_S.astype(np.int32))
 
 
