@@ -1,7 +1,9 @@
-"""Alleles as bits: rows of 64-bit words, packed bits, bit instructions for numba, and steps of the PBWT.
+"""Alleles as bits, in two layouts, and the numba kernels that work on them.
 
-In rows, bit s & 63 of word s >> 6 of a haplotype is site s. Packed bits are those of `numpy.packbits`, site
-by site.
+- *Rows* hold one haplotype each: bit s & 63 of 64-bit word s >> 6 is the allele at site s. Two haplotypes are
+  compared 64 sites at a time.
+- *Packed bits* hold one site each, in the layout of `numpy.packbits`. Panel files and the positional
+  Burrows-Wheeler transform (PBWT) read them.
 
 Axes: S sites, X rows, W words, B or P bytes of a site's packed bits, N haplotypes, I chosen sites.
 
@@ -21,12 +23,12 @@ from numba.extending import intrinsic
 
 from spinimpute.runtime.kernels import kernel
 
-TILE_BYTES = 64  # of packed bits
+TILE_BYTES = 64  # bytes of packed bits per step of `rows_of_packed`
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
-    """Rows, uint64 (X, W), of alleles 0 or 1, uint8 (S, X)."""
+    """Return the rows, uint64 (X, W), of alleles 0 or 1, uint8 (S, X)."""
     packed = np.packbits(alleles_SX, axis=0, bitorder="little")  # (bytes, X)
     out = np.zeros((alleles_SX.shape[1], max(1, -(-len(alleles_SX) // 64)) * 8), dtype=np.uint8)
     out[:, : len(packed)] = packed.T
@@ -34,13 +36,13 @@ def pack_rows(alleles_SX: np.ndarray) -> np.ndarray:
 
 
 def unpack_rows(bits_XW: np.ndarray, n_places: int) -> np.ndarray:
-    """Alleles, uint8 (X, S), of rows."""
+    """Return the alleles of rows, uint8 (X, S)."""
     return np.unpackbits(bits_XW.astype("<u8").view(np.uint8), axis=1, count=n_places, bitorder="little")
 
 
 @kernel()
 def order_packed(packed_SB, order_X):  # type: ignore[no-untyped-def]
-    """Packed bits, uint8 (S, ceil(X / 8)), in another order: the haplotype that each bit is taken from."""
+    """Return packed bits, uint8 (S, ceil(X / 8)): haplotype i is haplotype order_X[i] of packed_SB."""
     n = len(order_X)
     out_SB = np.empty((len(packed_SB), (n + 7) >> 3), np.uint8)
     for s in range(len(packed_SB)):
@@ -56,10 +58,10 @@ def order_packed(packed_SB, order_X):  # type: ignore[no-untyped-def]
 
 @kernel()
 def rows_of_packed(packed_SB, n_rows):  # type: ignore[no-untyped-def]
-    """Rows, uint64 (X, W), of packed bits, uint8 (S, B)."""
+    """Return the rows, uint64 (X, W), of packed bits, uint8 (S, B)."""
     bits_XW = np.zeros((n_rows, max(1, (len(packed_SB) + 63) >> 6)), np.uint64)
     n_bytes = packed_SB.shape[1]
-    for first in range(0, n_bytes, TILE_BYTES):  # whose rows stay in the cache
+    for first in range(0, n_bytes, TILE_BYTES):  # the rows of this many bytes fit into the cache
         last = min(first + TILE_BYTES, n_bytes)
         for s in range(len(packed_SB)):
             word, bit = s >> 6, np.uint64(1) << np.uint64(s & 63)
@@ -74,7 +76,7 @@ def rows_of_packed(packed_SB, n_rows):  # type: ignore[no-untyped-def]
 
 
 def _llvm_bits(name: str, extra: tuple[int, ...]) -> Any:
-    """A numba intrinsic, uint64 -> int64, for one of LLVM's instructions that count bits."""
+    """Make a numba intrinsic, uint64 -> int64, from one of LLVM's bit-counting instructions."""
 
     @intrinsic
     def count(typing_context, word):  # type: ignore[no-untyped-def]
@@ -96,7 +98,7 @@ bits_set = _llvm_bits("ctpop", ())
 
 @kernel()
 def count_bits(bits_W, first, last):  # type: ignore[no-untyped-def]
-    """Number of set bits among the sites [first, last)."""
+    """Return the number of set bits among the sites [first, last)."""
     if first >= last:
         return 0
     total = 0
@@ -112,7 +114,7 @@ def count_bits(bits_W, first, last):  # type: ignore[no-untyped-def]
 
 @kernel()
 def bit_at_or_before(bits_W, place):  # type: ignore[no-untyped-def]
-    """The last site <= `place` that is set; -1 if there is none."""
+    """Return the last site <= `place` whose bit is set; -1 if there is none."""
     if place < 0:
         return -1
     word = place >> 6
@@ -127,7 +129,7 @@ def bit_at_or_before(bits_W, place):  # type: ignore[no-untyped-def]
 
 @kernel()
 def bit_at_or_after(bits_W, place, n_places):  # type: ignore[no-untyped-def]
-    """The first site >= `place` that is set; n_places if there is none."""
+    """Return the first site >= `place` whose bit is set; n_places if there is none."""
     if place >= n_places:
         return n_places
     word = place >> 6
@@ -142,7 +144,7 @@ def bit_at_or_after(bits_W, place, n_places):  # type: ignore[no-untyped-def]
 
 @kernel()
 def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-def]
-    """The last site <= `place` where two rows differ and the call is known; -1 if there is none."""
+    """Return the last site <= `place` where two rows differ and known_W is set; -1 if there is none."""
     if place < 0:
         return -1
     word = place >> 6
@@ -157,22 +159,22 @@ def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-
 
 @kernel()
 def allele_of(bits_P, haplotype):  # type: ignore[no-untyped-def]
-    """A haplotype's allele at the site of these packed bits."""
+    """Return a haplotype's allele at the site with these packed bits."""
     return np.int32((bits_P[haplotype >> 3] >> (7 - (haplotype & 7))) & 1)
 
 
 @kernel()
 def advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next_order_N, next_start_N):  # type: ignore[no-untyped-def]
-    """One step of the PBWT: order and match starts after `place`, from those before it.
+    """Take one step of the PBWT: fill the next order and match starts from those before `place`.
 
-    order_N: haplotypes sorted by the reversed prefix; start_N[i]: where the match of order[i - 1] and
-    order[i] starts; zeros_N1[i]: how many of the first i haplotypes in the order have allele 0. ones_N and
-    one_start_N are buffers.
+    order_N: haplotypes sorted by their alleles from the previous site backwards (reversed prefix).
+    start_N[i]: site at which the match of order_N[i - 1] and order_N[i] starts. zeros_N1[i], filled: number
+    of haplotypes among the first i in the order that have allele 0. ones_N, one_start_N: workspaces.
     """
     n = len(order_N)
     zeros = ones = np.int32(0)
     start_0 = start_1 = np.int32(place + 1)
-    for i in range(n):  # without branches, which the processor could not predict
+    for i in range(n):  # without branches, because the processor could not predict them
         zeros_N1[i] = zeros
         haplotype, start = order_N[i], start_N[i]
         one = allele_of(bits_P, haplotype)
@@ -192,13 +194,14 @@ def advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next
 def expand_rows(  # type: ignore[no-untyped-def]
     stored, start_X1, listed_X, ref_is_minor_X, index_I, n_haplotypes, number_bytes, packed_IB
 ):
-    """Fill packed_IB with the packed bits of the chosen sites; see `stored_rows.RowLayout`.
+    """Fill packed_IB with the packed bits of the sites index_I, from the rows of a panel file.
 
-    stored: uint8, all rows; number_bytes: size of a haplotype's number in a list. Invalid numbers are
-    ignored.
+    A stored row is either packed bits or a list of haplotypes; `stored_rows.RowLayout` explains the other
+    arguments. stored: uint8, all rows. number_bytes: bytes of a haplotype's index in a list. Invalid indices
+    are ignored.
     """
     n_bytes = packed_IB.shape[1]
-    beyond = n_bytes * 8 - n_haplotypes  # bits of the last byte without a haplotype
+    beyond = n_bytes * 8 - n_haplotypes  # padding bits of the last byte
     for i in range(len(index_I)):
         x = index_I[i]
         start, stop = start_X1[x], start_X1[x + 1]

@@ -1,8 +1,10 @@
-"""Blocks: a few adjacent gaps between typed sites, with the typed sites around them; one task each.
+"""Blocks: a few adjacent gaps between typed sites, and the typed sites around them.
 
-With T typed sites there are T + 1 gaps: gap g lies between typed sites g - 1 and g, gap 0 before the first
-and gap T after the last. Block b covers the gaps [b * core, (b + 1) * core) and sees `flank` further typed
-sites on each side. Blocks depend on the typed sites alone, not on the windows of a run.
+A block is one task for a network: it predicts the untyped sites in its gaps from the typed sites. With T
+typed sites there are T + 1 gaps: gap g lies between typed sites g - 1 and g, gap 0 before the first typed
+site and gap T after the last. Block b has the gaps [b * core, (b + 1) * core), which are called its core, and
+uses `flank` further typed sites on each side. Blocks depend only on the typed sites, not on the windows of a
+run.
 
 Axes: N panel haplotypes, Q query haplotypes, S typed sites of a block, padded to the same number in all
 blocks, U sites that a block imputes, R distinct patterns of alleles, H groups of haplotypes, X alleles of any
@@ -16,16 +18,17 @@ from typing import Protocol
 
 import numpy as np
 
-MAX_TYPED = 10_000  # sites of a block's core, and of a flank
-FAR_CM = 5.0  # distance to a typed site that does not exist
-WEIGHT_WIDTHS = 24, 72  # central typed sites that make haplotypes alike, see `initial_groups`
-MAX_COMPARED = 512  # untyped sites of a block by which haplotypes are compared
-FAR_SITES = 400  # sites before the first or after the last typed site to compare, or to predict in training
-BATCH_COLUMNS = 64
+MAX_TYPED = 10_000  # maximum number of gaps of a core, and of typed sites of a flank
+FAR_CM = 5.0  # distance that stands for "no typed site on this side"
+WEIGHT_WIDTHS = 24, 72  # numbers of central typed sites by which `initial_groups` weights haplotypes
+MAX_COMPARED = 512  # maximum number of untyped sites of a block by which haplotypes are compared
+# Sites before the first or after the last typed site that are compared, or predicted in training
+FAR_SITES = 400
+BATCH_COLUMNS = 64  # columns that `group_means` converts to float32 at a time
 
 
 class HaplotypeSource(Protocol):
-    """What training reads of a panel file or a simulated segment."""
+    """The attributes of a panel file or a simulated segment that training reads."""
 
     @property
     def n_sites(self) -> int:
@@ -37,7 +40,7 @@ class HaplotypeSource(Protocol):
 
     @property
     def position(self) -> np.ndarray:
-        """int64 (n_sites,), 1-based, never decreasing."""
+        """Positions in base pairs, int64 (n_sites,), 1-based, non-decreasing."""
 
     @property
     def cM(self) -> np.ndarray:
@@ -49,22 +52,22 @@ class HaplotypeSource(Protocol):
 
     @property
     def query_samples(self) -> np.ndarray | None:
-        """Samples that are queries, never context; None: tasks choose."""
+        """Indices of the samples that are only used as queries, never as context; None: tasks choose."""
 
     @property
     def sample_deme(self) -> np.ndarray | None:
-        """Population of each sample, int64; None if unknown."""
+        """Population (deme) of each sample, int64; None if unknown."""
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
+        """Return the alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """Size of blocks. Raises ValueError for numbers out of range."""
+    """The size of blocks. Raises ValueError for numbers that are out of range."""
 
-    core: int  # gaps that a block imputes
-    flank: int  # further typed sites that it sees on each side
+    core: int  # number of gaps that a block imputes
+    flank: int  # number of further typed sites on each side that it uses
 
     def __post_init__(self) -> None:
         for name, least in (("core", 1), ("flank", 0)):
@@ -74,36 +77,37 @@ class BlockShape:
 
     @property
     def n_typed(self) -> int:
-        """S: the typed sites around the core gaps and those of both flanks, padding included."""
+        """S: the number of typed sites around the core gaps and in both flanks, padding included."""
         return self.core + 1 + 2 * self.flank
 
     def place(self, typed: int, block: int) -> int:
-        """Index 0..S-1 of a typed site in a block.
+        """Return the index, 0 to S - 1, of typed site `typed` in a block.
 
-        The site left of the block's first gap has index `flank`.
+        The site to the left of the block's first gap has index `flank`.
         """
         return typed - (block * self.core - 1 - self.flank)
 
     def visible(self, block: int, low: int, high: int) -> tuple[int, int]:
-        """The typed sites [first, last) of a block, among those in [low, high)."""
+        """Return the typed sites [first, last) that are both in the block and in [low, high)."""
         first = block * self.core - 1 - self.flank
         return max(first, low), max(min(first + self.n_typed, high), max(first, low))
 
 
 @dataclass(frozen=True)
 class PaddedSites:
-    """The typed sites of one block, padded to S: sites [first, last) have the indices from `offset` on."""
+    """The typed sites of one block, padded to S."""
 
-    cM_S: np.ndarray  # float64, relative to the block's middle; padding repeats its neighbour
-    valid_S: np.ndarray  # float32, 1 for a site, 0 for padding
-    first: int
+    # float64, genetic positions relative to the block's middle; padding repeats its neighbour
+    cM_S: np.ndarray
+    valid_S: np.ndarray  # float32, 1 for a typed site, 0 for padding
+    first: int  # the block has the typed sites [first, last)
     last: int
-    offset: int
+    offset: int  # index of site `first` in the padded arrays
 
     def fill(self, alleles_TX: np.ndarray, start: int = 0) -> np.ndarray:
-        """Typed alleles of the block, (X, S); padding is 0.
+        """Return the typed alleles of the block, (X, S), with 0 as padding.
 
-        Alleles_TX: alleles of the typed sites from `start` on.
+        alleles_TX: alleles of consecutive typed sites, of which the first is typed site `start`.
         """
         out = np.zeros((alleles_TX.shape[1], len(self.cM_S)), dtype=alleles_TX.dtype)
         rows = alleles_TX[self.first - start : self.last - start]
@@ -112,9 +116,9 @@ class PaddedSites:
 
 
 def pad_typed_sites(block: int, typed_cM: np.ndarray, shape: BlockShape, low: int, high: int) -> PaddedSites:
-    """The typed sites that a block sees among [low, high), padded.
+    """Return the typed sites that are in the block and in [low, high), padded.
 
-    Typed_cM: all typed sites, float64 (T,).
+    typed_cM: genetic positions of all typed sites, float64 (T,).
     """
     first, last = shape.visible(block, low, high)
     offset = shape.place(first, block) if last > first else 0
@@ -133,13 +137,15 @@ def pad_typed_sites(block: int, typed_cM: np.ndarray, shape: BlockShape, low: in
 def gap_geometry(
     site_cM: np.ndarray, gap: np.ndarray, typed_cM: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Positions of sites, float64 (n,), in their gaps, int64 (n,): fraction, nearest, left and right.
+    """Return where sites lie in their gaps: arrays (n,) `fraction`, `nearest`, `left` and `right`.
 
-    The fraction, float32, is 0 at the left typed site and 1 at the right one; 1 before the first typed site,
-    where only the right side counts, and 0 after the last. `nearest`, float32, is the distance to the nearer
-    typed site in cM, at most FAR_CM outside the typed sites, and FAR_CM if no site is typed. `left` and
-    `right`, float64, are the distances to both typed sites; before the first and after the last typed site,
-    both are distances to that one.
+    - fraction, float32: 0 at the typed site to the left, 1 at the typed site to the right. It is 1 before the
+      first typed site and 0 after the last.
+    - nearest, float32: distance to the nearer of the two typed sites in cM. A missing typed site counts as
+    FAR_CM. - left, right, float64: distances to the two typed sites in cM. Before the first and after the
+    last typed site, both are the distance to that site.
+
+    site_cM: genetic positions, float64 (n,). gap: the gap of each site, int64 (n,).
     """
     if len(typed_cM) == 0:
         far = np.full(len(gap), FAR_CM)
@@ -155,13 +161,14 @@ def gap_geometry(
 
 
 def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.ndarray:
-    """Groups of similar haplotypes, from whose means inducing points start, int64 (N,), at most `count`.
+    """Return a group of similar haplotypes for each haplotype, int64 (N,); there are at most `count` groups.
 
-    Haplotypes are sorted by their alleles, central sites first, so that neighbours are alike around the
-    block's middle. This order is cut into groups of equal weight. Where m haplotypes are alike, at either of
-    two widths, each weighs m^(-1/4) times as much, so that rare haplotypes get groups, too. Haplotypes with
-    the same typed alleles share a group; no group is empty. The order of the panel's haplotypes has no
-    influence.
+    Inducing points are initialised with the means of these groups. Haplotypes are sorted by their typed
+    alleles, with the central sites of the block first. The sorted haplotypes are cut into groups of equal
+    weight. To give rare haplotypes groups of their own, the weight of a haplotype is multiplied by m^(-1/4)
+    for each of WEIGHT_WIDTHS, where m haplotypes have the same alleles at that many central sites. Haplotypes
+    with equal typed alleles are in the same group, and no group is empty. The result does not depend on the
+    order of haplotypes.
     """
     central = np.argsort(np.abs(np.arange(shape.n_typed) - (shape.n_typed - 1) / 2), kind="stable")
     patterns_RS, pattern_N, shared_R = _patterns(typed_NS[:, central])
@@ -177,18 +184,21 @@ def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.nd
 
 
 def argsort_rows(alleles_NX: np.ndarray) -> np.ndarray:
-    """Order of haplotypes by their alleles, int64 (N,), whatever their order in the panel; equal ones tie."""
+    """Return the order of haplotypes sorted by their alleles, int64 (N,).
+
+    Equal haplotypes keep their order.
+    """
     return np.argsort(_packed(alleles_NX), kind="stable")
 
 
 def _packed(alleles_NX: np.ndarray) -> np.ndarray:
-    """Each row as one value that can be sorted."""
+    """Return each row as one value that numpy can sort."""
     packed = np.ascontiguousarray(np.packbits(alleles_NX, axis=1))
     return packed.view(f"V{packed.shape[1]}").ravel()
 
 
 def _patterns(alleles_NS: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct rows, sorted; the row of each haplotype; how many haplotypes share each row."""
+    """Return the distinct rows, sorted, the row of each haplotype, and the number of haplotypes per row."""
     _, first, row_N, shared = np.unique(
         _packed(alleles_NS), return_index=True, return_inverse=True, return_counts=True
     )
@@ -196,18 +206,19 @@ def _patterns(alleles_NS: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def group_means(x_NX: np.ndarray, group_N: np.ndarray) -> np.ndarray:
-    """Mean of each group, float32 (h, X). group_N: the group of each row, 0 to h - 1."""
+    """Return the mean of each group of rows, float32 (H, X). group_N: the group of each row, 0 to H - 1."""
     order = np.argsort(group_N, kind="stable")
     first = np.flatnonzero(np.diff(group_N[order], prepend=-1))
     total_HX = np.empty((len(first), x_NX.shape[1]), dtype=np.float32)
-    for low in range(0, x_NX.shape[1], BATCH_COLUMNS):  # reduceat converts its whole argument to floats
+    # because reduceat converts its whole argument to floats
+    for low in range(0, x_NX.shape[1], BATCH_COLUMNS):
         columns = slice(low, low + BATCH_COLUMNS)
         np.add.reduceat(x_NX[order, columns], first, axis=0, dtype=np.float32, out=total_HX[:, columns])
     return total_HX / np.bincount(group_N)[:, None].astype(np.float32)
 
 
 def spread_evenly(sites: np.ndarray, most: int) -> np.ndarray:
-    """At most `most` of these sites, evenly spread."""
+    """Return at most `most` of the sites, evenly spaced."""
     if len(sites) <= most:
         return sites
     return sites[(2 * np.arange(most) + 1) * len(sites) // (2 * most)]

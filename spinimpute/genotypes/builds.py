@@ -1,4 +1,7 @@
-"""Genome builds: lengths of human chromosomes, and the pseudo-autosomal boundaries of chromosome X."""
+"""Human genome builds: lengths of chromosomes, and boundaries of the pseudo-autosomal regions of X (PAR).
+
+Men have two copies of PAR1 and PAR2 (with Y) and one copy of the rest of X.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from dataclasses import dataclass
 from spinimpute.genotypes.sites import LAST_POSITION, Region, plain_chromosome
 from spinimpute.runtime.errors import InputError
 
-# Genome Reference Consortium, assembled molecules: GRCh37 (GCF_000001405.13), GRCh38 (GCF_000001405.26)
+# Bases of chromosomes 1 to 22, X and Y. Source: Genome Reference Consortium, assembled molecules, GRCh37
+# (GCF_000001405.13) and GRCh38 (GCF_000001405.26).
 CHROMOSOME_LENGTHS = {
     "GRCh37": (
         249250621, 243199373, 198022430, 191154276, 180915260, 171115067, 159138663, 146364022, 141213431,
@@ -24,19 +28,19 @@ CHROMOSOME_LENGTHS = {
 CHROMOSOMES = (*(str(i) for i in range(1, 23)), "X", "Y")
 HAPLOID_CHROMOSOMES = ("Y", "MT")
 NON_PAR = "non-PAR"
-# Genome Reference Consortium: last position of PAR1 and first of PAR2 on X
+# Last position of PAR1 and first position of PAR2 on X. Source: Genome Reference Consortium.
 _PAR1_END_PAR2_START = {"GRCh37": (2_699_520, 154_931_044), "GRCh38": (2_781_479, 155_701_383)}
 _LENGTH = re.compile(r"[<,]length=(\d{1,15})(?!\d)")
 
 
 def contig_length(line: str) -> int | None:
-    """The length in a "##contig=<...>" line; None without a length that BCF can hold."""
+    """Return the length in a "##contig=<...>" line; None if there is none or it is too large for BCF."""
     found = _LENGTH.search(line)
     return int(found[1]) if found and int(found[1]) <= LAST_POSITION else None
 
 
 def infer_build(contig_line: str, chrom: str) -> str:
-    """GRCh37 or GRCh38 by the chromosome's length in the header, else ""."""
+    """Return "GRCh37" or "GRCh38" by the chromosome's length in the header; "" if it fits neither."""
     length = contig_length(contig_line)
     plain = plain_chromosome(chrom)
     if length is None or plain not in CHROMOSOMES:
@@ -53,17 +57,20 @@ class XRegion:
     region: Region
 
     def contains(self, first: int, last: int) -> bool:
-        """Whether all positions from first to last lie in the region."""
+        """Return whether all positions from first to last lie in the region."""
         return self.region.start <= first and last <= self.region.end
 
 
 def is_x(chrom: str) -> bool:
-    """Whether this is a name of chromosome X."""
+    """Return whether `chrom` is a name of chromosome X."""
     return plain_chromosome(chrom) == "X"
 
 
 def x_regions(chrom: str, build: str) -> list[XRegion]:
-    """PAR1, non-PAR and PAR2 of X, under the name `chrom`. Raises InputError for an unknown build."""
+    """Return PAR1, non-PAR and PAR2 of X, with `chrom` as its name.
+
+    Raises InputError for an unknown build.
+    """
     if build not in _PAR1_END_PAR2_START:
         raise InputError(
             "argument", f"unknown genome build {build!r}. Give {' or '.join(CHROMOSOME_LENGTHS)}"

@@ -1,4 +1,4 @@
-"""Genetic maps: from base-pair positions to centimorgans."""
+"""Genetic maps: conversion of base-pair positions to centimorgans, and a reader of common file formats."""
 
 import gzip
 import io
@@ -16,12 +16,15 @@ from spinimpute.genotypes.sites import chromosome_names
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.unpacking import GZIP_MAGIC, TooLong, decompressed_text, text_lines
 
-MAX_CM = 1_000  # the longest human chromosome has less than 300, those of wheat less than 400
+# Maximum length of a chromosome. The longest human chromosome has less than 300 cM, wheat less than 400 cM.
+MAX_CM = 1_000
 # The unit of maps up to this length (base pairs) is not checked: a short map may lie in a recombination hot
 # spot or in a region without recombination.
 MIN_CHECKED_BASES = 1_000_000
-MIN_REFUSED_BASES = 20_000_000  # base pairs: longer maps have rates of chromosomes, but yeast has 350 cM/Mb
-# mean rates of long maps, in cM/Mb: conifers and wheat have 0.1 to 0.3, honeybees about 25
+# Longer maps (base pairs) with an implausible rate are refused; shorter ones cause a warning, because small
+# genomes can have high rates (yeast: 350 cM/Mb).
+MIN_REFUSED_BASES = 20_000_000
+# Plausible mean rates of a chromosome in cM/Mb. Conifers and wheat have 0.1 to 0.3, honeybees about 25.
 MIN_RATE, MAX_RATE = 0.05, 50
 DEFAULT_RATE = 1.0  # cM per Mb, about the human genome's average
 
@@ -50,8 +53,9 @@ _HAPMAP = _Columns("HapMap", 4, chrom=0, position=1, cM=3)
 class GeneticMap:
     """Genetic position as a piecewise linear function of the position on one chromosome.
 
-    position: base pairs, strictly increasing. cM: non-decreasing, the last above the first. chrom: None for a
-    constant rate, which holds on every chromosome. description: one line for logs and provenance.
+    position: base pairs, strictly increasing. cM: non-decreasing, with the last value above the first. chrom:
+    name of the chromosome; None for a constant rate, which fits every chromosome. description: one line for
+    logs and provenance.
     """
 
     def __init__(
@@ -70,7 +74,7 @@ class GeneticMap:
 
     @classmethod
     def constant(cls, rate_cM_per_Mb: float = DEFAULT_RATE) -> "GeneticMap":
-        """A map with the same rate everywhere, 0 cM at position 0.
+        """Return a map with the same rate everywhere and 0 cM at position 0.
 
         Raises InputError unless the rate is positive.
         """
@@ -84,13 +88,13 @@ class GeneticMap:
 
     @classmethod
     def read(cls, path: str | Path, chrom: str) -> "GeneticMap":
-        """Read one chromosome of a PLINK, SHAPEIT or HapMap map, plain or gzip.
+        """Read one chromosome of a PLINK, SHAPEIT or HapMap map, uncompressed or gzip.
 
-        The format is detected from the content. Raises InputError, with file and line, for other files.
+        The format is detected from the content. Raises InputError, with file and line, for invalid files.
         """
         path = Path(path)
         try:
-            content = path.read_bytes()  # at once: it may be a pipe, and its rows are read more than once
+            content = path.read_bytes()  # in one piece: the rows are read twice, and a pipe cannot be reread
         except OSError as error:
             raise InputError("read", f"{path}: cannot read the genetic map: {error.strerror}") from error
         columns, first_row = _recognise(path, next(_rows(path, content), None))
@@ -155,10 +159,10 @@ class GeneticMap:
         return int(self._position[-1])
 
     def cM(self, position: np.ndarray) -> np.ndarray:
-        """Genetic positions in cM of base-pair positions, float64 of the same shape.
+        """Return genetic positions in cM, float64, of an array of base-pair positions.
 
-        Linear between the map's points. Beyond its ends the map continues at its mean rate: on a flat end,
-        sites would seem never to recombine.
+        The map is linear between its points. Beyond its ends it continues at its mean rate, because a
+        constant genetic position would mean that sites never recombine.
         """
         x = np.asarray(position, dtype=np.float64)
         inside = np.interp(x, self._position, self._cM)
@@ -208,7 +212,7 @@ def _numbers(
 
 
 def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, each with its number."""
+    """Yield each line that is not blank, with its line number."""
     file: IO[bytes] | gzip.GzipFile = io.BytesIO(content)
     if content.startswith(GZIP_MAGIC):
         file = gzip.GzipFile(fileobj=file)
@@ -228,7 +232,7 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _recognise(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int]:
-    """The format of the map and the number of its first row, by the first line that is not blank."""
+    """Return the format of the map and the line number of its first row, judging by its first line."""
     if first is None:
         raise InputError("content", f"{path}: the genetic map is empty; {_FORMATS}")
     number, line = first

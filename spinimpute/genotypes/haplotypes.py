@@ -1,4 +1,7 @@
-"""Genotype calls and haplotypes of a file, whatever its format."""
+"""Genotype calls and haplotypes as read from a file of any format.
+
+Readers return `Calls`. `ploidy` decides how many copies each sample has and turns them into `Haplotypes`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from spinimpute.genotypes.sites import Sites
 
 @dataclass(frozen=True, eq=False)
 class Haplotypes:
-    """Alleles of all haplotypes of a file at biallelic sites."""
+    """The alleles of all haplotypes of a file at biallelic sites."""
 
     sites: Sites  # in file order
     # int8 (n_sites, n_haplotypes), 0 REF, 1 ALT, -1 missing; 1 or 2 adjacent columns per sample
@@ -20,27 +23,32 @@ class Haplotypes:
     ploidy: np.ndarray  # uint8 (n_samples,), 1 or 2
     contig_line: str  # the chromosome's '##contig=<...>' of the header
     skipped: dict[str, int] = field(default_factory=dict)  # skipped records and ALT alleles, by reason
-    # bool (n_sites, n_samples), heterozygotes of unknown phase; None: none
+    # bool (n_sites, n_samples), heterozygotes of unknown phase; None if there are none
     unphased: np.ndarray | None = None
-    # int64 (n_sites,), unphased calls set missing as one of their alleles was; None: none
+    # int64 (n_sites,), number of unphased calls that were set missing because one of their two alleles was
+    # missing; None if there are none
     halved: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Calls:
-    """Calls of a file whose samples may change their ploidy from site to site; see also `Haplotypes`."""
+    """The calls of a file, in which the ploidy of a sample may change from site to site.
+
+    Fields without a comment are those of `Haplotypes`.
+    """
 
     sites: Sites
-    calls: np.ndarray  # int8 (n_sites, n_samples, 2), -2 for the second allele of a call with one allele
+    # int8 (n_sites, n_samples, 2), 0 REF, 1 ALT, -1 missing, -2 as second allele of a call with one allele
+    calls: np.ndarray
     samples: list[str]
     contig_line: str
     skipped: dict[str, int] = field(default_factory=dict)
     unphased: np.ndarray | None = None
-    sexes: dict[str, bool] = field(default_factory=dict)  # sample -> whether male, where known
+    sexes: dict[str, bool] = field(default_factory=dict)  # sample name -> True if male; unknown: not included
     halved: np.ndarray | None = None
 
     def part(self, chosen: np.ndarray | slice) -> Calls:
-        """The calls at some of the sites."""
+        """Return the calls at the chosen sites."""
         unphased = None if self.unphased is None else self.unphased[chosen]
         halved = None if self.halved is None else self.halved[chosen]
         return replace(
@@ -49,9 +57,9 @@ class Calls:
 
 
 def to_haplotypes(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
-    """The haplotypes of samples with one ploidy everywhere, uint8 (n_samples,).
+    """Convert calls to haplotypes. May change the calls in place.
 
-    May change the calls in place.
+    ploidy: number of haplotypes of each sample, 1 or 2, uint8 (n_samples,).
     """
     return Haplotypes(
         calls.sites,
@@ -66,9 +74,9 @@ def to_haplotypes(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
 
 
 def select_haplotypes(calls: np.ndarray, ploidy: np.ndarray) -> np.ndarray:
-    """Alleles of all haplotypes, int8 (n_sites, n_haplotypes), 0, 1 or -1 (missing).
+    """Return the alleles of all haplotypes, int8 (n_sites, n_haplotypes): 0, 1 or -1 (missing).
 
-    calls: as in `Calls`, changed in place if all samples are diploid.
+    calls: see `Calls`. The array is changed in place if all samples are diploid.
     """
     alleles = calls.reshape(len(calls), -1)
     if (ploidy != 2).any():
@@ -77,9 +85,10 @@ def select_haplotypes(calls: np.ndarray, ploidy: np.ndarray) -> np.ndarray:
 
 
 def sibling_haplotypes(haplotype_sample: np.ndarray) -> np.ndarray:
-    """The other haplotype of each haplotype's sample, int64 (n_haplotypes,); itself in haploid samples.
+    """Return each haplotype's sibling: the other haplotype of the same sample, int64 (n_haplotypes,).
 
-    haplotype_sample: the sample of each haplotype; the haplotypes of a sample are adjacent.
+    The haplotype of a haploid sample is its own sibling. haplotype_sample: the sample of each haplotype; the
+    haplotypes of a sample must be adjacent.
     """
     sample = np.asarray(haplotype_sample)
     same = sample[1:] == sample[:-1]

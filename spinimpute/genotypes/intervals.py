@@ -1,4 +1,8 @@
-"""Intervals of consecutive sites: windows are computed in one piece, chunks are jobs of their own."""
+"""Intervals of consecutive sites, and how a chromosome is cut into windows and chunks.
+
+A window is computed in one step and kept in memory. A chunk is imputed as a job of its own, into its own
+file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ DEFAULT_CHUNK_SITES = 500_000
 
 
 class Interval(NamedTuple):
-    """Consecutive sites [start, stop), counted from 0 among the sites of a panel or among the typed sites."""
+    """Consecutive sites [start, stop), as indices of the panel sites or of the typed sites."""
 
     start: int
     stop: int
@@ -36,11 +40,11 @@ class Interval(NamedTuple):
         return slice(self.start, self.stop)
 
     def positions(self, position: np.ndarray) -> tuple[int, int]:
-        """Positions in base pairs of the first and the last site."""
+        """Return the positions in base pairs of the first and the last site."""
         return int(position[self.start]), int(position[self.stop - 1])
 
     def length_cM(self, cM: np.ndarray) -> float:
-        """Genetic length in cM, from the first site to the last."""
+        """Return the genetic length in cM, from the first site to the last."""
         return float(cM[self.stop - 1] - cM[self.start])
 
 
@@ -52,9 +56,10 @@ def cut_windows(
 ) -> list[Interval]:
     """Cut sites into windows of equal genetic length; each site is in exactly one window.
 
-    A window of more than `max_sites` sites is cut further, into equal numbers of sites. Records at the same
-    position stay in the same window, even if it then has more than `max_sites` sites. cM, position: of the
-    sites, in order. Raises InputError unless length_cM and max_sites are positive.
+    A window of more than `max_sites` sites is cut further, into windows of equal numbers of sites. Sites at
+    the same position stay in the same window, even if it then has more than `max_sites` sites. cM, position:
+    genetic and base-pair positions of the sites, in order. Raises InputError unless length_cM and max_sites
+    are positive.
     """
     if not length_cM > 0 or max_sites < 1:
         raise InputError(
@@ -78,7 +83,7 @@ def _window_bounds(cM: np.ndarray, position: np.ndarray, length_cM: float, max_s
     # number between neighbouring sites become cuts.
     number = np.floor((cM - cM[0]) / ((cM[-1] - cM[0]) or 1.0) * n_lengths).clip(max=n_lengths - 1)
     cuts = np.flatnonzero(np.diff(number)) + 1
-    by_length = np.searchsorted(position, position[cuts], side="left")  # the first record of the position
+    by_length = np.searchsorted(position, position[cuts], side="left")  # the first site at the position
     bounds = [0]
     for stop in [*np.unique(by_length).tolist(), n_sites]:
         while (start := bounds[-1]) < stop:
@@ -110,14 +115,14 @@ class PanelPositions(Protocol):
 
 @dataclass(frozen=True)
 class Chunk:
-    """A region to impute as a job of its own, with its number of panel sites and its length in cM.
+    """A region to impute as a job of its own.
 
     It starts where the previous chunk ends, or before that if chunks overlap.
     """
 
     region: Region
-    sites: int
-    cM: float
+    sites: int  # number of panel sites
+    cM: float  # genetic length
 
 
 def cut_chunks(
@@ -128,9 +133,9 @@ def cut_chunks(
 ) -> list[Chunk]:
     """Cut a chromosome into chunks of at most length_cM and most_sites, not counting the overlap.
 
-    panels: the panel of the chromosome, or of X one for PAR1, non-PAR and PAR2; no chunk spans two of them.
-    Without an overlap, each site is in exactly one chunk. An overlap covers at most the second half of the
-    previous chunk.
+    panels: the panel of the chromosome. For X there may be three: PAR1, non-PAR and PAR2; a chunk is always
+    within one of them. Without an overlap, each site is in exactly one chunk. With overlap_cM, a chunk also
+    contains that much of the previous chunk, but at most its second half.
     """
     if not overlap_cM >= 0:
         raise InputError("argument", f"an overlap must be at least 0 cM, got {overlap_cM} cM")
@@ -153,9 +158,9 @@ def cut_chunks(
 
 
 def _extend_back(panel: PanelPositions, before: Interval, window: Interval, overlap_cM: float) -> int:
-    """Return the first site of a window that is extended into the window before by overlap_cM.
+    """Return the first site of a window after it has been extended into the previous window by overlap_cM.
 
-    Records at the same position stay together.
+    Sites at the same position stay together.
     """
     wanted = int(np.searchsorted(panel.cM, panel.cM[window.start] - overlap_cM))
     start = max(wanted, (before.start + before.stop + 1) // 2)

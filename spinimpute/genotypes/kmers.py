@@ -1,7 +1,11 @@
-"""K-mers: K adjacent SNPs of a haplotype as one token of 2^K, observed or as a distribution.
+"""K-mers: the alleles of a haplotype at K adjacent SNPs, as one of 2^K tokens.
 
-Axes: B blocks, N haplotypes, X haplotypes or inducing points, S typed sites of a block, D columns of K sites,
-V = 2^K; F rows, one for each K-mer of each column; L K-mers of all haplotypes.
+The typed sites of a block are cut into columns of K sites. A haplotype has one K-mer per column. Where
+alleles are only known as probabilities, as in inducing points, a column has a distribution over its 2^K
+tokens.
+
+Axes: B blocks, N haplotypes, X haplotypes or inducing points, S typed sites of a block, D columns, K sites of
+a column, V = 2^K tokens; F = D V rows, one for each token of each column; L = N D K-mers of all haplotypes.
 """
 
 from __future__ import annotations
@@ -12,17 +16,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MAX_SNPS = 8  # of a K-mer: each column has 2^K of them
+MAX_SNPS = 8  # maximum of K; memory grows with 2^K
 
 
 def split_columns(x_BXS: Tensor, k: int) -> Tensor:
-    """Typed sites cut into columns of K, (..., D, K), padded with zeros at both ends."""
+    """Cut the typed sites into columns of K, (..., D, K), padded with zeros at both ends."""
     missing = -x_BXS.shape[-1] % k
     return F.pad(x_BXS, (missing // 2, missing - missing // 2)).unflatten(-1, (-1, k))
 
 
 def kmer_distribution(allele_BXS: Tensor, k: int) -> Tensor:
-    """Tokens (B, X, D, V): products of the alleles' probabilities; the first SNP is the highest bit."""
+    """Return the probability of each token, (B, X, D, V), from P(ALT) at each site, (B, X, S).
+
+    The first SNP of a column is the highest bit of a token's number.
+    """
     p_BXDK = split_columns(allele_BXS, k)
     token = p_BXDK.new_ones(*p_BXDK.shape[:-1], 1)
     for i in range(k):
@@ -32,13 +39,16 @@ def kmer_distribution(allele_BXS: Tensor, k: int) -> Tensor:
 
 
 def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
-    """K-mers of observed alleles, int64 (B, N, D)."""
+    """Return the K-mers (token numbers) of observed alleles, int64 (B, N, D)."""
     power_K = 2 ** torch.arange(k - 1, -1, -1, device=allele_BNS.device)
     return (split_columns(allele_BNS.float(), k) @ power_K.float()).long()
 
 
 def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:
-    """Weighted sums (B, X, D, V) of the haplotypes' tokens, without multiplying the zeros of tokens."""
+    """Return, for each token of each column, the sum of its haplotypes' weights, (B, X, D, V).
+
+    This equals a product with one-hot tokens, but does not multiply their zeros.
+    """
     d = kmer_BND.shape[-1]
     row_BND = kmer_BND + n_kmers * torch.arange(d, device=kmer_BND.device)
     sums = [
@@ -49,7 +59,7 @@ def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:
 
 
 class _RowSums(torch.autograd.Function):
-    """For each row of a table, the sum of the weights (N, X) of the haplotypes that select it."""
+    """Sum, for each row of a table, of the weights (N, X) of the haplotypes that select this row."""
 
     @staticmethod
     def forward(ctx: Any, weight_NX: Tensor, row_ND: Tensor, n_rows: int) -> Tensor:

@@ -1,9 +1,14 @@
 """Ploidy of samples on X, Y and the mitochondrial genome, and haplotypes of that ploidy.
 
-Files write haploid calls of males on X as `0`, `0/0`, both, or with a few heterozygotes by genotyping errors.
-A sample is haploid outside the pseudo-autosomal regions if its sex is given as male, if most of its calls
-have one allele, if some have one and none is heterozygous, or if it has hardly any of the heterozygotes that
-the panel's frequencies predict.
+Files write the haploid calls of males on X as `0`, as `0/0` or as both, and genotyping errors may make a few
+of them heterozygous. Outside the pseudo-autosomal regions of X, a sample is haploid if one of these is true:
+
+- Its sex is given as male.
+- Most of its calls have one allele.
+- Some of its calls have one allele, and none is heterozygous.
+- It has less than MAX_MALE_SHARE of the heterozygotes that the panel's frequencies predict.
+
+If its sex is given as female, it is diploid.
 
 Axes: S sites, X samples.
 """
@@ -19,9 +24,11 @@ from spinimpute.genotypes.haplotypes import Calls, Haplotypes, to_haplotypes
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 
-MIN_EXPECTED = 50.0  # heterozygotes; with fewer, the sex of a sample stays unknown
-MAX_MALE_SHARE = 0.1  # share of the expected heterozygotes that no male exceeds by genotyping errors,
-MIN_FEMALE_SHARE = 0.3  # and that every female exceeds, even if her parents are related
+MIN_EXPECTED = 50.0  # expected heterozygotes that are needed to infer the sex of a sample
+# Observed / expected heterozygotes. Males stay below the first value, even with genotyping errors. Females
+# exceed the second value, even if their parents are related.
+MAX_MALE_SHARE = 0.1
+MIN_FEMALE_SHARE = 0.3
 HETEROZYGOUS_HAPLOID = "heterozygous calls of haploid samples"
 HALF_MISSING = "unphased calls with one missing allele"
 HAPLOID_DIPLOID = "calls with one allele of diploid samples"
@@ -34,12 +41,13 @@ _UNKNOWN = {"0", "-9", "na", "nan", "u", "unknown", ""}
 
 @dataclass(frozen=True)
 class ResolvedPloidy:
-    """Haplotypes of a region in which each sample has one ploidy."""
+    """The haplotypes of a region in which each sample has one ploidy."""
 
     haplotypes: Haplotypes
-    set_missing: dict[str, int]  # numbers of calls set missing, by reason
-    share_X: np.ndarray  # float64, observed / expected heterozygotes, NaN where hardly any are expected
-    doubts: list[str]  # sentences on samples whose calls contradict their given sex
+    set_missing: dict[str, int]  # number of calls that were set missing, by reason
+    # float64, observed / expected heterozygotes; NaN if fewer than MIN_EXPECTED are expected
+    share_X: np.ndarray
+    doubts: list[str]  # one sentence for each sample whose calls contradict its given sex
 
 
 def read_sexes(path: str | Path) -> dict[str, bool]:
@@ -103,10 +111,10 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
 
 
 def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndarray) -> np.ndarray:
-    """Probability that a sample is heterozygous at a site, 2 p (1 - p), float64 (S,).
+    """Return the probability that a diploid sample is heterozygous at each site, 2 p (1 - p), float64 (S,).
 
-    p is the panel's ALT frequency at the position, whatever the alleles and the strand; NaN without a panel
-    site.
+    p is the panel's ALT frequency at the site's position; alleles and strand are not compared. The result is
+    NaN where the panel has no site.
     """
     place = np.searchsorted(panel.position, sites.position)
     place = np.minimum(place, len(panel.position) - 1)
@@ -115,11 +123,15 @@ def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndar
 
 
 def heterozygote_share(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
-    """Observed / expected heterozygotes of each sample's diploid calls, float64 (X,)."""
+    """Return observed / expected heterozygotes among each sample's diploid calls, float64 (X,).
+
+    The result is NaN if fewer than MIN_EXPECTED heterozygotes are expected.
+    """
     both_SX = (calls.calls[:, :, 0] >= 0) & (calls.calls[:, :, 1] >= 0)
     both_SX &= np.isfinite(expected_S)[:, None]
     expected_X = np.zeros(both_SX.shape[1])
-    for expected, both_X in zip(np.nan_to_num(expected_S), both_SX, strict=True):  # a product would copy all
+    # a matrix product needs a copy
+    for expected, both_X in zip(np.nan_to_num(expected_S), both_SX, strict=True):
         expected_X += expected * both_X
     observed_X = ((calls.calls[:, :, 0] != calls.calls[:, :, 1]) & both_SX).sum(axis=0)
     enough = expected_X >= MIN_EXPECTED
@@ -131,10 +143,10 @@ def resolve_ploidy(
 ) -> ResolvedPloidy:
     """Give each sample one ploidy.
 
-    Calls of the other ploidy are kept where they are unambiguous (`0/0` of a male), else set missing.
-    haploid: all samples have one copy (Y, mitochondria). sexed: males have one copy (X outside the
-    pseudo-autosomal regions); otherwise a sample has the ploidy of most of its calls. sexes: sample ->
-    whether male, where known.
+    A call of the other ploidy is kept if it is unambiguous (`0/0` of a male), otherwise set missing. haploid:
+    all samples have one copy (Y, mitochondria). sexed: males have one copy (X outside the pseudo-autosomal
+    regions). With neither, a sample has the ploidy of most of its calls. expected_S: see
+    `expected_heterozygosity`. sexes: sample name -> True if male; samples of unknown sex are not included.
     """
     first, second = calls.calls[:, :, 0], calls.calls[:, :, 1]
     one_SX, two_SX = (first >= 0) & (second == -2), (first >= 0) & (second >= 0)

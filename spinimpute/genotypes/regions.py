@@ -1,4 +1,4 @@
-"""Regions of a genome, from texts or a BED file. Overlapping and adjacent regions are merged."""
+"""Regions of a genome, from the command line or a BED file. Overlapping and adjacent regions are merged."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _PLINK_BED = b"\x6c\x1b\x01"
 def parse_regions(
     regions: Iterable[str | Region] | str | Region | None, regions_file: str | Path | None = None
 ) -> list[Region]:
-    """Regions as users write them, or those of a BED file, merged and ordered by position.
+    """Parse regions such as "20:1000-2000", or read them from a BED file, and merge and sort them.
 
-    Chromosomes stay in the order of their first mention. The list is empty for the whole genome, which is
-    None. Raises InputError for an invalid region, an empty list, or both arguments.
+    Regions are sorted by position; chromosomes keep the order of their first region. If both arguments are
+    None, the list is empty and means the whole genome. Raises InputError for an invalid region, an empty
+    argument `regions`, or if both arguments are given.
     """
     if regions_file is not None:
         if regions is not None:
@@ -41,7 +42,7 @@ def parse_regions(
 
 
 def regions_on_chromosome(regions: Sequence[Region], chrom: str) -> list[Region]:
-    """Regions on a chromosome, under its name and merged: "X" and "23" may be the same one."""
+    """Return the regions on a chromosome, renamed to `chrom` and merged; "23" may stand for "X"."""
     return _merge([Region(chrom, one.start, one.end) for one in regions if same_chromosome(one.chrom, chrom)])
 
 
@@ -64,16 +65,16 @@ def _merge(regions: Sequence[Region]) -> list[Region]:
 
 
 def summarize_regions(regions: Sequence[Region]) -> str:
-    """The first region and the number of the others, for messages."""
+    """Return a text for messages: the first region and how many more there are."""
     more = len(regions) - 1
     return f"{regions[0]} and {more} more region{'s' if more > 1 else ''}" if more else str(regions[0])
 
 
 def read_bed(path: str | Path) -> list[Region]:
-    """Read the regions of a BED file, plain or gzip: chromosome, start and end, 0-based and half-open.
+    """Read the regions of a BED file, uncompressed or gzip: chromosome, start and end, 0-based and half-open.
 
-    Further columns and the lines for genome browsers are ignored. Raises InputError for a file without
-    regions, and for invalid lines.
+    Further columns and `track` and `browser` lines are ignored. Raises InputError for invalid lines, or if
+    the file has no regions.
     """
     what = f"regions file {path}"
     regions: list[Region] = []
@@ -109,7 +110,7 @@ def read_bed(path: str | Path) -> list[Region]:
 
 def _text_of(path: Path, what: str) -> str:
     try:
-        content = gunzip(path.read_bytes())  # at once: it may be a pipe
+        content = gunzip(path.read_bytes())  # in one piece, because a pipe can be read only once
     except (OSError, EOFError, zlib.error) as error:
         raise InputError("read", f"{what}: cannot be read ({error})") from error
     if content.startswith(_PLINK_BED):

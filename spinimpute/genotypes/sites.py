@@ -39,7 +39,7 @@ _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-
 def plain_chromosome(name: str) -> str:
     """Return a chromosome's name without the prefix "chr": "20" for "chr20" and "MT" for "chrM".
 
-    Use it only to compare names, or compare them with `same_chromosome`. Outputs keep the name in the file.
+    Use the result only to compare names; outputs keep the name in the file. See also `same_chromosome`.
     """
     plain = name[3:] if name[:3].lower() == "chr" and len(name) > 3 else name
     upper = plain.upper()
@@ -58,11 +58,11 @@ def same_chromosome(name: str, chrom: str) -> bool:
 
 
 def chromosome_names(chrom: str, names: Iterable[str]) -> set[str]:
-    """Return those names in a file that stand for a chromosome.
+    """Return which of the names in a file stand for the chromosome `chrom`.
 
-    These are its own name, with or without "chr", and for X also the names of its regions. If the file lacks
-    the chromosome's own name, aliases are accepted too, unless the file has a chromosome number above 26 (not
-    human).
+    These are its own name, with or without "chr", and for X also the names of its regions (XY, PAR1 ...). If
+    the file does not contain the chromosome's own name, aliases such as 23 for X are accepted, too. They are
+    not accepted if the file has a chromosome number above 26, because then the species is not human.
     """
     plain = {name: plain_chromosome(name) for name in names}
     wanted = plain_chromosome(chrom)
@@ -103,7 +103,7 @@ class Region:
     def parse(cls, text: str) -> Region:
         """Parse "chr20", "20:1000-2000", "20:1,000-2,000", "20:1000-" (to the end) or "20:1000" (one site).
 
-        The chromosome's name is not changed. Raises InputError for other texts and empty regions.
+        The chromosome's name is kept as written. Raises InputError for any other text or an empty region.
         """
         example = "a region looks like 20, 20:1000-2000 or 20:1000- (positions start at 1)"
         match = _REGION.fullmatch(text.strip())
@@ -319,9 +319,8 @@ class ExclusiveAlleles:
     def of(cls, sites: Sites, typed_index: np.ndarray) -> ExclusiveAlleles:
         """Find the pairs of sites with the same position and REF and the same kind of ALT.
 
-        Either both ALT alleles are as long as REF or neither is.
-        An insertion does not exclude a SNP at the base before it: panels have haplotypes with both.
-        typed_index: the typed panel sites, increasing.
+        The kind is whether ALT is as long as REF. An insertion does not exclude a SNP at the base before it,
+        because panels contain haplotypes with both. typed_index: the typed panel sites, increasing.
         """
         position = sites.position
         first_T, stop_T = (

@@ -1,6 +1,7 @@
-"""Intervals of a panel without a typed site nearby, where imputation only guesses by allele frequency.
+"""Untyped intervals: intervals of panel sites that are far from every typed site.
 
-They depend on the panel's genetic map and the typed sites, not on the windows of a run.
+There, imputation can only guess by allele frequency, so reports list these intervals. They depend on the
+panel's genetic map and the typed sites, not on the windows of a run.
 
 Axes: T typed sites, U sites of an interval.
 """
@@ -14,14 +15,16 @@ import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
 
-FAR_CM = 0.5  # to both sides: within 1 cM a haplotype is often a mosaic of several panel haplotypes
-MAX_IGNORED_TYPED = 2  # so few typed sites do not split an untyped interval
-EQUAL_LENGTH_CM = 5.0  # long enough for any array to have typed some of the sites
+# Minimum distance of an untyped interval's sites to the nearest typed site on each side. Within 1 cM a
+# haplotype is often a mosaic of several panel haplotypes.
+FAR_CM = 0.5
+MAX_IGNORED_TYPED = 2  # up to this many typed sites do not split an untyped interval
+EQUAL_LENGTH_CM = 5.0  # so long that any array has typed sites in an interval of this length
 
 
 @dataclass(frozen=True)
 class IntervalCounts:
-    """Numbers of typed and imputed panel sites from position `start` to `end`, both inclusive."""
+    """The number of typed and of imputed panel sites from position `start` to `end`, both inclusive."""
 
     chrom: str
     start: int
@@ -34,10 +37,10 @@ class IntervalCounts:
 
 
 def far_from_typed(cM: np.ndarray, typed_index: np.ndarray, interval: Interval) -> np.ndarray:
-    """Which sites of an interval are further than FAR_CM from every typed site, bool (U,).
+    """Return which sites of an interval are further than FAR_CM from every typed site, bool (U,).
 
-    cM: genetic positions of all panel sites. typed_index: the typed panel sites, increasing; the nearest on
-    both sides of the interval must be among them.
+    cM: genetic positions of all panel sites. typed_index: typed panel sites, increasing; they must include
+    the nearest typed sites outside of the interval, on both sides.
     """
     padded_cM_T = np.concatenate([[-np.inf], cM[typed_index], [np.inf]])
     here_U = cM[interval.slice]
@@ -49,9 +52,10 @@ def far_from_typed(cM: np.ndarray, typed_index: np.ndarray, interval: Interval) 
 def untyped_intervals(
     chrom: str, position: np.ndarray, cM: np.ndarray, typed_index: np.ndarray, interval: Interval
 ) -> list[IntervalCounts]:
-    """The untyped intervals of an interval of panel sites, the largest first.
+    """Return the untyped intervals within an interval of panel sites, sorted by decreasing imputed sites.
 
-    Each reaches from a site far from typed sites to another one. Parameters are those of `far_from_typed`.
+    Each begins and ends with a site that is far from typed sites. The parameters are those of
+    `far_from_typed`.
     """
     far = interval.start + np.flatnonzero(far_from_typed(cM, typed_index, interval))
     if not len(far):
@@ -75,7 +79,7 @@ def count_sites(
 
 
 def cut_equal_lengths(cM: np.ndarray) -> list[Interval]:
-    """Cut the sites of a panel into intervals of about EQUAL_LENGTH_CM; none is empty."""
+    """Cut the sites of a panel into intervals of about EQUAL_LENGTH_CM. None is empty."""
     n_intervals = max(1, round(float(cM[-1] - cM[0]) / EQUAL_LENGTH_CM))
     edges = np.linspace(cM[0], cM[-1], n_intervals + 1)[1:-1]
     starts = np.unique([0, *np.searchsorted(cM, edges).tolist(), len(cM)]).tolist()
