@@ -396,7 +396,7 @@ class ClassifierOutputs(TableEstimator):
         code_N = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         unknown = self.classes_[code_N] != y
         if unknown.any():
-            raise ValueError(f"y holds a class that the training labels lack: {str(y[unknown][0])!r}")
+            raise ValueError(f"y holds a class that is not among the training labels: {str(y[unknown][0])!r}")
         return np.asarray(code_N)
 
     def _label_tensor(self, label_N: np.ndarray) -> Tensor:

@@ -64,7 +64,7 @@ def compare(
     """
     unknown = sorted({*models} - {*KINDS})
     if unknown:
-        raise ValueError(f"models must be of {', '.join(KINDS)}, got {unknown[0]!r}")
+        raise ValueError(f"models must be among {', '.join(KINDS)}, got {unknown[0]!r}")
     if weight is not None:
         used = weight > 0
         features, target, weight = features[used], target[used], weight[used]
@@ -128,12 +128,14 @@ def _simplify_columns(features: pd.DataFrame) -> pd.DataFrame:
 def _splits(target: np.ndarray, task: str, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Return the training rows and test rows of each fold."""
     if len(target) < 2 * folds:
-        raise ValueError(f"each of {folds} folds must have 2 rows, got {len(target)} rows with a weight")
+        raise ValueError(
+            f"{folds} folds need at least {2 * folds} rows with weights above 0, got {len(target)}"
+        )
     if task == "regression":
         return KFold(folds, shuffle=True, random_state=seed).split(target)
     count = np.sort(np.unique(target, return_counts=True)[1])
     if len(count) < 2 or count[-2] < 2:  # the training rows of some fold would have only one class
-        raise ValueError("two classes must have at least 2 rows with weights above 0")
+        raise ValueError("at least two classes must have 2 or more rows with weights above 0")
     return StratifiedKFold(folds, shuffle=True, random_state=seed).split(target, target)
 
 

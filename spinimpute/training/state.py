@@ -59,15 +59,17 @@ class TrainingState:
             ) from error
 
 
-def differences(there: Any, here: Any, name: str = "") -> list[str]:
+def differences(stored: Any, current: Any, name: str = "") -> list[str]:
     """Describe each difference of two JSON values: its name and both values."""
-    if isinstance(there, dict) and isinstance(here, dict):
+    if isinstance(stored, dict) and isinstance(current, dict):
         return [
             found
-            for key in sorted(there.keys() | here.keys())
-            for found in differences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+            for key in sorted(stored.keys() | current.keys())
+            for found in differences(stored.get(key), current.get(key), f"{name}.{key}" if name else key)
         ]
-    return [] if there == here else [f"{name} is {_shorten(there)} there, {_shorten(here)} here"]
+    return (
+        [] if stored == current else [f"{name} is {_shorten(stored)} in the state, {_shorten(current)} now"]
+    )
 
 
 def _shorten(value: Any) -> str:

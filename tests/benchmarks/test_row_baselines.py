@@ -72,7 +72,7 @@ def test_learners_are_added_one_by_one() -> None:
     """A learner has no gradient before its round; earlier ones have a gradient only at the end of a round."""
     train, target = make(60, 1)
     model = module_of("GrowNet").GrowNetRegressor(steps=30, learners=3, width=4).fit(train, target)
-    network, rows = model.network_, model._rows(train)
+    network, rows = model.network_, model._encode_input(train)
     for step, learn in ((0, [0]), (11, [1]), (18, [0, 1]), (20, [2]), (29, [0, 1, 2]), (99, [0, 1, 2])):
         network.train()
         network.step.fill_(step)
@@ -86,7 +86,7 @@ def test_cross_layers_multiply_columns() -> None:
     """With the deep part's weights at 0, one cross layer is x0 * (W x0 + b) + x0."""
     train, target = make(50, 1)
     model = row_baselines.DCN2Regressor(steps=1, cross_layers=1, layers=1, width=4).fit(train, target)
-    network, rows = model.network_, model._rows(train)
+    network, rows = model.network_, model._encode_input(train)
     with torch.no_grad():
         for parameter in (*network.deep.parameters(), network.head.bias):
             parameter.zero_()

@@ -144,7 +144,7 @@ def test_permuted_columns_keep_their_values() -> None:
 def test_predictions_from_a_whole_context_are_those_of_the_estimator(kind: str) -> None:
     x = np.random.default_rng(0).normal(size=(60, 3))
     model = getattr(tabular, kind + "Regressor")(width=8, steps=3, random_state=0).fit(x, x[:, 0] + x[:, 1])
-    context, query = _Context(model), model._rows(x[:9]).value_ND
+    context, query = _Context(model), model._encode_input(x[:9]).value_ND
     found = context.all_predictions(query, context.table_ND)
     np.testing.assert_allclose(found, model.predict(x[:9]), rtol=1e-4)
     everything = torch.ones(9, context.size, dtype=torch.bool)

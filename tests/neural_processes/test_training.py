@@ -56,7 +56,9 @@ def test_another_run_is_not_resumed(tmp_path: Path) -> None:
     one = gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(8), TASKS)
     one.save_state(tmp_path / "state")
     other = gaussian_trainer(ModelSettings("CANP", **SMALL), TrainingSettings(9), TASKS)
-    with pytest.raises(InputError, match=r"belongs to another run \(training.steps is 8 there, 9 here\)"):
+    with pytest.raises(
+        InputError, match=r"belongs to another run \(training.steps is 8 in the state, 9 now\)"
+    ):
         other.restore_state(tmp_path / "state")
     with pytest.raises(InputError, match="not a neural process"):
         load_model(tmp_path / "state")

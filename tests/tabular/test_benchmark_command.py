@@ -60,7 +60,10 @@ def test_classes(benchmark: Run) -> None:
     [
         (["--models", "mlp,cnn"], "--models mlp,cnn: there is no model 'cnn'. Choose from spin, npt, "),
         (["--models", ""], "there is no model ''"),
-        (["--folds", "31"], "the comparison cannot go on: each of 31 folds must have 2 rows, got 60"),
+        (
+            ["--folds", "31"],
+            "the comparison cannot go on: 31 folds need at least 62 rows with weights above 0, got 60",
+        ),
         (["--ignore", "price"], "'price' is given for both --target and --ignore"),
         (["--task", "regression", "--target", "town"], "'town' holds text; use --task classification"),
         (["-o", "houses.csv"], "it is also read from"),

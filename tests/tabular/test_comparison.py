@@ -139,8 +139,8 @@ def test_columns_of_every_type() -> None:
 @pytest.mark.parametrize(
     ("label", "task", "folds", "said"),
     [
-        ([1.0, 2.0, 3.0], "regression", 2, "each of 2 folds must have 2 rows, got 3 rows"),
-        (["a"] * 9 + ["b"], "classification", 2, "two classes must have at least 2 rows"),
+        ([1.0, 2.0, 3.0], "regression", 2, "2 folds need at least 4 rows with weights above 0, got 3"),
+        (["a"] * 9 + ["b"], "classification", 2, "at least two classes must have 2 or more rows"),
         (["a", "a", "b", "b", "c", "c"], "classification", 3, "n_splits=3"),
     ],
 )
@@ -152,7 +152,7 @@ def test_too_few_rows(label: list[Any], task: str, folds: int, said: str) -> Non
 
 def test_an_unknown_model_and_one_that_fails() -> None:
     features, y = table(20)
-    with pytest.raises(ValueError, match=r"models must be of SPIN, .*, got 'CNN'"):
+    with pytest.raises(ValueError, match=r"models must be among SPIN, .*, got 'CNN'"):
         compare(features, y, "regression", ["CNN"], 2)
     with pytest.raises(RuntimeError, match="MLP, fold 1: batch_size must be at least 1"):
         compare(features, y, "regression", ["MLP"], 2, parameters={"batch_size": 0})

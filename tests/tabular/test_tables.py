@@ -317,7 +317,7 @@ def test_set_context_needs_no_training(kind: Any) -> None:
     order = np.random.default_rng(0).permutation(50)
     model.set_context(table.iloc[order], label[order])
     np.testing.assert_allclose(model.predict_proba(table[:30]), other, atol=1e-5)
-    with pytest.raises(ValueError, match="a class that the training labels lack: 'dead'"):
+    with pytest.raises(ValueError, match="a class that is not among the training labels: 'dead'"):
         model.set_context(table[:2], ["well", "dead"])
     with pytest.raises(ValueError, match="3 and 2"):
         model.set_context(table[:3], label[:2])

@@ -104,7 +104,7 @@ def test_a_loss_that_is_no_number_ends_training() -> None:
 def test_states_of_another_run_or_network(tmp_path: Path) -> None:
     state = tmp_path / "state"
     Line(tasks=2).save_state(state)
-    with pytest.raises(InputError, match=r"another run \(tasks is 2 there, 3 here\)\. .*force=True"):
+    with pytest.raises(InputError, match=r"another run \(tasks is 2 in the state, 3 now\)\. .*force=True"):
         Line(tasks=3).restore_state(state)
     arrays, metadata = load_tensors(state, FORMAT, "training state")
     save_tensors(state, {name: array.repeat(2, -1) for name, array in arrays.items()}, metadata, FORMAT)
@@ -139,7 +139,7 @@ def test_differences_name_what_differs() -> None:
     assert differences(there, there) == []
     here = {"a": 1, "b": {"c": [1, 3], "d": "new"}, "e": "y"}
     assert differences(there, here) == [
-        "b.c is [1, 2] there, [1, 3] here",
-        'b.d is absent there, "new" here',
-        'e is something else there, "y" here',
+        "b.c is [1, 2] in the state, [1, 3] now",
+        'b.d is absent in the state, "new" now',
+        'e is something else in the state, "y" now',
     ]

@@ -100,10 +100,13 @@ def test_states_that_cannot_be_continued(tmp_path: Path) -> None:
     content = state.read_bytes()
     wide = configuration(tmp_path / "wide.toml", model=TABLES["model"] + "\nhidden = 8")
     lamb = configuration(tmp_path / "lamb.toml", training=TABLES["training"] + '\noptimiser = "lamb"')
-    for other, differing in ((wide, "model.hidden is 24 there, 8 here"), (lamb, 'optimiser is "adam" there')):
+    for other, differing in (
+        (wide, "model.hidden is 24 in the state, 8 now"),
+        (lamb, 'optimiser is "adam" in the state'),
+    ):
         with pytest.raises(InputError, match=rf"belongs to another run \(configuration.*{differing}"):
             train(other, out, resume=True)
-    with pytest.raises(InputError, match=r"another run \(configuration.training.seed is 1 there, 8 here\)"):
+    with pytest.raises(InputError, match=r"another run \(configuration.training.seed is 1 in the state, 8 now\)"):
         train(config, out, resume=True, seed=8)
     state.write_bytes(content[:-9])
     with pytest.raises(InputError, match="not a readable safetensors file"):
