@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spinimpute.targets.formats import NAME
+from spinimpute.targets.formats import STDIN_NAME
 
 pytestmark = pytest.mark.slow
 
@@ -162,12 +162,12 @@ def test_errors(piped, example, panel, tmp_path):
     assert "--vcf and --panel both read standard input" in both
     said = fails(b"", "phase", "--vcf", "-", "--panel", panel, "--out", "-")
     assert "target standard input: the file is empty" in said
-    assert NAME not in said
+    assert STDIN_NAME not in said
     cut = (example / "target.vcf.gz").read_bytes()[:-28]
     said = fails(cut, "convert", "--vcf", "-", "--panel", panel, "--out", "-")
     assert "target standard input: the file is truncated" in said
     words = ["--vcf", example / "target.vcf.gz", "--panel", panel, "--out", "-", "--report", "-"]
-    assert "give the name of a file" in fails(b"", "impute", *words)
+    assert "Give a file name" in fails(b"", "impute", *words)
 
 
 def test_outputs_are_refused_before_standard_input_is_read(example, panel, tmp_path):
