@@ -56,7 +56,7 @@ def check_weights(make: Callable[[], nn.Module], arrays: Mapping[str, np.ndarray
 
     def count(*_: Any) -> None:
         nonlocal n_parameters
-        if threading.get_ident() != own_thread:  # the hook is also called for networks of other threads
+        if threading.get_ident() != own_thread:  # another thread builds a network and calls this hook, too
             return
         n_parameters += 1
         if n_parameters > 2 * len(arrays):

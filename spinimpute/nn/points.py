@@ -144,7 +144,7 @@ class PointReader(nn.Module):
                decoder corrects this mixture. The decoder's inputs are the averaged values, y_g minus the
                mixture, and x_g minus the query's position.
 
-    The number of heads must be that of the encoder. `width` is the size of `r_BQI`.
+    The number of heads must equal that of the encoder. `width` is the size of `r_BQI`.
     """
 
     def __init__(self, x_size: int, y_size: int, width: int, options: MABOptions) -> None:

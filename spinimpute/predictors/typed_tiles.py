@@ -89,7 +89,7 @@ def starts_line(position_T: np.ndarray) -> str:
 
 @dataclass(frozen=True)
 class TileStarts:
-    """The tile starts in the header of a file. They include the first tile, but not always all others."""
+    """The tile starts in the header of a file: always the first tile, and some or all of the other tiles."""
 
     n_typed: int  # number of typed sites of the file
     tile_C: np.ndarray  # int64, tile numbers, increasing
@@ -115,7 +115,7 @@ class TileStarts:
         first = np.flatnonzero(
             (sites_to_left_C > MAX_FLANK) | ((sites_to_left_C > FLANK) & beyond_reach_C)
         ).max(initial=0)
-        # For the same reason the site at `end` may be in the next tile, which ends at the start after that.
+        # The site at `end` may also be in the next tile, which ends where the tile after it starts.
         after = int(np.searchsorted(self.position_C, end, side="right")) + 1
         if after >= len(self.position_C):
             return int(self.position_C[first]), None

@@ -15,7 +15,13 @@ import spinimpute
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Region
 from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
-from spinimpute.pipeline.regions import PanelInterval, PartToRead, RegionSelection, part_to_read, within
+from spinimpute.pipeline.regions import (
+    PanelInterval,
+    PartToRead,
+    RegionSelection,
+    keep_needed_sites,
+    part_to_read,
+)
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.typed_tiles import (
@@ -183,7 +189,7 @@ def test_what_is_read_and_used(
         (cM[index] >= cM[first] - buffer_cM) & (cM[index] <= cM[last - 1] + buffer_cM)
     ).tolist()
     for part in (read, whole):
-        used = within(part, PREDICTOR, Interval(first, last), buffer_cM).match.panel_index
+        used = keep_needed_sites(part, PREDICTOR, Interval(first, last), buffer_cM).match.panel_index
         start = int(np.searchsorted(index, used[0]))
         np.testing.assert_array_equal(used, index[start : start + len(used)])
         assert start % TILE_GAPS == 0

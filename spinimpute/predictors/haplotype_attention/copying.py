@@ -259,6 +259,10 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
     for g in range(n_gaps):
         max_patterns = max(max_patterns, count_G[first_gap + g])
         max_sites = max(max_sites, gap_start_G1[g + 1] - gap_start_G1[g])
+    # A slot is the index I of a pattern that a member of the query's classes has in this gap (or, in the
+    # arrays `sibling_...`, that a member's sibling has). slot_D: slot of each pattern, -1 if there is none.
+    # times_I: members of the current class with the pattern. class_slots_I: slots that this class uses.
+    # rank_I: slots by decreasing logit. best_I: largest logit of a class. count_I: members of all classes.
     slot_D, sibling_slot_D = np.full(max_patterns, -1, np.int32), np.full(max_patterns, -1, np.int32)
     pattern_I, sibling_pattern_I = np.empty(max_patterns, np.int32), np.empty(max_patterns, np.int32)
     rank_I = np.empty(max_patterns, np.int32)

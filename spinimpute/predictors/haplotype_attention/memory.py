@@ -22,7 +22,7 @@ from spinimpute.runtime.memory import COMPILED, format_size, remedy, resident_by
 
 # threads
 MAX_QUERIES = 128  # queries that a thread computes together
-MIN_QUERIES = 16  # the same, at least, if there is no memory budget
+MIN_QUERIES = 16  # minimum of queries that a thread computes together if there is no memory budget
 THREAD_BYTES = 40e6  # per thread with MAX_QUERIES queries, plus POSTERIOR_BYTES, ENTRY_BYTES and results
 POSTERIOR_BYTES = 24  # per query of a thread and panel haplotype: probabilities of candidates
 MAX_COUNTED = 45_000  # panel haplotypes to count there and in MATCH_BYTES, because candidates are limited

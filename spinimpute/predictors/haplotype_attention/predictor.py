@@ -200,7 +200,7 @@ class HaplotypePredictor(Predictor):
         n_haplotypes, n_gaps, sites = panel.n_haplotypes, len(block.has_untyped_G), block.gaps
         weight = posterior_weight(n_haplotypes)
         agreed_QG = np.full((len(candidates.first_Q1) - 1, n_gaps), NO_AGREEMENT, np.int32)
-        if block.whole:  # otherwise results would depend on windows
+        if block.whole:  # in a block that a window may cut, agreement would depend on the window
             agreed_QG = agreed_patterns(candidates, tile.sibling_N, *patterns, sites.first_gap, n_gaps)
         missing_G = (queries.alleles.alleles_SX[block.typed_place_G] == MISSING).any(axis=1)
         wanted_QG = (block.has_untyped_G | missing_G) & (agreed_QG == NO_AGREEMENT)

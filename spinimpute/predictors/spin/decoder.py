@@ -4,8 +4,8 @@
 2. A gate mixes the heads. The weight of a head depends on the query and on the site.
 3. A network adds a correction to the log odds of the mixture.
 
-Axes: those of `network`; U sites to impute, C summaries of a query's attention (two per head), F features of
-a site, L pairs of a query and a site, W width of the correction network.
+Axes: B blocks, Q queries, H inducing points, G heads, U sites to impute, C summaries of a query's attention
+(two per head), F features of a site, L pairs of a query and a site, W width of the correction network.
 """
 
 from __future__ import annotations

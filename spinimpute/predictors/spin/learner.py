@@ -3,7 +3,7 @@
 A task (episode) hides all untyped alleles of its query haplotypes (chunk masking). The model predicts them
 from the typed alleles and from the other haplotypes, the context.
 
-Axes: those of `network`; in the fields of an episode G are gaps and U the sites of a gap.
+Axes: see `network`. But in the fields of an episode, G are gaps and U the sites of a gap.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ query's K-mer, given the inducing point. The comparison yields:
 
 `match` is used in training and on GPUs. `compiled_match` returns the same result, faster on CPUs.
 
-Axes: those of `similarity`; B blocks, Q queries, H inducing points, G heads, T tolerances, F features of
-runs. A digit is an axis of that length.
+Axes: B blocks, Q queries, H inducing points, S typed places of a block, D columns of K places, V = 2^K
+K-mers, G heads, T tolerances, F = 4 T features of runs. A digit is an axis of that length.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Match(NamedTuple):
     """The comparison of queries with inducing points, see the module's header."""
 
     score_BGQH: Tensor  # weighted sums of the matches of all columns
-    # scaled logs of the runs: T lengths and T information sums to the left, then the same 2 T to the right
+    # scaled logs: T lengths and T information sums of the runs to the left, then of the runs to the right
     runs_BFQH: Tensor
 
 
@@ -95,7 +95,7 @@ def match(
 def compiled_match(
     allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, min_tolerance: Tensor, tolerances: int
 ) -> Match:
-    """Return the result of `match` for one block (B = 1), computed on a CPU. It is fast if few calls miss."""
+    """Return the result of `match` for one block (B = 1), on a CPU; fast if few calls are missing."""
     require_shape("alleles", allele_BQS, 1, None, None)
     missing_BQS = (known_BQS <= 0) * keys.columns.valid_BS.unsqueeze(1)
     observed_BQS = torch.where(known_BQS > 0, allele_BQS, 0) * keys.columns.valid_BS.unsqueeze(1)

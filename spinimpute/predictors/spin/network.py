@@ -14,9 +14,10 @@ position in the gap and its frequency. The network can therefore be used on pane
                  to the left and to the right (the runs of `matching`).
     decoder      averages the alleles that the inducing points carry; see `decoder`
 
-Axes: those of `similarity`; B blocks, N panel haplotypes, Q query haplotypes, H inducing points, G heads,
-T tolerances of runs, F features of a pair (query and point) or of a column, W weights of a column (1 for the
-encoder, then 1 per head that sums over columns).
+Axes: B blocks, N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block, D
+columns, V K-mers, U sites to impute, C untyped sites by which haplotypes are compared, X = S + C, G heads,
+F features of a pair (query and point) or of a column, W weights of a column (1 for the encoder, then 1 per
+head that sums over columns).
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class SPINPredictor(Predictor):
         """Return the inducing points of a block of the panel."""
         group_N = initial_groups(block.typed_NS, self.inducing_points, self.shape)
         x_NX = np.concatenate([block.typed_NS, block.compared_NC], axis=1)
-        order_N = argsort_rows(x_NX)  # so that the rounding of sums does not depend on the panel's order
+        order_N = argsort_rows(x_NX)  # makes the rounding of sums independent of the panel's sample order
         start_BHX = self._float(group_means(x_NX, group_N))[None]
         columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
         frequency_BC = self._float(block.compared_frequency_C)[None]

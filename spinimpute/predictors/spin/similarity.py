@@ -14,8 +14,8 @@ Panel haplotypes are also compared by their alleles at untyped sites of the bloc
 are thereby assigned to the same inducing points, so the mean allele of a point is close to 0 or 1. Queries
 have no alleles at untyped sites; they are compared with inducing points by their tokens alone.
 
-Axes: see `spinimpute.nn`; D columns of K places, V = 2^K K-mers, S typed places, C untyped sites: X = S + C
-alleles of a haplotype, F = D V + C features of an inducing point.
+Axes: B blocks, N haplotypes, H inducing points, D columns of K places, V = 2^K K-mers, S typed places, C
+untyped sites, X = S + C alleles of a haplotype, F = D V + C features of an inducing point.
 """
 
 from __future__ import annotations
