@@ -103,10 +103,8 @@ class BgenWriter(OutputGroup):
                     for allele in (sites.ref[row], sites.alt[row])
                 )
                 block = self._probabilities(first[row], last[row])
-                compressed = zlib.compress(block)
-                self._file.write(
-                    site + alleles + struct.pack("<II", len(compressed) + 4, len(block)) + compressed
-                )
+                zipped = zlib.compress(block)
+                self._file.write(site + alleles + struct.pack("<II", len(zipped) + 4, len(block)) + zipped)
         self._n_records += len(sites)
 
     def _probabilities(self, first: np.ndarray, last: np.ndarray) -> bytes:

@@ -200,17 +200,15 @@ def _find_haploid(calls_TX2: np.ndarray, haploid: np.ndarray | None) -> np.ndarr
             f"sample {np.flatnonzero(partly_X)[0]} of genotypes has {NO_ALLELE}, no allele, in some rows "
             "alone: it must be haploid in all of them or in none"
         )
-    contradictory_X = flagged_X & (second_TX >= 0).any(axis=0)
-    if contradictory_X.any():
+    conflict_X = flagged_X & (second_TX >= 0).any(axis=0)
+    if conflict_X.any():
         raise ValueError(
-            f"sample {np.flatnonzero(contradictory_X)[0]} is haploid, and its genotypes have two alleles"
+            f"sample {np.flatnonzero(conflict_X)[0]} is haploid, and its genotypes have two alleles"
         )
-    suspicious_X = (
-        (second_TX == -1).all(axis=0) & (calls_TX2[:, :, 0] >= 0).any(axis=0) & ~flagged_X & has_rows
-    )
-    if suspicious_X.any():
+    unclear_X = (second_TX == -1).all(axis=0) & (calls_TX2[:, :, 0] >= 0).any(axis=0) & ~flagged_X & has_rows
+    if unclear_X.any():
         raise ValueError(
-            f"sample {np.flatnonzero(suspicious_X)[0]} of genotypes has a second allele in no row: if it has "
+            f"sample {np.flatnonzero(unclear_X)[0]} of genotypes has a second allele in no row: if it has "
             f"one copy, name it in haploid=..., or put {NO_ALLELE} there"
         )
     return np.asarray(haploid_X | flagged_X)

@@ -95,34 +95,30 @@ class CheckReport:
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        report = [f"target:   {len(self.samples)} samples, {self.n_sites} typed sites"]
+        text = [f"target:   {len(self.samples)} samples, {self.n_sites} typed sites"]
         if self.build or self.panel_build:
-            report.append(
+            text.append(
                 f"build:    {self.build or 'not stated'}, the panel's {self.panel_build or 'not stated'}"
                 " (by the length of the chromosome in the headers)"
             )
-        report.append(f"matched:  {self.n_matched} of {self.n_sites} typed sites are panel sites")
-        report += [f"          {count} sites: {what}" for what, count in self.counts.items()]
-        report += [f"          {count} records skipped: {why}" for why, count in self.skipped.items()]
-        report.append(
-            f"calls:    {self.unphased} unphased heterozygotes, {self.missing_X.mean():.2%} missing"
-        )
-        report += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
-        incomplete = np.flatnonzero(self.missing_X > HIGH_MISSING)
-        report += [
+        text.append(f"matched:  {self.n_matched} of {self.n_sites} typed sites are panel sites")
+        text += [f"          {count} sites: {what}" for what, count in self.counts.items()]
+        text += [f"          {count} records skipped: {why}" for why, count in self.skipped.items()]
+        text.append(f"calls:    {self.unphased} unphased heterozygotes, {self.missing_X.mean():.2%} missing")
+        text += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
+        high = np.flatnonzero(self.missing_X > HIGH_MISSING)
+        text += [
             f"          sample {self.samples[i]}: {self.missing_X[i]:.1%} missing, "
             f"{self.heterozygous_X[i]:.1%} heterozygous"
-            for i in incomplete[:20]
+            for i in high[:20]
         ]
-        if len(incomplete) > 20:
-            report.append(
-                f"          and {len(incomplete) - 20} more samples with over {HIGH_MISSING:.0%} missing"
-            )
+        if len(high) > 20:
+            text.append(f"          and {len(high) - 20} more samples with over {HIGH_MISSING:.0%} missing")
         if self.one_copy_X is not None:
             n_one = int(self.one_copy_X.sum())
-            report.append(f"copies:   {n_one} samples have one copy, {len(self.samples) - n_one} have two")
-        report += [f"warning:  {warning}" for warning in self.warnings]
-        return report
+            text.append(f"copies:   {n_one} samples have one copy, {len(self.samples) - n_one} have two")
+        text += [f"warning:  {warning}" for warning in self.warnings]
+        return text
 
     def write_sites(self, path: Path) -> None:
         """Write the notes as a tab-separated table."""

@@ -1,8 +1,6 @@
 """Checks whether a target as a whole fits the panel: sites, allele frequencies and untyped intervals.
 
-`impute`, `phase` and `check` use the same thresholds and messages.
-
-Axes: T matched sites.
+`impute`, `phase` and `check` use the same thresholds and messages. Axis T: matched sites.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def tune_panel(
     out = check_output(out, force, [path, array])
     threads = choose_threads(threads)
     with atomic_write(out) as temporary, open_spin_file(path) as panels:
-        tuned_files: list[Path] = []
+        files: list[Path] = []
         typed_by_part = [_read_typed_index(array, panel, only_part=len(panels) == 1) for panel in panels]
         n_typed = max(map(len, typed_by_part))
         if max(panel.n_haplotypes for panel in panels) < MIN_HAPLOTYPES:
@@ -93,14 +93,12 @@ def tune_panel(
                     "spinimpute": package_version(),
                     "command": command,
                 }
-                tuned_files.append(folder / str(len(tuned_files)))
-                rewrite_panel(
-                    panel, tuned_files[-1], {TUNED: tuned} if can_tune(panel, typed_index) else {}, cM
-                )
-            if len(tuned_files) == 1:
-                os.replace(tuned_files[0], temporary)
+                files.append(folder / str(len(files)))
+                rewrite_panel(panel, files[-1], {TUNED: tuned} if can_tune(panel, typed_index) else {}, cM)
+            if len(files) == 1:
+                os.replace(files[0], temporary)
             else:
-                join_panels(tuned_files, temporary)
+                join_panels(files, temporary)
 
 
 def _read_typed_index(array: str | Path, panel: Panel, only_part: bool) -> np.ndarray:

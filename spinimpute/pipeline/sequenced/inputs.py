@@ -96,8 +96,8 @@ class SequencingSettings:
 class LikelihoodReader:
     """Reader of genotype likelihoods at the sites of a panel's parts.
 
-    The samples are ordered like in the file of likelihoods; without one, like in the array file, otherwise
-    like the files of reads. With `force`, array genotypes that do not fit the panel are accepted, and
+    The order of samples is that of the likelihoods; without likelihoods, that of the array, or else that of
+    the files of reads. With `force`, array genotypes that do not fit the panel are accepted, and
     likelihoods and reads may cover the same sites. `warnings` collects warnings to the user, and
     `no_data_reasons` the reasons why files have no data in a region.
     """
