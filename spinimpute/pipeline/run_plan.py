@@ -91,7 +91,8 @@ def plan_run(
             raise InputError(
                 "mismatch",
                 f"the panel of chromosome {first.name} holds {first.holds}, and the panel of chromosome "
-                f"{one.name} holds {one.holds}. Give panels of one kind, or impute these chromosomes in separate runs",
+                f"{one.name} holds {one.holds}. Give panels of one kind, or impute these "
+                "chromosomes in separate runs",
             )
     if one_output is None:
         outputs = {get_output_path(out, one.name): [one] for one in chromosomes}

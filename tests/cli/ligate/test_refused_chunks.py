@@ -204,7 +204,7 @@ def test_other_samples_formats_and_versions(
         (lambda d: d.replace(b"##spinimpute_model=", b"##spinimpute_model=x"), "in the model"),
         (lambda d: d.replace(b"ID=AF,Number=A", b"ID=AF,Number=1"), "in the definitions"),
         (lambda d: re.sub(rb"##spinimpute_region.*\n", b"", d), "does not give one region"),
-        (lambda d: d.replace(b"20:300001-712345 ", b"20:300001-712345 unmatched=0 "), "which region"),
+        (lambda d: d.replace(b"20:300001-712345 ", b"20:300001-712345 unmatched=0 "), "give one region"),
     ):
         other = rewritten(made / "a1.vcf", tmp_path / "other.vcf", change)
         message = refused(first, other, suffix=".vcf")
