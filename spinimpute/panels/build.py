@@ -1,8 +1,7 @@
 """Build a panel file (.spin) from a phased VCF.
 
 The VCF is read in batches and written to a panel file. Then rare alleles with wrong phase are moved, and the
-genetic map and the doubts are refined, if the job asks for it. `spin_files` calls this module for each part
-of X.
+genetic map and the doubts are refined if the job asks for it. `spin_files` does this for each part of X.
 """
 
 from __future__ import annotations

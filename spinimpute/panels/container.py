@@ -116,8 +116,7 @@ class ContainerWriter:
     def finish(self, identity: dict[str, Any], other_entries: dict[str, Any]) -> None:
         """Write the table of blocks, the header and the preamble.
 
-        The header gets the entries of `identity`, which the checksum covers, and `other_entries`, which it
-        does not cover.
+        The header gets the entries `identity`, which the checksum covers, and `other_entries`.
         """
         if self._kind.has_blocks:
             self.add_section(_BLOCK_TABLE, np.array(self._blocks, dtype=_BLOCK).tobytes())

@@ -224,10 +224,7 @@ class InducingPanel:
 
     @property
     def allele_count(self) -> np.ndarray:
-        """Number of panel haplotypes with the ALT allele, int64 (n_sites,).
-
-        Raises InputError if it is damaged.
-        """
+        """Number of panel haplotypes with the ALT allele, int64 (n_sites,). Raises InputError if damaged."""
         return self._table.allele_count
 
     @property

@@ -11,8 +11,7 @@ The file is a `container`, read through a memory map. It has these sections, at 
 The header has the chromosome, the samples and their ploidy, the number of sites, and the provenance. Files of
 release 0.1 (version 1) store all haplotypes as bits, and have no sections discordance and confirmed.
 
-A file of chromosome X may join several panels (`spin_files`). `build` makes panel files from a VCF, with the
-help of `writer`.
+A file of chromosome X may join several panels (`spin_files`). `build` makes panel files from a VCF.
 """
 
 from __future__ import annotations

@@ -171,8 +171,7 @@ class BlockPlan:
 class BlockReader:
     """Reader of the blocks that impute the panel sites [start, stop).
 
-    `typed_index`, int64 (T,), are the typed sites, increasing. Only those with an index in [low, high) are
-    visible.
+    `typed_index`, int64 (T,), are the typed sites, increasing. Only [low, high) of them are visible.
     """
 
     def __init__(

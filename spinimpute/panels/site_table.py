@@ -6,8 +6,7 @@ numbers are little-endian.
 
 Raw columns are int64 positions, float64 cM, uint32 allele counts, and bits of `multiallelic` in the order of
 `numpy.packbits`. Compressible columns store the differences of neighbouring positions and cM (in units of
-1e-8). Their numbers are stored in byte planes: the first bytes of all numbers, then the second bytes, and so
-on.
+1e-8). Their numbers are stored in byte planes: first the lowest bytes of all numbers, then the second bytes.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ def encode_raw_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, by
 def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[str], list[str], list[str]]:
     """Decode REF, ALT and ID of all sites. `section` returns the content of a section, given its name.
 
-    Raises ValueError if a section is not valid UTF-8, has characters that a VCF cannot have, or has another
-    number of sites.
+    Raises ValueError for invalid UTF-8, characters that a VCF cannot have, or another number of sites.
     """
     texts = [section(key).decode() for key in _TEXTS]
     if any(character in text for text in texts for character in "\0\t\r"):

@@ -11,8 +11,7 @@ A *soft allele* is the mean allele of the point's haplotypes at an imputed site.
 levels that are evenly spaced in arcsin(sqrt(allele)), and therefore denser near 0 and 1, where rare alleles
 are. Sites with only one allele in the panel are not stored. Masses are rounded to 8 significant bits.
 
-All points are stored side by side, K-mer by K-mer and site by site: neighbouring points are similar, and such
-data compress well.
+The values of all points for one K-mer or site are stored together: they are similar and compress well.
 
 Axes: H inducing points, D columns (tokens of a point), V = 2^K K-mers, U sites that a block imputes, C sites
 whose alleles are stored, L stored shares.

@@ -1,7 +1,6 @@
 """Read the haplotypes of a panel's VCF in batches of sites, and encode them in the format of panel files.
 
-`BatchReader` reads in one process. `ParallelBatchReader` reads regions of an indexed file in several
-processes.
+`BatchReader` uses one process. `ParallelBatchReader` reads regions of an indexed file in several processes.
 """
 
 from __future__ import annotations

@@ -21,11 +21,7 @@ from spinimpute.vcf.bcf_format import (
     typed_integer,
 )
 from spinimpute.vcf.header import OutputHeader
-from spinimpute.vcf.record_fields import (
-    InfoColumns,
-    SampleFields,
-    SampleLayout,
-)
+from spinimpute.vcf.record_fields import InfoColumns, SampleFields, SampleLayout
 
 # codes of the alleles absent, missing, 0 and 1; the lowest bit of the second allele means "phased"
 _FIRST_ALLELE = np.array([INT8_END, 0, 2, 4], dtype=np.int8)

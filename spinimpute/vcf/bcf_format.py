@@ -76,10 +76,7 @@ def typed_descriptor(value_type: int, count: int) -> bytes:
 
 
 def typed_integer(value: int) -> bytes:
-    """Encode one integer in the smallest type that holds it.
-
-    The lowest eight values of each type are reserved.
-    """
+    """Encode one integer in the smallest type that holds it. The lowest 8 values of a type are reserved."""
     if -120 <= value < 2**7:
         kind = INT8
     elif -(2**15) + 8 <= value < 2**15:

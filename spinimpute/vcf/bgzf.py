@@ -1,8 +1,7 @@
 """Read and write BGZF, the blocked gzip format of VCF.gz, BCF and their indexes.
 
-BGZF compresses a stream in blocks that can be decompressed independently. A *virtual offset* addresses a byte
-of the stream: the offset of its block in the file times 2**16, plus the offset of the byte in the
-decompressed block.
+BGZF compresses a stream in independent blocks. A *virtual offset* is the address of a byte of the stream: the
+offset of its block in the file times 2**16, plus the offset of the byte within the decompressed block.
 
 The writer compresses blocks in parallel. Every block except the last holds exactly BLOCK_SIZE bytes of the
 stream, so the file does not depend on the number of threads or on the sizes of the write calls. The reader

@@ -151,8 +151,7 @@ def count_records(
     """Count the records of a contig, or those that start in a region of it, by reading the file itself.
 
     Return this count, and the number of records at position 0 (the telomere), which belong to no region.
-    `contigs` are all contigs of the index. Raises DamagedFile if the file is damaged or the index belongs to
-    another file.
+    `contigs` are all contigs of the index. Raises DamagedFile if the file or its index is damaged.
     """
     start, end = (region.start, region.end) if region else (0, LAST_POSITION)
     start_offset, start_contig = _offset_before(contigs, contig, start)
@@ -188,8 +187,7 @@ def _offset_before(
 ) -> tuple[BinStart, IndexedContig]:
     """Return the last offset in the index whose record precedes all wanted records, and its contig.
 
-    Wanted are the records of `contig` from position `start` on. Without such an offset, return the start of
-    the file.
+    Wanted are the records of `contig` from position `start` on. The default is the start of the file.
     """
     first = contig.starts[0].offset
     starts = [(bin_start, contig) for bin_start in contig.starts if bin_start.latest < start]

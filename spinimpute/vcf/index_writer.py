@@ -38,8 +38,7 @@ def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, is
     """Return an index, not yet compressed: CSI for positions up to `csi_length`, or TBI if that is None.
 
     For a VCF, `contigs` are the contigs with records, in file order. For a BCF, they are all contigs of the
-    header, because BCF records refer to contigs by header index. For TBI, no record may end beyond
-    TBI_MAX_LENGTH.
+    header, because BCF records refer to them by index. For TBI, no record may end beyond TBI_MAX_LENGTH.
     """
     is_csi = csi_length is not None
     depth = TBI_DEPTH

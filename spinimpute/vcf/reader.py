@@ -14,12 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.haplotypes import (
-    Calls,
-    Haplotypes,
-    select_haplotypes,
-    to_haplotypes,
-)
+from spinimpute.genotypes.haplotypes import Calls, Haplotypes, select_haplotypes, to_haplotypes
 from spinimpute.genotypes.sites import NO_ALT, NoRecord, Region, Sites, same_chromosome, unusable_alt
 from spinimpute.runtime.errors import InputError, argument, call, repeated
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
@@ -370,9 +365,8 @@ def read_haplotypes(
     heterozygotes, and `Haplotypes.unphased` marks them. `without_alt(position, ref)` decides whether a record
     without ALT becomes a site with the ALT "."; by default no such record does.
 
-    Raises InputError if the file is missing, damaged or not a VCF, if its index belongs to another file, if a
-    sample is unknown, if a call is not accepted, if positions are unsorted, or if a ploidy changes or is
-    above 2.
+    Raises InputError if the file is missing, damaged or not a VCF, its index belongs to another file, a
+    sample is unknown, a call is not accepted, positions are unsorted, or a ploidy changes or is above 2.
     """
     reader = HaplotypeReader(
         path,

@@ -77,8 +77,7 @@ class VariantFile:
 
     `role` is what the user calls the file ("panel", "target"); every message starts with it. `samples` are
     all samples in the order of the file, `header` is the text of the header, and `n_read` is the number of
-    records read. Raises InputError if the file is missing or truncated, has another format, or has an
-    unreadable header.
+    records read. Raises InputError if the file is missing, truncated or not a VCF, or its header unreadable.
     """
 
     def __init__(self, path: str | Path, role: str) -> None:
@@ -178,8 +177,7 @@ class VariantFile:
                 return
             except UnicodeDecodeError as error:
                 raise self.error(
-                    f"the chromosome of record {self.n_read + 1}, after {previous}, {_NOT_UTF8}",
-                    "damaged",
+                    f"the chromosome of record {self.n_read + 1}, after {previous}, {_NOT_UTF8}", "damaged"
                 ) from error
             except Exception as error:  # cyvcf2 raises a bare Exception for a truncated record
                 raise self._malformed_error(region, previous) from error

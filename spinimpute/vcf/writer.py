@@ -39,8 +39,7 @@ class IndexedFile(OutputGroup):
     The bytes of the file do not depend on `threads` or on how many records each call appends.
 
     `path` may be "-" for standard output, which has no index. `output_type` is "z" (VCF.gz), "b" (BCF) or "v"
-    (VCF). `file_start` is the encoded header. `contigs` maps the header's contigs, in order, to their lengths
-    (None if unknown).
+    (VCF). `file_start` is the encoded header. `contigs` maps the contigs, in order, to lengths or None.
 
     Raises InputError if the path cannot be written. All methods raise BrokenPipeError if the program that
     reads standard output has closed it.

@@ -36,8 +36,7 @@ def find_shared_samples(
 ) -> SharedSamples:
     """Compare the samples with equal names in two panels.
 
-    If `among` is given, only samples with these names may be kept once. Raises InputError if a panel is
-    damaged.
+    Only samples `among` these names (default: all) may be merged. Raises InputError if a panel is damaged.
     """
     first, second = panels
     place = {name: i for i, name in enumerate(first.samples)}

@@ -2,8 +2,7 @@
 
 A haplotype is a row of bits, its alleles at the common sites. A *place* is the index of a common site.
 
-Axes: R rare sites, C haplotypes that carry the rare alleles of all R sites, N haplotypes, W 64-bit words of a
-row, T common sites.
+Axes: R rare sites, C haplotypes that carry their alleles, N haplotypes, W 64-bit words, T common sites.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Wrong calls, for example in repeats, contradict the haplotypes around them. The *discordance* of a site
 measures this: it is about 0 if the alleles agree with the haplotypes around them, and about 1 if they are
 unrelated to them. A site's discordance is *confirmed* if predictions of held-out samples of the panel are too
-certain there. `spinimpute.pipeline.trust` computes both values when a panel is built, and the panel file
-stores them.
+certain there. `spinimpute.pipeline.trust` computes both values when a panel is built.
 
 The default predictor trusts only sites with a confirmed discordance less. Plain Li and Stephens copying (in
 phasing, and in chains of sequenced samples) trusts all discordant sites less.
