@@ -103,8 +103,8 @@ def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
     mask_X = np.where(layout.ref_is_minor_X, 255, 0).astype(np.uint8)
     minor_XB = packed_XB[listed_X] ^ mask_X[listed_X, None]
     row, byte = np.nonzero(minor_XB)
-    place, bit = np.nonzero(np.unpackbits(minor_XB[row, byte][:, None], axis=1))
-    carriers = byte[place] * 8 + bit
+    entry, bit = np.nonzero(np.unpackbits(minor_XB[row, byte][:, None], axis=1))
+    carriers = byte[entry] * 8 + bit
     carriers = carriers[carriers < n_haplotypes]  # drop the inverted bits after the last haplotype
     stored = np.empty(layout.start_X1[-1], dtype=np.uint8)
     is_list = np.repeat(listed_X, np.diff(layout.start_X1))

@@ -116,9 +116,9 @@ class ChromosomeRecords:
 
     def _indexed_contig(self, contigs: list[IndexedContig], wanted: str) -> IndexedContig | None:
         """Return the contig to read through the index, or None if the file must be read from the start."""
-        is_wanted = chromosome_names(wanted, [contig.name for contig in contigs])
-        indexed = [contig for contig in contigs if contig.name in is_wanted]
-        if len(indexed) != 1 or chromosome_names(wanted, self._file.contigs) != is_wanted:
+        matching = chromosome_names(wanted, [contig.name for contig in contigs])
+        indexed = [contig for contig in contigs if contig.name in matching]
+        if len(indexed) != 1 or chromosome_names(wanted, self._file.contigs) != matching:
             return None  # the chromosome has several names, or header and index have different ones
         return indexed[0]
 

@@ -68,29 +68,29 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type:
     sample, the field with index gt is not a genotype, or another field is not a list of numbers.
     """
     # bytes: 9 tab, 10 newline, 44 comma, 46 dot, 47 slash, 48 to 57 digits, 58 colon, 124 vertical bar
-    row = n_tabs = n_colons = number = start = digits = points = 0
+    row = n_tabs = n_colons = field_index = start = n_digits = n_dots = 0
     invalid = False
     for at in range(len(data)):
         byte = data[at]
         is_end = byte == 58 or byte == 9 or byte == 10
         if n_tabs >= tab_RC.shape[1]:
-            if number == gt and not is_end:
+            if field_index == gt and not is_end:
                 if (at - start) % 2:
                     invalid |= byte != 124 and byte != 47
                 else:
                     invalid |= byte != 46 and not 48 <= byte <= 57
-            elif number == gt:
+            elif field_index == gt:
                 invalid |= at - start != 1 and at - start != 3
             elif is_end or byte == 44:
-                invalid |= points > 1 or digits + points == 0
-                digits = points = 0
+                invalid |= n_dots > 1 or n_digits + n_dots == 0
+                n_digits = n_dots = 0
             elif byte == 46:
-                points += 1
+                n_dots += 1
             else:
-                digits += 1
+                n_digits += 1
                 invalid |= not 48 <= byte <= 57
             if is_end:
-                number, start = number + 1 if byte == 58 else 0, at + 1
+                field_index, start = field_index + 1 if byte == 58 else 0, at + 1
         if byte == 58:
             n_colons += n_tabs >= tab_RC.shape[1]
         elif byte == 9:
@@ -101,7 +101,7 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type:
         elif byte == 10:
             tabs_R[row], colons_R[row], invalid_R[row], stop_R[row] = n_tabs, n_colons, invalid, at + 1
             row += 1
-            n_tabs = n_colons = number = digits = points = 0
+            n_tabs = n_colons = field_index = n_digits = n_dots = 0
             invalid = False
             if row == len(stop_R):
                 break
@@ -120,16 +120,16 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
         while tabs < 9:
             tabs += data[at] == 9
             at += 1
-        n = number = 0
+        n = field_index = 0
         start = at
         while at < stop_R[r]:
             byte = data[at]
             if byte == 58 or byte == 9 or byte == 10:
-                if number == gt and at - start == 3 and data[start + 1] == 124:
+                if field_index == gt and at - start == 3 and data[start + 1] == 124:
                     for i in range(2):
                         character = data[start + 2 * i]
                         allele_RN2[r, n, i] = character - 48 if 48 <= character <= 57 else -1
-                elif number == ds:
+                elif field_index == ds:
                     value, scale, is_number = 0.0, 0.0, at > start
                     for i in range(start, at):
                         if 48 <= data[i] <= 57:
@@ -141,7 +141,7 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
                             is_number = False
                     if is_number:
                         dosage_RN[r, n] = value / scale if scale > 0 else value
-                number = number + 1 if byte == 58 else 0
+                field_index = field_index + 1 if byte == 58 else 0
                 n += byte != 58
                 start = at + 1
             at += 1
@@ -159,13 +159,13 @@ def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
         while tabs < 9:
             tabs += data[at] == 9
             at += 1
-        n = number = 0
+        n = field_index = 0
         start = at
         while at < stop_R[r]:
             byte = data[at]
             if byte == 58 or byte == 9 or byte == 10:
-                if chosen_N[n] and number in (gt, hds):
-                    separator = np.uint8(124) if number == gt else np.uint8(44)
+                if chosen_N[n] and field_index in (gt, hds):
+                    separator = np.uint8(124) if field_index == gt else np.uint8(44)
                     middle = start
                     while middle < at and data[middle] != separator:
                         middle += 1
@@ -175,7 +175,7 @@ def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
                         data[start : start + len(second)] = second
                         data[start + len(second)] = separator
                         data[at - len(first) : at] = first
-                number = number + 1 if byte == 58 else 0
+                field_index = field_index + 1 if byte == 58 else 0
                 n += byte != 58
                 start = at + 1
             at += 1

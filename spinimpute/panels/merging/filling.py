@@ -49,7 +49,7 @@ class Filling:
         counts[lacking_U - start] = self._find_carriers(lacking_U, below_mutation=False).sum(axis=1)
         return counts
 
-    def lost(self, apparent_S: np.ndarray) -> np.ndarray:
+    def find_lost(self, apparent_S: np.ndarray) -> np.ndarray:
         """Return the sites, bool (S,), that were lost from the panel that lacks them (see `lost_sites`)."""
         lost_S = np.zeros(len(apparent_S), bool)
         shared_T = self.union.shared_T
@@ -57,23 +57,23 @@ class Filling:
         for lacks, has in ((0, 1), (1, 0)):
             chosen = np.flatnonzero(self.union.index_S[lacks] == ABSENT)
             ref_is_minor_U = self.minor_is_ref_S[chosen]
-            size, own = self.panels[has].n_haplotypes, self.panels[lacks].n_haplotypes
-            ref_is_minor_T = counts[has] > size // 2
+            n_has, n_lacks = self.panels[has].n_haplotypes, self.panels[lacks].n_haplotypes
+            ref_is_minor_T = counts[has] > n_has // 2
             lost_S[chosen] = lost_sites(
                 apparent_S[chosen],
-                np.where(ref_is_minor_U, size - self._count_S[chosen], self._count_S[chosen]),
-                np.where(ref_is_minor_T, own - counts[lacks], counts[lacks]),
-                np.where(ref_is_minor_T, size - counts[has], counts[has]),
-                own,
-                size,
-                estimate_min_copies(self.panels[lacks].allele_count, own),
+                np.where(ref_is_minor_U, n_has - self._count_S[chosen], self._count_S[chosen]),
+                np.where(ref_is_minor_T, n_lacks - counts[lacks], counts[lacks]),
+                np.where(ref_is_minor_T, n_has - counts[has], counts[has]),
+                n_lacks,
+                n_has,
+                estimate_min_copies(self.panels[lacks].allele_count, n_lacks),
             )
         return lost_S
 
     def alleles(self, rows: np.ndarray, lost_S: np.ndarray) -> list[np.ndarray]:
         """Return the alleles of both panels at consecutive sites `rows`, each uint8 (n, n_haplotypes).
 
-        `lost_S` is the result of `lost`. At sites that are not lost, all haplotypes get the major allele.
+        `lost_S` is the result of `find_lost`. At other lacking sites, all haplotypes get the major allele.
         """
         alleles_by_panel = []
         filled = self._lacking_sites(int(rows[0]), int(rows[-1]) + 1)

@@ -190,7 +190,7 @@ class _Merger:
         shares = split_progress(progress, [3.0, 1.0])
         size = min(max(_ENTRIES // self.n_haplotypes, _MIN_SITES), _MAX_SITES)
         apparent = self._map_windows(self._count_apparent_carriers, size, threads, shares[0])
-        lost_S = self.filling.lost(np.concatenate(list(apparent)))
+        lost_S = self.filling.find_lost(np.concatenate(list(apparent)))
         counts: list[np.ndarray] = []
         with out.open("wb") as file:
             writer = PanelWriter(file, self.n_haplotypes)

@@ -16,7 +16,7 @@ import numpy as np
 from spinimpute.panels.merging.site_union import SiteUnion
 from spinimpute.panels.panel import Panel
 
-_SITES_AT_ONCE = 512
+_SITES_PER_STEP = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +39,15 @@ def find_shared_samples(
     Only samples `among` these names (default: all) may be merged. Raises InputError if a panel is damaged.
     """
     first, second = panels
-    place = {name: i for i, name in enumerate(first.samples)}
+    first_index = {name: i for i, name in enumerate(first.samples)}
     pairs = [
-        (place[name], j)
+        (first_index[name], j)
         for j, name in enumerate(second.samples)
-        if name in place
-        and first.ploidy[place[name]] == second.ploidy[j]
+        if name in first_index
+        and first.ploidy[first_index[name]] == second.ploidy[j]
         and (among is None or name in among)
     ]
-    twins, reversed_order = _equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
+    twins, reversed_order = _find_equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
     first_twin, second_twin = [], []
     for (i, j), is_swapped in zip(twins.tolist(), reversed_order.tolist(), strict=True):
         mine, theirs = (np.flatnonzero(panel.haplotype_sample == x) for panel, x in ((first, i), (second, j)))
@@ -57,20 +57,20 @@ def find_shared_samples(
     used_names = set(first.samples)
     names = []
     for j in kept.tolist():
-        names.append(_free_name(second.samples[j], used_names))
+        names.append(_unique_name(second.samples[j], used_names))
         used_names.add(names[-1])
-    nobody = np.zeros(0, np.int64)
+    empty = np.zeros(0, np.int64)
     return SharedSamples(
-        [name for name in second.samples if name in place],
+        [name for name in second.samples if name in first_index],
         [second.samples[j] for j in twins[:, 1].tolist()],
         np.flatnonzero(np.isin(second.haplotype_sample, kept)),
-        (np.concatenate([nobody, *first_twin]), np.concatenate([nobody, *second_twin])),
+        (np.concatenate([empty, *first_twin]), np.concatenate([empty, *second_twin])),
         names,
         second.ploidy[kept],
     )
 
 
-def _equal_pairs(
+def _find_equal_pairs(
     panels: tuple[Panel, Panel], union: SiteUnion, pairs_Y2: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of samples with equal haplotypes, and whether the two haplotypes are exchanged."""
@@ -83,10 +83,10 @@ def _equal_pairs(
         end - panel.ploidy[pairs_Y2[:, number]] + 1
         for number, (end, panel) in enumerate(zip(ends, panels, strict=True))
     ]
-    for done in range(0, len(union.shared_T), _SITES_AT_ONCE):
+    for done in range(0, len(union.shared_T), _SITES_PER_STEP):
         if not (same_order | reversed_order).any():
             break
-        chosen = union.shared_T[done : done + _SITES_AT_ONCE]
+        chosen = union.shared_T[done : done + _SITES_PER_STEP]
         alleles = [
             np.unpackbits(union.rows(panels, number, chosen), axis=1, count=panel.n_haplotypes)
             for number, panel in enumerate(panels)
@@ -100,9 +100,9 @@ def _equal_pairs(
     return pairs_Y2[equal], ~same_order[equal]
 
 
-def _free_name(name: str, used_names: set[str]) -> str:
-    number, free = 1, name
-    while free in used_names:
+def _unique_name(name: str, used_names: set[str]) -> str:
+    number, unique = 1, name
+    while unique in used_names:
         number += 1
-        free = f"{name}_{number}"
-    return free
+        unique = f"{name}_{number}"
+    return unique

@@ -114,7 +114,7 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
         (index[order], other[order]),
         swapped_all[order],
     )
-    _check_reach(first, second, union)
+    _check_distances(first, second, union)
     return union
 
 
@@ -169,7 +169,7 @@ def _match_sites(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
     """
     partner, swapped = np.full(len(theirs), ABSENT), np.zeros(len(theirs), bool)
     start, stop = (np.searchsorted(mine.position, theirs.position, side) for side in ("left", "right"))
-    taken = np.zeros(len(mine), bool)
+    used = np.zeros(len(mine), bool)
     for swap_alleles in (False, True):
         for i in np.flatnonzero((stop > start) & (partner == ABSENT)).tolist():
             ref, alt = theirs.ref[i].upper(), theirs.alt[i].upper()
@@ -178,8 +178,8 @@ def _match_sites(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
                 if len(ref) + len(alt) > 2:  # an insertion and a deletion are two sites
                     continue
             for j in range(start[i], stop[i]):
-                if not taken[j] and mine.ref[j].upper() == ref and mine.alt[j].upper() == alt:
-                    partner[i], swapped[i], taken[j] = j, swap_alleles, True
+                if not used[j] and mine.ref[j].upper() == ref and mine.alt[j].upper() == alt:
+                    partner[i], swapped[i], used[j] = j, swap_alleles, True
                     break
     return partner, swapped
 
@@ -238,12 +238,14 @@ def _check_strand(
     if swapped.sum() == ambiguous >= MIN_SITES:
         why = f"all {ambiguous} SNPs that have REF and ALT exchanged are A/T or C/G"
     else:
-        there = np.isin(theirs.position, first.position)
-        alone = theirs.take((partner == ABSENT) & there)
-        other = replace(alone, ref=[*map(complement, alone.ref)], alt=[*map(complement, alone.alt)])
+        at_shared_position = np.isin(theirs.position, first.position)
+        unmatched = theirs.take((partner == ABSENT) & at_shared_position)
+        other = replace(
+            unmatched, ref=[*map(complement, unmatched.ref)], alt=[*map(complement, unmatched.alt)]
+        )
         complements = int((_match_sites(first.sites, other)[0] != ABSENT).sum())
-        if complements >= max(MIN_SITES, len(alone) / 2, MIN_COMPLEMENTS * there.sum()):
-            why = f"{complements} of {len(alone)} sites with other alleles have their complements"
+        if complements >= max(MIN_SITES, len(unmatched) / 2, MIN_COMPLEMENTS * at_shared_position.sum()):
+            why = f"{complements} of {len(unmatched)} sites with other alleles have their complements"
     if why:
         raise InputError(
             "mismatch",
@@ -279,7 +281,7 @@ def _explain_few_shared(first: Panel, second: Panel, least: float) -> str:
     )
 
 
-def _check_reach(first: Panel, second: Panel, union: SiteUnion) -> None:
+def _check_distances(first: Panel, second: Panel, union: SiteUnion) -> None:
     """Raise InputError if a panel has sites that are far from all sites in both panels."""
     far = np.flatnonzero(_distance_cM(union.cM, union.cM[union.shared_T]) > MAX_DISTANCE_CM)
     if len(far):
