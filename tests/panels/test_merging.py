@@ -150,8 +150,8 @@ def test_threads_and_windows_make_no_difference(
     contents = set()
     for threads, size in ((1, None), (3, None), (2, 300)):
         if size is not None:
-            monkeypatch.setattr("spinimpute.panels.merging.merge._LEAST_SITES", size)
-            monkeypatch.setattr("spinimpute.panels.merging.merge._MOST_SITES", size)
+            monkeypatch.setattr("spinimpute.panels.merging.merge._MIN_SITES", size)
+            monkeypatch.setattr("spinimpute.panels.merging.merge._MAX_SITES", size)
         merge_panels(files, tmp_path / "o.spin", threads=threads, force=True)
         contents.add((tmp_path / "o.spin").read_bytes())
     assert len(contents) == 1

@@ -25,7 +25,7 @@ _STEEPNESS, _POWER = 1.3, 1.5
 class SiteDoubts(NamedTuple):
     """Evidence against the sites of a panel."""
 
-    discordance: np.ndarray  # in units of 1 / UNITS, uint8 (n_sites,)
+    discordance: np.ndarray  # in units of 1 / DISCORDANCE_UNITS, uint8 (n_sites,)
     confirmed: np.ndarray  # whether predictions of held-out samples are too certain, bool (n_sites,)
 
     @classmethod

@@ -204,7 +204,7 @@ def test_sizes_of_gains_that_are_switched() -> None:
     gains_KI = np.array([[400] * 6, [40] * 6, [9_000, 3_000, 2_000, 1_500, 1_000, 1_000], [9] * 6, [9] * 6])
     losses_KI[3:] = [[200], [50]]
     assert gains_KI[3, 0] < MIN_GAINS
-    wrong_K, moved_KI = rare_phase._wrong_phases(losses_KI, gains_KI)
+    wrong_K, moved_KI = rare_phase._estimate_wrong_phases(losses_KI, gains_KI)
     assert wrong_K[:2] == pytest.approx([400 / 10_400, 40 / 10_040])
     assert wrong_K[1] < MIN_WRONG < wrong_K[3]
     assert np.isnan(wrong_K[4])
@@ -218,7 +218,7 @@ def every_gain_is_a_wrong_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     def every(losses_KI: np.ndarray, gains_KI: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(gains_KI), 0.5), np.ones(gains_KI.shape, bool)
 
-    monkeypatch.setattr(rare_phase, "_wrong_phases", every)
+    monkeypatch.setattr(rare_phase, "_estimate_wrong_phases", every)
 
 
 @pytest.mark.usefixtures("every_gain_is_a_wrong_phase")
