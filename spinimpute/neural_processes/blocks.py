@@ -61,8 +61,8 @@ class Decoder(nn.Module):
 
     With carried outputs (attention-weighted means of context outputs), the network only corrects them: its
     result is added to them. The standard deviation is floor + (1 - floor) softplus(network output). If
-    `extra_width` is above 0, a second vector of this width enters by a linear layer of its own: that of the
-    bootstrapped context in BANP, or those of repeated readings.
+    `extra_width` is above 0, a second vector of this width enters by its own linear layer: what the target
+    read from the bootstrapped context (BANP) or in further readings.
     """
 
     def __init__(

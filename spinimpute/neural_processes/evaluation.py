@@ -99,7 +99,7 @@ def calibration(
     device: torch.device | str = "cpu",
     seed: int = HELD_OUT_SEED,
 ) -> Calibration:
-    """Measure the calibration with this number of context points. Other parameters are those of `score`."""
+    """Measure the calibration with this number of context points. For other parameters see `score`."""
     model.eval()
     settings = replace(tasks, context=(context, context))
     inside, total = np.zeros(len(LEVELS)), 0

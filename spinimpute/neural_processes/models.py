@@ -163,7 +163,7 @@ class NeuralProcess(nn.Module, ABC):
 class _AttentiveProcess(NeuralProcess):
     """Base class of all models but LBANP: an encoder and a reader for each reading of the context.
 
-    `left_encoders` and `left_readers` are those of the further readings, which read what is left: residuals.
+    `left_encoders` and `left_readers` serve the further readings, which read what is left: the residuals.
     Models with inducing points use the encoder and reader of `nn.points`.
     """
 
@@ -393,8 +393,8 @@ class BottleneckProcess(NeuralProcess):
     """LBANP: in each block, latent vectors attend to the context and to each other; targets attend to them.
 
     Two differences from the published model make it learn much faster. Latents and targets are embedded by
-    the network of the context, as points whose output is 0. The projections of queries are initialized equal
-    to those of keys, as in the models with inducing points.
+    the network of the context, as points with an output of 0. The projections of queries and keys are
+    initialized equal, as in the models with inducing points.
     """
 
     def __init__(self, settings: ModelSettings) -> None:

@@ -205,7 +205,7 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
-    """SPIN with inducing points that carry labels; further parameters are those of `ContextEstimator`.
+    """SPIN with inducing points that carry labels; for further parameters see `ContextEstimator`.
 
     `fit` summarizes all training rows, including the validation rows, as `inducing_points_`. Predictions read
     only these points, so the time of a prediction does not depend on the number of training rows.
@@ -408,7 +408,7 @@ class NPTEstimator(RowContextEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SetTransformerEstimator(RowContextEstimator):  # numpydoc ignore=PR02
-    """Set Transformer; further parameters are those of `RowContextEstimator` and `ContextEstimator`.
+    """Set Transformer; for further parameters see `RowContextEstimator` and `ContextEstimator`.
 
     Parameters
     ----------
@@ -442,24 +442,24 @@ class SetTransformerEstimator(RowContextEstimator):  # numpydoc ignore=PR02
 
 
 class SPINClassifier(ClassifierMixin, ClassifierOutputs, SPINEstimator):
-    """SPIN (Rastogi et al. 2023). Parameters are those of `SPINEstimator`."""
+    """SPIN (Rastogi et al. 2023). For its parameters see `SPINEstimator`."""
 
 
 class SPINRegressor(RegressorMixin, RegressorOutputs, SPINEstimator):
-    """SPIN (Rastogi et al. 2023). Parameters are those of `SPINEstimator`."""
+    """SPIN (Rastogi et al. 2023). For its parameters see `SPINEstimator`."""
 
 
 class NPTClassifier(ClassifierMixin, ClassifierOutputs, NPTEstimator):
-    """Non-parametric transformer (Kossen et al. 2021). Parameters are those of `NPTEstimator`."""
+    """Non-parametric transformer (Kossen et al. 2021). For its parameters see `NPTEstimator`."""
 
 
 class NPTRegressor(RegressorMixin, RegressorOutputs, NPTEstimator):
-    """Non-parametric transformer (Kossen et al. 2021). Parameters are those of `NPTEstimator`."""
+    """Non-parametric transformer (Kossen et al. 2021). For its parameters see `NPTEstimator`."""
 
 
 class SetTransformerClassifier(ClassifierMixin, ClassifierOutputs, SetTransformerEstimator):
-    """Set Transformer (Lee et al. 2019). Parameters are those of `SetTransformerEstimator`."""
+    """Set Transformer (Lee et al. 2019). For its parameters see `SetTransformerEstimator`."""
 
 
 class SetTransformerRegressor(RegressorMixin, RegressorOutputs, SetTransformerEstimator):
-    """Set Transformer (Lee et al. 2019). Parameters are those of `SetTransformerEstimator`."""
+    """Set Transformer (Lee et al. 2019). For its parameters see `SetTransformerEstimator`."""

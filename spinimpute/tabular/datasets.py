@@ -19,7 +19,7 @@ they come with scikit-learn. Benchmarks use these tables.
 | poker | poker.train.csv.gz | 1,025,010 | 0 + 10 | 0 to 9 | 1,000,000 drawn hands after the file's 25,010 |
 | higgs | HIGGS.csv or HIGGS.csv.gz | 11,000,000 | 28 + 0 | 0, 1 (signal) | the last 500,000 |
 
-The fractions .7/.2/.1 and .7/.1/.2 are those of training, validation and test rows. With several folds, each
+The split .7/.2/.1 means 70 % training rows, 20 % validation rows and 10 % test rows. With several folds, each
 row is a test row in exactly one fold. A table with its own test rows has one fold, and .1 of its other rows
 are validation rows. A split depends only on the number of rows, the fold and the seed.
 

@@ -43,7 +43,7 @@ ESTIMATORS: dict[str, type[TableEstimator]] = {
     for name in (f"{kind}Classifier", f"{kind}Regressor")
 }
 SCALAR_TYPES = (str, bool, int, float)
-PREFIX = "network/"  # of the names of weights; a file has other tensors, too
+PREFIX = "network/"  # names of weights start with it; a file has other tensors
 
 
 def save_estimator(

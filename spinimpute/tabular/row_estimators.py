@@ -69,7 +69,7 @@ class RowEstimator(TableEstimator):  # numpydoc ignore=PR02
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MLPEstimator(RowEstimator):  # numpydoc ignore=PR02
-    """A multi-layer perceptron; further parameters are those of `RowEstimator`.
+    """A multi-layer perceptron; for further parameters see `RowEstimator`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class MLPEstimator(RowEstimator):  # numpydoc ignore=PR02
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
-    """A ResNet for tables; further parameters are those of `RowEstimator`.
+    """A ResNet for tables; for further parameters see `RowEstimator`.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
-    """FT-Transformer; further parameters are those of `RowEstimator`.
+    """FT-Transformer; for further parameters see `RowEstimator`.
 
     Parameters
     ----------
@@ -213,24 +213,24 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
 
 
 class FTTransformerClassifier(ClassifierMixin, ClassifierOutputs, FTTransformerEstimator):
-    """FT-Transformer (Gorishniy et al. 2021). Parameters are those of `FTTransformerEstimator`."""
+    """FT-Transformer (Gorishniy et al. 2021). For its parameters see `FTTransformerEstimator`."""
 
 
 class FTTransformerRegressor(RegressorMixin, RegressorOutputs, FTTransformerEstimator):
-    """FT-Transformer (Gorishniy et al. 2021). Parameters are those of `FTTransformerEstimator`."""
+    """FT-Transformer (Gorishniy et al. 2021). For its parameters see `FTTransformerEstimator`."""
 
 
 class ResNetClassifier(ClassifierMixin, ClassifierOutputs, ResNetEstimator):
-    """ResNet for tables (Gorishniy et al. 2021). Parameters are those of `ResNetEstimator`."""
+    """ResNet for tables (Gorishniy et al. 2021). For its parameters see `ResNetEstimator`."""
 
 
 class ResNetRegressor(RegressorMixin, RegressorOutputs, ResNetEstimator):
-    """ResNet for tables (Gorishniy et al. 2021). Parameters are those of `ResNetEstimator`."""
+    """ResNet for tables (Gorishniy et al. 2021). For its parameters see `ResNetEstimator`."""
 
 
 class MLPClassifier(ClassifierMixin, ClassifierOutputs, MLPEstimator):
-    """Multi-layer perceptron. Parameters are those of `MLPEstimator`."""
+    """Multi-layer perceptron. For its parameters see `MLPEstimator`."""
 
 
 class MLPRegressor(RegressorMixin, RegressorOutputs, MLPEstimator):
-    """Multi-layer perceptron. Parameters are those of `MLPEstimator`."""
+    """Multi-layer perceptron. For its parameters see `MLPEstimator`."""

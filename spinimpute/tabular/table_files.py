@@ -1,6 +1,6 @@
 """Reader and writer of tables as files: CSV, TSV (both may be gzipped) and Parquet.
 
-Cells of CSV and TSV stay text until `parse_numbers` or `parse_categories` converts their column, so that the
+Cells of CSV and TSV stay text until `parse_numbers` or `parse_categories` converts their column. So the
 categories "007" and "7" differ. Messages count rows from 1, without the header.
 """
 
@@ -36,7 +36,7 @@ MAX_NUMBER = 1e36  # squares and predictions of larger numbers might overflow
 
 
 def table_suffix(path: str | Path) -> str:
-    """Return the suffix of a file name in lower case, such as ".csv.gz". Raise InputError for others."""
+    """Return the suffix of a name in lower case, such as ".csv.gz". Raise InputError if it is unknown."""
     name = Path(path).name.lower()
     for suffix in (*SEPARATORS, PARQUET):
         if name.endswith(suffix):
@@ -283,7 +283,7 @@ def _check_parquet(path: Path, metadata: Any) -> None:
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     size = path.stat().st_size
     check_unpacked(sum(group.total_byte_size for group in groups), size)
-    # a column that repeats one value takes almost no bytes in the file, so cells are limited, too
+    # a column that repeats one value takes almost no bytes in the file, so the number of cells is limited
     if metadata.num_rows * metadata.num_columns > max(MAX_CELLS, size):
         raise TooLong(
             f"its {size:,} bytes hold {metadata.num_rows:,} rows of {metadata.num_columns:,} columns"

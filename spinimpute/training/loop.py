@@ -47,8 +47,8 @@ class TrainingLoop(ABC, Generic[Network]):
     """Trainer of a module; subclasses define the loss of a task and the validation.
 
     A step minimises the mean loss of `tasks` tasks. Several processes can share them: each computes the
-    gradients of some tasks, then the gradients are added up. The weights therefore stay equal in all
-    processes, and equal to those of a single process except for rounding (with two processes: exactly).
+    gradients of some tasks, then the gradients are added up. All processes therefore have equal weights. A
+    single process would have these weights, too, except for the rounding of sums (none with two processes).
 
     `schedule` changes the learning rate over `steps` steps; None keeps it constant. Gradients with a norm
     above `clip` are scaled down. The run ends after `patience` validations without improvement (0: never).
