@@ -123,12 +123,15 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
     number_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
     total_S, keep_S = np.empty(n_places, np.float32), np.empty(n_places, np.float32)
     arrive_S, joint_S = np.empty(n_places, np.float32), np.empty(n_places, np.float32)
-    most = 1  # largest number of states of a query
+    max_states = 1  # largest number of states of a query
     for q in range(len(emission_QS2)):
-        most = max(most, (first_BQ1[:, q + 1] - first_BQ1[:, q]).sum())
-    most = min(most, n_haplotypes)
+        max_states = max(max_states, (first_BQ1[:, q + 1] - first_BQ1[:, q]).sum())
+    max_states = min(max_states, n_haplotypes)
     # Allocated once for all queries, because the system clears new memory of this size each time.
-    forward_BK, backward_BK = np.empty((n_blocks, most), np.float32), np.empty((n_blocks, most), np.float32)
+    forward_BK, backward_BK = (
+        np.empty((n_blocks, max_states), np.float32),
+        np.empty((n_blocks, max_states), np.float32),
+    )
     n_kept = 0
     for q in range(len(emission_QS2)):
         emission_S2 = emission_QS2[q]

@@ -58,8 +58,8 @@ def _add_rows(panel, rows_MW, pattern_IN):  # type: ignore[no-untyped-def]
     n_rows = len(rows_MW)
     number_K = np.full(1 << SPAN, np.int32(-1))
     first_I1 = np.zeros(n_spans + 1, np.int64)
-    most = len(panel.bits_D) + n_spans * n_rows
-    bits_D, count_D = np.empty(most, np.uint64), np.zeros(most, np.float32)
+    size = len(panel.bits_D) + n_spans * n_rows
+    bits_D, count_D = np.empty(size, np.uint64), np.zeros(size, np.float32)
     low = np.uint64((1 << SPAN) - 1)
     total = 0
     for i in range(n_spans):
@@ -89,8 +89,8 @@ def _number_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
     n_spans, n = pattern_IN.shape
     number_K = np.empty(1 << SPAN, np.int32)
     first_I1 = np.zeros(n_spans + 1, np.int64)
-    most = n_spans * min(n, 1 << SPAN)
-    bits_D, count_D = np.empty(most, np.uint64), np.zeros(most, np.float32)
+    size = n_spans * min(n, 1 << SPAN)
+    bits_D, count_D = np.empty(size, np.uint64), np.zeros(size, np.float32)
     low = np.uint64((1 << SPAN) - 1)
     total = 0
     for i in range(n_spans):
@@ -114,7 +114,7 @@ def _number_patterns(panel_NW, pattern_IN):  # type: ignore[no-untyped-def]
 @kernel()
 def max_patterns(first_I1):  # type: ignore[no-untyped-def]
     """Return the largest number of patterns of a span."""
-    most = 1
+    largest = 1
     for i in range(len(first_I1) - 1):
-        most = max(most, first_I1[i + 1] - first_I1[i])
-    return most
+        largest = max(largest, first_I1[i + 1] - first_I1[i])
+    return largest

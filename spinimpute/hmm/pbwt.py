@@ -245,8 +245,8 @@ def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, s
 def _merge_lists(one, other, first_BQ1):  # type: ignore[no-untyped-def]
     """Return the union of two `Matches`, list by list, and fill the start of each list in first_BQ1."""
     n_blocks, n_queries = one.start_BQ.shape
-    most = (one.stop_BQ - one.start_BQ).sum() + (other.stop_BQ - other.start_BQ).sum()
-    one_C, other_C, out_C, n = one.haplotype_C, other.haplotype_C, np.empty(most, np.int32), 0
+    size = (one.stop_BQ - one.start_BQ).sum() + (other.stop_BQ - other.start_BQ).sum()
+    one_C, other_C, out_C, n = one.haplotype_C, other.haplotype_C, np.empty(size, np.int32), 0
     for b in range(n_blocks):
         for q in range(n_queries):
             first_BQ1[b, q] = n

@@ -80,9 +80,11 @@ def copying_posteriors(
     n_slots = int(n_gaps_B.max()) + 1
     blocks = BlockPlaces(first_B - 1, first_B + n_gaps_B - 1)
     threshold = np.float32(least_share / len(panel_NW))
-    most = len(candidates.haplotype_C)
+    n_candidates = len(candidates.haplotype_C)
     start_QB, count_QB = np.zeros((2, len(emission_QS2), len(first_B)), np.int64)
-    kept = KeptCandidates(np.empty(most, np.int32), np.empty((most, n_slots), np.float32), start_QB, count_QB)
+    kept = KeptCandidates(
+        np.empty(n_candidates, np.int32), np.empty((n_candidates, n_slots), np.float32), start_QB, count_QB
+    )
     if len(panel_NW) > parameters.MAX_PANEL_AS_STATES:
         fill_posteriors_of_own_states(panel_NW, emission_QS2, jump_S, blocks, candidates, threshold, kept)
     else:
@@ -182,18 +184,18 @@ def _allocate(model):  # type: ignore[no-untyped-def]
     n_places, n_blocks = len(model.jump_S), len(blocks.first_B)
     first_span = max(blocks.first_B[0], 0) // SPAN
     stop_span = min(blocks.last_B[n_blocks - 1], n_places - 1) // SPAN + 1
-    most, first_pattern = max_patterns(patterns.first_I1), patterns.first_I1[first_span]
+    max_d, first_pattern = max_patterns(patterns.first_I1), patterns.first_I1[first_span]
     shape_PDL = SPAN, patterns.first_I1[stop_span] - first_pattern, LANES
     forward = _Forward(
         first_span, stop_span, first_pattern, np.empty(shape_PDL, np.float32),
         np.empty(shape_PDL, np.float32), np.empty((n_places, LANES), np.float32),
     )  # fmt: skip
     n_held = ((blocks.last_B - blocks.first_B).max() + SPAN - 1) // SPAN + 1
-    shape_HPDL = n_held, SPAN, most, LANES
+    shape_HPDL = n_held, SPAN, max_d, LANES
     held = _Held(
         np.empty(shape_HPDL, np.float32), np.empty(shape_HPDL, np.float32),
-        np.empty((n_held, SPAN, LANES), np.float32), np.empty((n_held, most, LANES, FACTORS), np.float32),
-        np.empty((n_held, most, FACTORS, SPAN), np.float32), np.full((n_held, most), -1, np.int64),
+        np.empty((n_held, SPAN, LANES), np.float32), np.empty((n_held, max_d, LANES, FACTORS), np.float32),
+        np.empty((n_held, max_d, FACTORS, SPAN), np.float32), np.full((n_held, max_d), -1, np.int64),
     )  # fmt: skip
     ends = _Ends(
         np.empty(_max_end_values(blocks, model.candidates.first_BQ1, n_places), np.float32),
@@ -208,15 +210,15 @@ def _allocate(model):  # type: ignore[no-untyped-def]
 @kernel()
 def _max_end_values(blocks, first_BQ1, n_places):  # type: ignore[no-untyped-def]
     """Return the size of `_Ends.value_X` that suffices for every group of queries."""
-    n_queries, most = first_BQ1.shape[1] - 1, 0
+    n_queries, largest = first_BQ1.shape[1] - 1, 0
     for q in range(0, n_queries, LANES):
         n_values = 0
         for block in range(len(first_BQ1)):
             first, last = max(blocks.first_B[block], 0), min(blocks.last_B[block], n_places - 1)
             n_candidates = first_BQ1[block, min(q + LANES, n_queries)] - first_BQ1[block, q]
             n_values += 2 * n_candidates * (last // SPAN + 1 - first // SPAN)
-        most = max(most, n_values)
-    return most
+        largest = max(largest, n_values)
+    return largest
 
 
 @kernel(fast=True)

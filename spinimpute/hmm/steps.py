@@ -110,20 +110,22 @@ class SpanSums(NamedTuple):
 @kernel()
 def span_values(patterns):  # type: ignore[no-untyped-def]
     """Allocate `SpanValues` that are large enough for each span."""
-    most = max_patterns(patterns.first_I1)
+    largest = max_patterns(patterns.first_I1)
     return SpanValues(
-        np.empty((most, LANES), np.float32), np.empty((most, LANES), np.float32), np.empty(LANES, np.float32)
+        np.empty((largest, LANES), np.float32),
+        np.empty((largest, LANES), np.float32),
+        np.empty(LANES, np.float32),
     )
 
 
 @kernel()
 def span_sums(patterns):  # type: ignore[no-untyped-def]
     """Allocate `SpanSums` that are large enough for each span."""
-    most = max_patterns(patterns.first_I1)
+    largest = max_patterns(patterns.first_I1)
     return SpanSums(
-        np.empty((most, LANES), np.float32),
-        np.empty((most, LANES), np.float32),
-        np.empty((most, LANES), np.float32),
+        np.empty((largest, LANES), np.float32),
+        np.empty((largest, LANES), np.float32),
+        np.empty((largest, LANES), np.float32),
     )
 
 

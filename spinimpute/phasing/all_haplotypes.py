@@ -84,13 +84,13 @@ class ChainsOverAll(Chains):
 
     def _values_after_groups(self, sweep: Sweep) -> list[np.ndarray]:
         """Return the backward values to the right of each group of spans."""
-        behind = [np.ones((self.n_haplotypes, LANES), np.float32)]
+        after = [np.ones((self.n_haplotypes, LANES), np.float32)]
         for group in range(len(self.patterns) - 1, 0, -1):
-            right, values = self._backward(group, sweep, behind[-1])
+            right, values = self._backward(group, sweep, after[-1])
             before_NL = right.after_INL[0]
             cross_span(self.patterns[group], 0, values, before_NL)
-            behind.append(before_NL.copy())
-        return behind[::-1]
+            after.append(before_NL.copy())
+        return after[::-1]
 
     def _backward(self, group: int, sweep: Sweep, after_NL: np.ndarray) -> tuple[BackwardValues, SpanValues]:
         """Return the backward values of a group, and the pattern values to the left of its first span.

@@ -96,8 +96,8 @@ class Chains(ABC):
         self.trust_S1 = evidence.trust_S[:, None]
         trust_S11 = evidence.trust_S[:, None, None]
         self.likelihood_S3H = np.ascontiguousarray(1 - trust_S11 + trust_S11 * self.observed_S3H)
-        none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
-        known_SH = (none != one) | (none != two)
+        zero, one, two = self.likelihood_S3H.transpose(1, 0, 2)
+        known_SH = (zero != one) | (zero != two)
         self.share_H = known_SH.mean(axis=0) if evidence.share_H is None else evidence.share_H
         linked_H, first = evidence.linked_H, evidence.first
         self.fragments = SweptFragments.from_bases(linked_H, known_SH & ~self.haploid_H, first)
@@ -149,13 +149,13 @@ class Chains(ABC):
 
     def _by_frequency(self, frequency_S: np.ndarray) -> np.ndarray:
         """Return each chain's emissions if the other chain has ALT with the panel's frequency."""
-        none, one, two = self.likelihood_S3H.transpose(1, 0, 2)
+        zero, one, two = self.likelihood_S3H.transpose(1, 0, 2)
         f = frequency_S[:, None]
-        ref, alt = (1 - f) * none + f * one, (1 - f) * one + f * two
-        ref, alt = np.where(self.haploid_H, none, ref), np.where(self.haploid_H, two, alt)
+        ref, alt = (1 - f) * zero + f * one, (1 - f) * one + f * two
+        ref, alt = np.where(self.haploid_H, zero, ref), np.where(self.haploid_H, two, alt)
         share = MISMATCH + (1 - 2 * MISMATCH) * alt / (ref + alt)
         emission_S2H = np.stack([1 - share, share], axis=1).astype(np.float32)
-        flat_SH = (none == one) & (none == two)
+        flat_SH = (zero == one) & (zero == two)
         emission_S2H[np.broadcast_to(flat_SH[:, None], emission_S2H.shape)] = 1
         emission_S2L = np.concatenate([emission_S2H, emission_S2H], axis=2)
         emission_S2L[:, :, self.half :][:, :, self.haploid_H] = 1
@@ -205,11 +205,11 @@ class Chains(ABC):
 
     def _count_pairs(self, pairs: LikelyPairs) -> None:
         """For samples with few reads, average the chains' genotype probabilities with those of `pairs`."""
-        for h, (most, weight) in enumerate(self.plan_H):
+        for h, (n_chosen, weight) in enumerate(self.plan_H):
             if not weight or self.haploid_H[h]:
                 continue
             likelihood_S3 = np.ascontiguousarray(self.likelihood_S3H[:, :, h])
-            row_R, genotype_R3 = pairs.genotypes(self.usage_WNH[:, :, h], likelihood_S3, most, MISMATCH)
+            row_R, genotype_R3 = pairs.genotypes(self.usage_WNH[:, :, h], likelihood_S3, n_chosen, MISMATCH)
             genotype_R3 = genotype_R3 * self.observed_S3H[row_R, :, h]
             genotype_R3 /= genotype_R3.sum(axis=1, keepdims=True)
             mixed_R3 = (1 - weight) * self.genotype_S3H[row_R, :, h] + weight * genotype_R3

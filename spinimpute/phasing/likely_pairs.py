@@ -57,22 +57,24 @@ class LikelyPairs:
         share: share of the sites at which the sample is observed. linked: bases of fragments that cover
         several sites. first: `panel_index` of the first site in `linked`.
         """
-        most, weight = next(((most, weight) for below, most, weight in PAIRS if share < below), (0, 0.0))
+        n_chosen, weight = next(
+            ((n_chosen, weight) for below, n_chosen, weight in PAIRS if share < below), (0, 0.0)
+        )
         if linked is not None and len(linked.fragment):
             n_fragments = len(np.unique(linked.fragment))
             if self.common_S[linked.panel_index - first].sum() > MAX_SITES_PER_FRAGMENT * n_fragments:
                 return 0, 0.0
             weight = min(weight, WEIGHT_WITH_FRAGMENTS)
-        return most, weight
+        return n_chosen, weight
 
     def genotypes(
-        self, usage_WN: np.ndarray, likelihood_S3: np.ndarray, most: int, mismatch: float
+        self, usage_WN: np.ndarray, likelihood_S3: np.ndarray, n_chosen: int, mismatch: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return common sites, int64 (R,), and a diploid sample's P(0, 1 and 2 copies) there, float32 (R, 3).
 
         The probabilities of a site do not use its own likelihoods. None of them is 0. usage_WN: how much the
         chains copy each haplotype, see `Chains`. likelihood_S3: likelihoods, flattened at sites of low trust.
-        most: number of haplotypes in a window. mismatch: probability that an allele differs from the copied
+        n_chosen: haplotypes in a window. mismatch: probability that an allele differs from the copied
         one.
         """
         known_S = (likelihood_S3 != likelihood_S3[:, :1]).any(axis=1)
@@ -84,7 +86,7 @@ class LikelyPairs:
             (low, high), (first, last) = np.searchsorted(rows_R, np.array(window)).tolist()
             if low == high:
                 continue
-            chosen_K = np.sort(np.argsort(-usage_N, kind="stable")[:most])
+            chosen_K = np.sort(np.argsort(-usage_N, kind="stable")[:n_chosen])
             seen_R = rows_R[first:last]
             jump_R = jump_probabilities(self.cM_S[seen_R], len(chosen_K), SCALE * len(chosen_K))
             allele_RK = self._alleles(place_R[first:last], chosen_K)

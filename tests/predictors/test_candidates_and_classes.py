@@ -28,7 +28,7 @@ from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     DEPTH,
     LOG_COUNT,
-    RUN,
+    RUN_LENGTH,
     BlockCandidates,
     GapDistances,
     IBSClasses,
@@ -243,7 +243,19 @@ def test_classes_are_those_of_brute_force(
 @settings(deadline=None, max_examples=60)
 @given(
     st.integers(0, 10**6),
-    st.sampled_from([0, 1, RUN - 1, RUN, RUN + 1, 2 * RUN, 2 * RUN + 1, 3 * RUN + 1, 300]),
+    st.sampled_from(
+        [
+            0,
+            1,
+            RUN_LENGTH - 1,
+            RUN_LENGTH,
+            RUN_LENGTH + 1,
+            2 * RUN_LENGTH,
+            2 * RUN_LENGTH + 1,
+            3 * RUN_LENGTH + 1,
+            300,
+        ]
+    ),
     st.sampled_from([1, 2, 5, 10**9]),
 )
 def test_candidates_are_sorted_in_one_way(seed: int, n: int, n_orders: int) -> None:

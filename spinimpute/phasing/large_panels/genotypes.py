@@ -96,13 +96,15 @@ def _search_batch(
     pool: ThreadPoolExecutor,
 ) -> tuple[list[list[np.ndarray]], np.ndarray]:
     """Return the haplotypes that each sample copies most, by sample and window, and P(ALT), (T, 2, X)."""
-    most = MAX_CHOSEN if search.searches_all else MAX_CHOSEN // 2
+    n_chosen = MAX_CHOSEN if search.searches_all else MAX_CHOSEN // 2
     n_samples = len(haploid_X)
 
     def run(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         linked_H = [linked_X[x] for x in chosen] if linked_X else []
         phred_SH3 = phred_SX3[:, chosen]
-        return search.most_copied(phred_SH3, haploid_X[chosen], linked_H, observed_shares(phred_SH3), most)
+        return search.most_copied(
+            phred_SH3, haploid_X[chosen], linked_H, observed_shares(phred_SH3), n_chosen
+        )
 
     results = list(pool.map(run, groups_of_samples(n_samples)))
     copied_XWC = np.concatenate([copied for copied, _ in results])[:n_samples]

@@ -79,9 +79,9 @@ class Search:
         haploid_H: np.ndarray,
         linked_H: Sequence[FragmentBases],
         share_H: np.ndarray,
-        most: int,
+        n_chosen: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the `most` haplotypes that HALF samples' chains copy most, int64 (H, W, most), and P(ALT).
+        """Return the `n_chosen` haplotypes that HALF samples' chains copy most, int64 (H, W, C), and P(ALT).
 
         P(ALT), float32 (T, 2, H), is the result of the chains. phred_SH3: likelihoods at all sites. linked_H:
         bases at the common sites, see `Evidence`.
@@ -90,14 +90,15 @@ class Search:
         evidence = Evidence(*self._columns, phred_TH3, haploid_H, linked_H, 0, share_H)
         chains = ChainsOverAll(self._patterns, evidence, self._copying, None)
         chains.run()
-        order_WMH = np.argsort(-chains.usage_WNH, axis=1, kind="stable")[:, :most]
+        order_WMH = np.argsort(-chains.usage_WNH, axis=1, kind="stable")[:, :n_chosen]
         return self._searched_M[order_WMH].transpose(2, 0, 1), chains.haplotype_probabilities()
 
-    def longest_matches(self, p_T2X: np.ndarray, most: int, pool: Executor) -> list[list[np.ndarray]]:
+    def longest_matches(self, p_T2X: np.ndarray, n_chosen: int, pool: Executor) -> list[list[np.ndarray]]:
         """Return the haplotypes with the longest matches to each sample's chains, by sample and window.
 
-        In each block of sites the longest matches are listed. The `most` haplotypes that are listed in the
-        largest number of blocks of a window are returned. p_T2X: P(ALT) of the chains at the common sites.
+        In each block of sites the longest matches are listed. The `n_chosen` haplotypes that are listed in
+        the largest number of blocks of a window are returned. p_T2X: P(ALT) of the chains at the common
+        sites.
         """
         assert self._panels is not None, "chains see all haplotypes"
         forwards, backwards = self._panels
@@ -113,13 +114,15 @@ class Search:
         windows = [slice(*np.searchsorted(first_B, window.seen).tolist()) for window in self._copying.windows]
 
         def choose(x: int) -> list[np.ndarray]:
-            return [_most_frequent(candidates.haplotype_C, candidates.first_BQ1[w], x, most) for w in windows]
+            return [
+                _most_frequent(candidates.haplotype_C, candidates.first_BQ1[w], x, n_chosen) for w in windows
+            ]
 
         return list(pool.map(choose, range(n_samples)))
 
 
-def _most_frequent(haplotype_C: np.ndarray, first_BQ1: np.ndarray, x: int, most: int) -> np.ndarray:
-    """Return the `most` haplotypes that are in the largest number of lists of sample x's two haplotypes."""
+def _most_frequent(haplotype_C: np.ndarray, first_BQ1: np.ndarray, x: int, n_chosen: int) -> np.ndarray:
+    """Return the haplotypes that are in the most lists of sample x's two haplotypes."""
     lists = [haplotype_C[first:last] for first, last in first_BQ1[:, [2 * x, 2 * x + 2]].tolist()]
     haplotype, count = np.unique(np.concatenate([np.empty(0, np.int32), *lists]), return_counts=True)
-    return haplotype[np.argsort(-count, kind="stable")[:most]].astype(np.int64)
+    return haplotype[np.argsort(-count, kind="stable")[:n_chosen]].astype(np.int64)

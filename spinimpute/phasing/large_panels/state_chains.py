@@ -86,9 +86,9 @@ class ChainsOverStates(Chains):
         """Return the backward values to the right of each group of sites."""
         n_states = len(self._states.share_K)
         not_kept_P2K = np.empty((0, 2, n_states), np.float32)
-        behind = [np.ones((2, n_states), np.float32)]
+        after = [np.ones((2, n_states), np.float32)]
         for here in places[:0:-1]:
-            before_2K = behind[-1].copy()
+            before_2K = after[-1].copy()
             fill_states_backwards(self._states, self._swept_places(sweep, here), before_2K, not_kept_P2K)
-            behind.append(before_2K)
-        return behind[::-1]
+            after.append(before_2K)
+        return after[::-1]
