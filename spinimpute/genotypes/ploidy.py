@@ -62,7 +62,7 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
     Returns
     -------
     dict of str to bool
-        Sample -> whether male. Samples of unknown sex (0, NA) are left out.
+        Sample name -> True if male. Samples of unknown sex (0, NA) are not included.
 
     Raises
     ------

@@ -47,10 +47,7 @@ def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
-    """Return the last index in first + 1 ...
-
-    last whose match starts after `start`; `first` if there is none.
-    """
+    """Return the last index in [first + 1, last] whose match starts after `start`; `first` if there is none."""
     while last - first >= STRIDE and not _any_later(start_N, last - STRIDE + 1, start):
         last -= STRIDE
     while last > first and start_N[last] <= start:
@@ -60,10 +57,7 @@ def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
-    """Return the first index in first ...
-
-    end - 1 whose match starts after `start`; `end` if there is none.
-    """
+    """Return the first index in [first, end) whose match starts after `start`; `end` if there is none."""
     while end - first >= STRIDE and not _any_later(start_N, first, start):
         first += STRIDE
     while first < end and start_N[first] <= start:
@@ -119,7 +113,7 @@ def note_neighbours(order_N, start_N, position, start_2, place, settings, blocks
                 continue
             slot = block % n_open
             listed = noted.n_listed_QA[q, slot]
-            at, rest = 0, 0  # number * here // wanted, without a division
+            at, rest = 0, 0  # at = i * here // wanted for the i-th taken haplotype, without a division
             for _ in range(wanted):
                 haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
                 if in_lists:

@@ -9,7 +9,7 @@ Each base of a fragment has a message: the log likelihood ratio of the base, fir
 chains' allele probabilities in it exclude the base itself. At each site, the log odds that the fragment comes
 from the first chain are the sum of the messages of the fragment's other sites. Messages to the left of the
 current place come from the current sweep, messages to the right from the previous sweep. `likelihood_passes`
-uses the odds at heterozygous sites and when it considers to exchange the chains.
+uses the odds at heterozygous sites and when it tests whether to exchange the chains.
 
 Messages are computed as if the ALT of a heterozygote were certainly on the chain that more likely carries it;
 on a tie, on the first chain. At a sample's first heterozygote the chains are interchangeable, so there this

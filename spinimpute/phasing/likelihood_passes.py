@@ -8,9 +8,9 @@ over the alleles b of the sample's other chain, with the likelihood L of a + b c
 from all places but the current one, so an observation is never used twice. Places to the left enter with
 their values of this sweep, places to the right with those of the sweep before (`backward_values`).
 
-At every EXCHANGE_EVERY-th place the sweep considers to exchange the two chains at all places to the right.
-Fragments that cover several sites show which chain has an allele (`fragment_phase`). They change the
-probabilities of heterozygotes and of exchanges.
+At every EXCHANGE_EVERY-th place the sweep tests whether exchanging the two chains at all places to the right
+makes the observations more likely. Fragments that cover several sites show which chain has an allele
+(`fragment_phase`). They change the probabilities of heterozygotes and of exchanges.
 
 HALF samples are computed together: lane l is the first chain of sample l, lane l + HALF its second chain.
 `large_panels.state_passes` does the same for a list of states.

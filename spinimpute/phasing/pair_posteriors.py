@@ -4,11 +4,10 @@ This is a hidden Markov model whose state is a pair of haplotypes that the sampl
 pair switches to another haplotype independently (Li & Stephens 2003, Genetics 165:2213). `likely_pairs`
 chooses the haplotypes and uses the result.
 
-The jump probability is the same for all states. A transition therefore needs only the value of a pair, the
+The jump probability does not depend on the state. A transition therefore needs only the value of a pair, the
 sums of its row and its column, and the total. Row sums equal column sums, because (i, k) and (k, i) are
-equally likely.
-Forward values are stored at the first places of blocks. When the backward pass reaches a block, the values
-within the block are computed again.
+equally likely. Forward values are stored at the first places of blocks. When the backward pass reaches a
+block, the values within the block are computed again.
 
 Axes: S places, K haplotypes (KK: pairs), B blocks of places, T places of a block, 2 alleles of one haplotype
 of a pair; 3: genotype, as copies of ALT.
@@ -75,7 +74,7 @@ def _sum_pairs(allele_SK, likelihood_S3, jump_S, stored_BKK, arrived_TKK, genoty
             _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
             _forward(allele_SK[s], emission_2K, jump_S[s], sum_K, next_K, pair_KK, arrived_TKK[s - low])
         for s in range(high - 1, low - 1, -1):
-            # No observations follow the last place, so its jump probability to the right has no effect.
+            # No observations follow the last place, so the jump probability after it has no effect.
             jump = jump_S[s + 1] if s + 1 < n_places else np.float32(1)
             _emissions(allele_SK[s], likelihood_S3[s], emission_2K)
             _backward(
