@@ -47,7 +47,7 @@ def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
-    """Return the last index in [first + 1, last] whose match starts after `start`; `first` if there is none."""
+    """Return the last index in (first, last] whose match starts after `start`; `first` if there is none."""
     while last - first >= STRIDE and not _any_later(start_N, last - STRIDE + 1, start):
         last -= STRIDE
     while last > first and start_N[last] <= start:
