@@ -155,7 +155,7 @@ class ImputationSummary(RunSummary):
         if self.leave_one_out is not None:
             n_low = sum(row["note"] == "low" for row in self.leave_one_out.by_sample())
             out.append(
-                f"loo:      r2 = {self.leave_one_out.overall_r2():.4f} of typed calls and their "
+                f"loo:      r2 = {self.leave_one_out.overall_r2():.4f} of typed calls and "
                 f"leave-one-out predictions; {n_low} samples are far below the rest"
             )
         out += [f"untyped:  {interval}" for interval in self.untyped[:MAX_LISTED_INTERVALS]]
