@@ -18,7 +18,7 @@ from .options import (
 
 @click.command(cls=Command)
 @click.argument("chunks", nargs=-1, required=True, metavar="CHUNK...")
-@out_option("Output (.vcf.gz, .bcf or .vcf); its index is written beside it.")
+@out_option("Output (.vcf.gz, .bcf or .vcf); its index is written next to it.")
 @option(
     "--panel",
     metavar="FILE",

@@ -21,7 +21,7 @@ from .options import device_option, force_option, out_option, progress_bar, quie
     help="Configuration (TOML), such as those in configs/.",
     group="Input",
 )
-@out_option("Checkpoint (.safetensors); the log and the training state are written beside it.")
+@out_option("Checkpoint (.safetensors); the log and the training state are written next to it.")
 @option(
     "--panel",
     metavar="FILE",

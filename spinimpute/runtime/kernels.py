@@ -117,7 +117,7 @@ def folder_of(module: str) -> Path | None:
 def _announce_compilation() -> None:
     announce(
         "compiling numeric kernels for the first time (up to a minute of processor time); later runs start "
-        "at once"
+        "immediately"
     )
 
 

@@ -71,8 +71,8 @@ class Lift:
         found = self._lifter.convert_coordinate(self._name, position - 1)
         if not found or not same_chromosome(found[0][0], self._chrom):
             return None
-        place = found[0][1] + 1
-        return (place, found[0][2] == "-") if 1 <= place <= LAST_POSITION else None
+        lifted_position = found[0][1] + 1
+        return (lifted_position, found[0][2] == "-") if 1 <= lifted_position <= LAST_POSITION else None
 
     def convert_alleles(self, position: int, alleles: Sequence[str]) -> tuple[int, list[str]] | str:
         """Return a site's position and alleles in the panel's build, or the reason why it has none there.
@@ -84,10 +84,12 @@ class Lift:
         # the bases of REF must still be consecutive
         if not found or not last or last[1] != found[1] or abs(last[0] - found[0]) != length - 1:
             return NOT_IN_CHAIN
-        place, turned = found
-        if turned and any(len(allele) > 1 for allele in alleles if not allele.startswith("<")):
+        lifted_position, strand_changes = found
+        if strand_changes and any(len(allele) > 1 for allele in alleles if not allele.startswith("<")):
             return INDEL_ON_OTHER_STRAND
-        return place, [complement(a) if turned and not a.startswith("<") else a for a in alleles]
+        return lifted_position, [
+            complement(a) if strand_changes and not a.startswith("<") else a for a in alleles
+        ]
 
     def convert_calls(self, calls: Calls) -> Calls:
         """Convert the sites of calls to the panel's build, and sort them by position.
@@ -112,7 +114,7 @@ class Lift:
         rows.sort()
         chosen = np.array([i for _, i, _ in rows])
         kept = calls.part(chosen)
-        position = np.array([place for place, *_ in rows], np.int64)
+        position = np.array([lifted_position for lifted_position, *_ in rows], np.int64)
         ref, alt = ([pair[which] for *_, pair in rows] for which in (0, 1))
         lifted = Sites(sites.chrom, position, ref, alt, kept.sites.id)
         return replace(kept, sites=lifted, skipped=dict(skipped))
