@@ -31,8 +31,7 @@ from spinimpute.runtime.kernels import kernel
 class BackwardValues(NamedTuple):
     """Backward values of consecutive spans, float32.
 
-    The value of haplotype n with pattern d in the i-th of these spans, to the right of place p of the span,
-    is
+    In the i-th of these spans, to the right of place p, the value of haplotype n with pattern d is
 
         stay_PDL[p, d] * after_INL[i, n] + switch_PDL[p, d]
     """
