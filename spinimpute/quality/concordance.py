@@ -29,9 +29,7 @@ MATCHES = slice(3, 6)  # number of correctly imputed genotypes with 0, 1 and 2 t
 MISMATCHES = slice(6, 9)  # number of wrongly imputed genotypes with 0, 1 and 2 true minor alleles
 GENOTYPES, FREQUENCY = 9, 10  # number of imputed genotypes, and sum of their sites' minor allele frequencies
 TRUE, TRUE_SQUARE = 11, 12  # sum of true copies, sum of their squares
-BEST = slice(
-    13, 16
-)  # copies in the most likely genotype: sum, sum of squares, sum of products with the truth
+BEST = slice(13, 16)  # most likely genotypes: sum, sum of squares, sum of products with the truth
 DOSAGE = slice(16, 19)  # dosages: sum, sum of squares, sum of products with the truth
 FIELDS = 19
 

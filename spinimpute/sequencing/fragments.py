@@ -17,9 +17,8 @@ import numpy as np
 from spinimpute.genotypes.intervals import Interval
 
 OTHER_ALLELE = 2
-_PHRED_STEPS = (
-    2.0**20
-)  # Phred values are rounded to multiples of 1 / 2**20: their sums are exact in any order
+# Phred values are rounded to multiples of 1 / _PHRED_STEPS: their sums are then exact in any order.
+_PHRED_STEPS = 2.0**20
 # Probability that a base is wrong, by quality. It is at most 0.5, or the base would support the other allele.
 _P_ERROR = np.minimum(10 ** (-np.arange(256) / 10), 0.5)
 _PHRED_RIGHT, _PHRED_WRONG, _PHRED_HALF = (
@@ -104,7 +103,7 @@ def fragment_bases(bases: ReadBases, max_depth: int, skipped: Counter[str]) -> F
     `skipped` counts the dropped bases by reason.
     """
     bases = bases.take(np.lexsort((bases.fragment_hash, bases.panel_index)))
-    # the first base of each fragment at each site
+    # index of the first base of each fragment at each site
     first = np.flatnonzero(_starts_run(bases.panel_index) | _starts_run(bases.fragment_hash))
     if len(first):
         lowest, highest = (f.reduceat(bases.allele, first) for f in (np.minimum, np.maximum))

@@ -85,7 +85,8 @@ def allele_in_read(blocks: Sequence[AlignedBlock], sequence: str, indel: Indel) 
             return _other_indel(block, index_before)
         block, has_bases = blocks[i + 1], indel.is_insertion
     following = sequence[first : block.read_stop]
-    longer = following if has_bases else indel.bases + following  # the sequence with the bases
+    # the sequence from the indel on if the read had the indel's bases, to find the length of the repeat
+    longer = following if has_bases else indel.bases + following
     n_repeat = max(_repeat_length(longer, indel.bases), n_bases)
     if len(following) < n_repeat + flank:
         return _other_indel(block, index_before)
@@ -119,8 +120,8 @@ def _other_indel(block: AlignedBlock, index_before: int) -> ObservedAllele | Non
 def _repeat_length(sequence: str, unit: str) -> int:
     """Return how many bases at the start of a sequence are repeats of `unit`.
 
-    Few sequencing errors do not end the repeat. Otherwise a read that ends within a long repeat would seem to
-    extend beyond it.
+    A few sequencing errors (N bases or wrong bases) do not end the repeat. Otherwise a read that ends within
+    a long repeat would seem to extend beyond it.
     """
     longest = n_wrong = 0
     for n, base in enumerate(sequence):

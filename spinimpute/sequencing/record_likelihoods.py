@@ -21,9 +21,8 @@ from spinimpute.vcf.variant_file import Record, VariantFile
 # programs write it in the same way, and GT last because a call has the least information.
 LIKELIHOODS = ("PL", "GL", "GT")
 
-# Phred-scaled probability of a wrong call: 1 in 10,000, about that of arrays. Both other genotypes have it,
-# because the alleles of a wrong call are mostly wrong together. Three reads of quality 20 outweigh it, so
-# that a wrong call does not suppress reads.
+# Phred-scaled probability of a wrong call: 1 in 10,000, as in genotyping arrays. Both other genotypes get it,
+# because usually both alleles of a wrong call are wrong. Three reads of quality 20 outweigh a wrong call.
 CALL_PHRED = 40
 
 _ROUNDING = 0.01  # GL is at most 0; values up to this one are accepted as rounding errors
