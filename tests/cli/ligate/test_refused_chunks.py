@@ -210,7 +210,7 @@ def test_other_samples_formats_and_versions(
         message = refused(first, other, suffix=".vcf")
         assert said in message
         assert str(other) in message
-    assert "which region" in refused(made / "whole.vcf.gz")
+    assert "give one region" in refused(made / "whole.vcf.gz")
     other = impute(example / "target.vcf.gz", tmp_path / "other.bcf", opened, abutting[1], formats=("GT",))
     assert "differ in FORMAT: GT:DS:HDS:GP and GT" in refused(made / "a0.bcf", other, suffix=".bcf")
     other = impute(example / "target.vcf.gz", tmp_path / "finer.bcf", opened, abutting[1], decimals=4)
