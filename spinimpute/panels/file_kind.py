@@ -73,7 +73,7 @@ class FileKind:
 
 
 def has_magic(path: str | Path, kind: FileKind) -> bool:
-    """Whether a file, single or joined, starts with the magic bytes of a kind.
+    """Return whether a file, single or joined, starts with the magic bytes of a kind.
 
     The result is False if the file cannot be read or is a pipe.
     """
@@ -89,7 +89,7 @@ def has_magic(path: str | Path, kind: FileKind) -> bool:
 
 
 def is_line(value: object) -> bool:
-    """Whether a header entry is a string of one line. (The header of an output may contain it.)"""
+    """Return whether a header entry is a string of one line. (The header of an output may contain it.)"""
     if not isinstance(value, str) or set(value) & set("\0\t\n\r"):
         return False
     try:
@@ -100,17 +100,17 @@ def is_line(value: object) -> bool:
 
 
 def is_chromosome(value: object) -> bool:
-    """Whether a header entry is a valid chromosome name."""
+    """Return whether a header entry is a valid chromosome name."""
     return isinstance(value, str) and is_line(value) and value.split() == [value]
 
 
 def is_count(value: object) -> bool:
-    """Whether a header entry is a plausible count: a positive integer below 2**48."""
+    """Return whether a header entry is a plausible count: a positive integer below 2**48."""
     return type(value) is int and 1 <= value < 2**48
 
 
 def is_provenance(value: object) -> bool:
-    """Whether a header entry is a valid provenance: a dictionary in which three keys have dictionaries."""
+    """Return whether a header entry is a valid provenance: a dictionary, with dictionaries in three keys."""
     counted = ("skipped", "array sites not used", "rare alleles moved")
     return isinstance(value, dict) and all(isinstance(value.get(key, {}), dict) for key in counted)
 

@@ -73,7 +73,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _are_shares(value: object) -> bool:
-    """Whether a value is a valid `mass_below`: shares by limits such as "2", which is required."""
+    """Return whether a value is a valid `mass_below`: shares by limits such as "2", which is required."""
     return (
         isinstance(value, dict)
         and "2" in value

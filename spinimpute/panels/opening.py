@@ -31,7 +31,7 @@ PanelArgument = ReferencePanel | str | Path | Sequence[ReferencePanel | str | Pa
 
 
 def is_panel_file(path: str | Path) -> bool:
-    """Whether a file starts like a panel file; False if it cannot be read."""
+    """Return whether a file starts like a panel file; False if it cannot be read."""
     return has_magic(path, PANEL) or has_magic(path, INDUCING_PANEL)
 
 

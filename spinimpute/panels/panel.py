@@ -295,7 +295,7 @@ class Panel:
             self.packed(start, min(start + step, self.n_sites))
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop).
+        """Return the alleles of the sites [start, stop).
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class Panel:
         return np.unpackbits(self.packed(start, stop), axis=1, count=self.n_haplotypes)
 
     def packed(self, start: int, stop: int) -> np.ndarray:
-        """Alleles of the sites [start, stop) as bits in the order of `numpy.packbits`.
+        """Return the alleles of the sites [start, stop) as bits in the order of `numpy.packbits`.
 
         Parameters
         ----------
@@ -343,7 +343,7 @@ class Panel:
         return packed
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
-        """Alleles of selected sites, as bits in the order of `numpy.packbits`.
+        """Return the alleles of selected sites, as bits in the order of `numpy.packbits`.
 
         Parameters
         ----------
@@ -366,7 +366,7 @@ class Panel:
         return self._layout.expand(self.container.view("haplotypes"), index)
 
     def stored_rows(self, start: int, stop: int) -> StoredRows:
-        """Alleles of the sites [start, stop) in the format of the file.
+        """Return the alleles of the sites [start, stop) in the format of the file.
 
         Parameters
         ----------

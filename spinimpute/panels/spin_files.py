@@ -120,7 +120,7 @@ def find_x_region(panel: ReferencePanel) -> XRegion | None:
 
 
 def haploid_in_males(panel: ReferencePanel) -> bool:
-    """Whether males are haploid in a panel. They are on X, unless the panel is known to be PAR1 or PAR2."""
+    """Return whether males are haploid in a panel: on X, unless the panel is known to be PAR1 or PAR2."""
     part = find_x_region(panel)
     return is_x(panel.chrom) and (part is None or part.name == NON_PAR)
 

@@ -53,7 +53,7 @@ def file_start(header: bytes) -> bytes:
 
 
 def is_bcf(path: Path) -> bool:
-    """Whether a gzip file contains BCF 2.2. Raises OSError, EOFError or zlib.error if it cannot be read."""
+    """Return whether a gzip file contains BCF 2.2. Raises OSError, EOFError or zlib.error if unreadable."""
     with gzip.open(path) as file:
         return file.read(len(_START)) == _START
 

@@ -78,7 +78,7 @@ class ChromosomeRecords:
                 continue
             if not chrom:
                 chrom = name
-                # prefer the name of the whole chromosome: the first record may have that of a part of X
+                # prefer the name of the whole chromosome: the first record may have the name of a part of X
                 own = plain_chromosome(wanted or chrom)
                 self.chrom = next((c for c in (chrom, *header_names) if plain_chromosome(c) == own), chrom)
                 self.contig_line = file.contig_line(self.chrom)

@@ -186,7 +186,7 @@ def without_idx(line: str) -> str:
 
 
 def is_contig_line(line: str, chrom: str) -> bool:
-    """Whether a line is a well-formed "##contig" definition of this chromosome."""
+    """Return whether a line is a well-formed "##contig" definition of this chromosome."""
     return definition(line) == ("contig", chrom) and _CONTIG_LINE.fullmatch(line) is not None
 
 

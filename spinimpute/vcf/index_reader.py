@@ -120,7 +120,7 @@ def check_bam_index(index: Path) -> int:
 
 
 def placed_reads_end_at(path: Path, end: int) -> bool:
-    """Whether the placed reads of a complete BAM may end at a virtual offset.
+    """Return whether the placed reads of a complete BAM may end at a virtual offset.
 
     The result is False if no BGZF block starts at the offset, or if a placed read follows it. In case of
     doubt, for example if the block is damaged, the result is True.
@@ -190,7 +190,7 @@ def split_by_size(path: Path, header_contigs: list[str], region: Region | None) 
 
 
 def has_fresh_index(path: Path) -> bool:
-    """Whether a file has a .csi or .tbi index that is not older than the file itself."""
+    """Return whether a file has a .csi or .tbi index that is not older than the file itself."""
     index = _find_index(path)
     return index is not None and index.stat().st_mtime >= path.stat().st_mtime
 
@@ -210,7 +210,7 @@ def _find_index(path: Path) -> Path | None:
 
 
 def _records_end_at(path: Path, end: int) -> bool:
-    """Whether the records of a VCF or BCF end at a virtual offset."""
+    """Return whether the records of a VCF or BCF end at a virtual offset."""
     with path.open("rb") as file:
         if end == file.seek(0, os.SEEK_END) << 16:  # the indexer had also read the end-of-file block
             end -= len(EOF_BLOCK) << 16

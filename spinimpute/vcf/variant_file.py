@@ -148,7 +148,7 @@ class VariantFile:
         return f"##contig=<ID={chrom}>"
 
     def declares(self, format_key: str) -> bool:
-        """Whether the header defines a FORMAT field."""
+        """Return whether the header defines a FORMAT field."""
         try:
             self._vcf.get_header_type(format_key, _FORMAT_LINE_TYPE)
         except KeyError:
@@ -349,7 +349,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
 
 
 def starts_as_variant_file(path: Path) -> bool:
-    """Whether a file, plain or gzip, starts like a VCF or BCF. False if it cannot be read."""
+    """Return whether a file, plain or gzip, starts like a VCF or BCF. False if it cannot be read."""
     with suppress(*_UNREADABLE), _open_decompressed(path) as file:
         return file.read(len(_VCF_MAGIC)).startswith((_VCF_MAGIC, BCF_MAGIC))
     return False

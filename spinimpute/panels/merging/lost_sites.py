@@ -43,9 +43,11 @@ def lost_sites(
     in these two panels at the sites that both have. `n_haplotypes` is the size of the panel that lacks the
     sites, `n_other` of the other. `min_copies` is the result of `estimate_min_copies` for the former.
     """
-    least, other = (max(COMMON * n, min(MIN_COMMON_COPIES, n / 2)) for n in (n_haplotypes, n_other))
-    common_U = (apparent_U >= least) & (minor_U >= other)
-    common_T = (carried_T >= least) & (minor_T >= other)
+    min_apparent, min_carriers = (
+        max(COMMON * n, min(MIN_COMMON_COPIES, n / 2)) for n in (n_haplotypes, n_other)
+    )
+    common_U = (apparent_U >= min_apparent) & (minor_U >= min_carriers)
+    common_T = (carried_T >= min_apparent) & (minor_T >= min_carriers)
     lost_to_kept = common_U.sum() / max(int(common_T.sum()), 1)
     lacking, kept = _count_similar(apparent_U, minor_U), _count_similar(carried_T, minor_T)
     mostly_lost = lost_to_kept * kept > 0.5 * lacking

@@ -147,7 +147,8 @@ def few_shared_warning(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
 def check_early(first: Panel, second: Panel) -> None:
     """Raise InputError for panels that `unite_sites` would refuse.
 
-    This check is faster, because it uses all positions but only some alleles.
+    This is faster, because only positions and some alleles are compared. If they look unusable, `unite_sites`
+    is called to raise the error.
     """
     some = np.flatnonzero(np.isin(second.position, first.position))
     theirs = second.sites.take(some[:: max(1, len(some) // _MAX_STRAND_SITES)])
@@ -163,10 +164,7 @@ def check_early(first: Panel, second: Panel) -> None:
 
 
 def _match_sites(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
-    """Find for each site `theirs` the same site in `mine`. Return its index or ABSENT.
-
-    Also return whether REF and ALT are exchanged, bool.
-    """
+    """Return the index in `mine` (or ABSENT) of each site `theirs`, and whether its alleles are exchanged."""
     partner, swapped = np.full(len(theirs), ABSENT), np.zeros(len(theirs), bool)
     start, stop = (np.searchsorted(mine.position, theirs.position, side) for side in ("left", "right"))
     used = np.zeros(len(mine), bool)
