@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from benchmarks.papers.training import Recipe, train
 from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
+from benchmarks.spin.masking import mask_tokens, spin_loss
 from spinimpute.nn.attention import MABOptions
-from spinimpute.nn.masking import attribute_weight, mask_tokens, spin_loss
+from spinimpute.nn.optimisers import attribute_weight
 from spinimpute.nn.row_models import NPT, SetTransformer
 from spinimpute.nn.spin import CIPNP, SPIN, SPINConfig
 

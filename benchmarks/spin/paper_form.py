@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
-from spinimpute.nn.masking import attribute_weight, mask_tokens, masked_cross_entropy
+from benchmarks.spin.masking import mask_tokens, masked_cross_entropy
+from spinimpute.nn.optimisers import attribute_weight
 from spinimpute.nn.spin import CIPNP, SPIN, SPINConfig
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import SPINSettings

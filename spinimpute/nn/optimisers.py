@@ -1,4 +1,4 @@
-"""The optimisers LAMB and Lookahead, and the learning-rate schedule of the SPIN and NPT experiments."""
+"""The optimisers LAMB and Lookahead, and the schedules of the SPIN and NPT experiments."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -151,3 +151,13 @@ def flat_then_cosine(optimizer: Optimizer | Lookahead, total_steps: int, flat: f
         return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - start) / (total_steps - start))))
 
     return LambdaLR(optimizer.optimizer if isinstance(optimizer, Lookahead) else optimizer, factor)
+
+
+def attribute_weight(step: int, total_steps: int, start: float = 0.5) -> float:
+    """Return the weight λ of the attribute loss: it falls by a cosine from `start` to 0 at `total_steps`.
+
+    The loss is (1 - λ) · loss of the labels + λ · loss of the attributes (SPIN paper, appendix A.2).
+    The papers start at 0.5 (SPIN), 1.0 (UCI tables) or 0.1 (several genomic windows).
+    """
+    progress = min(max(step / total_steps, 0.0), 1.0)
+    return start * 0.5 * (1 + math.cos(math.pi * progress))

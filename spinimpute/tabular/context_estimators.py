@@ -25,8 +25,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.attention import MABOptions, recorded_attention
 from spinimpute.nn.carrying import CarriedPoints
-from spinimpute.nn.masking import attribute_weight
-from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+from spinimpute.nn.optimisers import Lamb, Lookahead, attribute_weight, flat_then_cosine
 from spinimpute.nn.row_models import NPT, RowModel, SetTransformer
 from spinimpute.tabular.base import ClassifierOutputs, RegressorOutputs, TableEstimator
 from spinimpute.tabular.carrying_network import CarryingNetwork

@@ -3,13 +3,14 @@
 import copy
 import io
 import itertools
+import math
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from spinimpute.nn.optimisers import Lamb, Lookahead, flat_then_cosine
+from spinimpute.nn.optimisers import Lamb, Lookahead, attribute_weight, flat_then_cosine
 
 
 def lamb_by_hand(
@@ -137,3 +138,10 @@ def test_settings_out_of_range_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_the_attribute_weight_falls_by_cosine_to_zero() -> None:
+    assert attribute_weight(0, 100) == 0.5
+    assert attribute_weight(25, 100) == pytest.approx(0.25 * (1 + math.sqrt(0.5)))
+    assert attribute_weight(50, 100, start=1.0) == pytest.approx(0.5)
+    assert attribute_weight(100, 100) == attribute_weight(150, 100) == 0

@@ -1,11 +1,9 @@
 """Masks for training, and the losses on masked cells."""
 
-import math
-
 import pytest
 import torch
 
-from spinimpute.nn.masking import attribute_weight, mask_tokens, masked_cross_entropy, spin_loss
+from benchmarks.spin.masking import mask_tokens, masked_cross_entropy, spin_loss
 
 VOCABULARY = 8
 LABELS = torch.arange(10) >= 6
@@ -56,6 +54,7 @@ def test_cross_entropy_counts_masked_cells_only() -> None:
     torch.testing.assert_close(masked_cross_entropy(logits, elsewhere, loss), expected)
     nothing = masked_cross_entropy(logits, tokens, torch.zeros_like(loss))
     assert nothing == 0
+    assert masked_cross_entropy(logits.bfloat16(), tokens, loss).dtype == torch.float32
     nothing.backward()
 
 
@@ -68,13 +67,6 @@ def test_spin_loss_weighs_labels_against_attributes() -> None:
     for weight in (0.0, 0.3, 1.0):
         expected = (1 - weight) * labels + weight * attributes
         torch.testing.assert_close(spin_loss(logits, tokens, loss, LABELS, weight), expected)
-
-
-def test_the_attribute_weight_falls_by_cosine_to_zero() -> None:
-    assert attribute_weight(0, 100) == 0.5
-    assert attribute_weight(25, 100) == pytest.approx(0.25 * (1 + math.sqrt(0.5)))
-    assert attribute_weight(50, 100, start=1.0) == pytest.approx(0.5)
-    assert attribute_weight(100, 100) == attribute_weight(150, 100) == 0
 
 
 def test_wrong_arguments_are_named() -> None:

@@ -1,4 +1,4 @@
-"""Random masks for training, and the losses on masked cells.
+"""Random masks for the training of the papers' networks, and the losses on masked cells.
 
 A masked cell hides its value from the model, which must predict it. Cells are codes from 0 to `vocabulary` of
 any integer type. The code `vocabulary` is a missing cell, which is always masked and never part of a loss.
@@ -6,7 +6,6 @@ any integer type. The code `vocabulary` is a missing cell, which is always maske
 Axes: see `spinimpute.nn`.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -77,15 +76,6 @@ def spin_loss(
         return labels
     attributes = masked_cross_entropy(logits, tokens, loss & ~label_columns)
     return (1 - attribute_weight) * labels + attribute_weight * attributes
-
-
-def attribute_weight(step: int, total_steps: int, start: float = 0.5) -> float:
-    """Return λ of `spin_loss`, cosine-annealed from `start` at step 0 to 0 at `total_steps`; 0 afterwards.
-
-    The papers start at 0.5 (SPIN), 1.0 (UCI tables) or 0.1 (several genomic windows).
-    """
-    progress = min(max(step / total_steps, 0.0), 1.0)
-    return start * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 def _uniform(shape: torch.Size, device: torch.device, generator: torch.Generator | None) -> Tensor:
