@@ -19,7 +19,7 @@ from spinimpute.nn.carrying import (
     Similarity,
     pooled_labels,
 )
-from spinimpute.predictors.spin.decoder import LabelDecoder, Reading, SiteInformation
+from spinimpute.predictors.spin.decoder import HeadAttention, LabelDecoder, SiteInformation
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.similarity import Columns, Keys
@@ -53,11 +53,15 @@ class EmbeddingDecoder(LabelDecoder, ABC):
     def of_labels(self, attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
         """What the heads read: (B, Q, U, W)."""
 
-    def decode(self, reading: Reading, label_BHU: Tensor, sites: SiteInformation) -> tuple[Tensor, Tensor]:
+    def decode(
+        self, attention: HeadAttention, label_BHU: Tensor, sites: SiteInformation
+    ) -> tuple[Tensor, Tensor]:
         f_BU = sites.frequency_BU.clamp(1e-5, 1 - 1e-5)
-        of_query_BQ1W = self.from_query(reading.about_BQC).unsqueeze(2)
+        of_query_BQ1W = self.from_query(attention.summary_BQC).unsqueeze(2)
         of_site_B1UW = self.from_site(self._site_features(sites, f_BU)).unsqueeze(1)
-        hidden_BQUW = F.relu(self.of_labels(reading.attention_BGQH, label_BHU) + of_query_BQ1W + of_site_B1UW)
+        hidden_BQUW = F.relu(
+            self.of_labels(attention.attention_BGQH, label_BHU) + of_query_BQ1W + of_site_B1UW
+        )
         correction_BQU = self.last(F.relu(self.middle(hidden_BQUW))).squeeze(-1)
         start_BQU = torch.logit(f_BU).unsqueeze(1).expand_as(correction_BQU)
         return start_BQU, start_BQU + correction_BQU

@@ -162,4 +162,4 @@ def test_damaged_chains_are_named_on_one_line(tmp_path, text):
 def test_chains_to_where_no_position_is(tmp_path):
     path = tmp_path / "far.chain"
     path.write_text(f"chain 1 chr20 90 + 0 90 chr20 {2**70} + {2**69} {2**69 + 90} 1\n90\n\n")
-    assert Lift(path, "20").place(5) is None
+    assert Lift(path, "20").convert(5) is None
