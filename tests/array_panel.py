@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from spinimpute.hmm.pbwt import Candidates
+
 
 @dataclass
 class ArrayPanel:
@@ -39,3 +41,11 @@ class ArrayPanel:
 
     def packed_rows(self, index: np.ndarray) -> np.ndarray:
         return np.packbits(self.alleles_XN[index], axis=1)
+
+
+def candidates_from_mask(chosen_BQN: np.ndarray) -> Candidates:
+    """Return the candidates where a boolean array is True."""
+    count_BQ = chosen_BQN.sum(axis=2)
+    last_BQ = np.cumsum(count_BQ.ravel()).reshape(count_BQ.shape)
+    first_BQ1 = np.concatenate([(last_BQ - count_BQ)[:, :1], last_BQ], axis=1)
+    return Candidates(np.nonzero(chosen_BQN)[2].astype(np.int32), first_BQ1.astype(np.int64))

@@ -49,11 +49,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     arguments = parser.parse_args(words)
     sizes = Sizes(
-        arguments.panel_people,
-        arguments.targets,
-        arguments.longest,
-        arguments.chromosomes,
-        arguments.seed,
+        arguments.panel_people, arguments.targets, arguments.longest, arguments.chromosomes, arguments.seed
     )
     print(f"seed {sizes.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="genome-") as folder:

@@ -159,11 +159,7 @@ def simulate(history: History) -> tskit.TreeSequence:
 
 
 def write_set(
-    trees: tskit.TreeSequence,
-    history: History,
-    sizes: Sizes,
-    folder: Path,
-    conditions: Conditions = TEXTBOOK,
+    trees: tskit.TreeSequence, history: History, sizes: Sizes, folder: Path, conditions: Conditions = TEXTBOOK
 ) -> None:
     """Write panel.bcf, target.phased.bcf, truth.bcf, genetic.map, samples.tsv and set.json.
 

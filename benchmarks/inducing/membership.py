@@ -121,10 +121,7 @@ class Findings:
     def known(self, panel: spinimpute.InducingPanel | spinimpute.Panel) -> dict[str, np.ndarray]:
         """Which sites the attacker knows of: all, and those of several copies in the half."""
         minor = np.minimum(panel.allele_count, panel.n_haplotypes - panel.allele_count)
-        return {
-            ALL_SITES: np.ones(panel.n_sites, dtype=bool),
-            f"≥{self.copies} copies": minor >= self.copies,
-        }
+        return {ALL_SITES: np.ones(panel.n_sites, dtype=bool), f"≥{self.copies} copies": minor >= self.copies}
 
     def outcomes(self) -> list[tuple[str, int, str, str, Outcome]]:
         kinds: list[tuple[str, Callable[[Sequence[Trial]], Outcome]]] = [("best feature", best_feature)]

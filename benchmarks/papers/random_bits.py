@@ -21,13 +21,7 @@ from torch import Tensor, nn
 
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import parameters, train
-from benchmarks.papers.window_networks import (
-    SPIN_16,
-    WITHOUT_XABA,
-    WITHOUT_XABD,
-    WindowNetwork,
-    WindowRecipe,
-)
+from benchmarks.papers.window_networks import SPIN_16, WITHOUT_XABA, WITHOUT_XABD, WindowNetwork, WindowRecipe
 
 ROWS, FEATURE_BITS, LABEL_BITS, COPIED = 5_000, 30, 20, 1_500
 PARTS = ("train", "validation", "test")

@@ -140,9 +140,7 @@ class Fuzzer:
             main(case.words)
 
         limits = replace(
-            self.limits,
-            memory=max(self.limits.memory, memory),
-            seconds=max(self.limits.seconds, seconds),
+            self.limits, memory=max(self.limits.memory, memory), seconds=max(self.limits.seconds, seconds)
         )
         ended = run_forked(command, folder, limits, place)
         made = self._made(folder, case)

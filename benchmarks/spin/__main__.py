@@ -24,19 +24,13 @@ from benchmarks.spin.runs import run_table
 
 RESULTS = Path(__file__).parent / "results"
 TABLES = {
-    "ablation": (
-        rows.ablation,
-        "What each idea brings: SPIN, and SPIN without one of them.",
-    ),
+    "ablation": (rows.ablation, "What each idea brings: SPIN, and SPIN without one of them."),
     "masking": (
         rows.masking,
         "Training hides all labels of a query (chunk masking) or a random share of them (token masking); "
         "tests hide all. Steps and tasks are the same.",
     ),
-    "segments": (
-        rows.segments,
-        "SPIN trained on tasks of one, a few and many segments, with as many steps.",
-    ),
+    "segments": (rows.segments, "SPIN trained on tasks of one, a few and many segments, with as many steps."),
     "paper": (
         rows.paper,
         "The paper's form, meta-trained on the same tasks, beside SPIN. It is trained with LAMB and "

@@ -88,11 +88,7 @@ def masking() -> list[Row]:
     def token(share: float) -> Row:
         return Row(f"token masking, {share:.0%} hidden", partial(_token_masking, share))
 
-    return [
-        replace(SPIN, name="chunk masking"),
-        *map(token, HIDDEN_SHARES),
-        FREQUENCIES,
-    ]
+    return [replace(SPIN, name="chunk masking"), *map(token, HIDDEN_SHARES), FREQUENCIES]
 
 
 def segments() -> list[Row]:

@@ -12,13 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.nn.carrying import (
-    CarriedPoints,
-    CompetingEncoder,
-    LabelledChunks,
-    Similarity,
-    pooled_labels,
-)
+from spinimpute.nn.carrying import CarriedPoints, CompetingEncoder, LabelledChunks, Similarity, pooled_labels
 from spinimpute.predictors.spin.decoder import HeadAttention, LabelDecoder, SiteInformation
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings

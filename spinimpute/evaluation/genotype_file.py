@@ -10,13 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from spinimpute.genotypes.sites import (
-    NoRecord,
-    Region,
-    chromosome_names,
-    plain_chromosome,
-    same_chromosome,
-)
+from spinimpute.genotypes.sites import NoRecord, Region, chromosome_names, plain_chromosome, same_chromosome
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import Record, VariantFile

@@ -37,14 +37,6 @@ class Candidates(NamedTuple):
     haplotype_C: np.ndarray  # int32, haplotypes, ascending within a list
     first_BQ1: np.ndarray  # int64, start of each list; the last column is the end of the block's last list
 
-    @classmethod
-    def from_mask(cls, chosen_BQN: np.ndarray) -> Candidates:
-        """Return the candidates where a boolean array is True."""
-        count_BQ = chosen_BQN.sum(axis=2)
-        last_BQ = np.cumsum(count_BQ.ravel()).reshape(count_BQ.shape)
-        first_BQ1 = np.concatenate([(last_BQ - count_BQ)[:, :1], last_BQ], axis=1)
-        return cls(np.nonzero(chosen_BQN)[2].astype(np.int32), first_BQ1.astype(np.int64))
-
     def take(self, block: int, query: int) -> np.ndarray:
         """Return the candidates of a query in a block."""
         first, last = self.first_BQ1[block, query : query + 2]

@@ -206,8 +206,7 @@ def _check_table(number: int, table: Table) -> Table:
         raise InputError("content", f"table {number}: not a pair of numeric arrays ({error})") from error
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         raise InputError(
-            "content",
-            f"table {number}: rows must be points, got the shapes {x.shape} and {y.shape}",
+            "content", f"table {number}: rows must be points, got the shapes {x.shape} and {y.shape}"
         )
     if len(x) < MIN_POINTS:
         raise InputError("content", f"table {number}: needs at least {MIN_POINTS} points, got {len(x)}")

@@ -124,11 +124,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         return r_BHN * present_BH1 / r_BHN.sum(-1, keepdim=True).clamp(min=SMALLEST_MASS)
 
     def _after(
-        self,
-        rounds: int,
-        chunks: LabelledChunks,
-        start: CarriedPoints,
-        similarity: Similarity[Keys],
+        self, rounds: int, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
     ) -> CarriedPoints:
         """Return the points after this number of rounds."""
         points = start
@@ -153,12 +149,7 @@ Sums = tuple[Tensor, Tensor, Tensor]
 
 
 def _sums(
-    chunks: LabelledChunks,
-    similarity: Similarity[Keys],
-    keys: Keys,
-    prior_B1H: Tensor,
-    *,
-    with_labels: bool,
+    chunks: LabelledChunks, similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor, *, with_labels: bool
 ) -> Sums:
     """Return masses (B, H) and sums of features (B, H, F) and labels (B, H, U); U is 0 without labels."""
 
@@ -291,9 +282,7 @@ class LabelReader(nn.Module):
             padding = torch.finfo(wide).min / 2  # below the logit of any point, however distant
             key_BGH = key_BGH.masked_fill((points.mass_BH <= 0).unsqueeze(1), padding)
             logit_BGQH = torch.baddbmm(
-                key_BGH.flatten(0, 1).unsqueeze(1),
-                2 * q_BGQP.flatten(0, 1),
-                h_BGHP.flatten(0, 1).mT,
+                key_BGH.flatten(0, 1).unsqueeze(1), 2 * q_BGQP.flatten(0, 1), h_BGHP.flatten(0, 1).mT
             ).unflatten(0, key_BGH.shape[:2])
             attention_BGQH = torch.softmax(logit_BGQH, -1)
             label_BGQU = pooled_labels(attention_BGQH, points.label_BHU)

@@ -368,12 +368,7 @@ class SPIN(nn.Module):
         )
 
     def predict(
-        self,
-        query: Tensor,
-        mask: Tensor,
-        h_BHFE: Tensor,
-        side: Tensor | None = None,
-        only: int | None = None,
+        self, query: Tensor, mask: Tensor, h_BHFE: Tensor, side: Tensor | None = None, only: int | None = None
     ) -> Tensor:
         """Predict queries from inducing points.
 

@@ -43,10 +43,7 @@ class BgenWriter(OutputGroup):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        layout: OutputLayout,
-        sexes: Mapping[str, bool] | None = None,
+        self, path: str | os.PathLike[str], layout: OutputLayout, sexes: Mapping[str, bool] | None = None
     ) -> None:
         """Check the arguments, and open the files."""
         check_names(layout.samples)

@@ -40,11 +40,7 @@ from spinimpute.vcf.header import OutputLayout
 
 @contextmanager
 def open_outputs(
-    plan: RunPlan,
-    summary: RunSummary,
-    output: OutputSettings,
-    threads: int,
-    sexes: Mapping[str, bool] | None,
+    plan: RunPlan, summary: RunSummary, output: OutputSettings, threads: int, sexes: Mapping[str, bool] | None
 ) -> Iterator[OutputFiles]:
     """Yield the output files of a run. Each is written under a temporary name and renamed when complete.
 

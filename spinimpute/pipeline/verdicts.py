@@ -66,12 +66,7 @@ def check_called(vcf: str | Path, samples: Sequence[str], called_X: np.ndarray) 
 
 
 def verdicts(
-    panel: ReferencePanel,
-    target: Haplotypes,
-    match: SiteMatch,
-    *,
-    lifted: bool,
-    n_without_alt: int = 0,
+    panel: ReferencePanel, target: Haplotypes, match: SiteMatch, *, lifted: bool, n_without_alt: int = 0
 ) -> list[Verdict]:
     """Return the problems of a repaired target on a chromosome or a part of X; an empty list if it fits.
 

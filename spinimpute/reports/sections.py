@@ -12,13 +12,7 @@ from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.metrics import curve
 from spinimpute.quality.report_data import Provenance
 from spinimpute.quality.summary import RELIABLE_SAMPLES, RunSummary
-from spinimpute.reports.charts import (
-    Chart,
-    Series,
-    density_plot,
-    histogram,
-    line_chart,
-)
+from spinimpute.reports.charts import Chart, Series, density_plot, histogram, line_chart
 from spinimpute.reports.page import Row, Section, paragraph, table
 from spinimpute.reports.report_files import ALLELE_FREQUENCIES, BY_FREQUENCY, R2_ALONG, R2_OF_SITES, SAMPLES
 

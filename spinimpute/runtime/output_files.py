@@ -95,10 +95,7 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], altern
     - if it cannot be created.
     """
     if os.fspath(path) == STANDARD:
-        raise InputError(
-            "write",
-            "this output cannot go to standard output. Give a file name",
-        )
+        raise InputError("write", "this output cannot go to standard output. Give a file name")
     path = Path(path)
     if words := find_placeholders(path):
         raise InputError(

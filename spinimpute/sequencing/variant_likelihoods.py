@@ -64,12 +64,7 @@ _DEPTHS = ("AD", "DP")  # FORMAT fields with numbers of reads
 # ALT symbols that variant callers use for all alleles that they have not observed
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
 # kind of repair, by whether the record's REF is the panel's ALT, and whether it is on the other strand
-_REPAIRS = {
-    (False, False): "",
-    (True, False): SWAPPED,
-    (False, True): OTHER_STRAND,
-    (True, True): BOTH,
-}
+_REPAIRS = {(False, False): "", (True, False): SWAPPED, (False, True): OTHER_STRAND, (True, True): BOTH}
 
 
 def read_variant_likelihoods(

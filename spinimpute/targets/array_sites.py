@@ -14,13 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import (
-    NO_ALT,
-    ON_ANOTHER_CHROMOSOME,
-    Sites,
-    chromosome_names,
-    is_position,
-)
+from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, chromosome_names, is_position
 from spinimpute.runtime.errors import InputError, why_no_file
 from spinimpute.runtime.unpacking import open_text, text_lines
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file

@@ -19,12 +19,7 @@ import numpy as np
 
 from spinimpute.genotypes.builds import HAPLOID_CHROMOSOMES, is_x
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.ploidy import (
-    HALF_MISSING,
-    ResolvedPloidy,
-    expected_heterozygosity,
-    resolve_ploidy,
-)
+from spinimpute.genotypes.ploidy import HALF_MISSING, ResolvedPloidy, expected_heterozygosity, resolve_ploidy
 from spinimpute.genotypes.sites import Region, Sites, plain_chromosome
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.panels.spin_files import concatenate_sites, find_x_region, haploid_in_males
@@ -56,11 +51,7 @@ class TargetFormat:
 
 
 def read_variants(
-    path: Path,
-    panel: Sites,
-    contig_line: str,
-    lift: Lift | None,
-    samples: Sequence[str] | None = None,
+    path: Path, panel: Sites, contig_line: str, lift: Lift | None, samples: Sequence[str] | None = None
 ) -> Calls:
     """Read the calls of a VCF or BCF. `samples` selects samples; for the rest see `TargetFormat`."""
     # unphased calls are accepted here: phase matters only in diploid calls, which `read_target` checks later

@@ -108,8 +108,7 @@ class Lift:
             rows.append((found[0], i, found[1]))
         if not rows:
             raise InputError(
-                "mismatch",
-                f"chain file {self.path}: none of the target's sites is in it. {_WANTED}",
+                "mismatch", f"chain file {self.path}: none of the target's sites is in it. {_WANTED}"
             )
         rows.sort()
         chosen = np.array([i for _, i, _ in rows])

@@ -115,8 +115,7 @@ def repair_and_match(
     """
     if ambiguous not in AMBIGUOUS:
         raise InputError(
-            "argument",
-            f"{argument('ambiguous')} must be one of {', '.join(AMBIGUOUS)}, got {ambiguous!r}",
+            "argument", f"{argument('ambiguous')} must be one of {', '.join(AMBIGUOUS)}, got {ambiguous!r}"
         )
     matches = (
         list(_find_matches(panel, target.sites)) if same_chromosome(target.sites.chrom, panel.chrom) else []

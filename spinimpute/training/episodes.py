@@ -83,8 +83,7 @@ class EpisodeSettings:
         for name in rates:
             if not all(0 <= value < 0.5 for value in getattr(self, name)):
                 raise InputError(
-                    "content",
-                    f"episodes.{name} must lie between 0 and 0.5, got {list(getattr(self, name))}",
+                    "content", f"episodes.{name} must lie between 0 and 0.5, got {list(getattr(self, name))}"
                 )
 
 

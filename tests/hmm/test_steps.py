@@ -12,10 +12,10 @@ from spinimpute.hmm import parameters
 from spinimpute.hmm.backward_values import Workspace, backward_values
 from spinimpute.hmm.parameters import LANES, SPAN
 from spinimpute.hmm.patterns import PatternsWithRows, span_patterns
-from spinimpute.hmm.pbwt import Candidates
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.steps import allele_emissions, group_lanes, jump_probabilities
 from spinimpute.hmm.typed_alleles import MISSING
+from tests.array_panel import candidates_from_mask
 
 
 def test_alleles_are_likely_where_the_state_has_them() -> None:
@@ -42,7 +42,7 @@ def test_a_factor_common_to_both_alleles_changes_no_posterior(seed: int, n_place
     panel_SN = (rng.random((n_places, n)) < rng.uniform(0.05, 0.95, (n_places, 1))).astype(np.uint8)
     emission_QS2 = ((1 - rng.random((3, n_places, 2))) ** rng.choice([1, 4])).astype(np.float32)
     jump_S = jump_probabilities(rng.random(n_places).cumsum(), n, 3)
-    panel_NW, everyone = pack_rows(panel_SN), Candidates.from_mask(np.ones((1, 3, n), bool))
+    panel_NW, everyone = pack_rows(panel_SN), candidates_from_mask(np.ones((1, 3, n), bool))
     patterns, block = span_patterns(panel_NW, n_places), (np.array([0]), np.array([n_places + 1]))
     factor_QS1 = rng.uniform(0.01, 100, (3, n_places, 1)).astype(np.float32)
     for most_states in (0, n):

@@ -215,8 +215,7 @@ def test_inducing_points_of_all_chromosomes(genome, tmp_path):
     assert records(tmp_path / "all.vcf") == records(tmp_path / "10.vcf") + records(tmp_path / "2.vcf")
     out = tmp_path / "no.vcf"
     with pytest.raises(
-        InputError,
-        match=r"panel of chromosome 10 holds haplotypes, and the .* 2 holds inducing points\.",
+        InputError, match=r"panel of chromosome 10 holds haplotypes, and the .* 2 holds inducing points\."
     ):
         spinimpute.impute(genome.target, out, [genome.panel("10"), points[0]])
     other = spinimpute.PredictorSettings("haplotype")
@@ -389,12 +388,7 @@ def test_files_that_cannot_be_used_together(genome, tmp_path):
         (genome.target, to_compile, {}, r"panel10\.vcf is not a panel file.*panel build"),
         (genome.target, to_compile, {"genetic_map": "no.map"}, r"panel10\.vcf is not a panel file"),
         (genome.target, genome.panels, {"genetic_map": "no.map"}, r"leave genetic_map=\.\.\. out"),
-        (
-            genome.target,
-            genome.panels,
-            {"region": where},
-            "7:1-9: the panels are of chromosome 10, 2, X",
-        ),
+        (genome.target, genome.panels, {"region": where}, "7:1-9: the panels are of chromosome 10, 2, X"),
     ):
         with pytest.raises(InputError, match=message):
             spinimpute.impute(target, out, panels, **more)

@@ -14,14 +14,7 @@ from spinimpute.hmm import parameters
 from spinimpute.hmm.neighbours import MAX_TIES
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.patterns import span_patterns
-from spinimpute.hmm.pbwt import (
-    Candidates,
-    CandidateSettings,
-    Matches,
-    find_candidates,
-    longest_matches,
-    unite,
-)
+from spinimpute.hmm.pbwt import CandidateSettings, Matches, find_candidates, longest_matches, unite
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities
 from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
@@ -37,6 +30,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
     find_ibs_classes,
 )
 from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES
+from tests.array_panel import candidates_from_mask
 from tests.hmm.brute_force import forward_backward
 
 Mosaic = Callable[..., np.ndarray]
@@ -325,7 +319,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     some = slice(*sorted(rng.choice(len(first_B) + 1, 2, replace=False)))
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
-    candidates = Candidates.from_mask(chosen_BQN)
+    candidates = candidates_from_mask(chosen_BQN)
     kept = mock.patch.object(parameters, "MIN_MASS", 0)  # these candidates, however unlikely
     with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0 if large else n), kept:
         posterior_CP, candidates = copying_posteriors(
@@ -362,7 +356,7 @@ def test_likely_states_join_candidates_that_are_not(
     chosen_BQN = rng.random((len(first_B), 4, n)) < 0.3
     with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0):
         posterior_CP, candidates = copying_posteriors(
-            None, panel.bits_NW, emission_QS2, jump_S, Candidates.from_mask(chosen_BQN), first_B, n_gaps_B,
+            None, panel.bits_NW, emission_QS2, jump_S, candidates_from_mask(chosen_BQN), first_B, n_gaps_B,
             least_share,
         )  # fmt: skip
     least, close = least_share / n, 2e-5
@@ -399,7 +393,7 @@ def test_candidates_that_are_all_alike_stay(allele: int) -> None:
     """If the query is unlike all of them, the bound of the posteriors is infinite."""
     panel = PanelAlleles.from_alleles(np.zeros((100, 40), np.uint8))
     query = TypedAlleles.from_alleles(np.full((100, 1), allele, np.uint8))
-    everyone = Candidates.from_mask(np.ones((1, 1, 40), bool))
+    everyone = candidates_from_mask(np.ones((1, 1, 40), bool))
     with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0):
         posterior_CP, kept = copying_posteriors(
             None, panel.bits_NW, allele_emissions(query.alleles_SX.T, MISMATCH),
@@ -451,7 +445,7 @@ def test_candidates_that_are_never_likely_are_left_out(
     if len(edges) == 1:
         return
     blocks = edges[:-1], np.diff(edges)
-    candidates = Candidates.from_mask(rng.random((len(blocks[0]), n_queries, n)) < rng.choice([0.1, 0.9]))
+    candidates = candidates_from_mask(rng.random((len(blocks[0]), n_queries, n)) < rng.choice([0.1, 0.9]))
     patterns = span_patterns(panel.bits_NW, n_places)
     model = allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S
     with (

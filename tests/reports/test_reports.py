@@ -186,8 +186,7 @@ def test_everything_is_escaped():
 
 @settings(max_examples=10, deadline=None)
 @given(
-    st.lists(st.one_of(st.floats(0, 1), st.just(float("nan"))), min_size=1, max_size=60),
-    st.floats(0, 1e9),
+    st.lists(st.one_of(st.floats(0, 1), st.just(float("nan"))), min_size=1, max_size=60), st.floats(0, 1e9)
 )
 def test_charts_of_any_values(values, start):
     x, finite = range(len(values)), [v for v in values if v == v] or [0.5]

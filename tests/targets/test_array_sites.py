@@ -12,11 +12,7 @@ from spinimpute.targets.array_sites import DUPLICATE, NOT_IN_PANEL, read_array
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"
 PANEL = Sites(
-    "20",
-    np.array([10, 20, 20, 30, 40]),
-    ["A", "C", "C", "G", "T"],
-    ["G", "T", "A", "A", "C"],
-    ["."] * 5,
+    "20", np.array([10, 20, 20, 30, 40]), ["A", "C", "C", "G", "T"], ["G", "T", "A", "A", "C"], ["."] * 5
 )
 FREQUENCY = np.array([0.1, 0.01, 0.4, 0.9, 0.5])
 VCF = """##fileformat=VCFv4.2

@@ -113,8 +113,7 @@ def test_more_columns_than_the_header_names(write_vcf: Callable[..., Path], name
     lines[row] = lines[row].rstrip() + b"\t1|1\n"
     path.write_bytes(gzip.compress(b"".join(lines)) if packed else b"".join(lines))
     with pytest.raises(
-        InputError,
-        match=f"{path}: line {row + 1} has 12 columns, the header 11. Name the missing samples",
+        InputError, match=f"{path}: line {row + 1} has 12 columns, the header 11. Name the missing samples"
     ):
         VariantFile(path, "chunk")
 
@@ -183,10 +182,7 @@ def test_a_name_that_is_no_text(write_vcf: Callable[..., Path], tmp_path: Path) 
             lambda text: b"\x48\1\0\0\x14\0\0\0\x65\x11\0\0\x14\0\0\0bgen" + text,
             r"this is BGEN\. .* --bgen FILE ref-first --export bcf vcf-dosage=DS-force\)",
         ),
-        (
-            lambda text: text.decode().encode("utf-16"),
-            r"text in UTF-16\. .* iconv -f utf-16 -t utf-8",
-        ),
+        (lambda text: text.decode().encode("utf-16"), r"text in UTF-16\. .* iconv -f utf-16 -t utf-8"),
         (
             lambda text: gzip.compress(text.decode().encode("utf-16")),
             r"text in UTF-16\. .* iconv -f utf-16 -t utf-8",

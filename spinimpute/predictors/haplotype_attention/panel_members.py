@@ -145,11 +145,7 @@ def _find_members(panel_NW, sibling_N, queries, siblings, candidates, counted, m
                 continue
             sibling_errors = _differences(panel_NW, sibling_N[h], sibling_W, sibling_known_W, sibling_max)
             if sibling_errors <= sibling_max and errors + sibling_errors < best_total:
-                best_total, query_best, sibling_best = (
-                    errors + sibling_errors,
-                    errors,
-                    sibling_errors,
-                )
+                best_total, query_best, sibling_best = (errors + sibling_errors, errors, sibling_errors)
         if n_matching > MAX_MATCHING or best_total > query_max + sibling_max:
             continue
         if n_found + n_matching > len(found_M):

@@ -127,10 +127,7 @@ def test_regions_of_several_chromosomes(world, x_world, gl_of_both, tmp_path):
         impute_sequenced(tmp_path / "one.vcf", panel, given, region=RegionSettings(region, 0.1), force=True)
         alone += records(tmp_path / "one.vcf")
     impute_sequenced(
-        tmp_path / "all.vcf",
-        [world.panel, x_world.panel],
-        given,
-        region=RegionSettings(regions, 0.1),
+        tmp_path / "all.vcf", [world.panel, x_world.panel], given, region=RegionSettings(regions, 0.1)
     )
     assert records(tmp_path / "all.vcf") == alone
     assert "##spinimpute_regions=3\n" in (tmp_path / "all.vcf").read_text()

@@ -27,10 +27,7 @@ COLUMNS = (
         "common_sites", "Common", f"Imputed sites with a minor allele frequency of {COMMON} or more", "count"
     ),
     Column(
-        "common_estimated_r2",
-        "R2 of common",
-        "Mean R2 of the common imputed sites, of their dosages",
-        "r2",
+        "common_estimated_r2", "R2 of common", "Mean R2 of the common imputed sites, of their dosages", "r2"
     ),
     Column(
         "common_share_reliable",
@@ -39,12 +36,7 @@ COLUMNS = (
         "share",
     ),
     Column("scored_sites", "Scored", "Sites that were compared with true genotypes", "count"),
-    Column(
-        "true_pooled_r2",
-        "True r²",
-        "Pooled r² of dosages and true genotypes at the scored sites",
-        "r2",
-    ),
+    Column("true_pooled_r2", "True r²", "Pooled r² of dosages and true genotypes at the scored sites", "r2"),
 )
 
 

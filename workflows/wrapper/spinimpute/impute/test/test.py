@@ -2,7 +2,4 @@
 
 
 def test_spinimpute_impute(run):
-    run(
-        "bio/spinimpute/impute",
-        ["snakemake", "--cores", "2", "--use-conda", "-F", "imputed/target.vcf.gz"],
-    )
+    run("bio/spinimpute/impute", ["snakemake", "--cores", "2", "--use-conda", "-F", "imputed/target.vcf.gz"])
