@@ -138,7 +138,9 @@ def impute(case: Case, panels: Callable[..., Path], tmp_path: Path) -> Imputer:
     return Imputer(case, panels(case.holds), tmp_path)
 
 
-def test_results_depend_on_no_setting_of_the_computation(impute: Imputer, target: Variants) -> None:
+def test_results_depend_on_no_setting_of_the_computation(
+    impute: Imputer, target: Variants, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = impute(target).rows
     assert impute(target, resources=spinimpute.Resources(threads=2)).rows == whole
     if impute.case.row.has_option("window_cM"):
@@ -146,13 +148,17 @@ def test_results_depend_on_no_setting_of_the_computation(impute: Imputer, target
     if impute.case.row.has_option("max_memory"):
         resources = spinimpute.Resources(threads=1, max_memory=2**40)
         assert impute(target, resources=resources).rows == whole
+    monkeypatch.setattr("spinimpute.predictors.interface.WINDOW_SITES", 300)
+    assert impute(target).rows == whole
 
 
 def test_the_order_of_panel_haplotypes_changes_nothing(
     impute: Imputer, panels: Callable[..., Path], target: Variants, tmp_path: Path
 ) -> None:
     shuffled = Imputer(impute.case, panels(impute.case.holds, True), tmp_path)
-    assert shuffled(target).rows == impute(target).rows
+    few_typed = Variants(target.header, target.rows[:8])  # many panel haplotypes match equally well
+    for variants in (target, few_typed):
+        assert shuffled(variants, min_typed_ratio=0).rows == impute(variants, min_typed_ratio=0).rows
 
 
 def test_samples_do_not_depend_on_each_other(impute: Imputer, target: Variants) -> None:

@@ -84,7 +84,8 @@ def test_names_and_kinds_are_unique() -> None:
     for row in PREDICTORS:
         assert row_by_name(row.name) is row_by_kind(row.kind) is row
     assert row_by_kind("unknown") is None
-    with pytest.raises(InputError, match=r"predictor must be haplotype or spin, got 'x'"):
+    names = [row.name for row in PREDICTORS]
+    with pytest.raises(InputError, match=f"predictor must be {' or '.join(names)}, got 'x'"):
         row_by_name("x")
 
 
