@@ -137,9 +137,8 @@ def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | NPT | SetTra
                     layers.aba = nn.Identity()  # type: ignore[assignment]
         return npt
     if method == "Set-TF":
-        return SetTransformer(
-            1, columns, recipe.width, recipe.blocks, recipe.h, recipe.f, options, continuous=numbers
-        )
+        points = {"inducing_points": recipe.h, "latent_attributes": recipe.f}
+        return SetTransformer(1, columns, recipe.width, recipe.blocks, options, continuous=numbers, **points)
     config = SPINConfig(
         1, columns, recipe.width, recipe.h, recipe.f, recipe.blocks, "flat", continuous=numbers,
         heads=recipe.heads, learned_residual=True, dropout=recipe.dropout,

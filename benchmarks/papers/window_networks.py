@@ -60,7 +60,8 @@ def build(method: str, columns: int, recipe: WindowRecipe) -> Network:
     if method == NPT_16:
         return NPT(vocabulary, columns, recipe.width, 2, options)
     if method == SET_TF_16:
-        return SetTransformer(vocabulary, columns, recipe.width, 2, recipe.h, recipe.f, options)
+        points = {"inducing_points": recipe.h, "latent_attributes": recipe.f}
+        return SetTransformer(vocabulary, columns, recipe.width, 2, options, **points)
     config = SPINConfig(
         vocabulary, columns, recipe.width, recipe.h, recipe.f, blocks=2, predictor="flat",
         learned_residual=True, dropout=recipe.dropout,

@@ -6,7 +6,9 @@ shape, and every cell is predicted.
 Axes: see `spinimpute.nn`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +22,42 @@ class RowModel(nn.Module):
 
     Unlike in SPIN, query rows take part in the attention. The predictions of a batch of queries therefore
     depend on each other, and the context cannot be encoded in advance.
+
+    Parameters
+    ----------
+    make_block : callable
+        Makes a block from the columns, width and options.
+    vocabulary : int
+        Categories K of a column.
+    columns : int
+        Number of columns D.
+    width : int
+        Embedding width E.
+    blocks : int
+        Number of blocks, each with attention between rows and then between columns (the papers' "depth 4" is
+        two blocks).
+    options : MABOptions, optional
+        Options of all attention blocks; default: one head, learned residual.
+    **embedding
+        `continuous`, `side_width` and `pieces` of `ColumnEmbedding`.
     """
 
-    def __init__(self, embedding: ColumnEmbedding, blocks: int, make_block: Callable[[], nn.Module]) -> None:
+    def __init__(
+        self,
+        make_block: Callable[[int, int, MABOptions], nn.Module],
+        vocabulary: int,
+        columns: int,
+        width: int = 16,
+        blocks: int = 2,
+        options: MABOptions | None = None,
+        **embedding: Any,
+    ) -> None:
         super().__init__()
+        options = MABOptions(learned_residual=True) if options is None else options
+        self.embedding = ColumnEmbedding(vocabulary, width, columns, **embedding)
         # made before the blocks, which keeps the order of random initial weights
-        head = ColumnHead(embedding.width, embedding.vocabulary, embedding.columns)
-        self.embedding = embedding
-        self.layers = nn.ModuleList(make_block() for _ in range(blocks))
+        head = ColumnHead(width, vocabulary, columns)
+        self.layers = nn.ModuleList(make_block(columns, width, options) for _ in range(blocks))
         self.head = head
 
     def rows(
@@ -79,41 +109,16 @@ class NPT(RowModel):
 
     Parameters
     ----------
-    vocabulary : int
-        Categories K of a column.
-    columns : int
-        Number of columns D.
-    width : int
-        Embedding width E.
-    blocks : int
-        Number of blocks, each an ABD and an ABA.
-    options : MABOptions, optional
-        Options of all attention blocks; default: one head, learned residual.
-    continuous, side_width, pieces
-        See `ColumnEmbedding`.
+    *sizes, **others
+        Parameters of `RowModel`, without `make_block`.
 
     References
     ----------
     Kossen et al., NeurIPS 2021.
     """
 
-    def __init__(
-        self,
-        vocabulary: int,
-        columns: int,
-        width: int = 16,
-        blocks: int = 2,
-        options: MABOptions | None = None,
-        *,
-        continuous: Sequence[int] = (),
-        side_width: int = 0,
-        pieces: int = 0,
-    ) -> None:
-        options = MABOptions(learned_residual=True) if options is None else options
-        embedding = ColumnEmbedding(
-            vocabulary, width, columns, continuous=continuous, side_width=side_width, pieces=pieces
-        )
-        super().__init__(embedding, blocks, lambda: NPTBlock(columns, width, options))
+    def __init__(self, *sizes: Any, **others: Any) -> None:
+        super().__init__(NPTBlock, *sizes, **others)
 
 
 class ISAB(nn.Module):
@@ -139,7 +144,7 @@ class SetTransformerBlock(nn.Module):
     """An ISAB over datapoints, each flattened to D * E numbers, then an ISAB over attributes."""
 
     def __init__(
-        self, columns: int, width: int, inducing_points: int, latent_attributes: int, options: MABOptions
+        self, columns: int, width: int, options: MABOptions, inducing_points: int, latent_attributes: int
     ) -> None:
         super().__init__()
         self.columns = columns
@@ -162,21 +167,12 @@ class SetTransformer(RowModel):
 
     Parameters
     ----------
-    vocabulary : int
-        Categories K of a column.
-    columns : int
-        Number of columns D.
-    width : int
-        Embedding width E.
-    blocks : int
-        Number of blocks, each an ISAB over datapoints and an ISAB over attributes (the papers' "depth 4" is
-        two).
+    *sizes
+        First parameters of `RowModel`, without `make_block`.
     inducing_points, latent_attributes : int
-        Learned points of the two ISABs.
-    options : MABOptions, optional
-        Options of all attention blocks; default: one head, learned residual.
-    continuous, side_width, pieces
-        See `ColumnEmbedding`.
+        Learned points of the two ISABs of a block.
+    **others
+        Further parameters of `RowModel`.
 
     References
     ----------
@@ -184,25 +180,9 @@ class SetTransformer(RowModel):
     """
 
     def __init__(
-        self,
-        vocabulary: int,
-        columns: int,
-        width: int = 16,
-        blocks: int = 2,
-        inducing_points: int = 10,
-        latent_attributes: int = 10,
-        options: MABOptions | None = None,
-        *,
-        continuous: Sequence[int] = (),
-        side_width: int = 0,
-        pieces: int = 0,
+        self, *sizes: Any, inducing_points: int = 10, latent_attributes: int = 10, **others: Any
     ) -> None:
-        options = MABOptions(learned_residual=True) if options is None else options
-        embedding = ColumnEmbedding(
-            vocabulary, width, columns, continuous=continuous, side_width=side_width, pieces=pieces
+        make_block = partial(
+            SetTransformerBlock, inducing_points=inducing_points, latent_attributes=latent_attributes
         )
-        super().__init__(
-            embedding,
-            blocks,
-            lambda: SetTransformerBlock(columns, width, inducing_points, latent_attributes, options),
-        )
+        super().__init__(make_block, *sizes, **others)

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -228,9 +229,9 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     def _encode_labels(self, y: Any, n_rows: int) -> np.ndarray:
         """Return the labels (N,) as codes of classes or as numbers, and learn the classes."""
 
-    @abstractmethod
     def _encode_context_labels(self, y: Any, n_rows: int) -> np.ndarray:
         """Return the labels (N,) as codes of the known classes or as numbers; ValueError for a new class."""
+        return self._encode_labels(y, n_rows)
 
     def _scale_labels(self, label_N: np.ndarray) -> None:
         """Learn the mean and standard deviation of numeric labels."""
@@ -263,6 +264,11 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         edges = np.linspace(0, len(label_N), n_validation + 1).astype(np.int64)
         validation_N = np.sort(order[rng.integers(edges[:-1], edges[1:])])
         return np.setdiff1d(np.arange(len(label_N)), validation_N), validation_N
+
+    def _parameters_of(self, network: type[nn.Module]) -> dict[str, Any]:
+        """Return the keyword-only arguments of a network's class, which are parameters of the estimator."""
+        arguments = signature(network).parameters.values()
+        return {one.name: getattr(self, one.name) for one in arguments if one.kind is one.KEYWORD_ONLY}
 
     def _check_parameters(self) -> None:
         """Raise ValueError if a parameter is outside its range."""
@@ -364,18 +370,7 @@ class ClassifierOutputs(TableEstimator):
         return np.asarray(torch.softmax(self._predict_outputs(X), 1).numpy())
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the most probable class of each row.
-
-        Parameters
-        ----------
-        X : array (N, D) or DataFrame
-            Rows with the columns of the training rows.
-
-        Returns
-        -------
-        array (N,)
-            Classes, with the type of `classes_`.
-        """
+        """Predict the most probable class of each row of X, an array (N,) with the type of `classes_`."""
         code_N = self.predict_proba(X).argmax(1)  # raises NotFittedError if there are no `classes_`
         return np.asarray(self.classes_[code_N])
 
@@ -445,9 +440,6 @@ class RegressorOutputs(TableEstimator):
         if not np.isfinite(sd):
             raise _label_too_large(label_N[np.abs(label_N).argmax()])
         self.label_sd_ = sd if sd > 0 else 1.0
-
-    def _encode_context_labels(self, y: Any, n_rows: int) -> np.ndarray:
-        return self._encode_labels(y, n_rows)
 
     def _label_tensor(self, label_N: np.ndarray) -> Tensor:
         scaled_N = (label_N - self.label_mean_) / self.label_sd_

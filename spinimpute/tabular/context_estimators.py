@@ -11,7 +11,7 @@ Axes: see `spinimpute.nn`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -156,14 +156,19 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
         schema, classes = self.encoder_.schema_, self._classes
         columns = len(schema.cardinality) + 1  # the label is the last column
         continuous = schema.continuous if classes else (*schema.continuous, columns - 1)
-        options = MABOptions(heads=self.heads, learned_residual=True, dropout=self.dropout)
-        network = self._row_model(max(schema.vocabulary, classes), columns, options, continuous)
+        network = self._row_model(
+            vocabulary=max(schema.vocabulary, classes),
+            columns=columns,
+            width=self.width,
+            blocks=self.blocks,
+            options=MABOptions(heads=self.heads, learned_residual=True, dropout=self.dropout),
+            continuous=continuous,
+            pieces=self.pieces,
+        )
         return ContextNetwork(network, schema, classes)
 
     @abstractmethod
-    def _row_model(
-        self, vocabulary: int, columns: int, options: MABOptions, continuous: Sequence[int]
-    ) -> RowModel:
+    def _row_model(self, **sizes: Any) -> RowModel:
         """Make an untrained network for a table whose last column is the label."""
 
     def _episode_loss(
@@ -192,10 +197,8 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
 
     def _outputs(self, rows: Rows) -> Tensor:
         context, label_N = self._context(rows.value_ND.device)
-        outputs = [
-            self.network_.label_outputs(self.network_(context, label_N, rows.take(index)))
-            for index in torch.arange(len(rows), device=label_N.device).split(PREDICTION_BATCH)
-        ]
+        batches = rows.batches(PREDICTION_BATCH)
+        outputs = [self.network_.label_outputs(self.network_(context, label_N, batch)) for batch in batches]
         return torch.cat(outputs)
 
     def _context(self, device: torch.device) -> tuple[Rows, Tensor]:
@@ -257,20 +260,8 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         network_: CarryingNetwork
 
     def _make_network(self) -> nn.Module:
-        return CarryingNetwork(
-            self.encoder_.schema_,
-            self._classes,
-            width=self.width,
-            heads=self.heads,
-            head_width=self.head_width,
-            inducing_points=self.inducing_points,
-            rounds=self.rounds,
-            predictor_layers=self.predictor_layers,
-            row_width=self.row_width,
-            members=self.members,
-            dropout=self.dropout,
-            pieces=self.pieces,
-        )
+        sizes = self._parameters_of(CarryingNetwork)
+        return CarryingNetwork(self.encoder_.schema_, self._classes, **sizes)
 
     def _episode_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
@@ -316,7 +307,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         rows = self._encode_input(X)
         points = self._points(rows.value_ND.device)
         with torch.no_grad():
-            attention = [self.network_.attention(rows.take(index), points) for index in self._batches(rows)]
+            attention = [self.network_.attention(batch, points) for batch in self._batches(rows)]
         return torch.cat(attention).cpu().numpy()
 
     def training_row_attention(self) -> np.ndarray:
@@ -349,19 +340,16 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         if self._is_training:
             self._encode(VALIDATION_CONTEXT_ROWS)  # the weights have changed since the last validation
         points = self._points(rows.value_ND.device)
-        outputs = [
-            self.network_.mean_of_members(self.network_.predict(rows.take(index), points)[0])
-            for index in self._batches(rows)
-        ]
-        return torch.cat(outputs)
+        network = self.network_
+        means = [network.mean_of_members(network.predict(batch, points)[0]) for batch in self._batches(rows)]
+        return torch.cat(means)
 
     def _points(self, device: torch.device) -> CarriedPoints:
         return CarriedPoints(*(part.to(device) for part in self.inducing_points_))
 
-    def _batches(self, rows: Rows) -> tuple[Tensor, ...]:
-        """Return the indices of the rows of each batch of predictions."""
-        index_N = torch.arange(len(rows), device=rows.value_ND.device)
-        return index_N.split(max(1, PREDICTION_BATCH // self.members))
+    def _batches(self, rows: Rows) -> Iterator[Rows]:
+        """Yield the rows in batches that are predicted together."""
+        return rows.batches(max(1, PREDICTION_BATCH // self.members))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -391,18 +379,14 @@ class NPTEstimator(RowContextEstimator):
         rows = self._encode_input(X)
         context, label_N = self._context(rows.value_ND.device)
         layers, attention = self.network_.datapoint_layers(), []
-        for index in torch.arange(len(rows), device=label_N.device).split(PREDICTION_BATCH):
+        for batch in rows.batches(PREDICTION_BATCH):
             with torch.no_grad(), recorded_attention(layers) as maps:
-                self.network_(context, label_N, rows.take(index))
+                self.network_(context, label_N, batch)
             attention.append(torch.cat(maps).mean(1)[:, len(context) :, : len(context)])
         return torch.cat(attention, 1).cpu().numpy()
 
-    def _row_model(
-        self, vocabulary: int, columns: int, options: MABOptions, continuous: Sequence[int]
-    ) -> RowModel:
-        return NPT(
-            vocabulary, columns, self.width, self.blocks, options, continuous=continuous, pieces=self.pieces
-        )
+    def _row_model(self, **sizes: Any) -> RowModel:
+        return NPT(**sizes)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -424,20 +408,9 @@ class SetTransformerEstimator(RowContextEstimator):  # numpydoc ignore=PR02
     inducing_points: int = 16
     latent_attributes: int = 4
 
-    def _row_model(
-        self, vocabulary: int, columns: int, options: MABOptions, continuous: Sequence[int]
-    ) -> RowModel:
-        return SetTransformer(
-            vocabulary,
-            columns,
-            self.width,
-            self.blocks,
-            self.inducing_points,
-            self.latent_attributes,
-            options,
-            continuous=continuous,
-            pieces=self.pieces,
-        )
+    def _row_model(self, **sizes: Any) -> RowModel:
+        points = {"inducing_points": self.inducing_points, "latent_attributes": self.latent_attributes}
+        return SetTransformer(**points, **sizes)
 
 
 class SPINClassifier(ClassifierMixin, ClassifierOutputs, SPINEstimator):

@@ -63,8 +63,7 @@ class RowEstimator(TableEstimator):  # numpydoc ignore=PR02
         return loss
 
     def _outputs(self, rows: Rows) -> Tensor:
-        index = torch.arange(len(rows), device=rows.value_ND.device)
-        return torch.cat([self.network_(rows.take(part)) for part in index.split(PREDICTION_BATCH)])
+        return torch.cat([self.network_(batch) for batch in rows.batches(PREDICTION_BATCH)])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,15 +121,7 @@ class ResNetEstimator(RowEstimator):  # numpydoc ignore=PR02
         return super()._make_step_loss(data, generator)
 
     def _make_network(self) -> nn.Module:
-        return ResNet(
-            self.encoder_.schema_,
-            self._n_outputs,
-            blocks=self.blocks,
-            width=self.width,
-            hidden=self.hidden,
-            dropout=self.dropout,
-            residual_dropout=self.residual_dropout,
-        )
+        return ResNet(self.encoder_.schema_, self._n_outputs, **self._parameters_of(ResNet))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -168,17 +159,7 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
     scaling: str = "quantile"
 
     def _make_network(self) -> nn.Module:
-        return FTTransformer(
-            self.encoder_.schema_,
-            self._n_outputs,
-            blocks=self.blocks,
-            width=self.width,
-            heads=self.heads,
-            attention_dropout=self.attention_dropout,
-            dropout=self.dropout,
-            residual_dropout=self.residual_dropout,
-            pieces=self.pieces,
-        )
+        return FTTransformer(self.encoder_.schema_, self._n_outputs, **self._parameters_of(FTTransformer))
 
     def column_attention(self, X: Any, by_norm: bool = False) -> np.ndarray:
         """Return the attention of the token [CLS] to each column, a measure of the column's importance.
@@ -202,12 +183,9 @@ class FTTransformerEstimator(RowEstimator):  # numpydoc ignore=PR02
         """
         rows, network = self._encode_input(X), self.network_
         assert isinstance(network, FTTransformer)
-        index = torch.arange(len(rows), device=rows.value_ND.device)
+        batches = rows.batches(PREDICTION_BATCH)
         with torch.no_grad():
-            parts = [
-                network.cls_attention(rows.take(part), by_norm).sum(0)
-                for part in index.split(PREDICTION_BATCH)
-            ]
+            parts = [network.cls_attention(batch, by_norm).sum(0) for batch in batches]
         attention: np.ndarray = torch.stack(parts).sum(0).double().cpu().numpy()
         return attention / attention.sum()
 

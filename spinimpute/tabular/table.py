@@ -7,7 +7,7 @@ Axes: see `spinimpute.nn`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,6 +36,11 @@ class Rows(NamedTuple):
     def to(self, device: torch.device) -> Rows:
         """Return the rows on another device."""
         return Rows(self.value_ND.to(device), self.missing_ND.to(device))
+
+    def batches(self, size: int) -> Iterator[Rows]:
+        """Yield the rows in batches of at most `size` rows."""
+        for index in torch.arange(len(self), device=self.value_ND.device).split(size):
+            yield self.take(index)
 
     def __len__(self) -> int:
         return len(self.value_ND)
