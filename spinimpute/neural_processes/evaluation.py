@@ -44,7 +44,6 @@ def score(
     batches: int,
     samples: int = 50,
     device: torch.device | str = "cpu",
-    seed: int = HELD_OUT_SEED,
 ) -> Score:
     """Compute the mean log-likelihood of the targets of held-out tasks, under the model and the oracle.
 
@@ -53,7 +52,7 @@ def score(
     model.eval()
     rows = []
     for number in range(batches):
-        task, process = draw_tasks(tasks, seed, number, device)
+        task, process = draw_tasks(tasks, HELD_OUT_SEED, number, device)
         torch.manual_seed(number)
         exact = oracle(task, process)
         rows.append(
@@ -97,14 +96,13 @@ def calibration(
     batches: int,
     samples: int = 50,
     device: torch.device | str = "cpu",
-    seed: int = HELD_OUT_SEED,
 ) -> Calibration:
     """Measure the calibration with this number of context points. For other parameters see `score`."""
     model.eval()
     settings = replace(tasks, context=(context, context))
     inside, total = np.zeros(len(LEVELS)), 0
     for number in range(batches):
-        task, _ = draw_tasks(settings, seed, number, device)
+        task, _ = draw_tasks(settings, HELD_OUT_SEED, number, device)
         torch.manual_seed(number)
         predicted = model(task.x_BNX, task.y_BNY, task.x_BQX, samples)
         distance = (cdf(predicted, task.y_BQY) - 0.5).abs() * 2

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from spinimpute.neural_processes.gaussian_tasks import Task
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
@@ -178,7 +177,7 @@ def fit(
             ):
                 x_part.append(x[index])
                 y_part.append(y[index])
-        return Task(*(_stack_tensor(part, device) for part in parts))
+        return Task(*(torch.from_numpy(np.stack(part).astype(np.float32)).to(device) for part in parts))
 
     ((x_size, y_size),) = widths
     settings = ModelSettings(kind, x_size=x_size, y_size=y_size, floor=floor, **model)
@@ -188,10 +187,6 @@ def fit(
     )
     trainer.train(report=report)
     return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
-
-
-def _stack_tensor(rows: list[np.ndarray], device: torch.device | str) -> Tensor:
-    return torch.from_numpy(np.stack(rows).astype(np.float32)).to(device)
 
 
 def _as_columns(values: np.ndarray) -> np.ndarray:

@@ -307,24 +307,20 @@ class LatentProcess(_AttentiveProcess):
         """Return the mean prediction (B, Q, Y) at targets if z is its mean."""
         return self._decode_given_latent(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
 
-    def bounds(self, task: Task, samples: int | None = None) -> tuple[Tensor, Tensor]:
+    def posterior(self, task: Task) -> Normal:
+        """Return q(z | context, targets)."""
+        x_BLX, y_BLY = torch.cat([task.x_BNX, task.x_BQX], 1), torch.cat([task.y_BNY, task.y_BQY], 1)
+        return self.latent(self.first_reading(x_BLX, y_BLY))
+
+    def bounds(
+        self, summary: Summary, posterior: Normal, task: Task, samples: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return two lower bounds (B,) of log p(y | x, context), divided by the number of targets.
 
         The first is the evidence lower bound, E_q[log p(y | z)] - KL(q(z | context, targets) || p(z |
         context)). The second is the tighter importance-weighted bound: the logarithm of the mean over samples
         of p(y | z) p(z) / q(z) (Burda et al., Importance weighted autoencoders, ICLR 2016).
         """
-        summary = self.summarize(task.x_BNX, task.y_BNY)
-        return self._bounds(summary, self._posterior(task), task, samples)
-
-    def _posterior(self, task: Task) -> Normal:
-        """Return q(z | context, targets)."""
-        x_BLX, y_BLY = torch.cat([task.x_BNX, task.x_BQX], 1), torch.cat([task.y_BNY, task.y_BQY], 1)
-        return self.latent(self.first_reading(x_BLX, y_BLY))
-
-    def _bounds(
-        self, summary: Summary, posterior: Normal, task: Task, samples: int | None = None
-    ) -> tuple[Tensor, Tensor]:
         prior = self.latent(summary)
         z_SBE = posterior.rsample((samples or self.settings.samples,))
         log_p_SB = self._decode_given_latent(summary, task.x_BQX, z_SBE).log_prob(task.y_BQY).sum((-2, -1))
@@ -336,8 +332,8 @@ class LatentProcess(_AttentiveProcess):
 
     def loss(self, task: Task) -> Tensor:
         """Return the negative importance-weighted bound, averaged over the summaries of `readings`."""
-        summary, posterior = self.summarize(task.x_BNX, task.y_BNY), self._posterior(task)
-        bounds = [self._bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
+        summary, posterior = self.summarize(task.x_BNX, task.y_BNY), self.posterior(task)
+        bounds = [self.bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
         return -torch.stack(bounds).mean()
 
 

@@ -341,19 +341,8 @@ class SPIN(nn.Module):
     ) -> Tensor:
         """Encode a context in chunks. Result and gradients are those of `encode`, with less memory.
 
-        Parameters
-        ----------
-        chunks : sequence of TokenChunk
-            Each chunk is a pair (context (B, n, D), mask (B, n, D)), or a function that returns a pair.
-        side : Tensor (D, C) or (B, D, C), optional
-            Values that describe the columns.
-        keep_latents, processes
-            See `SPINEncoder.encode_stream`.
-
-        Returns
-        -------
-        Tensor (B, H, F, E)
-            Inducing points; predictions need nothing else of the context.
+        Each chunk is a pair (context (B, n, D), mask (B, n, D)), or a function that returns a pair. For
+        `side` see `encode`, for `keep_latents` and `processes` see `SPINEncoder.encode_stream`.
         """
 
         def embedded(chunk: TokenChunk) -> Callable[[], Tensor]:

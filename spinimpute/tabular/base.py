@@ -127,7 +127,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         ----------
         X : array (N, D) or DataFrame
             An array of numbers, or a DataFrame of numbers and categories. NaN means missing. Dates and
-            durations are converted to days.
+            durations are converted to days. Tables for predictions must have the same columns.
         y : array (N,)
             Labels.
         sample_weight : array (N,), optional
@@ -327,7 +327,8 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         """Return whether a DataFrame has categories, which an array of numbers could not hold."""
         if not reset:
             return bool(self.encoder_.schema_.categorical)
-        return self.categorical_features is not None or _has_categories(X)
+        has_categories = any(getattr(kind, "kind", "O") not in "iuf" for kind in X.dtypes)
+        return self.categorical_features is not None or has_categories
 
     def _device(self) -> torch.device:
         """Return the device. Raise ValueError if it is unknown or unavailable."""
@@ -355,22 +356,14 @@ class ClassifierOutputs(TableEstimator):
     """Classifiers: labels are classes, and the network's outputs are their logits."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Predict the probabilities of the classes.
+        """Predict the probabilities of the classes for each row of X (see `fit`).
 
-        Parameters
-        ----------
-        X : array (N, D) or DataFrame
-            Rows with the columns of the training rows.
-
-        Returns
-        -------
-        float32 (N, classes)
-            Probabilities, in the order of `classes_`.
+        The result is float32 (N, classes), with the classes in the order of `classes_`.
         """
         return np.asarray(torch.softmax(self._predict_outputs(X), 1).numpy())
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the most probable class of each row of X, an array (N,) with the type of `classes_`."""
+        """Predict the most probable class of each row of X (see `fit`), with the type of `classes_`."""
         code_N = self.predict_proba(X).argmax(1)  # raises NotFittedError if there are no `classes_`
         return np.asarray(self.classes_[code_N])
 
@@ -405,17 +398,9 @@ class RegressorOutputs(TableEstimator):
     """Regressors: labels are numbers, and the network's output is the standardised label."""
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict numbers.
+        """Predict a number for each row of X (see `fit`).
 
-        Parameters
-        ----------
-        X : array (N, D) or DataFrame
-            Rows with the columns of the training rows.
-
-        Returns
-        -------
-        float64 (N,)
-            Predictions. They are float64 because float32 cannot separate large labels that differ little.
+        The result is float64 (N,), because float32 cannot separate large labels that differ little.
         """
         scaled: np.ndarray = self._predict_outputs(X)[:, 0].double().numpy()
         return scaled * self.label_sd_ + self.label_mean_
@@ -462,10 +447,6 @@ def _label_too_large(label: float) -> ValueError:
 def _require_same_length(label_N: np.ndarray, n_rows: int) -> None:
     if len(label_N) != n_rows:
         raise ValueError(f"X and y must have the same number of rows, got {n_rows} and {len(label_N)}")
-
-
-def _has_categories(table: Any) -> bool:
-    return any(getattr(kind, "kind", "O") not in "iuf" for kind in table.dtypes)
 
 
 def _take_rows(table: Any, index: np.ndarray) -> Any:

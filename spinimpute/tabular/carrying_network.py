@@ -122,21 +122,16 @@ class CarryingNetwork(nn.Module):
         weight_G = self.predictor.mixture().mean(0).to(read.attention_BGQH.dtype)
         return torch.einsum("g,gqh->qh", weight_G, read.attention_BGQH[0]).to(self.keys.weight.dtype)
 
-    @property
-    def members(self) -> int:
-        """Number A of ensemble members."""
-        return self.predictor.members
-
     def mean_of_members(self, outputs_AQO: Tensor) -> Tensor:
         """Average members: return the logits (Q, classes) of mean probabilities, or mean numbers (Q, 1)."""
-        if self.members == 1:
+        if len(outputs_AQO) == 1:
             return outputs_AQO[0]
         # in double precision: in float32 the rounding of sums depends on the order of queries
         wide_AQO = outputs_AQO.double()
         if not self.classes:
             return wide_AQO.mean(0).to(outputs_AQO.dtype)
         summed_QO = torch.logsumexp(functional.log_softmax(wide_AQO, -1), 0)
-        return (summed_QO - math.log(self.members)).to(outputs_AQO.dtype)
+        return (summed_QO - math.log(len(outputs_AQO))).to(outputs_AQO.dtype)
 
     def _chunks(self, context: Rows, label_N: Tensor) -> list[LabelledChunk]:
         """Return chunks of the context: features of rows, and labels as one-hot classes or numbers."""

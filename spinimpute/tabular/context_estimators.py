@@ -34,9 +34,8 @@ from spinimpute.tabular.table import LabelledRows, Rows
 
 MAX_QUERY_FRACTION = 0.3  # largest number of queries in a step, as a fraction of the training rows
 PREDICTION_BATCH = 1_024  # queries predicted together, times ensemble members
-VALIDATION_CONTEXT_ROWS = (
-    4_096  # context rows in SPIN's validations; larger contexts are thinned to 1 to 2 times this
-)
+# context rows in SPIN's validations; larger contexts are thinned to 1 to 2 times this number
+VALIDATION_CONTEXT_ROWS = 4_096
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -234,8 +233,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     ----------
     inducing_points_ : CarriedPoints
         All that predictions need of the training rows: features (1, H, heads * head_width), labels (1, H, O),
-        masses (1, H), the numbers of
-        rows that the points stand for.
+        masses (1, H), the numbers of rows that the points stand for.
 
     References
     ----------
@@ -292,17 +290,9 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         return self
 
     def inducing_attention(self, X: Any) -> np.ndarray:
-        """Return the attention of each row to each inducing point in its prediction.
+        """Return the attention of each row of X to each inducing point in its prediction, float32 (N, H).
 
-        Parameters
-        ----------
-        X : array (N, D) or DataFrame
-            Rows with the columns of the training rows.
-
-        Returns
-        -------
-        float32 (N, H)
-            Attention, averaged over heads (with learned weights) and ensemble members. Each row sums to 1.
+        It is averaged over heads (with learned weights) and ensemble members. Each row sums to 1.
         """
         rows = self._encode_input(X)
         points = self._points(rows.value_ND.device)
@@ -364,17 +354,9 @@ class NPTEstimator(RowContextEstimator):
     """
 
     def row_attention(self, X: Any) -> np.ndarray:
-        """Return the attention of each row to each context row, for each block of the network.
+        """Return the attention of each row of X to the M context rows, float32 (blocks, N, M).
 
-        Parameters
-        ----------
-        X : array (N, D) or DataFrame
-            Rows with the columns of the training rows.
-
-        Returns
-        -------
-        float32 (blocks, N, M)
-            Attention to the M context rows, averaged over heads. Each row sums to 1.
+        It is given for each block of the network, averaged over heads. Each row sums to 1.
         """
         rows = self._encode_input(X)
         context, label_N = self._context(rows.value_ND.device)
@@ -409,8 +391,7 @@ class SetTransformerEstimator(RowContextEstimator):  # numpydoc ignore=PR02
     latent_attributes: int = 4
 
     def _row_model(self, **sizes: Any) -> RowModel:
-        points = {"inducing_points": self.inducing_points, "latent_attributes": self.latent_attributes}
-        return SetTransformer(**points, **sizes)
+        return SetTransformer(**self._parameters_of(SetTransformer), **sizes)
 
 
 class SPINClassifier(ClassifierMixin, ClassifierOutputs, SPINEstimator):

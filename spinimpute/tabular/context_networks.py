@@ -33,10 +33,14 @@ class ContextNetwork(nn.Module):
 
         Labels are codes of classes, or scaled numbers. Queries attend to context rows, never to each other.
         """
-        context_table, query_table = _with_label(context, label_N), _without_label(query)
-        value, missing = (torch.cat(both, 1) for both in zip(context_table, query_table, strict=True))
-        visible = torch.arange(value.shape[1], device=value.device)[None] < len(context)
-        return self.network.rows(value, missing, None, visible)[0, len(context) :]
+        rows = Rows(*(torch.cat(both) for both in zip(context, query, strict=True)))
+        is_context_L = torch.arange(len(rows), device=label_N.device) < len(context)
+        label_L = functional.pad(label_N.to(rows.value_ND.dtype), (0, len(query)))
+        value_LD = torch.cat([rows.value_ND, label_L[:, None]], 1)
+        missing_LD = torch.cat([rows.missing_ND, ~is_context_L[:, None]], 1)
+        return self.network.rows(value_LD[None], missing_LD[None], None, is_context_L[None])[
+            0, len(context) :
+        ]
 
     def datapoint_layers(self) -> list[MultiHeadAttention]:
         """Return the layers of an NPT in which rows attend to each other."""
@@ -59,15 +63,3 @@ class ContextNetwork(nn.Module):
                 losses.append((predicted[:, 0] - true).square())
         loss_L = torch.cat(losses)
         return loss_L.mean() if len(loss_L) else outputs_QDK.sum() * 0
-
-
-def _with_label(rows: Rows, label_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Append the label as a column; return values and missing bits (1, N, D + 1)."""
-    value = torch.cat([rows.value_ND, label_N[:, None].to(rows.value_ND.dtype)], 1)
-    return value[None], functional.pad(rows.missing_ND, (0, 1))[None]
-
-
-def _without_label(rows: Rows) -> tuple[Tensor, Tensor]:
-    """Append a missing label as a column; return values and missing bits (1, N, D + 1)."""
-    missing = functional.pad(rows.missing_ND, (0, 1), value=True)
-    return functional.pad(rows.value_ND, (0, 1))[None], missing[None]

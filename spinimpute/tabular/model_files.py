@@ -43,6 +43,7 @@ ESTIMATORS: dict[str, type[TableEstimator]] = {
     for name in (f"{kind}Classifier", f"{kind}Regressor")
 }
 SCALAR_TYPES = (str, bool, int, float)
+TUPLES = {"rows": Rows, "points": CarriedPoints}  # named tuples of tensors, by their names in the JSON
 PREFIX = "network/"  # names of weights start with it; a file has other tensors
 
 
@@ -149,7 +150,7 @@ def check_parameters(estimator: TableEstimator, parameters: Mapping[str, Any]) -
     for name, value in parameters.items():
         if name not in defaults:
             raise ValueError(
-                f"{type(estimator).__name__} has no parameter {name!r}; it has {_listed(defaults)}"
+                f"{type(estimator).__name__} has no parameter {name!r}; it has {', '.join(sorted(defaults))}"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value}")
@@ -165,10 +166,6 @@ def check_parameters(estimator: TableEstimator, parameters: Mapping[str, Any]) -
         if not fits:
             raise ValueError(f"{name} must be {expected}, got {value!r}")
     type(estimator)(**parameters)._check_parameters()
-
-
-def _listed(names: Mapping[str, Any]) -> str:
-    return ", ".join(sorted(names))
 
 
 def _fitted_attributes(fitted: object) -> dict[str, Any]:
@@ -353,10 +350,10 @@ def _stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().numpy()
         return {"tensor": name}
-    if isinstance(value, Rows):
-        return {"rows": [_stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]}
-    if isinstance(value, CarriedPoints):
-        return {"points": [_stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]}
+    if isinstance(value, list | tuple):
+        parts = [_stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]
+        kind = next((kind for kind, type_ in TUPLES.items() if isinstance(value, type_)), None)
+        return parts if kind is None else {kind: parts}
     if isinstance(value, Schema):
         return {"schema": asdict(value)}
     if isinstance(value, QuantileTransformer):
@@ -375,8 +372,6 @@ def _stored_value(value: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
         value = value.item()
     if value is None or isinstance(value, SCALAR_TYPES):
         return value
-    if isinstance(value, list | tuple):
-        return [_stored_value(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]
     kind = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
     raise TypeError(f"{name} has the type {kind}, which a file cannot hold; use numbers or text")
 
@@ -398,10 +393,8 @@ def _restored_value(stored: Any, arrays: Mapping[str, np.ndarray]) -> Any:
             "a list of texts must contain text only",
         )
         return np.array(content, dtype=str if kind == "text" else object)
-    if kind == "rows":
-        return Rows(*_restored_value(content, arrays))
-    if kind == "points":
-        return CarriedPoints(*_restored_value(content, arrays))
+    if kind in TUPLES:
+        return TUPLES[kind](*_restored_value(content, arrays))
     if kind == "schema":
         return Schema(**{key: tuple(values) for key, values in content.items()})
     _require(kind == "quantiles", f"an unknown kind of value, {kind!r}")

@@ -105,7 +105,7 @@ class TableEncoder:
         self.categories_: list[np.ndarray | None] = []
         may_miss = []
         for number, column in enumerate(columns):
-            if number in categorical or _is_category(column):
+            if number in categorical or column.dtype.kind not in "iuf":
                 name_N, names = _factorize(column)
                 may_miss.append(bool((name_N < 0).any()))
                 self.categories_.append(np.unique(names))
@@ -261,10 +261,6 @@ def _column_cells(series: Any) -> np.ndarray:
                 "Each cell must hold one number, text or date."
             )
     return cells
-
-
-def _is_category(column: np.ndarray) -> bool:
-    return column.dtype.kind not in "iuf"
 
 
 def _factorize(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

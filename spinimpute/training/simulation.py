@@ -7,7 +7,7 @@ drawn from the ranges in `SimulationSettings`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -37,10 +37,7 @@ class SimulationSettings:
     mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)  # per bp and generation
     stretch: tuple[float, float] = (1.0, 1.0)  # the length is multiplied by it, the mutation rate divided
     size_factor: tuple[float, float] = (0.5, 2.0)  # all population sizes are multiplied by it
-    recent_growth: tuple[float, float] = (
-        1.0,
-        12.0,
-    )  # of populations, as a factor in the last 200 generations
+    recent_growth: tuple[float, float] = (1.0, 12.0)  # factor of populations in the last 200 generations
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
     hotspot_share: tuple[float, float] = (0.3, 0.9)  # share of recombination that is in hotspots
     gene_conversion_share: float = 0.4  # share of segments with gene conversion
@@ -76,16 +73,12 @@ class Segment:
     n_haplotypes: int
     sample_deme: np.ndarray  # int64 (n_samples,), index of the deme of each sample
     description: dict[str, float | int | str]  # values that were drawn for this segment
+    query_samples: ClassVar[None] = None  # each task draws its own queries
 
     @property
     def n_sites(self) -> int:
         """Number of sites."""
         return len(self.position)
-
-    @property
-    def query_samples(self) -> None:
-        """None, because each task draws its own queries."""
-        return None
 
     @property
     def haplotype_sample(self) -> np.ndarray:

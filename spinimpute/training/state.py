@@ -13,6 +13,8 @@ from spinimpute.nn.model_weights import arrays_of, tensors_of
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
+PLAIN = ("run", "step", "best", "stale", "launch")  # entries of a state that JSON can hold
+
 
 @dataclass(frozen=True)
 class TrainingState:
@@ -28,14 +30,8 @@ class TrainingState:
     def save(self, path: str | Path, kind: str) -> None:
         """Write a file of the format `kind`. Raise InputError if it cannot be written."""
         tensors: dict[str, Tensor] = {}
-        metadata = {
-            "run": self.run,
-            "plain": _flatten(self.content, "", tensors),
-            "step": self.step,
-            "best": self.best,
-            "stale": self.stale,
-            "launch": self.launch,
-        }
+        metadata = {name: getattr(self, name) for name in PLAIN}
+        metadata["plain"] = _flatten(self.content, "", tensors)
         save_tensors(path, arrays_of(tensors), metadata, kind)
 
     @classmethod
@@ -43,14 +39,8 @@ class TrainingState:
         """Read a state. Raise InputError if the file is missing or damaged, or lacks an entry."""
         arrays, metadata = load_tensors(path, kind, "training state")
         try:
-            return cls(
-                metadata["run"],
-                metadata["step"],
-                metadata["best"],
-                metadata["stale"],
-                metadata["launch"],
-                _unflatten(metadata["plain"], tensors_of(arrays)),
-            )
+            plain = {name: metadata[name] for name in PLAIN}
+            return cls(**plain, content=_unflatten(metadata["plain"], tensors_of(arrays)))
         except KeyError as error:
             raise InputError(
                 "mismatch",

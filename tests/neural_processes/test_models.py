@@ -168,8 +168,8 @@ def test_a_latent_process_learns_from_every_reading() -> None:
     torch.manual_seed(4)
     loss = model.loss(task)
     torch.manual_seed(4)
-    summary, posterior = model.summarize(task.x_BNX, task.y_BNY), model._posterior(task)
-    bounds = [model._bounds(reading, posterior, task)[1].mean() for reading in model.readings(summary)]
+    summary, posterior = model.summarize(task.x_BNX, task.y_BNY), model.posterior(task)
+    bounds = [model.bounds(reading, posterior, task)[1].mean() for reading in model.readings(summary)]
     assert len(bounds) == 3
     torch.testing.assert_close(loss, -torch.stack(bounds).mean())
 
@@ -231,10 +231,9 @@ def test_bounds_are_bounds(kind: str) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter *= 0.7  # a less informative latent variable needs fewer samples
-        elbo, importance = (
-            torch.stack(x).mean(0) for x in zip(*(model.bounds(task, 64) for _ in range(40)), strict=True)
-        )
-        summary = model.summarize(task.x_BNX, task.y_BNY)
+        summary, posterior = model.summarize(task.x_BNX, task.y_BNY), model.posterior(task)
+        bounds = (model.bounds(summary, posterior, task, 64) for _ in range(40))
+        elbo, importance = (torch.stack(x).mean(0) for x in zip(*bounds, strict=True))
         z = model.latent(summary).sample((5_000,))
         log_p = model._decode_given_latent(summary, task.x_BQX, z).log_prob(task.y_BQY).sum((-2, -1))
         exact = (torch.logsumexp(log_p, 0) - torch.log(torch.tensor(5_000.0))) / 2
@@ -247,8 +246,8 @@ def test_the_kl_term_pulls_the_posterior_to_the_prior() -> None:
     """With the opposite sign, as printed in the paper, training would drive the two apart without limit."""
     model, (task, _) = made("IPNP"), draw()
     torch.manual_seed(0)
-    elbo, _ = model.bounds(task, 2_000)
     summary = model.summarize(task.x_BNX, task.y_BNY)
+    elbo, _ = model.bounds(summary, model.posterior(task), task, 2_000)
     x, y = torch.cat([task.x_BNX, task.x_BQX], 1), torch.cat([task.y_BNY, task.y_BQY], 1)
     everything = model.summarize(x, y)
     posterior, prior = model.latent(everything), model.latent(summary)
