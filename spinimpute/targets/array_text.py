@@ -25,6 +25,7 @@ from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.sites import (
     ON_ANOTHER_CHROMOSOME,
+    NoRecord,
     Sites,
     choose_alleles,
     complement,
@@ -166,7 +167,7 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
     here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # these arrays are human
     if not here:
         found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
-        raise InputError("content", f"target {path}: no call on chromosome {chrom}. The file has {found}")
+        raise NoRecord("content", f"target {path}: no call on chromosome {chrom}. The file has {found}")
     if lift is None and text.build and panel_build and text.build != panel_build:
         warnings.warn(
             f"{path}: its comments state {text.build}, the panel is on {panel_build}. Lift the file over "

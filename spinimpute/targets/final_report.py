@@ -15,6 +15,7 @@ from spinimpute.genotypes.haplotypes import Calls
 from spinimpute.genotypes.sites import (
     LAST_POSITION,
     ON_ANOTHER_CHROMOSOME,
+    NoRecord,
     Sites,
     choose_alleles,
     chromosome_names,
@@ -83,7 +84,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     }
     rows, elsewhere = _rows(path, first_row, separator, column_names, panel.chrom)
     if not len(rows):
-        raise InputError("content", f"target {path}: no call on chromosome {panel.chrom}")
+        raise NoRecord("content", f"target {path}: no call on chromosome {panel.chrom}")
     position = pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64)
     placed = (position >= 1) & (position <= LAST_POSITION) & (position % 1 == 0)
     lost = np.zeros(len(rows), bool)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.ploidy import resolve_ploidy
-from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.sites import NoRecord, Sites
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets import array_text
 from spinimpute.targets.array_text import is_array_text, read_array_calls, read_array_text
@@ -177,7 +177,7 @@ def test_lines_without_a_place_are_counted(tmp_path: Path) -> None:
 
 def test_another_chromosome(tmp_path: Path) -> None:
     path = write(tmp_path, "rs1\t7\t100\tAC\nrs1\t8\t100\tAC\n")
-    with pytest.raises(InputError, match=r"no call on chromosome 20\. The file has 7, 8"):
+    with pytest.raises(NoRecord, match=r"no call on chromosome 20\. The file has 7, 8"):
         haplotypes(path)
 
 
