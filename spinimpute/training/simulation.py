@@ -37,7 +37,7 @@ class SimulationSettings:
     mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)  # per bp and generation
     stretch: tuple[float, float] = (1.0, 1.0)  # the length is multiplied by it, the mutation rate divided
     size_factor: tuple[float, float] = (0.5, 2.0)  # all population sizes are multiplied by it
-    recent_growth: tuple[float, float] = (1.0, 12.0)  # population growth in 200 generations, a factor
+    recent_growth: tuple[float, float] = (1.0, 12.0)  # factor of growth in the last 200 generations
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
     hotspot_share: tuple[float, float] = (0.3, 0.9)  # share of recombination that is in hotspots
     gene_conversion_share: float = 0.4  # share of segments with gene conversion
