@@ -72,7 +72,7 @@ def check(
     """
     from spinimpute.panels.opening import open_reference
     from spinimpute.pipeline.check import check as run
-    from spinimpute.pipeline.maps.build import map_only
+    from spinimpute.pipeline.maps.build import estimate_map_only
     from spinimpute.pipeline.settings import TargetSettings
     from spinimpute.runtime.output_files import atomic_write, check_outputs
 
@@ -82,7 +82,7 @@ def check(
 
         given = sequencing_settings(ctx.params, gl, None)
         check_outputs([samples_out], force, (bam_list, *as_tuple(panel), genetic_map, sex, *given.paths))
-        with open_reference(panel, genetic_map, refine=map_only) as opened:
+        with open_reference(panel, genetic_map, refine=estimate_map_only) as opened:
             found, refusals = check_sequenced(opened, given)
         warnings = [f"warning:  {warning}" for warning in dict.fromkeys([*found.warnings, *refusals])]
         for line in [*(found.input_lines() if found.samples else []), *warnings]:
@@ -102,7 +102,7 @@ def check(
         for one in panel:
             with open_reference(one) as opened:
                 _describe(one, opened, run(vcf, opened, settings))
-    with open_reference(panel, genetic_map, refine=map_only) as opened:
+    with open_reference(panel, genetic_map, refine=estimate_map_only) as opened:
         report = run(vcf, opened, settings)
     for line in report.lines():
         click.echo(printable(line))

@@ -27,7 +27,7 @@ class Haplotypes:
     unphased: np.ndarray | None = None
     # int64 (n_sites,), number of unphased calls that were set missing because one of their two alleles was
     # missing; None if there are none
-    halved: np.ndarray | None = None
+    half_missing: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +45,14 @@ class Calls:
     skipped: dict[str, int] = field(default_factory=dict)
     unphased: np.ndarray | None = None
     sexes: dict[str, bool] = field(default_factory=dict)  # sample name -> True if male; unknown: not included
-    halved: np.ndarray | None = None
+    half_missing: np.ndarray | None = None
 
     def part(self, chosen: np.ndarray | slice) -> Calls:
         """Return the calls at the chosen sites."""
         unphased = None if self.unphased is None else self.unphased[chosen]
-        halved = None if self.halved is None else self.halved[chosen]
-        return replace(
-            self, sites=self.sites.take(chosen), calls=self.calls[chosen], unphased=unphased, halved=halved
-        )
+        half_missing = None if self.half_missing is None else self.half_missing[chosen]
+        sites, calls = self.sites.take(chosen), self.calls[chosen]
+        return replace(self, sites=sites, calls=calls, unphased=unphased, half_missing=half_missing)
 
 
 def to_haplotypes(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
@@ -69,7 +68,7 @@ def to_haplotypes(calls: Calls, ploidy: np.ndarray) -> Haplotypes:
         calls.contig_line,
         calls.skipped,
         calls.unphased,
-        calls.halved,
+        calls.half_missing,
     )
 
 

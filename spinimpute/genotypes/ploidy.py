@@ -46,7 +46,7 @@ class ResolvedPloidy:
     haplotypes: Haplotypes
     set_missing: dict[str, int]  # number of calls that were set missing, by reason
     # float64, observed / expected heterozygotes; NaN if fewer than MIN_EXPECTED are expected
-    share_X: np.ndarray
+    het_ratio_X: np.ndarray
     doubts: list[str]  # one sentence for each sample whose calls contradict its given sex
 
 
@@ -122,7 +122,7 @@ def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndar
     return np.where(panel.position[place] == sites.position, 2 * p * (1 - p), np.nan)
 
 
-def heterozygote_share(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
+def heterozygote_ratio(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
     """Return observed / expected heterozygotes among each sample's diploid calls, float64 (X,).
 
     The result is NaN if fewer than MIN_EXPECTED heterozygotes are expected.
@@ -139,40 +139,40 @@ def heterozygote_share(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
 
 
 def resolve_ploidy(
-    calls: Calls, expected_S: np.ndarray, sexes: dict[str, bool], *, haploid: bool, sexed: bool
+    calls: Calls, expected_S: np.ndarray, sexes: dict[str, bool], *, all_haploid: bool, haploid_in_males: bool
 ) -> ResolvedPloidy:
     """Give each sample one ploidy.
 
-    A call of the other ploidy is kept if it is unambiguous (`0/0` of a male), otherwise set missing. haploid:
-    all samples have one copy (Y, mitochondria). sexed: males have one copy (X outside the pseudo-autosomal
-    regions). With neither, a sample has the ploidy of most of its calls. expected_S: see
+    A call of the other ploidy is kept if it is unambiguous (`0/0` of a male), otherwise set missing.
+    all_haploid: all samples have one copy (Y, mitochondria). haploid_in_males: males have one copy (X outside
+    the pseudo-autosomal regions). With neither, a sample has the ploidy of most of its calls. expected_S: see
     `expected_heterozygosity`. sexes: sample name -> True if male; samples of unknown sex are not included.
     """
     first, second = calls.calls[:, :, 0], calls.calls[:, :, 1]
     one_SX, two_SX = (first >= 0) & (second == -2), (first >= 0) & (second >= 0)
-    share_X = heterozygote_share(calls, expected_S)
+    het_ratio_X = heterozygote_ratio(calls, expected_S)
     by_calls_X = one_SX.sum(axis=0) > two_SX.sum(axis=0)
     doubts: list[str] = []
-    if haploid:
+    if all_haploid:
         haploid_X = np.ones(len(calls.samples), bool)
-    elif sexed:
+    elif haploid_in_males:
         by_calls_X |= one_SX.any(axis=0) & ~(two_SX & (first != second)).any(axis=0)
-        haploid_X = by_calls_X | (share_X < MAX_MALE_SHARE)
+        haploid_X = by_calls_X | (het_ratio_X < MAX_MALE_SHARE)
         for x, name in enumerate(calls.samples):
             if name not in sexes:
                 continue
             haploid_X[x] = sexes[name]
-            if sexes[name] and share_X[x] > MIN_FEMALE_SHARE:
-                doubts.append(f"{name} is given as male, but has {share_X[x]:.0%} of a woman's")
-            elif not sexes[name] and (by_calls_X[x] or share_X[x] < MAX_MALE_SHARE):
-                what = "calls with one allele" if by_calls_X[x] else f"{share_X[x]:.0%} of a woman's"
+            if sexes[name] and het_ratio_X[x] > MIN_FEMALE_SHARE:
+                doubts.append(f"{name} is given as male, but has {het_ratio_X[x]:.0%} of a woman's")
+            elif not sexes[name] and (by_calls_X[x] or het_ratio_X[x] < MAX_MALE_SHARE):
+                what = "calls with one allele" if by_calls_X[x] else f"{het_ratio_X[x]:.0%} of a woman's"
                 doubts.append(f"{name} is given as female, but has {what}")
     else:
         haploid_X = by_calls_X
     error_SX = haploid_X & two_SX & (first != second)
-    halved_SX = ~haploid_X & one_SX
-    first = np.where(error_SX | halved_SX, -1, first)
-    second = np.where(haploid_X, -2, np.where(halved_SX | (second == -2), -1, second))
+    one_in_diploid_SX = ~haploid_X & one_SX
+    first = np.where(error_SX | one_in_diploid_SX, -1, first)
+    second = np.where(haploid_X, -2, np.where(one_in_diploid_SX | (second == -2), -1, second))
     unphased = None if calls.unphased is None else calls.unphased & ~haploid_X
     haplotypes = to_haplotypes(
         Calls(
@@ -182,15 +182,15 @@ def resolve_ploidy(
             calls.contig_line,
             calls.skipped,
             unphased if unphased is not None and unphased.any() else None,
-            halved=calls.halved,
+            half_missing=calls.half_missing,
         ),
         np.where(haploid_X, 1, 2).astype(np.uint8),
     )
     set_missing = {
         HETEROZYGOUS_HAPLOID: int(error_SX.sum()),
-        HAPLOID_DIPLOID: int(halved_SX.sum()),
-        HALF_MISSING: 0 if haplotypes.halved is None else int(haplotypes.halved.sum()),
+        HAPLOID_DIPLOID: int(one_in_diploid_SX.sum()),
+        HALF_MISSING: 0 if haplotypes.half_missing is None else int(haplotypes.half_missing.sum()),
     }
     return ResolvedPloidy(
-        haplotypes, {what: count for what, count in set_missing.items() if count}, share_X, doubts
+        haplotypes, {what: count for what, count in set_missing.items() if count}, het_ratio_X, doubts
     )

@@ -66,8 +66,8 @@ def leave_one_out_probabilities(
         columns = slice(first, min(first + LANES, n_queries))
         alleles_SQ = alleles_TQ[window.sites.slice, columns]
         probability_SL = _predict_window(window, alleles_SQ, scale)
-        probability_TQ[window.decided_sites.slice, columns] = probability_SL[
-            window.decided.slice, : alleles_SQ.shape[1]
+        probability_TQ[window.core_sites.slice, columns] = probability_SL[
+            window.core.slice, : alleles_SQ.shape[1]
         ]
 
     with ThreadPoolExecutor(threads, "leave one out") as pool:
@@ -82,28 +82,28 @@ def _predict_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: fl
     patterns = span_patterns(window.panel_NW, len(alleles_SQ))
     jump_S = jump_probabilities(window.cM_S, len(window.panel_NW), jumps_per_cM)
     emission_S2L = group_lanes(allele_emissions(alleles_SQ.T, MISMATCH))[0]
-    right = backward_values(patterns, emission_S2L, jump_S, window.decided)
+    right = backward_values(patterns, emission_S2L, jump_S, window.core)
     probability_SL = np.zeros((len(alleles_SQ), LANES), np.float32)
-    _predict(patterns, emission_S2L, jump_S, right, window.decided, probability_SL)
+    _predict(patterns, emission_S2L, jump_S, right, window.core, probability_SL)
     return probability_SL
 
 
 @kernel(fast=True)
-def _predict(patterns, emission_S2L, jump_S, right, decided, probability_SL):  # type: ignore[no-untyped-def]
-    """Fill P(ALT) at each place of the interval `decided`, given the calls at all other places."""
+def _predict(patterns, emission_S2L, jump_S, right, core, probability_SL):  # type: ignore[no-untyped-def]
+    """Fill P(ALT) at each place of the interval `core`, given the calls at all other places."""
     n = patterns.pattern_IN.shape[1]
     values, sums, by_allele_2L = span_values(patterns), span_sums(patterns), np.empty((2, LANES), np.float32)
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
-    first_span, stop_span = decided.start // SPAN, (decided.stop - 1) // SPAN + 1
+    first_span, stop_span = core.start // SPAN, (core.stop - 1) // SPAN + 1
     if first_span == 0:
         sum_around(patterns, 0, left_NL, right.after_INL[0], sums)
     else:
         sum_patterns(patterns, 0, left_NL, sums.left_DL)
     for i in range(stop_span):
         start_span(patterns, i, values)
-        for place in range(i * SPAN, min(i * SPAN + SPAN, decided.stop)):
+        for place in range(i * SPAN, min(i * SPAN + SPAN, core.stop)):
             transition(patterns, place, jump_S[place], values)
-            if place >= decided.start:
+            if place >= core.start:
                 sum_by_allele(patterns, place, values, sums, right, by_allele_2L)
                 for l in range(LANES):
                     probability_SL[place, l] = by_allele_2L[1, l] / (by_allele_2L[0, l] + by_allele_2L[1, l])

@@ -42,16 +42,16 @@ class PassWindow:
     """A window of typed sites and the panel's alleles there."""
 
     sites: Interval  # the window, flanks included, as an interval of all typed sites
-    decided: Interval  # the core, as an interval of the window's sites
+    core: Interval  # the core, as an interval of the window's sites
     # uint64, the panel's alleles at the window's sites (`pack_rows`). The rows are sorted by their content,
     # so the result does not depend on the order of haplotypes in the panel.
     panel_NW: np.ndarray
     cM_S: np.ndarray  # float64, genetic positions of the window's sites
 
     @property
-    def decided_sites(self) -> Interval:
+    def core_sites(self) -> Interval:
         """The core, as an interval of all typed sites."""
-        return Interval(self.sites.start + self.decided.start, self.sites.start + self.decided.stop)
+        return Interval(self.sites.start + self.core.start, self.sites.start + self.core.stop)
 
 
 def cut_pass_windows(panel: PhasedSites, typed_index: np.ndarray, shift: int = 0) -> list[PassWindow]:
@@ -60,10 +60,10 @@ def cut_pass_windows(panel: PhasedSites, typed_index: np.ndarray, shift: int = 0
     return [_window_around(panel, typed_index, start) for start in starts]
 
 
-def _window_around(panel: PhasedSites, typed_index: np.ndarray, core: int) -> PassWindow:
-    """Return the window whose core starts at typed site `core`, which may be negative."""
+def _window_around(panel: PhasedSites, typed_index: np.ndarray, core_start: int) -> PassWindow:
+    """Return the window whose core starts at typed site `core_start`, which may be negative."""
     n_typed = len(typed_index)
-    start, stop = max(0, core), min(n_typed, core + parameters.CORE)
+    start, stop = max(0, core_start), min(n_typed, core_start + parameters.CORE)
     sites = Interval(max(0, start - parameters.FLANK), min(n_typed, stop + parameters.FLANK))
     rows = typed_index[sites.slice]
     packed_SB = panel.packed_rows(rows)

@@ -61,8 +61,8 @@ class LaneDecisions(NamedTuple):
 
 
 @kernel(fast=True)
-def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, decisions):  # type: ignore[no-untyped-def]
-    """Fill `LaneDecisions` at the places of the interval `decided`.
+def pass_forward(patterns, lanes, jump_S, right, core, locked_H2, is_first, decisions):  # type: ignore[no-untyped-def]
+    """Fill `LaneDecisions` at the places of the interval `core`.
 
     lanes: `TargetLanes`; their call_S2L is exchanged where a decision exchanges alleles. right:
     `BackwardValues` of these places. locked_H2: first and last place of a target at which the phase of a
@@ -75,8 +75,8 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, d
     values, sums, cross_DL = span_values(patterns), span_sums(patterns), span_sums(patterns).product_DL
     own_2L, cross_2L = np.empty((2, LANES), np.float32), np.empty((2, LANES), np.float32)
     left_NL = np.full((n, LANES), np.float32(1) / n, np.float32)
-    decision_H, linked_H = np.zeros(HALF, np.uint8), np.full(HALF, decided.start == 0)
-    first_span, stop_span = decided.start // SPAN, (decided.stop - 1) // SPAN + 1
+    decision_H, linked_H = np.zeros(HALF, np.uint8), np.full(HALF, core.start == 0)
+    first_span, stop_span = core.start // SPAN, (core.stop - 1) // SPAN + 1
     if first_span == 0:
         sum_around(patterns, 0, left_NL, right.after_INL[0], sums)
         sum_cross(patterns, 0, left_NL, right.after_INL[0], cross_DL)
@@ -84,11 +84,11 @@ def pass_forward(patterns, lanes, jump_S, right, decided, locked_H2, is_first, d
         sum_patterns(patterns, 0, left_NL, sums.left_DL)
     for i in range(stop_span):
         start_span(patterns, i, values)
-        for place in range(i * SPAN, min(i * SPAN + SPAN, decided.stop)):
+        for place in range(i * SPAN, min(i * SPAN + SPAN, core.stop)):
             transition(patterns, place, jump_S[place], values)
             is_open = open_SH[place].any()
             decision_H[:] = UNCHANGED
-            if (is_open or lanes.wanted_S[place]) and place >= decided.start:
+            if (is_open or lanes.wanted_S[place]) and place >= core.start:
                 sum_by_allele(patterns, place, values, sums, right, own_2L)
                 for l in range(LANES):
                     decisions.probability_SL[place, l] = own_2L[1, l] / (own_2L[0, l] + own_2L[1, l])

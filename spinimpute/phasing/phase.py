@@ -256,7 +256,7 @@ def _cut(samples: Interval, length: int) -> list[Interval]:
 def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions) -> None:
     """Fill `Decisions` in the core of a task's window, for the task's samples."""
     window, samples = task
-    n_places, here, rows = window.sites.n_sites, window.decided.slice, window.decided_sites.slice
+    n_places, here, rows = window.sites.n_sites, window.core.slice, window.core_sites.slice
     patterns = span_patterns(window.panel_NW, n_places)
     with_rows = PatternsWithRows(patterns)
     groups = _cut(samples, HALF)
@@ -268,12 +268,12 @@ def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions
         if rows_XW is not None:
             patterns = with_rows.add(rows_XW[others[number]])
         jump_S = jumps_of(patterns.pattern_IN.shape[1])
-        right = backward_values(patterns, lanes.confident_S2L, jump_S, window.decided, workspace)
+        right = backward_values(patterns, lanes.confident_S2L, jump_S, window.core, workspace)
         sample_H = np.arange(group.start, group.start + HALF).clip(max=group.stop - 1)
         locked_H2 = targets.locked_X2[sample_H] - window.sites.start
         lane_decisions, n = LaneDecisions.allocate(n_places), group.stop - group.start
         pass_forward(
-            patterns, lanes, jump_S, right, window.decided, locked_H2, settings.is_first, lane_decisions
+            patterns, lanes, jump_S, right, window.core, locked_H2, settings.is_first, lane_decisions
         )
         decisions.decision_TX[rows, group.slice] = lane_decisions.decision_SH[here, :n]
         decisions.posterior_TX[rows, group.slice] = lane_decisions.posterior_SH[here, :n]

@@ -19,7 +19,7 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.opening import open_reference
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.maps.build import map_only
+from spinimpute.pipeline.maps.build import estimate_map_only
 from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
 from spinimpute.pipeline.settings import TargetSettings, check_settings
 from spinimpute.pipeline.verdicts import untyped_warning
@@ -180,7 +180,7 @@ def check(
         parts = [one for one in panel if not isinstance(one, str | Path)]
         if len(parts) == len(panel):
             return _check_open(vcf, parts, target)
-    with open_reference(panel, genetic_map, refine=map_only) as panels:
+    with open_reference(panel, genetic_map, refine=estimate_map_only) as panels:
         return _check_open(vcf, panels, target)
 
 
@@ -210,7 +210,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
     missing_X, heterozygous_X = np.sum([_count_calls(part) for part in parts], axis=0)
     n_matched = summary.matched_sites
     parts_with_haploids = [part for part in parts if (part.target.ploidy == 1).any()]
-    parts_of_x = [part for part in parts if np.isfinite(part.resolved.share_X).any()]
+    parts_of_x = [part for part in parts if np.isfinite(part.resolved.het_ratio_X).any()]
     n_samples = len(parts[0].target.samples)
     first, panel = parts[0].target, parts[0].panel
     return CheckReport(
@@ -226,7 +226,7 @@ def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: Targe
         infer_build(first.contig_line, panel.chrom),
         infer_build(panel.contig_line, panel.chrom),
         parts_with_haploids[0].target.ploidy == 1 if parts_with_haploids else None,
-        parts_of_x[0].resolved.share_X if parts_of_x else np.full(n_samples, np.nan),
+        parts_of_x[0].resolved.het_ratio_X if parts_of_x else np.full(n_samples, np.nan),
         summary.warnings,
         summary.refusals,
     )

@@ -116,7 +116,7 @@ class Chunk:
         options = ["--region", "--regions-file", *([] if self.phased_here else ["--buffer"])]
         return [_remove_options(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
 
-    def file_start(self) -> bytes:
+    def output_start(self) -> bytes:
         """Return `common_lines` as the first bytes of a file."""
         text = ("\n".join(self.common_lines()) + "\n").encode()
         if not self.is_bcf:

@@ -151,7 +151,7 @@ def impute(
     check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
     choose_format(outs[0], output.output_type)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
-    if plan.several:  # report a panel without a predictor before any target is read
+    if plan.skip_absent:  # report a panel without a predictor before any target is read
         for chromosome in chain.from_iterable(plan.outputs.values()):
             with open_reference(chromosome.panels[0]) as parts:
                 load(parts[0])

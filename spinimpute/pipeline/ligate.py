@@ -167,7 +167,7 @@ def ligate(
         if (defined := definition(line)) and defined[0] == "contig"
     }
     writing_progress = None if progress is None else lambda fraction: progress((1 + fraction) / 2)
-    with IndexedFile(out, output_type, read[0].file_start(), contigs, threads) as writer:
+    with IndexedFile(out, output_type, read[0].output_start(), contigs, threads) as writer:
         _write(read, summary, writer, threads, writing_progress)
     summary.span = str(Region(read[0].region.chrom, read[0].region.start, read[-1].region.end))
     summary.chunks, summary.samples = len(read), len(read[0].samples)

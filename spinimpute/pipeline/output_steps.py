@@ -121,7 +121,7 @@ class OutputFiles:
             yield
             self.last_chromosome = step.chromosome.name
         except NoRecord as error:
-            if not self.plan.several:
+            if not self.plan.skip_absent:
                 raise
             self.absent_error = error
             self.summary.warnings.append(f"chromosome {step.chromosome.name} is left out: {error}")

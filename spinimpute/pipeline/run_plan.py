@@ -49,11 +49,11 @@ class Chromosome:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The chromosomes of each output. If `several`, chromosomes that the target lacks are skipped."""
+    """The chromosomes of each output. If `skip_absent`, skip those that the target lacks."""
 
     outputs: dict[Path, list[Chromosome]]
     regions: Sequence[Region]
-    several: bool = False
+    skip_absent: bool = False
     warnings: list[str] = field(default_factory=list)
 
 

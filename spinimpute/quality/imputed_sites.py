@@ -27,7 +27,7 @@ class ImputedSites:
     r2: list[np.ndarray] = field(default_factory=list)  # float32 (n_sites,): estimated R2, see `site_quality`
     typed: list[np.ndarray] = field(default_factory=list)  # bool (n_sites,)
     # float32 (n_sites, 2): explained and residual sum of squares, see `site_quality.dosage_variance`
-    variance: list[np.ndarray] = field(default_factory=list)
+    sums: list[np.ndarray] = field(default_factory=list)
 
     def add(
         self,
@@ -36,7 +36,7 @@ class ImputedSites:
         frequency: np.ndarray,
         r2: np.ndarray,
         typed: np.ndarray,
-        variance: np.ndarray,
+        sums: np.ndarray,
     ) -> None:
         """Add the sites of a window. `frequency` is the ALT frequency in the panel."""
         self.chroms.append(chrom)
@@ -44,7 +44,7 @@ class ImputedSites:
         self.minor.append(np.minimum(frequency, 1 - frequency).astype(np.float32))
         self.r2.append(r2.astype(np.float32))
         self.typed.append(typed)
-        self.variance.append(variance.astype(np.float32))
+        self.sums.append(sums.astype(np.float32))
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return four columns for the sites of all windows: position, minor allele frequency, R2, typed."""
@@ -57,7 +57,7 @@ class ImputedSites:
         It is explained / (explained + residual) sum of squares, see `site_quality.dosage_variance`. It is NaN
         if both sums are 0. `mask` is bool over the sites of all windows.
         """
-        explained, residual = np.concatenate(self.variance)[mask].sum(axis=0, dtype=np.float64).tolist()
+        explained, residual = np.concatenate(self.sums)[mask].sum(axis=0, dtype=np.float64).tolist()
         return explained / (explained + residual) if explained + residual else float("nan")
 
     @property

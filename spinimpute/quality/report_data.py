@@ -91,5 +91,5 @@ class ReportData:
         frequency_U, r2_U = panel.frequency[rows], info["R2"]
         assert r2_U is not None
         self.by_sample.add_dosages(p_UQ[~typed_U], frequency_U[~typed_U], ploidy)
-        variance_U2 = dosage_variance(p_UQ, frequency_U, ploidy)
-        self.imputed.add(panel.chrom, panel.position[rows], frequency_U, r2_U, typed_U, variance_U2)
+        sums_U2 = dosage_variance(p_UQ, frequency_U, ploidy)
+        self.imputed.add(panel.chrom, panel.position[rows], frequency_U, r2_U, typed_U, sums_U2)

@@ -98,8 +98,8 @@ def read_target(
 
     `panels` has one panel, or for X one for each part (PAR1, PAR2, the rest). `sexes` maps names of samples
     to whether they are male; on X it overrides the sexes in the file. `chain` is a chain file from the
-    target's genome build to the panel's. `region` limits what is read of an autosome from a VCF or BCF.
-    `samples` are the samples to read from a VCF or BCF, in this order.
+    target's genome build to the panel's. `region`: read only this region (only of an autosome in a VCF or BCF
+    without chain file, otherwise ignored). `samples`: samples to read from a VCF or BCF, in this order.
 
     Returns a result for each panel. It is None if the target has no site in this part of X. Raises the errors
     of the format's reader, and InputError for unphased heterozygotes unless `allow_unphased` is set.
@@ -118,8 +118,9 @@ def read_target(
             allow_unphased=allow_unphased,
             without_alt=select_without_alt(panels[0].sites, None),
         )
-        lost = {} if haplotypes.halved is None else {HALF_MISSING: int(haplotypes.halved.sum())}
-        return [ResolvedPloidy(haplotypes, lost, np.full(len(haplotypes.samples), np.nan), [])]
+        half_missing = haplotypes.half_missing
+        set_missing = {} if half_missing is None else {HALF_MISSING: int(half_missing.sum())}
+        return [ResolvedPloidy(haplotypes, set_missing, np.full(len(haplotypes.samples), np.nan), [])]
     if target_format is VARIANTS:
         calls = read_variants(path, concatenate_sites(panels), panels[0].contig_line, lift, samples)
     elif samples is not None:
@@ -158,8 +159,8 @@ def _part(calls: Calls, panel: ReferencePanel, sexes: dict[str, bool]) -> Resolv
         calls,
         expected_heterozygosity(calls.sites, panel.sites, panel.frequency),
         sexes,
-        haploid=plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES,
-        sexed=haploid_in_males(panel),
+        all_haploid=plain_chromosome(panel.chrom) in HAPLOID_CHROMOSOMES,
+        haploid_in_males=haploid_in_males(panel),
     )
 
 
@@ -190,7 +191,7 @@ def standard_input_as_file(option: str) -> Iterator[Path]:
         raise InputError("read", f"{option} {STANDARD}: standard input is a terminal. Pipe a file into it")
     with temporary_folder() as folder:
         path = folder / STDIN_NAME
-        # nothing has read from sys.stdin before: bytes in its buffer would be lost
+        # Safe although sys.stdin has a buffer: nothing was read from sys.stdin before, so the buffer is empty.
         with open(os.dup(sys.stdin.fileno()), "rb") as piped:
             try:
                 with path.open("wb") as file:

@@ -160,7 +160,7 @@ def repair_and_match(
             sites=sites.take(target_index),
             alleles=alleles[target_index],
             unphased=None if target.unphased is None else target.unphased[target_index],
-            halved=None if target.halved is None else target.halved[target_index],
+            half_missing=None if target.half_missing is None else target.half_missing[target_index],
         )
     match = _match(panel, repaired.sites, sum(repair.what == STRAND_UNKNOWN for repair in repairs))
     contradictory = 0

@@ -151,13 +151,13 @@ def split_into_demes(
     # migration between two continents stops when (forward in time) one of them splits into demes
     for i, one in enumerate(CONTINENTS):
         for other in CONTINENTS[i + 1 :]:
-            start = max(age[one], age[other])
-            if start > 0:
+            oldest_split = max(age[one], age[other])
+            if oldest_split > 0:
                 row, column = demography[one].id, demography[other].id
                 rate = float(demography.migration_matrix[row, column])
                 demography.set_symmetric_migration_rate([one, other], 0)
                 demography.add_symmetric_migration_rate_change(
-                    time=start, populations=[one, other], rate=rate
+                    time=oldest_split, populations=[one, other], rate=rate
                 )
     demography.sort_events()
     return demes

@@ -31,7 +31,7 @@ class CallBlock(NamedTuple):
     calls: np.ndarray
     multiallelic: np.ndarray  # sites that were split from a multi-allelic record, bool (n_sites,)
     unphased: np.ndarray | None  # unphased heterozygotes, bool (n_sites, n_samples); None if there are none
-    halved: np.ndarray | None  # number of unphased calls with one missing allele, int64 (n_sites,), or None
+    half_missing: np.ndarray | None  # int64 (n_sites,), number of unphased calls with one missing allele
 
 
 class HaplotypeBlock(NamedTuple):
@@ -134,10 +134,10 @@ class HaplotypeReader:
     def read_calls(self) -> Calls:
         """Read all calls. Haploid and diploid calls of one sample are not made equal."""
         blocks = list(self._blocks())
-        unphased = halved = None
-        if any(block.halved is not None for block in blocks):
-            halved = np.concatenate(
-                [np.zeros(len(b.sites), np.int64) if b.halved is None else b.halved for b in blocks]
+        unphased = half_missing = None
+        if any(block.half_missing is not None for block in blocks):
+            half_missing = np.concatenate(
+                [np.zeros(len(b.sites), "i8") if b.half_missing is None else b.half_missing for b in blocks]
             )
         if any(block.unphased is not None for block in blocks):
             shape = (len(self.samples),)
@@ -151,7 +151,7 @@ class HaplotypeReader:
             self._records.contig_line,
             dict(self.skipped),
             unphased,
-            halved=halved,
+            half_missing=half_missing,
         )
 
     def _blocks(self) -> Iterator[CallBlock]:
@@ -231,7 +231,7 @@ class HaplotypeReader:
         if largest > min(pending.n_alts):
             too_large = genotypes[:, :, :2].max(axis=2) > np.array(pending.n_alts, dtype=np.int16)[:, None]
             self._raise_at_first(too_large, pending, "a genotype with an ALT allele that the record lacks")
-        unphased, halved = self._check_phase(genotypes, pending)
+        unphased, half_missing = self._check_phase(genotypes, pending)
         calls = np.empty((*genotypes.shape[:2], 2), dtype=np.int8 if largest <= 127 else np.int16)
         calls[:, :, 0] = genotypes[:, :, 0]
         calls[:, :, 1] = genotypes[:, :, 1]
@@ -248,11 +248,11 @@ class HaplotypeReader:
             calls = np.where(np.greater_equal(calls, 0), is_alt, calls).astype(np.int8)
             if unphased is not None:
                 unphased = unphased[pending.row] & (calls[:, :, 0] != calls[:, :, 1])
-            if halved is not None:  # count a call only once, at the first ALT of its record
-                halved = np.where(np.diff(pending.row, prepend=-1) > 0, halved[pending.row], 0)
+            if half_missing is not None:  # count a call only once, at the first ALT of its record
+                half_missing = np.where(np.diff(pending.row, prepend=-1) > 0, half_missing[pending.row], 0)
         position = np.array(pending.position, dtype=np.int64)
         sites = Sites(pending.chrom, position, pending.ref, pending.alt, pending.name)
-        return CallBlock(sites, calls, multiallelic, unphased, halved)
+        return CallBlock(sites, calls, multiallelic, unphased, half_missing)
 
     def _raise_at_first(self, bad: np.ndarray, pending: _PendingSites, what: str) -> None:
         """Raise InputError for the first True in `bad`, bool (n_records, n_samples), if there is one."""

@@ -10,13 +10,15 @@ from spinimpute.genotypes.sites import Sites
 N = 40
 
 
-def resolved(one_S: np.ndarray, second_S: np.ndarray | None = None, *, sexed: bool = True) -> ResolvedPloidy:
+def resolved(
+    one_S: np.ndarray, second_S: np.ndarray | None = None, *, haploid_in_males: bool = True
+) -> ResolvedPloidy:
     """Resolve one sample whose calls have one allele where `one_S` is true."""
     first = np.arange(N) % 2
     second = np.where(one_S, -2, first if second_S is None else second_S)
     sites = Sites("X", np.arange(1, N + 1) * 10, ["A"] * N, ["C"] * N, [""] * N)
     calls = Calls(sites, np.stack([first, second], axis=1)[:, None, :].astype(np.int8), ["s"], "")
-    return resolve_ploidy(calls, np.full(N, np.nan), {}, haploid=False, sexed=sexed)
+    return resolve_ploidy(calls, np.full(N, np.nan), {}, all_haploid=False, haploid_in_males=haploid_in_males)
 
 
 @pytest.mark.parametrize("n_one", [1, 4, 20, 36, 40])
@@ -39,4 +41,4 @@ def test_without_calls_of_one_allele_a_sample_stays_diploid() -> None:
 
 
 def test_where_men_have_two_copies_the_majority_counts() -> None:
-    assert resolved(np.arange(N) < 5, sexed=False).haplotypes.ploidy.tolist() == [2]
+    assert resolved(np.arange(N) < 5, haploid_in_males=False).haplotypes.ploidy.tolist() == [2]

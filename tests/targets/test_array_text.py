@@ -55,7 +55,7 @@ def haplotypes(path: Path, panel: Sites = PANEL, line: str = LINE):  # type: ign
     calls = read_array_calls(path, panel, line)
     expected = np.full(len(calls.sites), np.nan)
     return resolve_ploidy(
-        calls, expected, {}, haploid=panel.chrom in ("Y", "MT"), sexed=panel.chrom == "X"
+        calls, expected, {}, all_haploid=panel.chrom in ("Y", "MT"), haploid_in_males=panel.chrom == "X"
     ).haplotypes
 
 

@@ -63,7 +63,7 @@ def tuned_map(
         for iteration in range(iterations):
             switches_T, queries_T = np.zeros(len(typed_index)), np.zeros(len(typed_index))
             for number, window in enumerate(windows):
-                rows, width_S = window.decided_sites.slice, width_T[window.sites.slice]
+                rows, width_S = window.core_sites.slice, width_T[window.sites.slice]
                 switches_T[rows], queries_T[rows] = _count_switches(window, width_S, scale, n, pool)
                 if progress is not None:
                     progress((iteration + (number + 1) / len(windows)) / iterations)
@@ -123,7 +123,7 @@ def _count_switches(
 
     n_queries = min(n, parameters.TUNING_QUERIES)
     total_S = sum(pool.map(count, range(n_queries)), start=np.zeros(len(width_S)))
-    return total_S[window.decided.slice], n_queries
+    return total_S[window.core.slice], n_queries
 
 
 def fair_order(alleles: Iterable[np.ndarray]) -> np.ndarray:

@@ -37,7 +37,7 @@ def refine_panel(
     return build.Refinement(estimated.cM_X, description, doubts)
 
 
-def map_only(panel: Panel, folder: Path) -> build.Refinement:
+def estimate_map_only(panel: Panel, folder: Path) -> build.Refinement:
     """Estimate only the genetic map of a panel; `check` needs no list of poorly predicted sites."""
     return refine_panel(panel, folder, find_bad_sites=False)
 
