@@ -141,8 +141,8 @@ def check_out(params: Mapping[str, Any]) -> None:
 class PipedCommand(Command):
     """A command that reads one input from standard input if its name is `-`, and that may have --log.
 
-    `check` is called with the options' values before any input is read. It raises InputError if an output
-    cannot be written.
+    `check` is called with the options' values before standard input is read. It raises InputError if an
+    output cannot be written.
     """
 
     # the options whose file may be standard input

@@ -32,7 +32,7 @@ from .target_options import as_tuple, panels_option, target_options
 if TYPE_CHECKING:
     from spinimpute.quality.summary import ImputationSummary
 
-# options that do not change the results: the header of the output omits them, so that it is the same, too
+# Options that do not change the results. Headers omit them: equal results then have equal headers.
 NOT_RECORDED = ("out", "threads", "force", "quiet")
 
 

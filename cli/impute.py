@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from spinimpute.quality.summary import ImputationSummary, SequencedSummary
 
 FORMATS = ("GT", "DS", "HDS", "GP")
-# options that do not change the results: the header of the output omits them, so that it is the same, too
+# Options that do not change the results. Headers omit them: equal results then have equal headers.
 NOT_RECORDED = (
     "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
     "min_typed_ratio",
@@ -60,7 +60,10 @@ ONLY_FOR_ARRAYS = (
 
 
 def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -> None:
-    """Raise InputError if an output cannot be written. This runs before any input is read."""
+    """Raise InputError if an output cannot be written, or if it would replace one of the `inputs`.
+
+    `PipedCommand` calls this without `inputs` before it reads standard input; `impute` checks `inputs`, too.
+    """
     from spinimpute.outputs.opening import choose_format
     from spinimpute.pipeline.run_plan import get_single_output
     from spinimpute.reports.report_files import ReportFiles
@@ -101,13 +104,13 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     help="Decimal places of DS, HDS and GP.",
     group="Output",
 )
-@regions_options("Region to impute; 'spinimpute ligate' joins such chunks.")
+@regions_options("Region to impute. An output with one region is a chunk; 'spinimpute ligate' joins chunks.")
 @option(
     "--buffer",
     type=float,
     metavar="CM",
-    help="Distance around a region from which typed sites are used. Default: all typed sites. Sites that the "
-    "results need are always used.",
+    help="Use only typed sites within this distance of a region, and farther ones on which the results of a "
+    "phased target depend. Default: all typed sites of the chromosome.",
     group="Region",
 )
 @option(
@@ -123,7 +126,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     type=click.Choice([row.name for row in registry.PREDICTORS]),
     help="Predictor: "
     + "; ".join(f"{row.name}: {row.help}" for row in registry.PREDICTORS)
-    + ". Default: haplotype for .spin panels, spin for .spip panels.",
+    + ". Default: haplotype for panels of haplotypes (.spin), spin for panels of inducing points (.spip).",
     group="Advanced",
 )
 @option(
@@ -143,7 +146,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
 @option(
     "--min-typed-ratio",
     type=click.FloatRange(0, 1),
-    help="Minimum share of typed sites in each 5 cM of the panel; other targets are refused.",
+    help="Refuse a target if less than this share of the panel's sites is typed in any 5 cM of the regions.",
     group="Advanced",
 )
 @option(
@@ -205,15 +208,8 @@ def impute(
     else:
         refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
     names = ("bam_list", "reference", "model", "sex", "chain", "samples_file", "regions_file")
-    inputs = (
-        *as_tuple(vcf),
-        *as_tuple(gl),
-        *params["bam"],
-        *as_tuple(panel),
-        genetic_map,
-        *map(params.get, names),
-    )
-    _check_outputs({"out": out, **params}, inputs)
+    files = (*as_tuple(vcf), *as_tuple(gl), *params["bam"], *as_tuple(panel), genetic_map)
+    _check_outputs({"out": out, **params}, (*files, *map(params.get, names)))
     tables = _loo_tables(params["loo"])
     output = OutputSettings(
         formats,

@@ -36,7 +36,7 @@ ARRAY_FILE = (
     "Sites of the array: a VCF or BCF of the array, such as a target, or lines of chromosome, position and "
     "optionally REF and ALT."
 )
-# options that do not change the panel: the panel file does not record them, so that it is the same, too
+# Options that do not change the panel. Panel files omit them: equal panels are then equal files.
 NOT_RECORDED = ("out", "force", "threads", "device", "quiet")
 
 

@@ -45,7 +45,7 @@ class ResolvedPloidy:
 
     haplotypes: Haplotypes
     set_missing: dict[str, int]  # number of calls that were set missing, by reason
-    # float64, observed / expected heterozygotes; NaN if fewer than MIN_EXPECTED are expected
+    # float64, observed / expected heterozygotes; NaN if fewer than MIN_EXPECTED are expected or not computed
     het_ratio_X: np.ndarray
     doubts: list[str]  # one sentence for each sample whose calls contradict its given sex
 

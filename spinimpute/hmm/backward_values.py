@@ -89,7 +89,7 @@ def fill_backwards(patterns, emission_S2L, jump_S, first_span, right):  # type: 
     """Fill `BackwardValues` of consecutive spans, beginning with first_span, in a pass from the last place.
 
     At the start, the last row of right.after_INL must hold the values to the right of the last place. Returns
-    the `SpanValues` to the left of first_span.
+    the `SpanValues` after the last step in first_span: `cross_span` needs them to get the values to its left.
     """
     n_spans, n_places = len(patterns.pattern_IN), len(jump_S)
     after_INL, stay_PDL, switch_PDL = right

@@ -2,11 +2,11 @@
 
 Each typed call is predicted from all other calls of its haplotype, by the model of Li and Stephens over all
 panel haplotypes. `quality.leave_one_out` compares the predictions with the calls. The result approximates the
-accuracy at imputed sites. It is lower in that the network is not used, and higher in that typed sites have
-closer typed neighbours than most imputed sites.
+accuracy at imputed sites, with two differences. The predictor's network is not used, which lowers accuracy.
+Typed sites have closer typed neighbours than most imputed sites, which raises accuracy.
 
 Axes: T typed sites, S typed sites of a window, Q target haplotypes, N panel haplotypes, L lanes (target
-haplotypes that are computed together), 2 alleles of a state.
+haplotypes that are computed together), I spans, D patterns of a span, W 64-bit words, 2 alleles of a state.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def leave_one_out_probabilities(
 
 
 def _predict_window(window: PassWindow, alleles_SQ: np.ndarray, jumps_per_cM: float) -> np.ndarray:
-    """Return P(ALT) of up to LANES haplotypes, float32 (S, L); only the window's core is filled."""
+    """Return P(ALT) of up to LANES haplotypes, float32 (S, L); 0 outside of the window's core."""
     patterns = span_patterns(window.panel_NW, len(alleles_SQ))
     jump_S = jump_probabilities(window.cM_S, len(window.panel_NW), jumps_per_cM)
     emission_S2L = group_lanes(allele_emissions(alleles_SQ.T, MISMATCH))[0]

@@ -1,11 +1,12 @@
-"""Chains (`chains`) that may copy all haplotypes of a panel.
+"""Chains (`chains`) whose states are all haplotypes of a panel, not a selection.
 
-HALF samples are computed together, with two lanes each. A forward pass needs the backward values to the
-right of every place. To save memory, a backward pass first keeps them only at the ends of groups of spans.
-When the forward pass reaches a group, the values within the group are computed again.
+HALF samples are computed together, with two lanes each (one per chain; HALF = LANES / 2). A forward pass
+needs the backward values to the right of every place. To save memory, a backward pass first keeps them only
+at the ends of groups of spans. When the forward pass reaches a group, the values within the group are
+computed again.
 
-Axes: S sites, H = HALF samples, L = LANES lanes, I spans, G groups of spans, N panel haplotypes; G1: one
-more than G.
+Axes: S sites, H = HALF samples, L = LANES lanes, I spans of a group, G groups of spans, P places of a span,
+D patterns, N panel haplotypes, 2 alleles of a state; G1: one more than G.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ from spinimpute.phasing.passes import HALF
 
 
 def group_patterns(panel: CopiedPanel, sites: Interval) -> list[SpanPatterns]:
-    """Return the patterns of each group of spans; a group has about as many spans as there are groups."""
+    """Return the patterns of each group of spans.
+
+    A group has about sqrt(number of spans) spans. Then the values that are kept at the ends of groups and the
+    values within one group take about equal memory.
+    """
     n_spans = -(-sites.n_sites // SPAN)
     step = max(1, round(n_spans**0.5)) * SPAN
     groups = []
@@ -50,10 +55,7 @@ def groups_of_samples(n_samples: int) -> list[np.ndarray]:
 
 
 class ChainsOverAll(Chains):
-    """Chains of HALF samples that may copy all haplotypes of a panel.
-
-    patterns: see `group_patterns`.
-    """
+    """Chains of HALF samples whose states are all haplotypes of a panel. patterns: see `group_patterns`."""
 
     def __init__(
         self,
@@ -87,15 +89,15 @@ class ChainsOverAll(Chains):
         after = [np.ones((self.n_haplotypes, LANES), np.float32)]
         for group in range(len(self.patterns) - 1, 0, -1):
             right, values = self._backward(group, sweep, after[-1])
-            before_NL = right.after_INL[0]
-            cross_span(self.patterns[group], 0, values, before_NL)
-            after.append(before_NL.copy())
+            values_NL = right.after_INL[0]
+            cross_span(self.patterns[group], 0, values, values_NL)  # from its right to its left, in place
+            after.append(values_NL.copy())
         return after[::-1]
 
     def _backward(self, group: int, sweep: Sweep, after_NL: np.ndarray) -> tuple[BackwardValues, SpanValues]:
-        """Return the backward values of a group, and the pattern values to the left of its first span.
+        """Return the backward values of a group, and the result of `fill_backwards`.
 
-        after_NL: backward values of the haplotypes to the right of the group.
+        after_NL: backward values to the right of the group.
         """
         patterns, here = self.patterns[group], self._places[group]
         after_INL = np.empty((*patterns.pattern_IN.shape, LANES), np.float32)

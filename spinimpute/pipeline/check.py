@@ -1,6 +1,6 @@
 """`check`: report how `impute` would treat each site and sample of a target, without imputing.
 
-Axes: X samples.
+Axes: X samples (not the chromosome).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spinimpute.targets.repair import SiteNote
 
 HIGH_MISSING = 0.1  # samples and sites with a higher share of missing calls are reported
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
-ONE_ALLELE = "one allele only in the target"
+ONE_ALLELE = "one allele only in the target"  # all calls of the target have the same allele
 MISSING_CALLS = f"more than {HIGH_MISSING:.0%} of the calls missing"
 
 
@@ -55,11 +55,11 @@ class CheckReport:
     build, panel_build : str
         Genome builds of target and panel, inferred from the chromosome's length in the header; "" if unknown.
     one_copy_X : bool or None
-        Samples with one copy of X outside the pseudo-autosomal regions, of Y or of the mitochondria. None on
-        other chromosomes.
+        Whether each sample has one copy: males on X outside the pseudo-autosomal regions, all on Y and MT,
+        haploid samples elsewhere. None if no sample has one copy.
     share_X : float64
-        Number of a sample's heterozygotes on X, divided by the number expected of a sample with two copies;
-        NaN if there are too few sites.
+        Ratio of a sample's heterozygotes to the number expected with two copies. It is low in males on X. NaN
+        if too few are expected, or if it is not computed, as on most autosomes.
     warnings : list of str
         Warnings to the user.
     refusals : list of str
@@ -128,8 +128,8 @@ class CheckReport:
     def write_samples(self, path: Path) -> None:
         """Write a tab-separated table with one row for each sample.
 
-        Columns: the shares of missing and of heterozygous genotypes, the number of copies, and, on X, the
-        number of heterozygotes divided by the number expected of two copies.
+        Columns: the shares of missing and of heterozygous genotypes, the number of copies, and the ratio of
+        observed to expected heterozygotes (`share_X`; empty if NaN).
         """
         copies = np.full(len(self.samples), 2) if self.one_copy_X is None else 2 - self.one_copy_X
         rows = zip(self.samples, self.missing_X, self.heterozygous_X, copies, self.share_X, strict=True)
@@ -158,7 +158,7 @@ def check(
         The target, in any format that `impute` reads.
     panel : ReferencePanel, str or Path, or sequence of them
         A panel file, an open panel, or a VCF or BCF, from which a temporary panel is built. Several panel
-        files of one chromosome are merged.
+        files of one chromosome are merged. Several open panels must be the parts of X (`open_panels`).
     target : TargetSettings
         How to read the target.
     genetic_map : str, Path or GeneticMap, optional
@@ -186,7 +186,7 @@ def check(
 
 def _check_open(vcf: str | Path, panels: Sequence[ReferencePanel], target: TargetSettings) -> CheckReport:
     summary = ImputationSummary()
-    read = read_matched(panels, vcf, target, force=True)
+    read = read_matched(panels, vcf, target, force=True)  # force: refusals are collected, not raised
     read.count(summary)
     parts = read.matched
     for part in parts:

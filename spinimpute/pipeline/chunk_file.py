@@ -38,7 +38,7 @@ TARGET_POSITIONS = 32
 
 _TARGET_LINE_REGEX = re.compile(rf"^{TARGET_LINE}[0-9a-f:,]+$", re.MULTILINE)
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads hashes evenly
-_ALLELE_CODES = np.array([0, 1, 4], np.int8)  # missing, REF, ALT: a sum of two codes is unique
+_ALLELE_CODES = np.array([0, 1, 4], np.int8)  # missing, REF, ALT; sums of two identify unphased genotypes
 _CHECKSUM = re.compile(r"([0-9]{1,10}):([0-9a-f]+)")
 _COMMAND = "##spinimpute_command="
 _COMMAND_WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
@@ -58,12 +58,12 @@ def region_line(region: Region, sites: int, unmatched: int | None, phased_here: 
 def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
     """Return the header line with checksums of a target's genotypes at some positions.
 
-    `ligate` uses it to check that chunks have the same target. A hash of the positions chooses the positions,
-    so chunks share positions even if each chunk had its own part of the target as input. The checksums do
-    not depend on phase or file format. `targets` are the parts of the target before repairs. If only a part
-    of a file by `phase` or `convert` was read, `header` is its header, from which the line is copied. For
-    other files `header` is empty: their checksums must be computed, because other programs keep the header
-    when they change genotypes.
+    `ligate` uses it to check that chunks have the same target: it compares the checksums at common positions.
+    The positions with the smallest hashes are chosen, so chunks of overlapping parts of a target usually have
+    common positions. The checksums do not depend on phase or file format. `targets` are the parts of the
+    target before repairs. `header` is the header of a file that `phase` or `convert` wrote and of which only
+    a part was read: the line is copied from it. Otherwise it is "", and the checksums are computed from the
+    genotypes, because other programs keep the line in a header when they change genotypes.
     """
     written = _TARGET_LINE_REGEX.search(header)
     if written is not None:
@@ -112,16 +112,14 @@ class Chunk:
         return len(self.position)
 
     def common_lines(self) -> list[str]:
-        """Return the header of a run without regions; keep the buffer if results depend on it."""
+        """Return the header as if without regions; --buffer remains if results depend on it."""
         options = ["--region", "--regions-file", *([] if self.phased_here else ["--buffer"])]
         return [_remove_options(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
 
     def output_start(self) -> bytes:
-        """Return `common_lines` as the first bytes of a file."""
+        """Return `common_lines` as the bytes before the first record."""
         text = ("\n".join(self.common_lines()) + "\n").encode()
-        if not self.is_bcf:
-            return text
-        return file_start(text)
+        return file_start(text) if self.is_bcf else text
 
     @contextmanager
     def open_records(self, threads: int, first: int = 0) -> Iterator[ChunkStream]:
@@ -221,8 +219,8 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
     targets = [line for line in lines if line.startswith(TARGET_LINE)]
     lines = [line for line in lines if line not in (region_lines[0], *targets)]
     formats = [name for kind, name in filter(None, map(definition, lines)) if kind == "FORMAT"]
-    if not set(formats) <= FORMAT_LINES.keys():
-        raise error(f"FORMAT has fields that impute does not write: {', '.join(formats)}")
+    if unknown := [name for name in formats if name not in FORMAT_LINES]:
+        raise error(f"FORMAT has fields that impute does not write: {', '.join(unknown)}")
     samples = lines[-1].split("\t")[9:]
     records: RawRecords = TextRecords(region.chrom, formats, len(samples), lines)
     if start.is_bcf:
@@ -251,7 +249,7 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
 def _scan(chunk: Chunk, stream: ByteStream, unread_bytes: bytes) -> RecordTable:
     table = RecordTable()
     while True:
-        # Read at least as much again as is left, or a long record would be scanned too often.
+        # Each read at least doubles the unread bytes. So a long record is scanned only a few times.
         piece = stream.read(max(PIECE_BYTES, len(unread_bytes)))
         data = unread_bytes + piece
         try:

@@ -93,7 +93,7 @@ class OutputFiles:
                 self.completed.append(self.last_chromosome)
                 self.writer = None
             regions = [regions_on_chromosome(plan.regions, one.name) for one in chromosomes]
-            if not chromosomes[0].name:  # single panel: `panel_intervals` checks the chromosome of regions
+            if not chromosomes[0].name:  # not yet read; later, `panel_intervals` refuses unfit regions
                 regions = [list(plan.regions)]
             n_regions = sum(map(len, regions))
             for chromosome, own_regions in zip(chromosomes, regions, strict=True):
@@ -102,21 +102,21 @@ class OutputFiles:
             if self.writer is not None:
                 any_written = True
                 with self.summary.stage("finish file and index"):
-                    self.writer.finish()
+                    self.writer.finish()  # the end of the file; `close` then gives the file its final name
             elif len(plan.outputs) > 1:
                 self.summary.warnings += warn_of_older_output(path, chromosomes[0].name)
         if not any_written:
             assert self.absent_error is not None, "each chromosome is written or absent"
             raise self.absent_error
         targets = {str(one.vcf) for one in all_chromosomes}
-        if len(all_chromosomes) > 1 and len(targets) == 1 and targets != {""}:
-            # Records that are skipped for one chromosome are read for another.
+        if len(all_chromosomes) > 1 and len(targets) == 1 and targets != {""}:  # "": no target file
+            # Do not report records on another chromosome: they are read in the step of that chromosome.
             self.summary.skipped.pop(ON_ANOTHER_CHROMOSOME, None)
         self.summary.peak_memory_mb = peak_memory_mb()
 
     @contextmanager
     def skip_if_absent(self, step: Step) -> Iterator[None]:
-        """Turn NoRecord (the target lacks this chromosome) into a warning if the run has several."""
+        """Turn NoRecord (the target lacks this chromosome) into a warning if the plan has `skip_absent`."""
         try:
             yield
             self.last_chromosome = step.chromosome.name
@@ -151,8 +151,8 @@ class Step:
         """Return the header lines about regions.
 
         An output with one region gets `region_line`, and `target_line` if there are `target_parts`; it is a
-        chunk for `ligate`. With several regions, one line says how many. Parameters are those of these two
-        functions.
+        chunk for `ligate`. With several regions, one line says how many. `target_parts` and `target_header`
+        are parameters of `target_line`, the others of `region_line`.
         """
         if self.n_regions != 1:
             return [f"{REGIONS_LINE}{self.n_regions}"] if self.n_regions else []
@@ -171,7 +171,7 @@ class Step:
         region_lines: Sequence[str] = (),
         info_lines: Sequence[str] = (),
     ) -> RecordWriter:
-        """Return the writer of this chromosome's output file. Its first chromosome opens it.
+        """Return the writer of this chromosome's output file; open it for the first chromosome in the file.
 
         ploidy: uint8 (n_samples,). panels and n_sites: the panels and the number of sites of this chromosome.
         """

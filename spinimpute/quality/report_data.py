@@ -48,8 +48,8 @@ class Provenance:
         self.add("panel's checksum", f"{name}: {panel.checksum}{panel.made_of}")
         self.add("panel's source", f"{name}: {source}, by spinimpute {record.get('spinimpute', '')}")
         self.add("genetic map", f"{name}: {record.get('map', 'not recorded')}")
-        if "map tuned" in record:
-            self.add("genetic map", f"{name}: tuned to its haplotypes")
+        if tuned := record.get("map tuned"):
+            self.add("genetic map", f"{name}: tuned for the array {tuned['array']}")
         self.add_build("panel's genome build", panel.contig_line, panel.chrom)
 
     def add_build(self, subject: str, contig_line: str, chrom: str) -> None:
@@ -57,7 +57,7 @@ class Provenance:
         self.add(subject, infer_build(contig_line, chrom) or f"not stated for chromosome {chrom}")
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return pairs of subject and text. The subject is "" from the second text of a subject on."""
+        """Return pairs of subject and text. Only the first text of a subject names it; later ones have ""."""
         return [
             (subject if i == 0 else "", text)
             for subject, texts in self.texts.items()
@@ -86,7 +86,7 @@ class ReportData:
         """Add the results of a window: P(ALT) `p_UQ` and the site statistics `info` (see `site_quality`).
 
         `rows` are the panel sites of the window, `typed_U` marks the typed ones, and `ploidy` has one value
-        for each sample. Axes: U sites, Q haplotypes.
+        for each sample. Axes: U sites, Q haplotypes, 2 sums of squares (see `dosage_variance`).
         """
         frequency_U, r2_U = panel.frequency[rows], info["R2"]
         assert r2_U is not None

@@ -191,7 +191,7 @@ def standard_input_as_file(option: str) -> Iterator[Path]:
         raise InputError("read", f"{option} {STANDARD}: standard input is a terminal. Pipe a file into it")
     with temporary_folder() as folder:
         path = folder / STDIN_NAME
-        # Safe although sys.stdin has a buffer: nothing was read from sys.stdin before, so the buffer is empty.
+        # nothing was read from sys.stdin before, so its buffer holds no bytes
         with open(os.dup(sys.stdin.fileno()), "rb") as piped:
             try:
                 with path.open("wb") as file:

@@ -118,7 +118,7 @@ class SourceInterval:
         self.query_samples, self.sample_deme = source.query_samples, source.sample_deme
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Return the alleles of the sites [start, stop), uint8 (X, A)."""
+        """Return the alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
         return self._source.alleles(self._start + start, self._start + stop)
 
 

@@ -35,14 +35,15 @@ class SimulationSettings:
     samples: tuple[int, int] = (150, 1_500)  # number of samples
     recombination_rate: tuple[float, float] = (0.1e-8, 4e-8)  # mean rate per bp and generation
     mutation_rate: tuple[float, float] = (1.2e-8, 2.0e-8)  # per bp and generation
-    stretch: tuple[float, float] = (1.0, 1.0)  # the length is multiplied by it, the mutation rate divided
+    # The length is multiplied, the mutation rate divided by it: longer segments, about as many sites.
+    stretch: tuple[float, float] = (1.0, 1.0)
     size_factor: tuple[float, float] = (0.5, 2.0)  # all population sizes are multiplied by it
     recent_growth: tuple[float, float] = (1.0, 12.0)  # factor of growth in the last 200 generations
     hotspots_per_mb: tuple[float, float] = (5.0, 40.0)
     hotspot_share: tuple[float, float] = (0.3, 0.9)  # share of recombination that is in hotspots
     gene_conversion_share: float = 0.4  # share of segments with gene conversion
-    poor_share: float = 0.0  # share of segments with a low recombination rate, drawn from poor_rate
-    poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)
+    poor_share: float = 0.0  # share of segments with little recombination: poor_rate is their mean rate
+    poor_rate: tuple[float, float] = (0.01e-8, 0.2e-8)  # replaces recombination_rate in these segments
     demes: int = 1  # maximum number of demes (subpopulations) of a continent; 1 to this many are drawn
     deme_age: tuple[float, float] = (15.0, 400.0)  # generations since demes of a continent split
     deme_migration: float = 1e-3  # maximum share of a deme that moves in from another deme, per generation
@@ -86,15 +87,16 @@ class Segment:
         return np.arange(self.n_haplotypes) // 2
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Return the alleles (0 or 1) of the sites [start, stop), uint8 (X, A)."""
+        """Return the alleles (0 or 1) of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
         return np.unpackbits(self.packed[start:stop], axis=1, count=self.n_haplotypes)
 
 
 def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-untyped-def]
     """Return a `msprime.Demography` of three continents, with an out-of-Africa event and recent growth.
 
-    Sizes, times and migration rates are from Gutenkunst et al. 2009 (PLoS Genet. 5:e1000695, table 1). All
-    population sizes are multiplied by size_factor. In the last 200 generations (5,000 years) populations grow
+    Sizes, times and migration rates are from Gutenkunst et al. 2009 (PLoS Genet. 5:e1000695, table 1), except
+    that the ancestral size remains 7,300 until the out-of-Africa event (in the paper it grows to 12,300 at
+    t_af). All sizes are multiplied by size_factor. In the last 200 generations (5,000 years) populations grow
     by the factor recent_growth: real panels have many more rare variants than the published model predicts.
     """
     import msprime
@@ -118,6 +120,7 @@ def out_of_africa(size_factor: float, recent_growth: float):  # type: ignore[no-
     demography.add_population_split(time=t_eu_as, derived=["EUR", "EAS"], ancestral="OOA")
     demography.add_symmetric_migration_rate_change(time=t_eu_as, populations=["AFR", "OOA"], rate=25e-5)
     demography.add_population_split(time=t_b, derived=["AFR", "OOA"], ancestral="ANC")
+    # changes no size, but msprime's random numbers: without this event, seeds give other segments
     demography.add_population_parameters_change(time=t_af, population="ANC", initial_size=7_300 * size_factor)
     demography.sort_events()
     return demography
@@ -148,7 +151,8 @@ def split_into_demes(
             demography.set_symmetric_migration_rate(demes[continent], rate)
         age[continent] = _log_uniform(rng, settings.deme_age)
         demography.add_population_split(time=age[continent], derived=demes[continent], ancestral=continent)
-    # migration between two continents stops when (forward in time) one of them splits into demes
+    # Demes exchange no migrants with other continents: two continents do so only until (forward in time) the
+    # first of them splits into demes.
     for i, one in enumerate(CONTINENTS):
         for other in CONTINENTS[i + 1 :]:
             oldest_split = max(age[one], age[other])

@@ -46,7 +46,7 @@ class SimulatedSource:
 class PanelSegment:
     """An interval of sites and some samples of a panel, as a source of haplotypes.
 
-    Tasks use `query_samples` only as queries, never as context; if it is None, they draw their queries.
+    `query_samples` are only used as queries. If it is None, each episode draws its queries from all samples.
     """
 
     sample_deme = None
@@ -62,7 +62,7 @@ class PanelSegment:
         self.n_sites, self.n_haplotypes = stop - start, len(columns)
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
-        """Return the alleles of the sites [start, stop), uint8 (X, A)."""
+        """Return the alleles of the sites [start, stop), uint8 (stop - start, n_haplotypes)."""
         return self._panel.alleles(self._start + start, self._start + stop)[:, self._columns]
 
 

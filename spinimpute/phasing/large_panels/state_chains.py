@@ -5,8 +5,8 @@ is composed of both (Browning et al. 2018, Am. J. Hum. Genet. 103:338). Some sta
 of the panel and have a correspondingly larger weight: a chain switches to a state with a probability that is
 proportional to its weight. `states` chooses the states, `state_passes` computes a sweep.
 
-Axes: S sites at which the states differ, B bytes of a site's packed bits, K states, I words of 16 sites, G
-groups of sites, P places of a group, 2 chains.
+Axes: S sites at which the states may differ (`states`), B bytes of a site's packed bits, K states, I words of
+16 sites, G groups of sites, P places of a group, 2 chains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spinimpute.phasing.likely_pairs import LikelyPairs
 
 GROUP = 64  # sites whose backward values are kept at the same time
 _WORD = 16  # sites per word of bits
-_BATCH_WORDS = 256
+_BATCH_WORDS = 256  # words that are unpacked together; limits memory
 
 
 def last_of_groups(n_sites: int) -> list[int]:
@@ -55,7 +55,7 @@ class ChainsOverStates(Chains):
         super().__init__(evidence, n, windows, pairs)
         padded = -(-n // LANES) * LANES  # the added states have a share of 0 and are never copied
         bits_IK = np.zeros((-(-len(packed_SB) // _WORD), padded), np.uint16)
-        for bit in range(_WORD):
+        for bit in range(_WORD):  # bit b of word i is the allele at site 16 i + b
             for low in range(bit, len(packed_SB), _WORD * _BATCH_WORDS):
                 rows_IB = packed_SB[low : low + _WORD * _BATCH_WORDS : _WORD]
                 alleles_IK = np.unpackbits(rows_IB, axis=1, count=n).astype(np.uint16)
