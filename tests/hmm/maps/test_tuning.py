@@ -14,6 +14,7 @@ from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.writer import rewrite_panel
+from spinimpute.quality.report_data import Provenance
 from tests.array_panel import ArrayPanel
 
 
@@ -127,10 +128,13 @@ def test_too_few_sites_keep_their_map(example_panel: Panel) -> None:
 
 def test_only_the_map_changes(example_panel: Panel, tmp_path: Path) -> None:
     cM = example_panel.cM * 2
-    rewrite_panel(example_panel, tmp_path / "o.spin", {"map tuned": "so"}, cM)
+    rewrite_panel(example_panel, tmp_path / "o.spin", {"map tuned": {"array": "a.vcf"}}, cM)
     with Panel.open(tmp_path / "o.spin") as made:
         np.testing.assert_array_equal(made.cM, cM)
-        assert made.provenance == example_panel.provenance | {"map tuned": "so"}
+        assert made.provenance == example_panel.provenance | {"map tuned": {"array": "a.vcf"}}
+        provenance = Provenance()
+        provenance.add_panel(made)
+        assert provenance.texts["genetic map"][-1] == "o.spin: tuned for the array a.vcf"
         assert made.checksum != example_panel.checksum
         assert made.sites.keys() == example_panel.sites.keys()
         assert made.sites.id == example_panel.sites.id
