@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import click
 
-from spinimpute.runtime.errors import InputError, words
+from spinimpute.runtime.errors import InputError, use_words
 from spinimpute.runtime.progress import announcements
 
 from . import messages
@@ -38,7 +38,7 @@ COMMANDS = {
     "convert": ("convert_and_phase", "convert", "Convert a target of any format to VCF or BCF."),
     "phase": ("convert_and_phase", "phase", "Phase genotypes with a reference panel."),
     "evaluate": ("evaluate", "evaluate", "Compare imputed with true genotypes."),
-    "np": ("np", "np", "Neural processes on Gaussian-process tasks."),
+    "np": ("np", "np", "Train, evaluate and plot neural processes on Gaussian-process tasks."),
     "tabular": ("tabular", "tabular", "Learn from tables and predict a column."),
     "train": ("train", "train", "Train a model on simulated segments or on a panel."),
     "version": ("main", "version", "Versions of models and libraries, and the hardware."),
@@ -75,13 +75,13 @@ class LazyGroup(click.Group):
 def spinimpute() -> None:
     """Genotype imputation with neural networks that query the reference panel."""
     announcements[:] = [say]
-    click.get_current_context().with_resource(words(name_option, messages.COMMANDS.__getitem__))
+    click.get_current_context().with_resource(use_words(name_option, messages.COMMAND_OF_CALL.__getitem__))
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def version(as_json: bool) -> None:
-    """Versions of spinimpute, its models and its libraries, and what there is to compute with."""
+    """Versions of spinimpute, its models and its libraries, and the hardware."""
     from spinimpute.predictors.loading import environment
 
     found = environment()
@@ -103,18 +103,18 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command in a watched process, and exit with its status.
 
-    The status is 0 after success, 2 for bad input, and 130 or 143 after an interrupt. `arguments` defaults to
-    `sys.argv[1:]`. Signals that arrive after the command has ended are ignored.
+    The status is 0 after success, 1 after a defect or if standard output was closed, 2 for bad input, and
+    128 + the signal's number after Ctrl-C or another signal. `arguments` defaults to `sys.argv[1:]`.
     """
     start_watched()
     status = DEFECT
     try:
         status = run_command(arguments)
     finally:
-        for number in FORWARDED:
+        for number in FORWARDED:  # the command has ended: ignore later signals
             signal.signal(number, signal.SIG_IGN)
         notify("opened", "exit", str(status))
-    os._exit(status)  # Python would look for garbage for a tenth of a second
+    os._exit(status)  # without garbage collection, which would take a tenth of a second
 
 
 def run_command(arguments: list[str] | None = None) -> int:
@@ -154,7 +154,7 @@ def _explain(error: InputError | OSError | MemoryError) -> str:
     """Return the message for an exception. If standard output is full, discard the rest of it."""
     if isinstance(error, MemoryError):
         return (
-            "there is not enough memory. Give the job more memory, or use less: 'spinimpute impute' with "
+            "there is not enough memory. Give the job more memory, or let 'spinimpute impute' use less with "
             "--max-memory or fewer --threads"
         )
     # without a file name, the error is about standard output

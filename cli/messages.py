@@ -1,7 +1,7 @@
 """Print messages on stderr and write them to the log (`--log`).
 
-Messages of the library name arguments and functions. `name_option` and `COMMANDS` replace these names with
-options and commands (`runtime.errors.words`).
+Messages of the library name arguments and functions. `name_option` and `COMMAND_OF_CALL` replace these
+names with options and commands (`runtime.errors.use_words`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def to_log(text: str) -> None:
 
 
 # public function -> the command that calls it, for messages
-COMMANDS = {
+COMMAND_OF_CALL = {
     "build_panel": "'spinimpute panel build'",
     "build_inducing_panel": "'spinimpute panel build --inducing H --array FILE'",
     "convert": "'spinimpute convert --vcf FILE --panel PANEL'",

@@ -187,10 +187,10 @@ def _load(path: str, device: str, context: tuple[int, int] | None = None) -> tup
     except (InputError, TypeError, ValueError) as error:
         reason = printable(str(error))[:200]
         raise InputError("damaged", f"{path}: the description of its tasks is invalid ({reason})") from error
-    if tasks.numbers > MAX_COVARIANCE_NUMBERS:
+    if tasks.max_covariances > MAX_COVARIANCE_NUMBERS:
         raise InputError(
             "memory",
-            f"{path}: a batch of its tasks has covariances of {tasks.numbers:,} numbers; evaluate it on "
+            f"{path}: a batch of its tasks has up to {tasks.max_covariances:,} covariances; evaluate it on "
             "fewer points with --context",
         )
     return model, tasks

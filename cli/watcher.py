@@ -222,8 +222,8 @@ def _reason(code: int, files: str) -> str:
     """Return the message for a crash. `files` are the names of files that may have caused it, or ""."""
     if code == -signal.SIGKILL:
         return (
-            "the process was killed, perhaps because memory ran out. Give the job more memory, or use less: "
-            "'spinimpute impute' with --max-memory or fewer --threads"
+            "the process was killed, perhaps because memory ran out. Give the job more memory, or let "
+            "'spinimpute impute' use less with --max-memory or fewer --threads"
         )
     if code == -signal.SIGXCPU:
         return "the process was killed because its processor time was used up. Give the job more time"

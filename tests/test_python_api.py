@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spinimpute.cli.main import spinimpute as spinimpute_group
-from spinimpute.cli.messages import COMMANDS, name_option
+from spinimpute.cli.messages import COMMAND_OF_CALL, name_option
 
 import spinimpute
 from spinimpute.genotypes.sites import Sites
@@ -128,7 +128,7 @@ def test_messages_name_options_on_the_command_line() -> None:
     parameters = (parameter for each in commands(spinimpute_group) for parameter in each.params)
     options = {name for parameter in parameters for name in parameter.opts}
     assert {name_option(name, ...) for name in named_in_messages("argument")} <= options
-    assert named_in_messages("call") == set(COMMANDS)
+    assert named_in_messages("call") == set(COMMAND_OF_CALL)
     assert name_option("ambiguous", "keep") == "--ambiguous keep"
     assert name_option("leave_one_out", True) == "--loo"
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.imputation.tables import markdown, write_tsv
 from benchmarks.neural_processes.results import INDUCING, folder_of, machine
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, TaskBatch, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings, NeuralProcess, make_model
 
 CONTEXTS = (64, 128, 256, 512, 1_024, 2_048)
@@ -53,7 +53,7 @@ def cost(arguments: argparse.Namespace) -> None:
     print(text)
 
 
-def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> float:
+def seconds_per_step(model: NeuralProcess, task: TaskBatch, repeats: int = 3) -> float:
     """Wall-clock time of a loss and its gradient, the fastest of several."""
     times = []
     for _ in range(repeats + 1):
@@ -66,7 +66,7 @@ def seconds_per_step(model: NeuralProcess, task: Task, repeats: int = 3) -> floa
     return min(times[1:])
 
 
-def saved_bytes(model: NeuralProcess, task: Task) -> int:
+def saved_bytes(model: NeuralProcess, task: TaskBatch) -> int:
     """Bytes that a training step keeps between its two passes, without parameters; each tensor's storage
     counts once.
     """

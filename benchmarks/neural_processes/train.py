@@ -25,7 +25,7 @@ from benchmarks.neural_processes.results import (
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings
-from spinimpute.neural_processes.training import DrawTask, NeuralProcessTrainer, TrainingSettings, load_model
+from spinimpute.neural_processes.training import DrawBatch, NeuralProcessTrainer, TrainingSettings, load_model
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -99,7 +99,7 @@ def train_one(
     kind: str,
     seed: int,
     tasks: ProcessSettings,
-    draw: DrawTask,
+    draw: DrawBatch,
     arguments: argparse.Namespace,
     out: Path,
     start: Path | None,

@@ -125,7 +125,7 @@ class WindowNetwork:
         logit_1QDK = self._logits(
             context_1ND, query.tokens.masked_fill(asked_1QD, hidden_token), query.mask | asked_1QD
         )
-        return spin_loss(logit_1QDK, true_1QD, query.loss | asked_1QD, self.is_label_D, weight)
+        return spin_loss(logit_1QDK, true_1QD, query.in_loss | asked_1QD, self.is_label_D, weight)
 
     def _logits(self, context_1ND: Tensor, query_1QD: Tensor, hidden_1QD: Tensor) -> Tensor:
         shown_1ND = torch.zeros_like(context_1ND, dtype=torch.bool)

@@ -1,7 +1,9 @@
 """Random masks for the training of the papers' networks, and the losses on masked cells.
 
-A masked cell hides its value from the model, which must predict it. Cells are codes from 0 to `vocabulary` of
-any integer type. The code `vocabulary` is a missing cell, which is always masked and never part of a loss.
+The value of a masked cell is hidden from the model. The loss is computed on chosen cells: most of them are
+masked, the others get a random category. Missing cells are masked, too, but are never part of the loss.
+
+A cell is an integer: a category, 0 to `n_categories` - 1, or the code `n_categories` (missing or masked).
 
 Axes: see `spinimpute.nn`.
 """
@@ -18,15 +20,15 @@ from spinimpute.nn.checks import require_fraction, require_shape
 class Masked(NamedTuple):
     """A masked table; all three tensors are (B, N, D)."""
 
-    tokens: Tensor  # codes; `vocabulary` in masked cells, which hides their value
+    tokens: Tensor  # categories, and the code `n_categories` in masked cells
     mask: Tensor  # True for masked cells
-    loss: Tensor  # True for cells whose original code the model must predict
+    in_loss: Tensor  # True for cells whose original category the model must predict
 
 
 def mask_tokens(
     tokens: Tensor,
     probability: float,
-    vocabulary: int,
+    n_categories: int,
     generator: torch.Generator | None = None,
     *,
     columns: Tensor | None = None,
@@ -41,29 +43,29 @@ def mask_tokens(
     require_shape("tokens", tokens, None, None, None)
     require_fraction("probability", probability)
     require_fraction("random_fraction", random_fraction)
-    missing = tokens == vocabulary
+    missing = tokens == n_categories
     chosen = (_uniform(tokens.shape, tokens.device, generator) < probability) & ~missing
     if columns is not None:
         require_shape("columns", columns, tokens.shape[2])
         chosen = chosen & columns
     randomised = chosen & (_uniform(tokens.shape, tokens.device, generator) < random_fraction)
-    # a uniform float32 number times `vocabulary` can round up to `vocabulary`
-    categories = (_uniform(tokens.shape, tokens.device, generator) * vocabulary).to(tokens.dtype)
-    replaced = torch.where(randomised, categories.clamp(max=vocabulary - 1), tokens)
+    # a uniform float32 number times `n_categories` can round up to `n_categories`
+    categories = (_uniform(tokens.shape, tokens.device, generator) * n_categories).to(tokens.dtype)
+    replaced = torch.where(randomised, categories.clamp(max=n_categories - 1), tokens)
     hidden = (chosen & ~randomised) | missing
-    return Masked(torch.where(hidden, vocabulary, replaced), hidden, chosen)
+    return Masked(torch.where(hidden, n_categories, replaced), hidden, chosen)
 
 
-def masked_cross_entropy(logits: Tensor, tokens: Tensor, loss: Tensor) -> Tensor:
-    """Return the mean cross-entropy (nats) over the cells selected by `loss`, in float32; 0 without cells."""
-    require_shape("loss", loss, *tokens.shape)
+def masked_cross_entropy(logits: Tensor, tokens: Tensor, in_loss: Tensor) -> Tensor:
+    """Return the mean cross-entropy (nats) over the cells in `in_loss`, in float32; 0 without cells."""
+    require_shape("in_loss", in_loss, *tokens.shape)
     require_shape("logits", logits, *tokens.shape, None)
-    total = functional.cross_entropy(logits[loss].float(), tokens[loss].long(), reduction="sum")
-    return total / loss.sum().clamp(min=1)
+    total = functional.cross_entropy(logits[in_loss].float(), tokens[in_loss].long(), reduction="sum")
+    return total / in_loss.sum().clamp(min=1)
 
 
 def spin_loss(
-    logits: Tensor, tokens: Tensor, loss: Tensor, label_columns: Tensor, attribute_weight: float
+    logits: Tensor, tokens: Tensor, in_loss: Tensor, label_columns: Tensor, attribute_weight: float
 ) -> Tensor:
     """Return (1 - λ) · loss of the labels + λ · loss of the attributes, with λ = `attribute_weight`.
 
@@ -71,10 +73,10 @@ def spin_loss(
     """
     require_fraction("attribute_weight", attribute_weight)
     require_shape("label_columns", label_columns, tokens.shape[-1])
-    labels = masked_cross_entropy(logits, tokens, loss & label_columns)
+    labels = masked_cross_entropy(logits, tokens, in_loss & label_columns)
     if attribute_weight == 0:
         return labels
-    attributes = masked_cross_entropy(logits, tokens, loss & ~label_columns)
+    attributes = masked_cross_entropy(logits, tokens, in_loss & ~label_columns)
     return (1 - attribute_weight) * labels + attribute_weight * attributes
 
 

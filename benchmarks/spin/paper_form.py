@@ -124,7 +124,7 @@ class PaperLearner(SPINLearner):
             2, (-1, model.k)).amax(-1).flatten(1), (model.attributes, 0)) > 0  # fmt: skip
         loss = masked_cross_entropy(logit_BQDV, truth_BQD, hidden_BQD & asked_BD.unsqueeze(1))
         if weight > 0:
-            loss = (1 - weight) * loss + weight * masked_cross_entropy(logit_BQDV, truth_BQD, query.loss)
+            loss = (1 - weight) * loss + weight * masked_cross_entropy(logit_BQDV, truth_BQD, query.in_loss)
         label_BQGLV = logit_BQDV.detach()[:, :, model.attributes :].unflatten(2, (valid_BGU.shape[1], -1))
         p_BQGU = kmer_allele_probabilities(label_BQGLV, valid_BGU.shape[2])
         asked = task.valid_BGU > 0

@@ -2,19 +2,19 @@
 
 With 100,000 haplotypes, nearly all probability lies on the few thousand that match a query somewhere in the
 chunk. Only these, the candidates of all blocks together, are the query's states; using all haplotypes would
-take most of the run time. The jump probabilities are still those of the whole panel: a query may switch to a
-haplotype that is not a state, but such haplotypes explain none of its calls. Each query has its own states,
-so results do not depend on which queries are imputed together. `posteriors` calls this module for panels of
-more than MAX_PANEL_AS_STATES haplotypes.
+take most of the run time. A jump reaches each state with probability jump / N, as in the whole panel. Jumps
+to the other haplotypes are dropped, as if their emissions were 0. Each query has its own states, so results
+do not depend on which queries are imputed together. `posteriors` calls this module for panels of more than
+MAX_PANEL_AS_STATES haplotypes.
 
 The candidates of a block have the longest matches there. After a wrong call at a typed site, these may differ
 from the haplotype that the query copies before and after the wrong call. Therefore, if the candidates of a
 block together have little probability, the query's most likely other states are added.
 
 Forward and backward values are stored at the ends of each block. Within a block they are computed again, but
-only for the few states whose posterior may reach the threshold. For the others, an upper bound that follows
-from the values at both ends is too small. The bound is the sum of the posteriors of a state
-that agrees with the query at every place of the block.
+only for the few states whose posterior may reach the threshold. For the others, an upper bound, computed from
+the values at both ends, is below the threshold. The bound is the sum, over the places of the block, of the
+posteriors that the state would have if it agreed with the query at all of them.
 
 Axes: S typed places of a chunk, N panel haplotypes, K states of a query, Q queries, B blocks of gaps, I words
 of 16 places, C candidates, X states of a block that may reach the threshold, P places of a block, W 64-bit
@@ -45,11 +45,11 @@ class BlockPlaces(NamedTuple):
 
 
 class KeptCandidates(NamedTuple):
-    """The kept candidates and their posteriors: one list for each query and block, in any order."""
+    """The kept candidates and their posteriors: a list for each query and block; `start_QB` is its start."""
 
     haplotype_C: np.ndarray  # int32, haplotypes, ascending within a list
     posterior_CP: np.ndarray  # float32, posteriors at the block's places; 0 if the block has fewer places
-    # start_QB, count_QB: int64, start and length of the list of a query and block
+    # start_QB, count_QB: int64, start and length of the list
     start_QB: np.ndarray
     count_QB: np.ndarray
 
@@ -82,7 +82,7 @@ class _Thresholds(NamedTuple):
 
     threshold: np.float32  # minimum posterior, see `copying_posteriors`
     max_share: np.float32  # MAX_THRESHOLD_SHARE
-    min_mass: np.float32  # MIN_MASS
+    min_sum: np.float32  # MIN_POSTERIOR_SUM
 
 
 class _QuerySteps(NamedTuple):
@@ -92,8 +92,8 @@ class _QuerySteps(NamedTuple):
     jump_S: np.ndarray
     share: np.float32  # 1 / N
     total_S: np.ndarray  # sum of the forward values of all states at each place
-    # keep_S, arrive_S: the backward value to the right of place s is value * keep_S[s] + arrive_S[s], where
-    # `value` is the backward value of place s + 1, including its emission.
+    # keep_S, arrive_S: the backward value of place s, without the emission at s, is value * keep_S[s] +
+    # arrive_S[s], where `value` is the backward value of place s + 1 times the emission at s + 1.
     keep_S: np.ndarray
     arrive_S: np.ndarray
     joint_S: np.ndarray  # one over the sum of forward times backward values at each place
@@ -108,9 +108,9 @@ def fill_posteriors_of_own_states(
     threshold: np.float32,
     kept: KeptCandidates,
 ) -> None:
-    """Fill `KeptCandidates`, see `copying_posteriors`. They are at most as many as there were candidates."""
+    """Fill `kept` (see `copying_posteriors`): per list, at most as many as the block has candidates."""
     thresholds = _Thresholds(
-        threshold, np.float32(parameters.MAX_THRESHOLD_SHARE), np.float32(parameters.MIN_MASS)
+        threshold, np.float32(parameters.MAX_THRESHOLD_SHARE), np.float32(parameters.MIN_POSTERIOR_SUM)
     )
     _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresholds, kept)
 
@@ -120,22 +120,21 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
     haplotype_C, first_BQ1 = candidates
     n_places, n_blocks, n_haplotypes = len(jump_S), len(first_BQ1), len(panel_NW)
     share, one = np.float32(1) / np.float32(n_haplotypes), np.float32(1)
-    number_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
+    state_of_N, state_N = np.full(n_haplotypes, -1, np.int32), np.empty(n_haplotypes, np.int32)
     total_S, keep_S = np.empty(n_places, np.float32), np.empty(n_places, np.float32)
     arrive_S, joint_S = np.empty(n_places, np.float32), np.empty(n_places, np.float32)
     max_states = 1  # largest number of states of a query
     for q in range(len(emission_QS2)):
         max_states = max(max_states, (first_BQ1[:, q + 1] - first_BQ1[:, q]).sum())
     max_states = min(max_states, n_haplotypes)
+    index_K = np.full(max_states, -1, np.int32)
     # Allocated once for all queries, because the system clears new memory of this size each time.
-    forward_BK, backward_BK = (
-        np.empty((n_blocks, max_states), np.float32),
-        np.empty((n_blocks, max_states), np.float32),
-    )
+    forward_BK = np.empty((n_blocks, max_states), np.float32)
+    backward_BK = np.empty((n_blocks, max_states), np.float32)
     n_kept = 0
     for q in range(len(emission_QS2)):
         emission_S2 = emission_QS2[q]
-        n, at_C = _list_states(haplotype_C, first_BQ1, q, number_N, state_N)
+        n, state_C = _list_states(haplotype_C, first_BQ1, q, state_of_N, state_N)
         if n == 0:
             continue
         threshold = min(thresholds.threshold, thresholds.max_share / np.float32(n))
@@ -164,11 +163,11 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
             if p > 0:  # the sum of forward times backward values changes from place to place only by scaling
                 joint *= divisor / total_S[p - 1]
         steps = _QuerySteps(emission_S2, jump_S, share, total_S, keep_S, arrive_S, joint_S)
-        i = len(at_C)
+        i = len(state_C)
         for b in range(n_blocks - 1, -1, -1):
             begin, end = max(blocks.first_B[b], 0), min(blocks.last_B[b] + 1, n_places)
-            own_K = at_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
-            i -= len(own_K)
+            block_state_C = state_C[i - (first_BQ1[b, q + 1] - first_BQ1[b, q]) : i]
+            i -= len(block_state_C)
             bound_4 = _bound(steps, begin, end)
             # likely_X: states that may reach the threshold. chosen_X: indices in likely_X of the kept ones.
             likely_X = _find_likely(bound_4, forward_BK[b, :n], backward_BK[b, :n], threshold)
@@ -176,12 +175,12 @@ def _fill_posteriors(panel_NW, emission_QS2, jump_S, blocks, candidates, thresho
                 bits_IK, likely_X, steps, forward_BK[b], backward_BK[b], begin, end
             )
             for x in range(len(likely_X)):
-                number_N[likely_X[x]] = x  # workspace, here indexed by state
+                index_K[likely_X[x]] = x
             chosen_X = _choose(
-                own_K, number_N, posterior_PX, max_X, state_N[likely_X], threshold, thresholds.min_mass
+                block_state_C, index_K, posterior_PX, max_X, state_N[likely_X], threshold, thresholds.min_sum
             )
             for k in likely_X:
-                number_N[k] = -1
+                index_K[k] = -1
             kept.start_QB[q, b], kept.count_QB[q, b] = n_kept, len(chosen_X)
             first_slot = begin - blocks.first_B[b]
             for x in chosen_X:
@@ -233,7 +232,7 @@ def _bound(steps, begin, end):  # type: ignore[no-untyped-def]
 def _find_likely(bound_4, forward_K, backward_K, threshold):  # type: ignore[no-untyped-def]
     """Return the states whose bound reaches the threshold.
 
-    The bound may be infinite or NaN for a query that resembles none of its states. These states are returned.
+    If a query resembles none of its states, bounds may be infinite or NaN. These states are returned, too.
     """
     likely_X, n = np.empty(len(forward_K), np.int32), 0
     factor_fv, factor_f, factor_v, alone = bound_4
@@ -288,61 +287,62 @@ def _multiply(forward_X, backward_X, keep, arrive, joint, max_X):  # type: ignor
 
 
 @kernel()
-def _choose(own_K, number_K, posterior_PX, max_X, state_X, threshold, min_mass):  # type: ignore[no-untyped-def]
+def _choose(block_state_C, index_K, posterior_PX, max_X, state_X, threshold, min_sum):  # type: ignore[no-untyped-def]
     """Choose the candidates of the block whose posterior reaches the threshold at any place.
 
-    If their posteriors sum to less than min_mass at any place, the most likely other states are added, up to
-    the number of candidates. own_K: the block's candidates, as states, in order of haplotypes. number_K:
-    index of each state in likely_X, or -1. Returns indices in likely_X.
+    If the sum of their posteriors is below min_sum at any place, other states that reach the threshold are
+    added, those with the highest maximum first, until there are as many as the block has candidates.
+    block_state_C: the candidates, as states, in order of haplotypes. index_K: index of each state in
+    likely_X, or -1. Returns indices in likely_X.
     """
-    stay_X, n = np.empty(len(own_K), np.int64), 0
-    for k in own_K:
-        x = number_K[k]
+    kept_X, n = np.empty(len(block_state_C), np.int64), 0
+    for k in block_state_C:
+        x = index_K[k]
         if x >= 0 and max_X[x] >= threshold:
-            stay_X[n] = x
+            kept_X[n] = x
             n += 1
-    n_others = len(own_K) - n
-    stay_X = stay_X[:n]
+    n_others = len(block_state_C) - n
+    kept_X = kept_X[:n]
     for p in range(len(posterior_PX)):
-        mass = np.float32(0)
-        for x in stay_X:
-            mass += posterior_PX[p, x]
-        if mass < min_mass:
+        together = np.float32(0)
+        for x in kept_X:
+            together += posterior_PX[p, x]
+        if together < min_sum:
             break
     else:
-        return stay_X
+        return kept_X
     is_other_X = max_X[: len(state_X)] >= threshold
-    is_other_X[stay_X] = False
+    is_other_X[kept_X] = False
     other_X = np.flatnonzero(is_other_X)
     other_X = other_X[np.argsort(-max_X[other_X], kind="mergesort")[:n_others]]
-    both_X = np.concatenate((stay_X, other_X))
+    both_X = np.concatenate((kept_X, other_X))
     return both_X[np.argsort(state_X[both_X])]
 
 
 @kernel()
-def _list_states(haplotype_C, first_BQ1, q, number_N, state_N):  # type: ignore[no-untyped-def]
+def _list_states(haplotype_C, first_BQ1, q, state_of_N, state_N):  # type: ignore[no-untyped-def]
     """List a query's candidates in state_N without duplicates.
 
-    Returns the number of states, and the state of each candidate, block by block. number_N: workspace; all -1
-    before and after.
+    Returns the number of states, and the state of each candidate, block by block. state_of_N: workspace, the
+    state of each haplotype; all -1 before and after.
     """
     n_candidates = 0
     for b in range(len(first_BQ1)):
         n_candidates += first_BQ1[b, q + 1] - first_BQ1[b, q]
-    at_C, i = np.empty(n_candidates, np.int32), 0
+    state_C, i = np.empty(n_candidates, np.int32), 0
     n_states = 0
     for b in range(len(first_BQ1)):
         for c in range(first_BQ1[b, q], first_BQ1[b, q + 1]):
             h = haplotype_C[c]
-            if number_N[h] < 0:
-                number_N[h] = n_states
+            if state_of_N[h] < 0:
+                state_of_N[h] = n_states
                 state_N[n_states] = h
                 n_states += 1
-            at_C[i] = number_N[h]
+            state_C[i] = state_of_N[h]
             i += 1
     for k in range(n_states):
-        number_N[state_N[k]] = -1
-    return n_states, at_C
+        state_of_N[state_N[k]] = -1
+    return n_states, state_C
 
 
 @kernel()

@@ -61,7 +61,7 @@ MAX_PANEL_AS_STATES = 8_000
 # most likely states are added: after a wrong call, other haplotypes may have the longest matches. In a
 # simulated panel of 42,000 haplotypes this happens in 14 of 2,400 query-block pairs, which hold 2.5 % of all
 # errors. 0.1 to 0.8 are equally good.
-MIN_MASS = 0.5
+MIN_POSTERIOR_SUM = 0.5
 # The threshold for dropping candidates never exceeds this share of 1 / (number of states): where typed sites
 # are sparse, a query may have so many states that none would reach the usual threshold.
 MAX_THRESHOLD_SHARE = 0.5

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spinimpute.neural_processes.gaussian_tasks import Task
+from spinimpute.neural_processes.gaussian_tasks import TaskBatch
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess
 from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
 from spinimpute.nn.checks import require_count
@@ -161,7 +161,7 @@ def fit(
             f"Use a smaller {argument('context')}.",
         )
 
-    def draw(step: int) -> Task:
+    def draw(step: int) -> TaskBatch:
         rng = np.random.default_rng([seed, step])
         n_context = int(rng.integers(low, high + 1))
         n_target = int(rng.integers(1, smallest - n_context + 1))
@@ -177,7 +177,7 @@ def fit(
             ):
                 x_part.append(x[index])
                 y_part.append(y[index])
-        return Task(*(torch.from_numpy(np.stack(part).astype(np.float32)).to(device) for part in parts))
+        return TaskBatch(*(torch.from_numpy(np.stack(part).astype(np.float32)).to(device) for part in parts))
 
     ((x_size, y_size),) = widths
     settings = ModelSettings(kind, x_size=x_size, y_size=y_size, floor=floor, **model)

@@ -26,7 +26,7 @@ MAX_VALUE = 1e9  # of real numbers in settings
 JITTER = 1e-6  # fraction of the function's variance added at each point, for numerical stability
 
 
-class Task(NamedTuple):
+class TaskBatch(NamedTuple):
     """A batch of tasks, float32; all have N context points and Q targets."""
 
     x_BNX: Tensor  # context
@@ -60,7 +60,7 @@ class ProcessSettings:
         for name, minimum in (("context", 0), ("target", 1)):
             low, high = _check_range(name, getattr(self, name), Integral)
             if not minimum <= low <= high:
-                raise ValueError(f"{name} must be a range of numbers from {minimum}, got {low}, {high}")
+                raise ValueError(f"{name} must be {minimum} <= minimum <= maximum, got {low, high}")
         for name in ("tasks", "x_size", "y_size"):
             require_count(name, getattr(self, name))
         for name in ("context", "target", "tasks", "x_size", "y_size"):
@@ -69,7 +69,9 @@ class ProcessSettings:
         for name in ("inputs", "length_scale", "scale", "period"):
             low, high = _check_range(name, getattr(self, name), Real)
             if not (-MAX_VALUE <= low <= high <= MAX_VALUE and (name == "inputs" or low > 0)):
-                raise ValueError(f"{name} must be a range of numbers, got {low}, {high}")
+                bound = f"-{MAX_VALUE:g} <=" if name == "inputs" else "0 <"
+                limits = f"{bound} minimum <= maximum <= {MAX_VALUE:g}"
+                raise ValueError(f"{name} must be {limits}, got {low, high}")
         require_positive("noise", self.noise)
         if self.noise > MAX_VALUE:
             raise ValueError(f"noise must be at most {MAX_VALUE:g}, got {self.noise}")
@@ -78,7 +80,7 @@ class ProcessSettings:
                 object.__setattr__(self, name, _plain(value))
 
     @property
-    def numbers(self) -> int:
+    def max_covariances(self) -> int:
         """Number of covariances in the largest possible batch."""
         return self.tasks * (self.context[1] + self.target[1]) ** 2
 
@@ -103,13 +105,13 @@ def parse_settings(description: dict[str, Any]) -> ProcessSettings:
     """Make settings from JSON, where lists stand for tuples. Raise ValueError if they are invalid."""
     names = {field.name for field in fields(ProcessSettings)}
     if not isinstance(description, dict) or not names >= set(description):
-        raise ValueError(f"settings of tasks must be {', '.join(sorted(names))}, got {description!r}")
+        raise ValueError(f"allowed settings of tasks: {', '.join(sorted(names))}; got {description!r}")
     plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in description.items()}
     return ProcessSettings(**plain)
 
 
 @dataclass(frozen=True)
-class Process:
+class ProcessBatch:
     """The Gaussian processes from which the tasks of a batch were drawn; see `ProcessSettings`."""
 
     kernel: str
@@ -140,12 +142,12 @@ class Process:
 
 
 def draw_tasks(
-    settings: ProcessSettings, seed: int, number: int, device: torch.device | str = "cpu"
-) -> tuple[Task, Process]:
-    """Draw the batch `number` of tasks; return it and the processes from which it was drawn."""
+    settings: ProcessSettings, seed: int, batch_number: int, device: torch.device | str = "cpu"
+) -> tuple[TaskBatch, ProcessBatch]:
+    """Draw the batch with this number; return it and the processes from which its tasks were drawn."""
     device = torch.device(device)
     # a generator for each batch, so that a resumed run draws the tasks of an uninterrupted run
-    generator = torch.Generator(device).manual_seed((seed * 1_000_003 + number) % 2**63)
+    generator = torch.Generator(device).manual_seed((seed * 1_000_003 + batch_number) % 2**63)
 
     def uniform(size: tuple[int, ...], low: float, high: float) -> Tensor:
         drawn = torch.rand(size, generator=generator, device=device, dtype=torch.float64)
@@ -156,7 +158,7 @@ def draw_tasks(
 
     n_context, n_target = integer(*settings.context), integer(*settings.target)
     tasks, n_points = settings.tasks, n_context + n_target
-    process = Process(
+    process = ProcessBatch(
         settings.kernel,
         uniform((tasks,), *settings.length_scale),
         uniform((tasks,), *settings.scale),
@@ -170,10 +172,10 @@ def draw_tasks(
     )
     y_BLY = root_BLL @ white
     x, y = x_BLX.float(), y_BLY.float()
-    return Task(x[:, :n_context], y[:, :n_context], x[:, n_context:], y[:, n_context:]), process
+    return TaskBatch(x[:, :n_context], y[:, :n_context], x[:, n_context:], y[:, n_context:]), process
 
 
-def oracle(task: Task, process: Process) -> Normal:
+def oracle(task: TaskBatch, process: ProcessBatch) -> Normal:
     """Predict targets from the context and the known processes; return a Normal (B, Q, Y), float64."""
     x_BNX, y_BNY, x_BQX = task.x_BNX.double(), task.y_BNY.double(), task.x_BQX.double()
     prior_B = process.scale_B.square() * (1 + JITTER) + process.noise**2
@@ -189,5 +191,5 @@ def oracle(task: Task, process: Process) -> Normal:
 
 
 def apply_floor(distribution: Normal, floor: float) -> Normal:
-    """Raise standard deviations below `floor` to `floor`: the best prediction with this lower bound."""
+    """Raise an oracle's standard deviations to `floor`: the best prediction of a model with this floor."""
     return Normal(distribution.mean, distribution.stddev.clamp(min=floor))

@@ -39,7 +39,7 @@ from spinimpute.neural_processes.blocks import (
     mixture,
     pooled,
 )
-from spinimpute.neural_processes.gaussian_tasks import Task
+from spinimpute.neural_processes.gaussian_tasks import TaskBatch
 from spinimpute.nn.attention import MAB, STEEPNESS, MABOptions
 from spinimpute.nn.checks import require_count, require_shape
 from spinimpute.nn.points import (
@@ -140,12 +140,12 @@ class NeuralProcess(nn.Module, ABC):
     def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Distribution:
         """Predict targets from a summary."""
 
-    def loss(self, task: Task) -> Tensor:
+    def loss(self, task: TaskBatch) -> Tensor:
         """Return the training loss; by default the mean negative log-likelihood of targets."""
         predicted = self(task.x_BNX, task.y_BNY, task.x_BQX)
         return -predicted.log_prob(task.y_BQY).sum(-1).mean()
 
-    def log_likelihood(self, task: Task, samples: int = 50) -> Tensor:
+    def log_likelihood(self, task: TaskBatch, samples: int = 50) -> Tensor:
         """Return the log-likelihood (B, Q) of each target; likelihoods are averaged over samples."""
         return self(task.x_BNX, task.y_BNY, task.x_BQX, samples).log_prob(task.y_BQY).sum(-1)
 
@@ -268,7 +268,7 @@ class ConditionalProcess(_AttentiveProcess):
         pooled_BQE = summary.pooled_BE[:, None].expand(-1, x_BQX.shape[1], -1)
         return torch.cat([x_BQX, results[0].r_BQI, pooled_BQE], -1)
 
-    def loss(self, task: Task) -> Tensor:
+    def loss(self, task: TaskBatch) -> Tensor:
         """Return the negative log-likelihood, averaged over the summaries of `readings`."""
         summary = self.summarize(task.x_BNX, task.y_BNY)
         log_p = [
@@ -307,13 +307,13 @@ class LatentProcess(_AttentiveProcess):
         """Return the mean prediction (B, Q, Y) at targets if z is its mean."""
         return self._decode_given_latent(summary, x_BQX, self.latent(summary).mean[None]).mean[0]
 
-    def posterior(self, task: Task) -> Normal:
+    def posterior(self, task: TaskBatch) -> Normal:
         """Return q(z | context, targets)."""
         x_BLX, y_BLY = torch.cat([task.x_BNX, task.x_BQX], 1), torch.cat([task.y_BNY, task.y_BQY], 1)
         return self.latent(self.first_reading(x_BLX, y_BLY))
 
     def bounds(
-        self, summary: Summary, posterior: Normal, task: Task, samples: int | None = None
+        self, summary: Summary, posterior: Normal, task: TaskBatch, samples: int | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return two lower bounds (B,) of log p(y | x, context), divided by the number of targets.
 
@@ -330,7 +330,7 @@ class LatentProcess(_AttentiveProcess):
         importance = torch.logsumexp(weight_SB, 0) - math.log(len(z_SBE))
         return elbo / n_targets, importance / n_targets
 
-    def loss(self, task: Task) -> Tensor:
+    def loss(self, task: TaskBatch) -> Tensor:
         """Return the negative importance-weighted bound, averaged over the summaries of `readings`."""
         summary, posterior = self.summarize(task.x_BNX, task.y_BNY), self.posterior(task)
         bounds = [self.bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
@@ -377,7 +377,7 @@ class BootstrappedProcess(ConditionalProcess):
         summary = self.summarize(x_BNX, y_BNY)
         return self.decoder_input(summary, x_BQX, self.read(summary, x_BQX))
 
-    def loss(self, task: Task) -> Tensor:
+    def loss(self, task: TaskBatch) -> Tensor:
         """Return the mean of the losses with and without bootstrapped contexts."""
         plain = super().decode(self.summarize(task.x_BNX, task.y_BNY), task.x_BQX)
         bootstrapped = self(task.x_BNX, task.y_BNY, task.x_BQX)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from spinimpute.neural_processes.evaluation import LEVELS, Calibration
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks, oracle
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, TaskBatch, draw_tasks, oracle
 from spinimpute.neural_processes.models import NeuralProcess
 
 POSITIONS = 200  # number of inputs at which a plotted prediction is computed
@@ -38,7 +38,7 @@ def plot_predictions(
         for ax, name in zip(row, names, strict=True):
             torch.manual_seed(number)
             prediction = (
-                oracle(Task(x, y, x_target, torch.zeros_like(x_target)), process)
+                oracle(TaskBatch(x, y, x_target, torch.zeros_like(x_target)), process)
                 if name == "oracle"
                 else models[name].eval()(x, y, x_target, 50)
             )

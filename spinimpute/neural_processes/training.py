@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, Task, draw_tasks
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, TaskBatch, draw_tasks
 from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
 from spinimpute.nn.checks import require_count, require_positive
 from spinimpute.nn.model_weights import arrays_of, load_weights, network_of
@@ -24,7 +24,7 @@ from spinimpute.training.loop import Report, TrainingLoop
 
 MODEL_FORMAT = "spinimpute-neural-process-2"
 STATE_FORMAT = "spinimpute-neural-process-state-2"
-DrawTask = Callable[[int], Task]  # returns the batch of tasks for the number of a step
+DrawBatch = Callable[[int], TaskBatch]  # returns the batch of tasks for the number of a step
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         self,
         model_settings: ModelSettings,
         settings: TrainingSettings,
-        draw: DrawTask,
+        draw: DrawBatch,
         tasks: dict[str, Any],
         device: torch.device | str = "cpu",
         start: NeuralProcess | None = None,

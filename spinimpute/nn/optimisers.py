@@ -157,7 +157,7 @@ def attribute_weight(step: int, total_steps: int, start: float = 0.5) -> float:
     """Return the weight λ of the attribute loss: it falls by a cosine from `start` to 0 at `total_steps`.
 
     The loss is (1 - λ) · loss of the labels + λ · loss of the attributes (SPIN paper, appendix A.2).
-    The papers start at 0.5 (SPIN), 1.0 (UCI tables) or 0.1 (several genomic windows).
+    The papers start at 0.5, but at 1.0 for UCI tables and at 0.1 for several genomic windows.
     """
     progress = min(max(step / total_steps, 0.0), 1.0)
     return start * 0.5 * (1 + math.cos(math.pi * progress))

@@ -155,7 +155,7 @@ class InducingPanel:
     knows_discordance : bool
         Whether the file has the discordance of sites.
     made_of : str
-        Text about the panel from which the file was made, for the header of an output.
+        Text about the panel from which the file was made, for headers and reports.
     """
 
     holds = INDUCING_POINTS

@@ -141,7 +141,7 @@ class Panel:
     merged : list of str
         Checksums of the panels from which this panel was merged; empty if it was built from one VCF.
     made_of : str
-        Text about the panels in `merged`, for the header of an output.
+        Text about the panels in `merged` for headers and reports, or "".
     """
 
     holds = HAPLOTYPES

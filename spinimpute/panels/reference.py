@@ -30,7 +30,7 @@ class ReferencePanel(Protocol):
     checksum: str  # equal for panels with equal content
     provenance: dict[str, Any]  # how the panel was made: source, map, command ...
     knows_discordance: bool  # whether the file has the discordance of sites; if not, all sites are trusted
-    made_of: str  # the panel's origin; the header of an output has it after the checksum
+    made_of: str  # text after the checksum in headers and reports, such as " (merged of A and B)", or ""
 
     @property
     def samples(self) -> Sequence[str]:
@@ -66,11 +66,11 @@ class ReferencePanel(Protocol):
 
     @property
     def haplotypes(self) -> Panel | None:
-        """The panel itself if it has haplotypes (phasing needs them), else None."""
+        """This panel as a `Panel` of haplotypes, which phasing needs, or None if it has none."""
 
     @property
     def array_index(self) -> np.ndarray | None:
-        """The sites of the array for which the panel was made, int64, increasing; None for any array."""
+        """Sites of the array for which the panel was made, int64, increasing; None if it fits any array."""
 
     def check_typed(self, typed_index: np.ndarray) -> None:
         """Raise InputError if none of the typed sites, int64 (T,), is on the panel's array."""

@@ -1,13 +1,13 @@
 """Genotypes of sequenced samples from genotype likelihoods: two chains per sample that copy a panel.
 
 A chain models one haplotype of a sample: a hidden Markov model that copies panel haplotypes, given the likely
-alleles of the sample's other chain. A sweep (`likelihood_passes`) updates both chains from the first site to
-the last. Sweeps are repeated: the first starts from allele frequencies, each later one from the result of the
-sweep before. Each sweep has its own recombination scale, because some common ancestors are recent and others
-old. The genotype probabilities of several sweeps are averaged. Which sweeps enter the average depends on the
-sample's coverage and on the allele's frequency: high scales are best for well covered samples and for rare
-alleles. The average is overconfident, which `calibration` corrects. Fragments that cover several sites show
-which alleles lie on the same chain (`fragment_phase`).
+alleles of the sample's other chain. A sweep (`likelihood_passes`) first goes from right to left, to compute
+backward values from the sweep before, then from left to right, to update both chains. The first sweep starts
+from allele frequencies. Each sweep has its own switch rate (scale), because some common ancestors are recent
+and others old. The genotype probabilities of several sweeps are averaged. The sample's coverage and the
+allele's frequency decide which: high scales are best for well covered samples and for rare alleles. The
+average is overconfident, which `calibration` corrects. Fragments that cover several sites show which alleles
+lie on the same chain (`fragment_phase`).
 
 Subclasses choose which haplotypes a chain may copy: all of them (`all_haplotypes`), or the most likely ones
 of a large panel (`large_panels`).
@@ -34,14 +34,14 @@ from spinimpute.phasing.likely_pairs import LikelyPairs
 from spinimpute.sequencing.fragments import FragmentBases
 
 # These values were chosen on samples held out of the real panels, see benchmarks/tried.md.
-FIRST_SCALE = 6.0  # recombination scale of the first sweep: jumps per cM, not divided by the haplotypes
-# Scales of the later sweeps. They go from high to low: with a low scale early on, chains would keep the
-# haplotypes that they copied first.
+# The scales are the model's switch rates, per cM; recombination scales (glossary) are N times as large.
+FIRST_SCALE = 6.0  # of the first sweep, which is not averaged
+# Scales of the later sweeps, from high to low: at a low scale, chains keep the haplotypes that they copied.
 SCALES = (100.0, 50.0, 18.0, 6.0, 3.0, 1.5)
 FREQUENCIES = (0.0005, 0.01, 0.5)  # upper bounds of classes of minor allele frequency
-# Rows: minimum share of sites at which a sample is observed (for 2.3, 0.69, 0.29 and 0 reads per site), and
-# for each class of FREQUENCIES the SCALES whose sweeps are averaged.
-LADDERS = (
+# A row holds for samples that are observed at this share of sites or more (2.3, 0.69, 0.29 and 0 reads per
+# site on average). It has, for each class of FREQUENCIES, the SCALES whose sweeps are averaged.
+AVERAGED_SCALES = (
     (0.9, (slice(0, 3), slice(0, 4), slice(1, 6))),
     (0.5, (slice(0, 3), slice(0, 5), slice(2, 6))),
     (0.25, (slice(0, 4), slice(1, 6), slice(2, 6))),
@@ -63,9 +63,8 @@ class Evidence:
     haploid_H: np.ndarray  # bool, samples with one copy of the chromosome
     # for each sample, the bases of fragments that cover several of the sites; empty if no fragments are known
     linked_H: Sequence[FragmentBases]
-    first: int  # `panel_index` of the first site in linked_H
-    # float, share of sites at which a sample is observed. None: computed from the sites above. A caller
-    # passes it if these are only some of the sites.
+    first_panel_index: int  # `FragmentBases.panel_index` of the first of the S sites
+    # float, share of sites at which a sample is observed. None: the share of the sites above.
     share_H: np.ndarray | None = None
 
 
@@ -74,15 +73,15 @@ class Sweep(NamedTuple):
 
     jump_S: np.ndarray  # float32, see `jump_probabilities`
     is_first: bool
-    exchanged_SH: np.ndarray  # bool, filled by the sweep: places after which the two chains are exchanged
+    swap_after_SH: np.ndarray  # bool, filled by the sweep: exchange the chains to the right of the place
 
 
 class Chains(ABC):
-    """The chains of some samples: lane l is the first chain of sample l, lane l + H its second chain.
+    """The chains of some samples.
 
     windows: windows in which the use of each haplotype is summed. pairs: model of haplotype pairs for samples
     with few reads, or None. usage_WNH: float32, the sum of both chains' probabilities to copy each haplotype
-    at the counting places of a window, over all sweeps but the first.
+    at the window's counting places (see `copied_panel`), over all sweeps but the first.
     """
 
     def __init__(
@@ -91,22 +90,22 @@ class Chains(ABC):
         self.pairs, self.windows, self.n_haplotypes = pairs, windows, n_haplotypes
         self.cM_S, self.frequency_S = evidence.cM_S, evidence.frequency_S.astype(np.float32)
         self.haploid_H, self.half = evidence.haploid_H, len(evidence.haploid_H)
-        self.observed_S3H = scaled_likelihoods(evidence.phred_SH3).transpose(0, 2, 1)
+        self.likelihood_S3H = scaled_likelihoods(evidence.phred_SH3).transpose(0, 2, 1)
         # At a site of low trust an observation says little about which haplotype is copied.
         self.trust_S1 = evidence.trust_S[:, None]
         trust_S11 = evidence.trust_S[:, None, None]
-        self.likelihood_S3H = np.ascontiguousarray(1 - trust_S11 + trust_S11 * self.observed_S3H)
-        zero, one, two = self.likelihood_S3H.transpose(1, 0, 2)
+        self.trusted_likelihood_S3H = np.ascontiguousarray(1 - trust_S11 + trust_S11 * self.likelihood_S3H)
+        zero, one, two = self.trusted_likelihood_S3H.transpose(1, 0, 2)
         known_SH = (zero != one) | (zero != two)
         self.share_H = known_SH.mean(axis=0) if evidence.share_H is None else evidence.share_H
-        linked_H, first = evidence.linked_H, evidence.first
+        linked_H, first = evidence.linked_H, evidence.first_panel_index
         self.fragments = SweptFragments.from_bases(linked_H, known_SH & ~self.haploid_H, first)
         n_sites = len(self.cM_S)
         # factors from fragments for a heterozygote's likelihood: ALT on the first chain, ALT on the second
         self.factor_S2H = np.ones((n_sites, 2, self.half), np.float32)
         self.emission_S2L = self._by_frequency(self.frequency_S)
         self.probability_SL = np.zeros((n_sites, 2 * self.half), np.float32)
-        self.genotype_S3H = np.zeros(self.likelihood_S3H.shape, np.float32)
+        self.genotype_S3H = np.zeros(self.trusted_likelihood_S3H.shape, np.float32)
         self.plan_H = [
             pairs.plan(share, linked_H[h] if linked_H else None, first) if pairs else (0, 0.0)
             for h, share in enumerate(self.share_H)
@@ -116,10 +115,10 @@ class Chains(ABC):
 
     @abstractmethod
     def _update_chains(self, sweep: Sweep, count_usage: bool) -> Iterator[np.ndarray | None]:
-        """Update all chains from the first site to the last, one group of sites after the other.
+        """Run one sweep in groups of consecutive sites, one for each counting place.
 
-        Yields after each group the probability that the sample's chains copy each haplotype at the group's
-        last site, float32 (N, H), summed over both chains; None without count_usage.
+        Yields after each group, float32 (N, H), the expected number of the sample's chains (0 to 2) that copy
+        each haplotype at the group's last site; None without count_usage.
         """
 
     def _swept_places(self, sweep: Sweep, here: slice) -> SweptPlaces:
@@ -127,13 +126,13 @@ class Chains(ABC):
         return SweptPlaces(
             here.start,
             sweep.jump_S[here],
-            self.likelihood_S3H[here],
+            self.trusted_likelihood_S3H[here],
             self.haploid_H,
             sweep.is_first,
             self.emission_S2L[here],
             self.probability_SL[here],
             self.factor_S2H[here],
-            sweep.exchanged_SH[here],
+            sweep.swap_after_SH[here],
         )
 
     def run(self) -> None:
@@ -145,11 +144,11 @@ class Chains(ABC):
         for scale, weight_SH in zip(SCALES, weight_KSH, strict=True):
             self._sweep(jump_probabilities(self.cM_S, n, scale * n), weight_SH)
         if self.pairs:
-            self._count_pairs(self.pairs)
+            self._average_with_pairs(self.pairs)
 
     def _by_frequency(self, frequency_S: np.ndarray) -> np.ndarray:
         """Return each chain's emissions if the other chain has ALT with the panel's frequency."""
-        zero, one, two = self.likelihood_S3H.transpose(1, 0, 2)
+        zero, one, two = self.trusted_likelihood_S3H.transpose(1, 0, 2)
         f = frequency_S[:, None]
         ref, alt = (1 - f) * zero + f * one, (1 - f) * one + f * two
         ref, alt = np.where(self.haploid_H, zero, ref), np.where(self.haploid_H, two, alt)
@@ -165,8 +164,8 @@ class Chains(ABC):
         """Return the weights of sweeps in the average, float32 (K, S, H); class_S: index in FREQUENCIES."""
         weight_KSH = np.zeros((len(SCALES), len(class_S), self.half), np.float32)
         for h, share in enumerate(self.share_H):
-            ladder = next(ladder for least, ladder in LADDERS if share >= least)
-            for number, chosen in enumerate(ladder):
+            averaged = next(averaged for minimum, averaged in AVERAGED_SCALES if share >= minimum)
+            for number, chosen in enumerate(averaged):
                 weight_KSH[chosen, class_S == number, h] = 1 / (chosen.stop - chosen.start)
         return weight_KSH
 
@@ -179,19 +178,19 @@ class Chains(ABC):
             if copied_NH is not None:
                 for window in self.windows.windows_G[group]:
                     self.usage_WNH[window] += copied_NH
-        self._exchange_chains(sweep.exchanged_SH)
+        self._exchange_chains(sweep.swap_after_SH)
         if weight_SH is not None:
             self.genotype_S3H += weight_SH[:, None] * self._genotypes()
 
-    def _exchange_chains(self, exchanged_SH: np.ndarray) -> None:
-        """Exchange the two chains after each place at which the sweep decided to do so."""
-        exchange_SH = np.zeros_like(exchanged_SH)
-        exchange_SH[1:] = np.logical_xor.accumulate(exchanged_SH, axis=0)[:-1]
-        exchange_SL = np.concatenate([exchange_SH, exchange_SH], axis=1)
-        for x, exchange in ((self.probability_SL, exchange_SL), (self.emission_S2L, exchange_SL[:, None])):
-            x[...] = np.where(exchange, np.roll(x, self.half, axis=-1), x)
-        self.factor_S2H = np.where(exchange_SH[:, None], self.factor_S2H[:, ::-1], self.factor_S2H)
-        self.fragments.exchange_chains(exchange_SH)
+    def _exchange_chains(self, swap_after_SH: np.ndarray) -> None:
+        """Exchange the two chains to the right of each place in swap_after_SH; two exchanges cancel."""
+        swap_SH = np.zeros_like(swap_after_SH)
+        swap_SH[1:] = np.logical_xor.accumulate(swap_after_SH, axis=0)[:-1]
+        swap_SL = np.concatenate([swap_SH, swap_SH], axis=1)
+        for x, swap in ((self.probability_SL, swap_SL), (self.emission_S2L, swap_SL[:, None])):
+            x[...] = np.where(swap, np.roll(x, self.half, axis=-1), x)
+        self.factor_S2H = np.where(swap_SH[:, None], self.factor_S2H[:, ::-1], self.factor_S2H)
+        self.fragments.exchange_chains(swap_SH)
 
     def _genotypes(self) -> np.ndarray:
         """Return P(0, 1 and 2 copies of ALT) after a sweep, float32 (S, 3, H)."""
@@ -200,17 +199,17 @@ class Chains(ABC):
         first, second = self._heterozygotes()
         between = np.where(self.haploid_H, 0, first + second)
         ref, alt = np.where(self.haploid_H, 1 - p, (1 - p) * (1 - q)), np.where(self.haploid_H, p, p * q)
-        joint_S3H = np.stack([ref, between, alt], axis=1) * self.observed_S3H
+        joint_S3H = np.stack([ref, between, alt], axis=1) * self.likelihood_S3H
         return (joint_S3H / joint_S3H.sum(axis=1, keepdims=True)).astype(np.float32)
 
-    def _count_pairs(self, pairs: LikelyPairs) -> None:
+    def _average_with_pairs(self, pairs: LikelyPairs) -> None:
         """For samples with few reads, average the chains' genotype probabilities with those of `pairs`."""
         for h, (n_chosen, weight) in enumerate(self.plan_H):
             if not weight or self.haploid_H[h]:
                 continue
-            likelihood_S3 = np.ascontiguousarray(self.likelihood_S3H[:, :, h])
+            likelihood_S3 = np.ascontiguousarray(self.trusted_likelihood_S3H[:, :, h])
             row_R, genotype_R3 = pairs.genotypes(self.usage_WNH[:, :, h], likelihood_S3, n_chosen, MISMATCH)
-            genotype_R3 = genotype_R3 * self.observed_S3H[row_R, :, h]
+            genotype_R3 = genotype_R3 * self.likelihood_S3H[row_R, :, h]
             genotype_R3 /= genotype_R3.sum(axis=1, keepdims=True)
             mixed_R3 = (1 - weight) * self.genotype_S3H[row_R, :, h] + weight * genotype_R3
             self.genotype_S3H[row_R, :, h] = mixed_R3
@@ -251,7 +250,7 @@ def scaled_likelihoods(phred: np.ndarray) -> np.ndarray:
 
 
 def order_by_chain(high_SH: np.ndarray, low_SH: np.ndarray, alt_on_second_SH: np.ndarray) -> np.ndarray:
-    """Assign the higher and the lower P(ALT) to the first and second chain, float32 (S, 2, H)."""
+    """Give the higher P(ALT) to the chain that more likely has ALT of a heterozygote, float32 (S, 2, H)."""
     return np.stack(
         [np.where(alt_on_second_SH, low_SH, high_SH), np.where(alt_on_second_SH, high_SH, low_SH)], axis=1
     )

@@ -102,10 +102,10 @@ class SweptFragments(NamedTuple):
         self.left_F[:] = 0
         self.right_F[:] = np.bincount(self.fragment_B, self.message_B, len(self.right_F))
 
-    def exchange_chains(self, exchange_SH: np.ndarray) -> None:
-        """Exchange the chains at the sites where exchange_SH (bool) is True."""
+    def exchange_chains(self, swap_SH: np.ndarray) -> None:
+        """Exchange the chains at the sites where swap_SH (bool) is True."""
         sample_B = np.repeat(np.arange(len(self.next_H)), np.diff(self.first_H1))
-        self.message_B[exchange_SH[self.place_B, sample_B]] *= -1
+        self.message_B[swap_SH[self.place_B, sample_B]] *= -1
 
 
 @kernel()

@@ -58,7 +58,7 @@ class SweptPlaces(NamedTuple):
 
     first_place: int  # index of the first of these places
     jump_S: np.ndarray  # float32, see `jump_probabilities`
-    # float32, likelihoods of 0, 1 and 2 copies of ALT; all equal where a sample is not observed
+    # float32, likelihoods of 0, 1 and 2 copies, mixed with 1 by the trust; all equal if not observed
     likelihood_S3H: np.ndarray
     haploid_H: np.ndarray  # bool, samples with one copy of the chromosome
     # Whether this is the first sweep. Both chains of a sample then start equal, so each is given the most
@@ -69,7 +69,7 @@ class SweptPlaces(NamedTuple):
     probability_SL: np.ndarray
     # float32, factors of a heterozygote's likelihood from fragments, see `heterozygote_factors`
     factor_S2H: np.ndarray
-    exchanged_SH: np.ndarray  # bool, whether the chains are exchanged at all places to the right of a place
+    swap_after_SH: np.ndarray  # bool, whether the chains are exchanged at all places to the right of a place
 
 
 @kernel(fast=True)
@@ -92,7 +92,7 @@ def sweep_forward(patterns, swept, right, left_NL, fragments):  # type: ignore[n
         for place in range(i * SPAN, min(i * SPAN + SPAN, len(swept.jump_S))):
             transition(patterns, place, swept.jump_S[place], values)
             likelihood_3H, factor_2H = swept.likelihood_S3H[place], swept.factor_S2H[place]
-            exchanged_H, any_known = swept.exchanged_SH[place], find_known(likelihood_3H, known_H)
+            exchanged_H, any_known = swept.swap_after_SH[place], find_known(likelihood_3H, known_H)
             crossing = not is_first and place % EXCHANGE_EVERY == 0
             if any_known or not is_first:
                 sum_by_allele(patterns, place, values, sums, right, own_2L)
@@ -193,7 +193,7 @@ def condition(swept, place, lane, fragments, stop):  # type: ignore[no-untyped-d
     _set_emission(emission_2L, lane, (one - q) * none + q * second, (one - q) * first + q * two)
     _set_emission(emission_2L, other, (one - p) * none + p * first, (one - p) * second + p * two)
     joint_4 = (one - p) * (one - q) * none, p * (one - q) * first, (one - p) * q * second, p * q * two
-    leave_place(fragments, lane, stop, swept.exchanged_SH[place, lane], joint_4)
+    leave_place(fragments, lane, stop, swept.swap_after_SH[place, lane], joint_4)
 
 
 @kernel()

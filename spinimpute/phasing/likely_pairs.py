@@ -30,7 +30,7 @@ PAIRS = ((0.25, 192, 0.5), (0.9, 128, 0.3))
 WEIGHT_WITH_FRAGMENTS = 0.3
 # Mean number of common sites per fragment above which pairs are not used. Two reads of 150 bases cover 2.
 MAX_SITES_PER_FRAGMENT = 4.0
-SCALE = 0.75  # recombination scale: jumps per cM, not divided by the haplotypes
+SCALE = 0.75  # switches per cM, whatever the number of haplotypes
 WINDOW_CM = 1.5
 MAX_RARE_FREQUENCY = 0.0005  # sites up to this minor allele frequency are ignored: many rare calls are errors
 MIN_FREQUENCY = 0.005  # the genotypes of rarer alleles are left to the chains
@@ -55,7 +55,7 @@ class LikelyPairs:
         """Return the number of haplotypes and the weight of pairs for a sample; zeros if pairs gain nothing.
 
         share: share of the sites at which the sample is observed. linked: bases of fragments that cover
-        several sites. first: `panel_index` of the first site in `linked`.
+        several sites. first: `FragmentBases.panel_index` of the first site of the model.
         """
         n_chosen, weight = next(
             ((n_chosen, weight) for below, n_chosen, weight in PAIRS if share < below), (0, 0.0)

@@ -71,9 +71,9 @@ class RegionSettings:
         Regions to impute. Typed sites outside of a region are also used to impute it. Overlapping and
         adjacent regions are joined. An output with a single region is a chunk: `ligate` joins chunks.
     buffer_cM : float or None
-        Use only typed sites within this distance of a region. For a phased target, sites further away are
-        added if the result of a run with the whole chromosome depends on them. Default: use the whole
-        chromosome. If `phase` or `convert` wrote the target for this panel, only these sites are read.
+        Use only typed sites within this distance of a region. Default: the whole chromosome. The results of
+        a phased target stay the same: further sites are added where the results depend on them. If `phase`
+        or `convert` wrote the target for this panel, and it has an index, only the needed part is read.
     regions_file : str, Path or None
         A BED file of regions, in place of `region`.
     """

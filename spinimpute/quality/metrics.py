@@ -2,12 +2,11 @@
 
 `evaluate` and the leave-one-out tables use them.
 
-Dosages are first counted in copies of the panel's minor allele (`minor_allele_dosage`). In copies of ALT, a
-frequency bin would mix sites with a rare ALT and sites with a common ALT. Allele frequencies alone would then
-explain most of the variance in the bin, and every method would seem accurate.
+Dosages are first counted in copies of the panel's minor allele (`minor_allele_dosage`). If copies of
+ALT were counted, a frequency bin would mix sites with a rare ALT and sites with a common ALT. Allele
+frequencies alone would then explain most of the variance in the bin, and every method would seem accurate.
 
-Each site is reduced to a few sums (`site_statistics`), and all tables are computed from these sums. The sums
-take much less memory than the genotypes.
+Each site is reduced to a few sums (`site_statistics`), from which all tables are computed, to save memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +26,8 @@ SITE_STATISTICS = np.dtype(
         ("square_true", "f8"),  # sum of squared deviations of the truth from its mean at the site
         ("square_dosage", "f8"),  # sum of squared deviations of the dosage from its mean at the site
         ("product", "f8"),  # sum of products of the two deviations
-        ("carriers", "i8"),  # number of genotypes with a minor allele in the truth or in the rounded dosage
-        ("concordant", "i8"),  # number of carriers whose rounded dosage equals the truth
+        ("compared", "i8"),  # number of genotypes with a minor allele in the truth or in the rounded dosage
+        ("concordant", "i8"),  # number of these genotypes whose rounded dosage equals the truth
     ]
 )
 
@@ -81,15 +80,15 @@ def site_statistics(true: np.ndarray, dosage: np.ndarray) -> np.ndarray:
     t = np.where(known, true, 0).astype(np.float64)
     d = np.where(known, dosage, 0).astype(np.float64)
     best = np.rint(d)
-    carrier = known & ((t > 0) | (best > 0))
+    compared = known & ((t > 0) | (best > 0))
 
     out = np.zeros(len(true), dtype=SITE_STATISTICS)
     at_least_one = np.maximum(n, 1)
     out["genotypes"] = n
     out["mean_true"] = t.sum(1) / at_least_one
     out["mean_dosage"] = d.sum(1) / at_least_one
-    out["carriers"] = carrier.sum(1)
-    out["concordant"] = (carrier & (best == t)).sum(1)
+    out["compared"] = compared.sum(1)
+    out["concordant"] = (compared & (best == t)).sum(1)
     t = np.where(known, t - out["mean_true"][:, None], 0)
     d = np.where(known, d - out["mean_dosage"][:, None], 0)
     out["square_true"] = np.einsum("ij,ij->i", t, t)
@@ -128,14 +127,13 @@ def mean_variant_r2(statistics: np.ndarray) -> float:
 
 
 def minor_concordance(statistics: np.ndarray) -> float:
-    """Return the share of carriers whose rounded dosage is right; NaN without carriers.
+    """Return the share of compared genotypes whose rounded dosage is right; NaN without any.
 
-    A carrier is a genotype with a minor allele in the truth or in the rounded dosage. Genotypes without a
-    minor allele in either do not count, because nearly all of them are right at rare sites, whatever the
-    method.
+    Genotypes with a minor allele in the truth or in the rounded dosage are compared. The others do not count,
+    because nearly all of them are right at rare sites, whatever the method.
     """
-    carriers = statistics["carriers"].sum()
-    return float(statistics["concordant"].sum() / carriers) if carriers else float("nan")
+    compared = statistics["compared"].sum()
+    return float(statistics["concordant"].sum() / compared) if compared else float("nan")
 
 
 class FrequencyBin(NamedTuple):
@@ -165,11 +163,11 @@ def frequency_rows(
     missing: np.ndarray,
     bins: Sequence[float] = DEFAULT_BINS,
 ) -> list[dict[str, Any]]:
-    """Return the accuracy of an imputer: a row for all sites, and a row for each bin that contains sites.
+    """Return the accuracy of an imputer: a row for all sites, and one for each bin that contains sites.
 
-    `minor_frequency` is the minor allele frequency of each site in the panel. `missing` (bool) marks the
-    sites that were not imputed. Columns: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele
-    concordance), missing_sites, genotypes.
+    `minor_frequency` is the minor allele frequency of each site in the panel; sites with 0 are in no row.
+    `missing` (bool) marks the sites that were not imputed. Columns: imputer, bin, sites, pooled_r2, mean_r2,
+    nrc (minor-allele concordance), missing_sites, genotypes.
     """
     rows: list[dict[str, Any]] = []
     for one in (ALL_FREQUENCIES, *frequency_bins(bins)):

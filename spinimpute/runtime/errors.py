@@ -1,7 +1,7 @@
 """`InputError`, the exception for users' mistakes, and helpers to write its messages.
 
 A message names arguments and functions with `argument` and `call`. They return Python's words by default:
-`force=True`, `spinimpute.build_panel(...)`. The command line replaces these words with its own (`words`):
+`force=True`, `spinimpute.build_panel(...)`. The command line replaces these words with its own (`use_words`):
 `--force`, 'spinimpute panel build'. So the same message is right for both kinds of users.
 """
 
@@ -74,7 +74,7 @@ def call(name: str) -> str:
 
 
 @contextmanager
-def words(argument: Callable[[str, object], str], call: Callable[[str], str]) -> Iterator[None]:
+def use_words(argument: Callable[[str, object], str], call: Callable[[str], str]) -> Iterator[None]:
     """Name arguments and functions in messages with these two functions inside the `with` block."""
     _words.append((argument, call))
     try:

@@ -18,15 +18,15 @@ def test_token_masking_hides_nine_tenths_of_the_chosen_cells() -> None:
     tokens[..., 0] = VOCABULARY
     masked = mask_tokens(tokens, 0.3, VOCABULARY, torch.Generator().manual_seed(1))
     missing = tokens == VOCABULARY
-    assert not (masked.loss & missing).any(), "a missing cell has no truth to learn from"
+    assert not (masked.in_loss & missing).any(), "a missing cell has no truth to learn from"
     assert masked.mask[missing].all()
-    share = masked.loss[~missing].float().mean()
+    share = masked.in_loss[~missing].float().mean()
     assert abs(share - 0.3) < 0.02
-    assert abs(masked.mask[masked.loss].float().mean() - 0.9) < 0.02
+    assert abs(masked.mask[masked.in_loss].float().mean() - 0.9) < 0.02
     assert torch.equal(masked.tokens == VOCABULARY, masked.mask), "no value is left under a mask"
-    untouched = ~masked.loss
+    untouched = ~masked.in_loss
     assert torch.equal(masked.tokens[untouched], tokens[untouched])
-    randomised = masked.loss & ~masked.mask
+    randomised = masked.in_loss & ~masked.mask
     assert set(masked.tokens[randomised].tolist()) == set(range(VOCABULARY))
     agree = (masked.tokens == tokens)[randomised].float().mean()
     assert abs(agree - 1 / VOCABULARY) < 0.1
@@ -37,8 +37,8 @@ def test_token_masking_keeps_to_its_columns_and_to_its_generator() -> None:
     generators = (torch.Generator().manual_seed(4) for _ in range(2))
     first, again = (mask_tokens(tokens, 1.0, VOCABULARY, one, columns=LABELS) for one in generators)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    assert torch.equal(first.loss, LABELS & (tokens != VOCABULARY))
-    assert not mask_tokens(tokens, 0.0, VOCABULARY).loss.any()
+    assert torch.equal(first.in_loss, LABELS & (tokens != VOCABULARY))
+    assert not mask_tokens(tokens, 0.0, VOCABULARY).in_loss.any()
 
 
 def test_cross_entropy_counts_masked_cells_only() -> None:

@@ -94,7 +94,7 @@ BAD = {
     "prose": ("hello world\n", r"line 1: this is not a genetic map"),
     "empty": (" \n", "empty"),
     "binary": (b"\xff\xfe\x00\x01", "not text"),
-    "blank_lines": (b"20 . 1 10\n" + b"\n" * 70_000, r"is the last of 65,537 empty lines"),
+    "blank_lines": (b"20 . 1 10\n" + b"\n" * 70_000, r"more than 65,536 empty lines in a row"),
     "cut_gzip": (gzip.compress(b"20 . 1 10\n" * 1000)[:-20], "damaged gzip"),
 }
 

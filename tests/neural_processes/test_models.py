@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Distribution
 
 from benchmarks.neural_processes.cost import saved_bytes
-from spinimpute.neural_processes.gaussian_tasks import Process, ProcessSettings, Task, draw_tasks
+from spinimpute.neural_processes.gaussian_tasks import ProcessBatch, ProcessSettings, TaskBatch, draw_tasks
 from spinimpute.neural_processes.models import KINDS, ModelSettings, NeuralProcess, make_model
 from spinimpute.neural_processes.training import TrainingSettings
 from spinimpute.nn import points
@@ -23,11 +23,11 @@ def made(kind: str, seed: int = 0, **more: object) -> NeuralProcess:
     return make_model(ModelSettings(kind, **{**SMALL, **more})).eval()
 
 
-def draw(settings: ProcessSettings = TASKS, number: int = 0) -> tuple[Task, Process]:
+def draw(settings: ProcessSettings = TASKS, number: int = 0) -> tuple[TaskBatch, ProcessBatch]:
     return draw_tasks(settings, 3, number)
 
 
-def predicted(model: NeuralProcess, task: Task, seed: int = 5) -> Distribution:
+def predicted(model: NeuralProcess, task: TaskBatch, seed: int = 5) -> Distribution:
     torch.manual_seed(seed)
     with torch.no_grad():
         return model(task.x_BNX, task.y_BNY, task.x_BQX, 6)
@@ -96,7 +96,7 @@ def test_targets_and_tasks_do_not_see_each_other(kind: str) -> None:
     alone = predicted(model, task._replace(x_BQX=task.x_BQX[:, 1:2], y_BQY=task.y_BQY[:, 1:2]))
     torch.testing.assert_close(alone.mean, whole.mean[:, 1:2], atol=1e-5, rtol=1e-4)
     if kind not in ("ANP", "IPNP", "RIPNP", "BANP"):  # these draw samples for all tasks in turn
-        one = predicted(model, Task(*(part[2:3] for part in task)))
+        one = predicted(model, TaskBatch(*(part[2:3] for part in task)))
         torch.testing.assert_close(one.mean, whole.mean[2:3], atol=1e-5, rtol=1e-4)
 
 

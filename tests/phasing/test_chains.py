@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.phasing import genotypes, likely_pairs
-from spinimpute.phasing.chains import FREQUENCIES, LADDERS, MISMATCH, SCALES
+from spinimpute.phasing.chains import AVERAGED_SCALES, FREQUENCIES, MISMATCH, SCALES
 from spinimpute.phasing.genotypes import genotypes_by_window, genotypes_from_likelihoods
 from spinimpute.phasing.likelihood_passes import MUTATION
 from tests.array_panel import ArrayPanel
@@ -88,9 +88,9 @@ def diploid(n: int) -> np.ndarray:
 def mean_of_sweeps(x_KS: np.ndarray, phred_S3: np.ndarray, panel: ArrayPanel) -> np.ndarray:
     """Mean of the sweeps that count for one sample."""
     known = (phred_S3 != phred_S3[:, :1]).any(axis=1).mean()
-    ladder = next(ladder for least, ladder in LADDERS if known >= least)
+    averaged = next(averaged for minimum, averaged in AVERAGED_SCALES if known >= minimum)
     mean_S, left_S = np.empty(x_KS.shape[1]), np.ones(x_KS.shape[1], bool)
-    for edge, chosen in zip(FREQUENCIES, ladder, strict=True):
+    for edge, chosen in zip(FREQUENCIES, averaged, strict=True):
         here_S = left_S & (np.minimum(panel.frequency, 1 - panel.frequency).astype(np.float32) <= edge)
         mean_S[here_S] = x_KS[chosen, here_S].mean(axis=0)
         left_S &= ~here_S

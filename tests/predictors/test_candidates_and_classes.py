@@ -320,7 +320,7 @@ def test_chances_to_be_copied_are_those_of_brute_force(
     first_B, n_gaps_B = first_B[some], n_gaps_B[some]
     chosen_BQN = rng.random((len(first_B), n_queries, n)) < rng.choice([0.02, 0.5])
     candidates = candidates_from_mask(chosen_BQN)
-    kept = mock.patch.object(parameters, "MIN_MASS", 0)  # these candidates, however unlikely
+    kept = mock.patch.object(parameters, "MIN_POSTERIOR_SUM", 0)  # these candidates, however unlikely
     with mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0 if large else n), kept:
         posterior_CP, candidates = copying_posteriors(
             span_patterns(panel.bits_NW, n_places), panel.bits_NW, emission_QS2, jump_S, candidates, first_B,
@@ -450,7 +450,7 @@ def test_candidates_that_are_never_likely_are_left_out(
     model = allele_emissions(queries.alleles_SX.T, MISMATCH), jump_S
     with (
         mock.patch.object(parameters, "MAX_PANEL_AS_STATES", 0 if large else n),
-        mock.patch.object(parameters, "MIN_MASS", 0),  # no others join them
+        mock.patch.object(parameters, "MIN_POSTERIOR_SUM", 0),  # no others join them
         mock.patch.object(parameters, "MAX_THRESHOLD_SHARE", np.inf),
     ):
         every_CP, same = copying_posteriors(patterns, panel.bits_NW, *model, candidates, *blocks, 0)

@@ -54,9 +54,7 @@ def test_what_unpacks_to_far_more_is_refused(kind, letter, tmp_path):
     path = tmp_path / "bomb.gz"
     path.write_bytes(bomb(first, letter))
     tracemalloc.start()
-    with pytest.raises(
-        InputError, match=r"bomb\.gz.*(unpack to more than|has more than|the last of) [0-9,]+"
-    ) as error:
+    with pytest.raises(InputError, match=r"bomb\.gz.*more than [0-9,]+") as error:
         read(path)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -91,14 +91,14 @@ def sweep_states_forward(states, swept, right_P2K, left_2K, sum_2, fragments):  
             heterozygote_factors(fragments, 0, stop, True, crossed_2H)
             crossed = joint(cross_2L, 0, likelihood_3H, crossed_2H)
             if crossed * exchange_odds(fragments, 0) > unchanged * (1 + TIE):
-                swept.exchanged_SH[s, 0] = True
+                swept.swap_after_SH[s, 0] = True
                 factor_2H[:] = crossed_2H
                 own_2L[:] = cross_2L
         predict(own_2L, 0, swept.probability_SL[s])
         if known:
             condition(swept, s, 0, fragments, stop)
             _emit(states, place, swept.emission_S2L[s], left_2K, sum_2)
-        if swept.exchanged_SH[s, 0]:  # exchange the left values instead of all values to the right
+        if swept.swap_after_SH[s, 0]:  # exchange the left values instead of all values to the right
             for k in range(left_2K.shape[1]):
                 left_2K[0, k], left_2K[1, k] = left_2K[1, k], left_2K[0, k]
             sum_2[0], sum_2[1] = sum_2[1], sum_2[0]

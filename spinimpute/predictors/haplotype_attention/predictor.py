@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.hmm.parameters import MAX_THRESHOLD_SHARE, MIN_MASS, MISMATCH
+from spinimpute.hmm.parameters import MAX_THRESHOLD_SHARE, MIN_POSTERIOR_SUM, MISMATCH
 from spinimpute.hmm.pbwt import Candidates, CandidateSettings, Matches, longest_matches
 from spinimpute.hmm.posteriors import copying_posteriors
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities
@@ -104,7 +104,7 @@ class HaplotypePredictor(Predictor):
             f"{fingerprint} classes={classes}-{min(classes, LARGE_PANEL_CLASSES)} "
             f"nearest={candidates.nearest} most={candidates.most} margin={candidates.margin} "
             f"least={MIN_POSTERIOR_SHARE}/{LARGE_PANEL_HAPLOTYPES} "
-            f"alike={MAX_THRESHOLD_SHARE} mass={MIN_MASS} "
+            f"alike={MAX_THRESHOLD_SHARE} mass={MIN_POSTERIOR_SUM} "
             f"agreed={a.MAX_DISSENT}-{a.MIN_COPIES}-{MIN_TRUSTED_COPIES}:{AGREED_PROBABILITY} "
             f"mixed={p.SMALL_PANEL}-{p.LARGE_PANEL}:{p.SMALLEST_WEIGHT}-{p.LARGEST_WEIGHT}"
             f"/{p.FEWEST_CARRIERS} "
