@@ -98,11 +98,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     group="Output",
 )
 @option(
-    "--decimals",
-    type=click.IntRange(1, 5),
-    default=3,
-    help="Decimal places of DS, HDS and GP.",
-    group="Output",
+    "--decimals", type=click.IntRange(1, 5), default=3, help="Decimals of DS, HDS and GP.", group="Output"
 )
 @regions_options("Region to impute. An output with one region is a chunk; 'spinimpute ligate' joins chunks.")
 @option(
@@ -137,10 +133,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
 @sex_option
 @chain_option
 @option(
-    "--samples",
-    metavar="A,B,...",
-    help="Samples to impute, in this order (VCF and BCF targets).",
-    group="Input",
+    "--samples", metavar="A,B,...", help="Samples to impute, in this order (VCF, BCF targets).", group="Input"
 )
 @option("--samples-file", metavar="FILE", help="List of the samples to impute, one per line.", group="Input")
 @option(

@@ -68,7 +68,7 @@ def check_phasing(budget: int | None, panel_haplotypes: int, typed_sites: int, t
 
 
 def chain_memory(sizes: ChainSizes, threads: int) -> float:
-    """Return the bytes that chains need if they may copy all panel haplotypes."""
+    """Return the bytes that chains need if their states are all panel haplotypes."""
     n_haplotypes, sites = sizes.haplotypes, sizes.sites
     spans = -(-sites // SPAN)
     group = max(1, round(spans**0.5))  # spans per group; there are about as many groups

@@ -222,9 +222,7 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
     if unknown := [name for name in formats if name not in FORMAT_LINES]:
         raise error(f"FORMAT has fields that impute does not write: {', '.join(unknown)}")
     samples = lines[-1].split("\t")[9:]
-    records: RawRecords = TextRecords(region.chrom, formats, len(samples), lines)
-    if start.is_bcf:
-        records = BcfRecords(region.chrom, formats, len(samples), lines)
+    record_class = BcfRecords if start.is_bcf else TextRecords
     empty = np.empty(0, np.int64)
     return Chunk(
         path=path,
@@ -237,7 +235,7 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
         phased_here=match[6] is not None,
         target={int(at): checksum for line in targets for at, checksum in _CHECKSUM.findall(line)},
         is_bcf=start.is_bcf,
-        records=records,
+        records=record_class(region.chrom, formats, len(samples), lines),
         data_start=start.n_bytes,
         position=empty,
         ref_length=empty,

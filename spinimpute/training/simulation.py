@@ -220,13 +220,8 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
     names: list[str] = []
     sample_counts: list[int] = []
     for continent, count in zip(CONTINENTS, counts, strict=True):
-        deme_names = demes[continent]
-        names += deme_names
-        sample_counts += (
-            [count]
-            if len(deme_names) == 1
-            else rng.multinomial(count, rng.dirichlet(np.ones(len(deme_names)))).tolist()
-        )
+        n, names = len(demes[continent]), names + demes[continent]
+        sample_counts += [count] if n == 1 else rng.multinomial(count, rng.dirichlet(np.ones(n))).tolist()
     gene_conversion = rng.random() < settings.gene_conversion_share
     ancestry = msprime.sim_ancestry(
         samples={name: int(n) for name, n in zip(names, sample_counts, strict=True) if n},
@@ -262,9 +257,7 @@ def simulate_segment(seed: int, settings: SimulationSettings = SimulationSetting
             "seed": seed,
             "length": length,
             "samples": n_samples,
-            "AFR": int(counts[0]),
-            "EUR": int(counts[1]),
-            "EAS": int(counts[2]),
+            **dict(zip(CONTINENTS, counts.tolist(), strict=True)),
             "mean_rate": mean_rate,
             "gene_conversion": int(gene_conversion),
         },

@@ -2,7 +2,7 @@
 
 Two methods are combined:
 
-1. Chains run over the common sites only. They may copy all panel haplotypes, or an evenly spaced subset of
+1. Chains run over the common sites only. Their states are all panel haplotypes, or an evenly spaced subset of
    MAX_SEARCHED haplotypes. The haplotypes that they copy most in a window are chosen.
 2. If chains saw only a subset, the haplotypes of the whole panel with the longest matches to the alleles of a
    sample's chains are added. The positional Burrows-Wheeler transform finds them (`hmm.pbwt`).
@@ -49,7 +49,7 @@ class Search:
     """Search of a panel at consecutive sites, for any number of samples.
 
     Sites are counted from the first of these sites. common_T: the searched sites. windows: windows of sites,
-    for which haplotypes are chosen. searches_all: chains may copy all haplotypes.
+    for which haplotypes are chosen. searches_all: the states are all haplotypes.
     """
 
     def __init__(self, panel: Panel, sites: Interval) -> None:
