@@ -3,12 +3,10 @@
 A block is one task for a network: it predicts the untyped sites in its gaps from the typed sites. With T
 typed sites there are T + 1 gaps: gap g lies between typed sites g - 1 and g, gap 0 before the first typed
 site and gap T after the last. Block b has the gaps [b * core, (b + 1) * core), which are called its core, and
-uses `flank` further typed sites on each side. Blocks depend only on the typed sites, not on the windows of a
-run.
+uses `flank` further typed sites on each side. Blocks depend only on the typed sites, not on windows.
 
-Axes: N panel haplotypes, Q query haplotypes, S typed sites of a block, padded to the same number in all
-blocks, U sites that a block imputes, R distinct patterns of alleles, H groups of haplotypes, X alleles of any
-sites.
+Axes: N panel haplotypes, Q query haplotypes, S typed sites of a block, padded to one number in all
+blocks, U sites that a block imputes, R patterns of alleles, H groups of haplotypes, X alleles of any sites.
 """
 
 from __future__ import annotations

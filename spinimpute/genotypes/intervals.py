@@ -1,7 +1,6 @@
 """Intervals of consecutive sites, and how a chromosome is cut into windows and chunks.
 
-A window is computed in one step and kept in memory. A chunk is imputed as a job of its own, into its own
-file.
+A window is computed in one step and kept in memory. A chunk is a job with a file of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """K-mers: the alleles of a haplotype at K adjacent SNPs, as one of 2^K tokens.
 
 The typed sites of a block are cut into columns of K sites. A haplotype has one K-mer per column. Where
-alleles are only known as probabilities, as in inducing points, a column has a distribution over its 2^K
-tokens.
+alleles are only known as probabilities, as in inducing points, a column has a distribution over 2^K tokens.
 
 Axes: B blocks, N haplotypes, X haplotypes or inducing points, S typed sites of a block, D columns, K sites of
 a column, V = 2^K tokens; F = D V rows, one for each token of each column; L = N D K-mers of all haplotypes.

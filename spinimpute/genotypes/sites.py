@@ -291,8 +291,7 @@ def snp_alleles(panel: Sites) -> dict[int, list[tuple[str, str]]]:
 def choose_alleles(bases: Iterable[str], panel: list[tuple[str, str]]) -> tuple[str, str]:
     """Return REF and ALT of the panel SNP that has these bases on either strand, else the bases themselves.
 
-    This serves files whose calls are bases, without REF and ALT. panel: REF and ALT of the panel's SNPs at
-    the position.
+    For files whose calls are bases, without REF and ALT. panel: REF and ALT of the panel's SNPs there.
     """
     found = set(bases)
     for other_strand in (False, True):
@@ -308,8 +307,7 @@ def choose_alleles(bases: Iterable[str], panel: list[tuple[str, str]]) -> tuple[
 class ExclusiveAlleles:
     """Pairs of panel sites, one of them typed, whose ALT alleles belong to one multi-allelic site.
 
-    A haplotype carries at most one of these alleles. Axes: T typed sites, E pairs, U panel sites, Q
-    haplotypes.
+    A haplotype has at most one of these alleles. Axes: T typed sites, E pairs, U panel sites, Q haplotypes.
     """
 
     site_E: np.ndarray  # int64, panel index of the site of each pair to predict, typed or not; non-decreasing

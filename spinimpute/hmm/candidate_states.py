@@ -7,9 +7,8 @@ to the other haplotypes are dropped, as if their emissions were 0. Each query ha
 do not depend on which queries are imputed together. `posteriors` calls this module for panels of more than
 MAX_PANEL_AS_STATES haplotypes.
 
-The candidates of a block have the longest matches there. After a wrong call at a typed site, these may differ
-from the haplotype that the query copies before and after the wrong call. Therefore, if the candidates of a
-block together have little probability, the query's most likely other states are added.
+The candidates of a block have the longest matches there. After a wrong call, these may differ from the
+haplotype that the query copies. If they together have little probability, other likely states are added.
 
 Forward and backward values are stored at the ends of each block. Within a block they are computed again, but
 only for the few states whose posterior may reach the threshold. For the others, an upper bound, computed from

@@ -52,8 +52,7 @@ def leave_one_out_probabilities(
     """Predict each call from the other calls of its haplotype: P(ALT), float32 (T, Q).
 
     typed_index: the typed panel sites, increasing. alleles_TQ: int8, 0, 1 or -1 (missing), phased.
-    jumps_per_cM: the recombination scale; None estimates it at the typed sites. The result does not depend on
-    threads.
+    jumps_per_cM: the recombination scale; None estimates it at the typed sites. Threads have no effect.
     """
     n_typed, n_queries = alleles_TQ.shape
     probability_TQ = np.empty((n_typed, n_queries), np.float32)

@@ -3,8 +3,7 @@
 In the model of Li and Stephens, the jump rate is the scale divided by the number of haplotypes. The scale
 depends on the panel's history, its phasing errors and the array; it differs tenfold between real panels. It
 is estimated from the panel: a few haplotypes are held out, one at a time, and the scale that makes their
-typed alleles most likely is chosen. The targets are not used, so a target's result does not depend on other
-targets.
+typed alleles most likely is chosen. Targets are not used, so they do not affect each other.
 
 Axes: T typed sites, N panel haplotypes, Q held-out haplotypes, 2 alleles of a state.
 """
@@ -44,8 +43,7 @@ def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
 def scale_line(panel: Panel, jumps_per_cM: float) -> str:
     """Return a header line with the scale and a checksum of the panel's genetic map, without a line end.
 
-    A later run that imputes only a region of the file uses this scale, which was estimated from all typed
-    sites.
+    A later run that imputes only a region uses this scale, which was estimated from all typed sites.
     """
     return f"{SCALE_LINE}{jumps_per_cM:g} {_map_checksum(panel)}"
 

@@ -1,8 +1,7 @@
 """Encoder and reader of conditional inducing point neural processes (SPIN paper, sections 3.2 and 3.3).
 
 The context of a neural process are points with positions x and outputs y. Inducing points attend to the
-context points and keep weighted means of their x and y. Queries attend to the inducing points and average
-these means.
+context points and keep weighted means of their x and y. Queries attend to these and average the means.
 
 Axes: see `spinimpute.nn`; U = Y + X: the pooled outputs and positions of an inducing point.
 """

@@ -2,8 +2,7 @@
 
 HALF samples are computed together, with two lanes each (one per chain; HALF = LANES / 2). A forward pass
 needs the backward values to the right of every place. To save memory, a backward pass first keeps them only
-at the ends of groups of spans. When the forward pass reaches a group, the values within the group are
-computed again.
+at the ends of groups of spans. When the forward pass reaches a group, it computes those within it again.
 
 Axes: S sites, H = HALF samples, L = LANES lanes, I spans of a group, G groups of spans, P places of a span,
 D patterns, N panel haplotypes, 2 alleles of a state; G1: one more than G.

@@ -71,8 +71,7 @@ class CopyingWindow(NamedTuple):
 class CopyingWindows:
     """Windows of equal genetic length; there are at most as many windows as counting places.
 
-    count_places: the counting places. windows_G: for each counting place, the windows to which it
-    contributes.
+    count_places: the counting places. windows_G: the windows to which each counting place contributes.
     """
 
     def __init__(self, cM_S: np.ndarray, count_places: Sequence[int], length_cM: float) -> None:

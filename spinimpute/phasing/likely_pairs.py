@@ -74,8 +74,7 @@ class LikelyPairs:
 
         The probabilities of a site do not use its own likelihoods. None of them is 0. usage_WN: how much the
         chains copy each haplotype, see `Chains`. likelihood_S3: likelihoods, flattened at sites of low trust.
-        n_chosen: haplotypes in a window. mismatch: probability that an allele differs from the copied
-        one.
+        n_chosen: haplotypes in a window. mismatch: probability that an allele is not the copied one.
         """
         known_S = (likelihood_S3 != likelihood_S3[:, :1]).any(axis=1)
         used_R = self.common_S[self.rows_R] | known_S[self.rows_R]

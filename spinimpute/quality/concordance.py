@@ -83,8 +83,7 @@ class MinorGenotypes:
     def most_likely(self) -> np.ndarray:
         """Return the number of copies with the highest probability, float (n_sites, n_samples).
 
-        It is 0 if two numbers of copies share the highest probability. Without probabilities it is the
-        rounded dosage.
+        It is 0 if two numbers share the highest probability. Without probabilities it is the rounded dosage.
         """
         rounded = np.rint(self.dosage)
         if self.probability is None:
@@ -180,8 +179,7 @@ def _tally_columns(
 def tally_r2(tally: np.ndarray, guess: slice) -> np.ndarray:
     """Return the r² of true genotypes and `guess` (BEST or DOSAGE) for each tally, float64 (n_tallies,).
 
-    As in GLIMPSE2_concordance, r² is 0 if a tally has no genotypes, and NaN if the truth or the guess is
-    constant.
+    As in GLIMPSE2_concordance, r² is 0 without genotypes, and NaN if the truth or the guess is constant.
     """
     n = np.maximum(tally[:, GENOTYPES], 1)
     true, true_square = tally[:, TRUE], tally[:, TRUE_SQUARE]

@@ -108,8 +108,7 @@ def _write_figures(page: Page, folder: Path, stack: ExitStack) -> None:
         raise CannotWrite(folder, error) from error
     chart_of_path = {folder / f"{chart.name}.svg": chart for chart in page.charts}
     assert set(chart_of_path) <= set(_chart_paths(folder)), "CHARTS has the names of all charts"
-    # Charts of an earlier report are deleted last, after the new files are renamed. If the run fails, they
-    # stay.
+    # Charts of an earlier report are deleted last, after the new files are renamed: a failed run keeps them.
     earlier = set(_chart_paths(folder)) - set(chart_of_path)
     stack.push(lambda kind, *_: _unlink(earlier) if kind is None else None)
     for path, chart in chart_of_path.items():

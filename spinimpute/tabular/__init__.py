@@ -1,7 +1,6 @@
 """Neural networks for tables (rows of numbers and categories) as scikit-learn estimators.
 
-SPIN, NPT and the Set Transformer predict a row from labelled training rows; the other networks from the row
-alone.
+SPIN, NPT and the Set Transformer predict a row from labelled training rows, the others from the row alone.
 """
 
 from spinimpute.tabular.context_estimators import (

@@ -332,8 +332,7 @@ def site_without_alt(panel: Sites, position: int, ref: str) -> int | None:
 def select_without_alt(panel: Sites, lift: Lift | None) -> Callable[[int, str], bool]:
     """Return a function that selects the records without ALT to read.
 
-    Its arguments are the position and REF of a record. It returns True if, after `lift`, the record matches
-    a panel site.
+    It returns True if the position and REF of a record, after `lift`, match a panel site.
     """
 
     def wanted(position: int, ref: str) -> bool:

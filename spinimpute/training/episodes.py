@@ -251,8 +251,7 @@ def draw_episode(
 ) -> Episode:
     """Draw an episode, with at most `inducing_points` inducing points in a block.
 
-    The source and the state of the generator determine it. Raises ValueError for small sources, see
-    `draw_split`.
+    The source and the generator's state determine it. Raises ValueError for small sources (`draw_split`).
     """
     split = draw_split(source, rng, settings)
     typed_cM = source.cM[split.typed_T]

@@ -11,8 +11,7 @@ person of the panel has them with probability p / N. The odds of being in the pa
 odds times N p / (a b). Differences at typed places lower the odds, because a difference is either a wrong
 call, or the sample is a relative who shares the haplotypes only in a part of the chromosome.
 
-If the two haplotypes of a sample agree with each other, the second haplotype adds no evidence. Such a sample
-is not tested.
+A sample whose two haplotypes agree with each other is not tested: the second one adds no evidence.
 
 Axes: Q queries, N panel haplotypes, C candidates, M haplotypes of members, G gaps, U sites, W 64-bit words.
 """

@@ -35,8 +35,7 @@ from spinimpute.runtime.kernels import kernel
 # largest ones in training, and LARGEST_WEIGHT for panels of at least LARGE_PANEL haplotypes.
 SMALL_PANEL, LARGE_PANEL = 6_000, 20_000
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.2, 0.5
-# Singletons are not mixed: they may be on the wrong haplotype of their sample. Only the network has learned
-# this.
+# Singletons are not mixed: only the network has learned that they may be on the wrong haplotype.
 FEWEST_CARRIERS = 2
 # Return ratios of alleles with 1, 2, ... carriers in panels like those of training (benchmarks/simulated).
 # Alleles with more carriers are not corrected: there panels differ less than the error of the estimates.
