@@ -196,7 +196,7 @@ def expand_rows(  # type: ignore[no-untyped-def]
 ):
     """Fill packed_IB with the packed bits of the sites index_I, from the rows of a panel file.
 
-    A stored row is either packed bits or a list of haplotypes. stored: uint8, all rows. number_bytes: bytes of
+    A stored row is packed bits or a list of haplotypes. stored: uint8, all rows. number_bytes: bytes of
     an index in a list. Invalid indices are ignored. Other arguments: see `stored_rows.RowLayout`.
     """
     n_bytes = packed_IB.shape[1]

@@ -7,7 +7,7 @@ haplotypes, a query's own candidates (`candidate_states`).
 
 Most candidates of a block are unlikely and are dropped. To find out quickly which ones, the sum of a
 candidate's posteriors over the places of a span is computed first: it is a simple function of the candidate's
-pattern and of its values on both sides of the span. If the sum is small, the candidate is dropped.
+pattern and of its values on both sides of the span. Posteriors at places are computed only if it is large.
 
 Axes: S typed places of a chunk, N panel haplotypes, Q queries, G groups of LANES queries, L queries of a
 group, B blocks of gaps, I spans, H spans whose backward values are kept, J spans of a block, D patterns of a

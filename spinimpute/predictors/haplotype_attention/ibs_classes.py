@@ -1,7 +1,7 @@
 """IBS (identical by state) classes: candidates that match a query equally far on both sides of a gap.
 
 Terms (docs/glossary.md): a *gap* lies between two neighbouring typed sites, and a *block* is 16 gaps. A
-*place* is the index of a typed site within a tile. *Candidates* are panel haplotypes like the query.
+*place* is a typed site's index in a tile. *Candidates* are panel haplotypes with long matches to the query.
 
 Two candidates are in the same class at a gap if their first and second differences from the query, on each
 side of the gap, are at the same places. From the second difference on the left to the second difference on
