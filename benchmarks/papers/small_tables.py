@@ -28,11 +28,11 @@ from benchmarks.imputation.cases import SHARED
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import Recipe, parameters, train
 from benchmarks.papers.window_networks import Unread
+from benchmarks.tabular.datasets import load_table, split
 from spinimpute.nn.attention import MABOptions
 from spinimpute.nn.optimisers import attribute_weight
 from spinimpute.nn.row_models import NPT, NPTBlock, SetTransformer
 from spinimpute.nn.spin import SPIN, SPINConfig
-from spinimpute.tabular.datasets import load_table, split
 
 SETS = ("yacht", "boston", "concrete")
 METHODS = ("SPIN", "NPT", "Set-TF")

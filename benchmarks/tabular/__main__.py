@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.tabular.california import MODELS, california
 from benchmarks.tabular.cost import KINDS, cost, one_cost
+from benchmarks.tabular.datasets import NAMES
 from benchmarks.tabular.memory import memory, one_memory
 from benchmarks.tabular.methods import METHODS
 from benchmarks.tabular.poker import poker
@@ -25,7 +26,6 @@ from benchmarks.tabular.probes import NAMES as PROBES
 from benchmarks.tabular.probes import probes
 from benchmarks.tabular.report import RESULTS, report
 from benchmarks.tabular.tables import one, tables
-from spinimpute.tabular.datasets import NAMES
 
 SETS = [
     "yacht", "concrete", "boston", "breast_cancer", "protein", "california", "adult", "income", "poker",

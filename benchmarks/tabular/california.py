@@ -23,8 +23,8 @@ from sklearn.inspection import permutation_importance
 from torch import nn
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.tabular.datasets import load_table, split
 from spinimpute.tabular import FTTransformerRegressor, MLPRegressor, ResNetRegressor
-from spinimpute.tabular.datasets import load_table, split
 from spinimpute.tabular.row_networks import FTTransformer
 
 WITHOUT_BIASES = "FTTransformerWithoutBiases"

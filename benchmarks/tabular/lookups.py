@@ -20,11 +20,11 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.tabular.datasets import load_table, split
 from spinimpute.nn.attention import ABD, XABD, MABOptions, recorded_attention, start_alike
 from spinimpute.nn.row_models import NPT
 from spinimpute.nn.spin import SPIN, SPINConfig
 from spinimpute.tabular.carrying_network import CarryingNetwork
-from spinimpute.tabular.datasets import load_table, split
 from spinimpute.tabular.table import Rows, Schema, TableEncoder
 
 CLIP = 1.0

@@ -18,9 +18,9 @@ import torch
 
 from benchmarks.imputation.tables import markdown
 from benchmarks.process_memory import bytes_of, forget_peak
+from benchmarks.tabular.datasets import load_table, split
 from benchmarks.tabular.methods import ATTENTION, METHODS, Problem
 from benchmarks.tabular.tables import ONE_THREAD
-from spinimpute.tabular.datasets import load_table, split
 
 FEW = 20  # rows of the small fit
 LEAST_SECONDS = 1e-3  # a fit has 20 steps at the least

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.tabular.datasets import load_table, poker_hands, split
 from benchmarks.tabular.methods import Problem, network
-from spinimpute.tabular.datasets import load_table, poker_hands, split
 
 CONTEXTS = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 25_000)
 LARGEST = {"NPT": 4_096}  # time grows with the square

@@ -24,10 +24,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.tabular.datasets import Table, load_table, split
 from benchmarks.tabular.lookups import VARIANTS, Protein, clusters, lookup, random_labels
 from benchmarks.tabular.methods import Problem, network
 from spinimpute.tabular.carrying_network import CarryingNetwork
-from spinimpute.tabular.datasets import Table, load_table, split
 from spinimpute.tabular.table import Rows
 
 NAMES = ("random_labels", "clusters", "lookup", "spoilt_context")

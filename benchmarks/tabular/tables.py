@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from benchmarks.tabular.contexts import errors_by_context
+from benchmarks.tabular.datasets import FOLDS, load_table, split
 from benchmarks.tabular.measures import class_measures
 from benchmarks.tabular.methods import METHODS, Problem, loss
-from spinimpute.tabular.datasets import FOLDS, load_table, split
 
 # other libraries than torch have threads of their own
 ONE_THREAD = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spinimpute.runtime.errors import InputError
-from spinimpute.tabular import datasets
-from spinimpute.tabular.datasets import (
+from benchmarks.tabular import datasets
+from benchmarks.tabular.datasets import (
     CHECKSUMS,
     FOLDS,
     NAMES,
@@ -25,6 +24,7 @@ from spinimpute.tabular.datasets import (
     poker_hands,
     split,
 )
+from spinimpute.runtime.errors import InputError
 
 pytestmark = pytest.mark.slow
 
