@@ -151,7 +151,7 @@ def hours_table(folder: Path, samples: int) -> list[list[str]]:
 
 
 def _panel(haplotypes: int, measured: bool) -> str:
-    return f"{haplotypes:,}{'' if measured else ' (beyond what was measured)'}"
+    return f"{haplotypes:,}{'' if measured else ' (larger than the largest measured panel)'}"
 
 
 def _report(

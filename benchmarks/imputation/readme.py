@@ -146,9 +146,7 @@ def time_table(folders: Sequence[Path], title: str) -> list[list[str]]:
 
 def cost_table(folders: Sequence[Path], title: str) -> list[list[str]]:
     """Core-hours of a genome; the title begins with the number of samples."""
-    table = hours_table(folders[0], int(title.split()[0].replace(",", "")))
-    table[0][0] = f"{title}; {table[0][0]}"
-    return table
+    return hours_table(folders[0], int(title.split()[0].replace(",", "")))
 
 
 def cuts_table(folders: Sequence[Path], title: str) -> list[list[str]]:

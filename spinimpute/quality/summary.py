@@ -78,7 +78,8 @@ class RunSummary:
         """Add a note if R2 is estimated from few samples."""
         if n_samples < RELIABLE_SAMPLES:
             self.notes.append(
-                f"R2 is estimated from {n_samples} samples: of fewer than {RELIABLE_SAMPLES} it says little"
+                f"INFO/R2 is estimated from only {n_samples} samples; it is unreliable below "
+                f"{RELIABLE_SAMPLES} samples"
             )
 
     def closing_lines(self) -> list[str]:

@@ -59,7 +59,7 @@ TYPED = (
     Column(
         "r2",
         "Left out r²",
-        "Pooled r² of typed calls and their predictions from the sample's other typed calls",
+        "Pooled r² of typed calls and their predictions from the other typed calls of the haplotype",
         "r2",
     ),
     Column(

@@ -116,7 +116,7 @@ def test_costs_from_tables_to_a_report(tmp_path: Path) -> None:
     report = (tmp_path / "cost" / "report.md").read_text()
     hours = LAW.genome_hours(50_000, 10_000, 0.5, 20)
     assert f"| 10,000 | 50,000 | {hours:,.0f} | {hours * 0.1 / 10_000:.1g} |" in report
-    assert "1,000,000 (beyond what was measured)" in report
+    assert "1,000,000 (larger than the largest measured panel)" in report
     assert "6.00e-04 N^0.40" in report
 
 

@@ -85,7 +85,7 @@ def test_means_over_other_samples_stand_apart(folder: Path) -> None:
     assert [row[:3] for row in found["Against true genotypes"]] == [[STUDY, "20", "20"]]
     text = (folder / "r.html").read_text()
     assert "Over the imputed sites of each chromosome and 20 samples" in text
-    assert "and 2 samples; of fewer than 50 samples R2 says little" in text
+    assert "and 2 samples; R2 is unreliable below 50 samples" in text
 
 
 def test_without_truth_there_is_no_section_for_it(folder: Path, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def counted(number: int, what: str) -> str:
 def of_target(found: list[Chromosome]) -> Section:
     """A section with a row for each chromosome."""
     n_samples = found[0].told["samples"]
-    few = f"; of fewer than {RELIABLE_SAMPLES} samples R2 says little" if n_samples < RELIABLE_SAMPLES else ""
+    few = f"; R2 is unreliable below {RELIABLE_SAMPLES} samples" if n_samples < RELIABLE_SAMPLES else ""
     names = (
         "imputed_sites",
         "estimated_r2",
