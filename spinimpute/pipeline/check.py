@@ -30,7 +30,7 @@ from spinimpute.targets.repair import SiteNote
 
 HIGH_MISSING = 0.1  # samples and sites with a higher share of missing calls are reported
 FREQUENCY_DIFFERS = "allele frequency differs from the panel"
-ONE_ALLELE = "monomorphic in the target"  # all calls of the target have the same allele
+ONE_ALLELE = "one allele only in the target"  # all calls of the target have the same allele
 MISSING_CALLS = f"more than {HIGH_MISSING:.0%} of the calls missing"
 
 
