@@ -45,7 +45,7 @@ class InputError(Exception):
     """
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(code, message)  # pickle passes both to the copy in another process
+        super().__init__(code, message)  # copies of it in another process get both
         self.code = code
 
     def __str__(self) -> str:

@@ -90,7 +90,7 @@ def test_the_suffix_is_not_for_panels(run, arguments, tmp_path):
 def test_help_says_what_the_file_holds(run):
     told = " ".join(run("panel", "build", "-h").out.split())
     assert "no haplotypes and no names" in told
-    assert "no proof of privacy" in told
+    assert "compressed, not anonymous" in told
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_the_command_tells_and_keeps(example, wrong_map, tmp_path):
         return done.stderr
 
     said = build("a.spin")
-    assert re.search(r"estimated from the panel, between \d+ sites: by it, .* gain [\d.]+% of their", said)
+    assert re.search(r"estimated from the panel, between \d+ sites: it raises .* by [\d.]+%", said)
     assert "estimated from the panel" not in build("b.spin", "--keep-map")
     assert "estimated" not in build("c.spin", "--quiet")
     information = subprocess.run(
