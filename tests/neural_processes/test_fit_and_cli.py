@@ -131,7 +131,7 @@ def test_train_evaluate_plot(run: Callable[..., tuple[int, str, str]], tmp_path:
         assert run("np", "plot", model, "--what", what, "--batches", 2, "--out", picture)[0] == 0
         assert picture.read_bytes().startswith(b"\x89PNG")
     code, _, err = run("np", "train", "--context", 8, 4, "--out", tmp_path / "x")
-    assert (code, "context must be a range" in err) == (2, True)
+    assert (code, "context must be 0 <= minimum <= maximum" in err) == (2, True)
     common = ("np", "train", "--context", 4, 8, "--steps", 2, "-q", "--out", tmp_path / "x")
     for wrong in (("--learning-rate", "inf"), ("--inducing-points", 10**10), ("--seed", 10**22)):
         assert run(*common, *wrong).code == 2
