@@ -7,9 +7,9 @@ statuses. A subcommand's module is imported only when it is run, so that help ap
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import json
-import os
 import signal
 import sys
 import warnings
@@ -111,10 +111,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         status = run_command(arguments)
     finally:
-        for number in FORWARDED:  # the command has ended: ignore later signals
+        for number in FORWARDED:  # the command has ended, only buffered output is still to be written
             signal.signal(number, signal.SIG_IGN)
         notify("opened", "exit", str(status))
-    os._exit(status)  # without garbage collection, which would take a tenth of a second
+    gc.freeze()  # otherwise Python searches all objects for garbage at exit, for a tenth of a second
+    sys.exit(status)
 
 
 def run_command(arguments: list[str] | None = None) -> int:
@@ -126,8 +127,6 @@ def run_command(arguments: list[str] | None = None) -> int:
     try:
         # without standalone mode, click raises its exceptions instead of handling them
         status = spinimpute(arguments, prog_name="spinimpute", standalone_mode=False)
-        if sys.stdout is not None:
-            sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
         try:

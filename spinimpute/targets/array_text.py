@@ -195,7 +195,7 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
         coded = sorted(int(letter == alt) for letter in call.letters) or [-1, -1]
         calls.append((coded[0], coded[1] if len(coded) > 1 else -2))
     if not rows:
-        raise InputError("content", f"target {path}: no call on chromosome {chrom} has alleles")
+        raise NoRecord("content", f"target {path}: no call on chromosome {chrom} has alleles")
     positions, *texts = (list(column) for column in zip(*rows, strict=True))
     calls_SX2 = np.array(calls, np.int8)[:, None]
     unphased = (calls_SX2[:, :, 0] != calls_SX2[:, :, 1]) & (calls_SX2[:, :, 1] >= 0)

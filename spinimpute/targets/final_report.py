@@ -102,7 +102,7 @@ def read_final_report(path: Path, panel: Sites, contig_line: str, lift: Lift | N
     }
     usable = placed & plain & ~lost
     if not usable.any():
-        raise InputError(
+        raise NoRecord(
             "content", f"target {path}: no call on chromosome {panel.chrom} has a position and bases"
         )
     rows, letters = rows[usable], letters[usable]
