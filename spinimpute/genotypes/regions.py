@@ -36,7 +36,7 @@ def parse_regions(
     given = [regions] if isinstance(regions, str | Region) else list(regions)
     if not given:
         raise InputError(
-            "argument", "the list of regions is empty. Give regions, or leave it out for all sites"
+            "argument", "the list of regions is empty. Give a region, or omit the argument to use all sites"
         )
     return _merge([Region.parse(one) if isinstance(one, str) else one for one in given])
 

@@ -1,9 +1,10 @@
-"""The recombination scale: how often a haplotype switches to another best match, in jumps per cM.
+"""The recombination scale: how often a haplotype switches to another best match in the panel, per cM.
 
-In the model of Li and Stephens, the jump rate is the scale divided by the number of haplotypes. The scale
-depends on the panel's history, its phasing errors and the array; it differs tenfold between real panels. It
-is estimated from the panel: a few haplotypes are held out, one at a time, and the scale that makes their
-typed alleles most likely is chosen. Targets are not used, so they do not affect each other.
+In the model of Li and Stephens, a query switches (jumps) to a random haplotype at a rate of this scale
+divided by the number of haplotypes. The scale depends on the panel's history, its phasing errors and the
+array; it differs tenfold between real panels. It is estimated from the panel: a few haplotypes are held out,
+one at a time, and the scale that makes their typed alleles most likely is chosen. Targets are not used, so
+they do not affect each other.
 
 Axes: T typed sites, N panel haplotypes, Q held-out haplotypes, 2 alleles of a state.
 """
@@ -22,14 +23,15 @@ from spinimpute.hmm.windows import PhasedSites
 from spinimpute.panels.panel import Panel
 from spinimpute.runtime.kernels import kernel
 
-# Header line of a VCF or BCF file; jumps per cM and a checksum of the panel's genetic map follow.
+# Header line of a VCF or BCF file. The copying rate is an old name of the recombination scale. Jumps per cM
+# and a checksum of the panel's genetic map follow.
 SCALE_LINE = "##spinimpute_copying_rate="
 
 
 def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
-    """Estimate the recombination scale at typed sites (increasing), in jumps per cM.
+    """Estimate the recombination scale from the SCALE_SITES typed sites in the middle, in jumps per cM.
 
-    The result does not depend on the order of the panel's haplotypes.
+    `typed_index` must increase. The result does not depend on the order of the panel's haplotypes.
     """
     extra = max(0, len(typed_index) - parameters.SCALE_SITES)
     rows = typed_index[extra // 2 : len(typed_index) - (extra + 1) // 2]
@@ -43,7 +45,8 @@ def recombination_scale(panel: PhasedSites, typed_index: np.ndarray) -> float:
 def scale_line(panel: Panel, jumps_per_cM: float) -> str:
     """Return a header line with the scale and a checksum of the panel's genetic map, without a line end.
 
-    A later run that imputes only a region uses this scale, which was estimated from all typed sites.
+    `phase` and `convert` write this line. `impute` uses its scale when it reads only a part of their file,
+    because an estimate from the part would differ.
     """
     return f"{SCALE_LINE}{jumps_per_cM:g} {_map_checksum(panel)}"
 
@@ -65,7 +68,7 @@ def _map_checksum(panel: Panel) -> str:
 
 
 def most_likely_scale(alleles_TN: np.ndarray, cM_T: np.ndarray) -> float:
-    """Return the scale of SCALES that makes held-out haplotypes, which copy all others, most likely.
+    """Return the element of SCALES at which held-out haplotypes, each copying all others, are most likely.
 
     Returns JUMPS_PER_CM if there are too few sites or haplotypes.
     """
@@ -103,10 +106,7 @@ def copying_log_likelihood(alleles_TN: np.ndarray, cM_T: np.ndarray, chosen_Q: n
 
 
 def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
-    """Hash each haplotype's alleles, uint64 (N,).
-
-    Haplotypes that are chosen by this hash do not depend on the order of haplotypes in the file.
-    """
+    """Hash each haplotype's alleles, uint64 (N,). The hash chooses haplotypes whatever their order."""
     weight_T = np.random.default_rng(0).integers(1, 2**63, len(alleles_TN), dtype=np.uint64)
     hash_N = np.zeros(alleles_TN.shape[1], np.uint64)
     for weight, alleles_N in zip(weight_T, alleles_TN, strict=True):
@@ -116,10 +116,7 @@ def content_hash(alleles_TN: np.ndarray) -> np.ndarray:
 
 @kernel(fast=True)
 def _log_likelihood(alleles_TN, n, chosen_Q, emission_QT2, jump_T):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood of the haplotypes chosen_Q, each copying the other n - 1 haplotypes.
-
-    N is n padded to whole lanes.
-    """
+    """Return the log-likelihood of chosen_Q, each copying the other n - 1. N is n padded to whole lanes."""
     log_likelihood = 0.0
     share_N, value_N = np.zeros(alleles_TN.shape[1], np.float32), np.empty(alleles_TN.shape[1], np.float32)
     for q in range(len(chosen_Q)):

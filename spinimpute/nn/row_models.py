@@ -34,8 +34,8 @@ class RowModel(nn.Module):
     width : int
         Embedding width E.
     blocks : int
-        Number of blocks, each with attention between rows and then between columns (the papers' "depth 4" is
-        two blocks).
+        Number of blocks, each with attention between rows and then between columns (the papers count
+        layers: "depth 4" is two blocks).
     options : MABOptions, optional
         Options of all attention blocks; default: one head, learned residual.
     **embedding

@@ -1,13 +1,13 @@
-"""SPIN: semi-parametric inducing point networks (Rastogi et al., ICLR 2023), and CIPNP over tokens.
+"""SPIN: semi-parametric inducing point networks, and CIPNP: neural processes with inducing points.
 
     D = embed(context)        H = encoder(D)        logits = predictor(embed(query), H)
 
 D are the embedded datapoints of the context, H the inducing points. Predictions depend on the context only
 through H, so H can be computed once and stored. Predictions of different queries do not depend on each other.
 
-This module follows the paper. The predictor "spin" for genotypes is in `spinimpute.predictors.spin`.
+It follows Rastogi et al., ICLR 2023. The predictor "spin" for genotypes is in `spinimpute.predictors.spin`.
 
-Axes: see `spinimpute.nn`. In shapes, n is the number of datapoints of one chunk.
+Axes: see `spinimpute.nn`. In shapes, n is the number of datapoints of one chunk: a part of the context.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,9 +49,9 @@ class EncoderBlock(nn.Module):
 class SPINEncoder(nn.Module):
     """Encoder of embedded datapoints (B, N, D, E) as inducing points (B, H, F, E), in time linear in N and D.
 
-    It has `blocks` blocks of XABA, ABLA and XABD (the papers' "depth 4" is two blocks). `latent_start`
-    selects the initial latent attributes. "linear": a linear map D -> F of the attributes, shared over E.
-    "learned": learned constants; then `columns` may be None.
+    It has `blocks` blocks of XABA, ABLA and XABD. The papers count layers: "depth 4" is two blocks.
+    `latent_start` selects the initial latent attributes. "linear": a linear map D -> F of the attributes,
+    shared over E. "learned": learned constants; then `columns` may be None.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class SPINConfig:
         Number of columns D. None if it varies from call to call; this requires `side_width` and
         `latent_start="learned"`.
     continuous, pieces
-        Columns that hold standardised scalars (see `ColumnEmbedding`).
+        Columns that hold standardised scalars, and pieces of each scalar (0: linear); see `ColumnEmbedding`.
     side_width : int
         Number of values that describe a column; they replace the embedding of the column's index.
     predictor : {"tokenwise", "flat", "row"}
@@ -439,8 +439,8 @@ class CIPNPHead(nn.Module):
 class CIPNP(SPIN):
     """Conditional inducing point neural process over tokens: a `SPIN` that predicts distributions.
 
-    r_c = Encoder(context), r(x, r_c) = MAB(x, r_c). A small network maps (x, r) to the parameters of a
-    distribution for every attribute.
+    H = encoder(context), r(x, H) = MAB(x, H), a multi-head attention block (the paper writes r_c for H). A
+    small network maps (x, r) to the parameters of a distribution for every attribute.
 
     Parameters
     ----------

@@ -8,8 +8,8 @@ is computed together with a flank on both sides. Which of a sample's two chains 
 arbitrary. Therefore each window is compared with the previous one at the sites that both have computed, and
 its chains are exchanged if they fit better that way.
 
-Axes: S sites, X samples, H = HALF samples that are computed together, 2 haplotypes of a sample; 3: genotype,
-as copies of ALT.
+Axes: S sites, X samples, H = HALF = LANES / 2 samples that are computed together, 2 haplotypes of a sample;
+3: genotype, as copies of ALT.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class _Pass:
     """The settings of a pass."""
 
     jumps_per_cM: float  # the recombination scale
-    doubtful_TX: np.ndarray  # bool, heterozygotes that count as missing in the backward values
+    doubtful_TX: np.ndarray  # bool, heterozygotes of doubtful phase: missing in the backward values
     is_first: bool
 
 

@@ -1,7 +1,7 @@
 """The calls that phasing works on: their layout for `passes`, and how decisions and votes change them.
 
-Axes: T typed sites, S typed sites of a window, X samples to phase, Q haplotypes of all samples, H = HALF
-samples that are computed together, L lanes, 2 alleles of a state or haplotypes of a sample.
+Axes: T typed sites, S typed sites of a window, X samples to phase, Q haplotypes of all samples, H = HALF =
+LANES / 2 samples that are computed together, L lanes, 2 alleles of a state or haplotypes of a sample.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from spinimpute.runtime.kernels import kernel
 class Targets(NamedTuple):
     """The calls of all samples: those to phase, and the others, which may be copied.
 
-    Of several samples to phase with equal calls, X contains only the first.
+    If several samples to phase have equal calls, X contains only the first, and the others get its phase.
     """
 
     alleles_TQ: np.ndarray  # uint8, 0 or 1; missing calls have their current prediction
     known_TQ: np.ndarray  # bool, calls that are not missing
     open_TX: np.ndarray  # bool, unphased heterozygotes
     column_X2: np.ndarray  # int64, columns of the two haplotypes of each sample to phase
-    sample_Q: np.ndarray  # int64, for each haplotype the sample of X with its calls; -1 if not to be phased
+    # int64, index in X of each haplotype's sample, or of the sample with equal calls; -1 if not to be phased
+    sample_Q: np.ndarray
     locked_X2: np.ndarray  # int64, a sample's first and last heterozygote of known phase; (T, T) if none
     mismatch_T: np.ndarray  # float32, probability that an allele differs from the copied one
 
 
 class Decisions(NamedTuple):
-    """The decisions of a pass on all samples."""
+    """The decisions of a pass on all samples, see `passes.LaneDecisions`."""
 
-    # decision_TX, posterior_TX: see `passes.LaneDecisions`
     decision_TX: np.ndarray
     posterior_TX: np.ndarray
     likely_T2X: np.ndarray  # bool, whether ALT is more likely than REF on each haplotype
@@ -45,7 +45,7 @@ class TargetLanes(NamedTuple):
     # float32, emissions of the calls (`allele_emissions`). Lane l is the first haplotype of sample l, lane
     # l + HALF its second. The last sample is repeated to fill the lanes.
     call_S2L: np.ndarray
-    confident_S2L: np.ndarray  # float32, call_S2L, but doubtful calls count as missing
+    confident_S2L: np.ndarray  # float32, call_S2L, but heterozygotes of doubtful phase count as missing
     open_SH: np.ndarray  # bool, unphased heterozygotes
     wanted_S: np.ndarray  # bool, places with a missing call
 
@@ -58,7 +58,7 @@ class TargetLanes(NamedTuple):
 
 @kernel()
 def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignore[no-untyped-def]
-    """Fill `TargetLanes` with up to HALF samples of an interval; first_site: first site of the window."""
+    """Fill `TargetLanes`. first_site: first of the window. samples: interval of up to HALF indices in X."""
     call_S2L, confident_S2L, open_SH, wanted_S = lanes
     for s in range(len(wanted_S)):
         t = first_site + s
@@ -81,7 +81,7 @@ def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignor
 
 @kernel()
 def apply_decisions(targets, decisions):  # type: ignore[no-untyped-def]
-    """Exchange alleles as decided, and replace the predictions of missing calls."""
+    """Exchange alleles as decided, at one site or at all to its right. Replace predictions of missing calls."""
     alleles_TQ, known_TQ, column_X2 = targets.alleles_TQ, targets.known_TQ, targets.column_X2
     decision_TX, likely_T2X = decisions.decision_TX, decisions.likely_T2X
     exchanged_X = np.zeros(len(column_X2), np.bool_)
@@ -120,7 +120,7 @@ def vote(targets, votes_TX):  # type: ignore[no-untyped-def]
 
 @kernel()
 def apply_votes(targets, free_X, votes_TX):  # type: ignore[no-untyped-def]
-    """Set the phase that has most votes. Samples where free_X is False keep the phase of the last pass."""
+    """Where free_X, phase each unphased heterozygote relative to the previous one as most passes voted."""
     alleles_TQ, open_TX, column_X2 = targets.alleles_TQ, targets.open_TX, targets.column_X2
     last_X = np.zeros(len(column_X2), np.uint8)
     for t in range(len(open_TX)):

@@ -102,7 +102,7 @@ def check_targets(chunks: Sequence[Chunk]) -> None:
                     "mismatch",
                     f"chunks {other.path} and {chunk.path} were imputed from different targets: the calls at "
                     f"{chunk.region.chrom}:{position} differ, although the samples have the same names. "
-                    "Impute both from the same file, with the same --buffer",
+                    "Impute both from the same file, with the same --buffer",  # see `target_line`
                 )
 
 
@@ -194,8 +194,8 @@ def check_panel(
         if chunk.sites != len(matched):
             raise InputError(
                 "mismatch",
-                f"chunk {chunk.path} ({chunk.region}) has {chunk.sites} sites of a panel, but {len(matched)} "
-                f"of them are in {path}",
+                f"chunk {chunk.path} ({chunk.region}) has {chunk.sites} sites of its panel "
+                f"according to its header, but {len(matched)} of its records are sites of {path}",
             )
     for left, right in pairwise(chunks):
         start, stop = np.searchsorted(sites.position, [left.region.end + 1, right.region.start])

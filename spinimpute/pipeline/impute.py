@@ -244,13 +244,13 @@ def _check_arguments(
     if resources.max_memory is not None:
         raise InputError(
             "arguments",
-            f"{argument('max_memory')} cannot be kept with {quality}. Leave it out, or leave these out",
+            f"{argument('max_memory')} cannot be kept with {quality}. Omit the limit, or all of these",
         )
     if many_buffered_regions:
         raise InputError(
             "arguments",
             f"{argument('buffer_cM')} around several regions would count typed genotypes twice in "
-            f"{quality}. Leave it out, or leave these out",
+            f"{quality}. Omit the buffer, or all of these",
         )
 
 

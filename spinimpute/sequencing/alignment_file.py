@@ -35,10 +35,10 @@ _MAX_LISTED_NAMES = 10  # names of chromosomes in messages
 # with the panel's alleles. Reads of another genome build have a panel allele at about half of the sites.
 _MIN_AGREEMENT, _MIN_COMPARED_SITES = 0.9, 20
 # Builds often agree at the start of a chromosome and differ later, so each of these intervals must agree,
-# too. Even if 1 read in 20 has an error, the reads agree at 80 % of 30 sites.
+# too. If 5 % of the bases are wrong, fewer than 80 % of 30 sites agree in less than 0.1 % of cases.
 _COMPARED_INTERVALS, _MIN_INTERVAL_AGREEMENT = 10, 0.8
 _MAX_COMPARED_SITES, _MAX_COMPARED_READS = 30, 5_000  # in each interval
-_MAX_READS_WITHOUT_SITE = 200  # more reads than this must cover at least one site of an interval
+_MAX_READS_WITHOUT_SITE = 200  # an interval with more reads than this must have a compared site
 _DAMAGED = (OSError, ValueError, EOFError)  # exceptions that pysam raises for damaged files
 _INVALID_UTF8 = "is not valid UTF-8. The file may be damaged."
 
@@ -107,7 +107,7 @@ class AlignmentFile:
             if lengths is not None:
                 self._check_reference(lengths)
             self._check_index(end)
-            if is_cram:  # read a record, because only reading fails if the reference is wrong
+            if is_cram:  # read a record now: a wrong reference is noticed only when a record is read
                 next(self.reads(*panel.position[[0, -1]].tolist()), None)
             self._check_length(panel)
             self._stack = stack.pop_all()
@@ -160,10 +160,7 @@ class AlignmentFile:
             return self._open(empty)
 
     def _header_lines(self, kind: str) -> list[list[str]]:
-        """Return the fields of the header lines of a kind, such as "@RG".
-
-        pysam's own parser rejects some headers that samtools accepts.
-        """
+        """Return the fields of header lines such as "@RG". pysam rejects headers that samtools accepts."""
         lines = [line.rstrip("\r").split("\t") for line in str(self._file.header).split("\n")]
         return [line for line in lines if line[0] == kind]
 
@@ -179,7 +176,7 @@ class AlignmentFile:
         return names[0] if names else os.fsencode(self.path.stem).decode(errors="backslashreplace")
 
     def _contig_index(self, chrom: str) -> int:
-        """Return the index of a chromosome in the file's header. htslib finds names only in valid headers."""
+        """Return the index of a chromosome in the file's header. htslib's own search needs a valid header."""
         listed: Sequence[str] = self._file.references
         aliases = chromosome_names(chrom, listed)
         same_name = [name for name in aliases if plain_chromosome(name) == plain_chromosome(chrom)]
@@ -199,16 +196,18 @@ class AlignmentFile:
             return
         build = infer_build(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
         panel_build = infer_build(panel.contig_line, panel.chrom)
-        lengths = f"{self.contig} has {length:,} bases{_in_brackets(build)} in its header, and " + (
-            f"the panel reaches position {last:,}"
+        lengths = f"the file's header says that {self.contig} has {length:,} bases{_in_brackets(build)}, " + (
+            f"but the panel reaches position {last:,}"
             if expected is None
-            else f"{expected:,}{_in_brackets(panel_build)} by the panel's header line {panel.contig_line}"
+            else f"the panel's header line ({panel.contig_line}) says {expected:,}{_in_brackets(panel_build)}"
         )
         intervals = self._compare_intervals(panel) if length >= last else []
         n_agreeing, n_sites = sum(one.n_agreeing for one in intervals), sum(one.n_sites for one in intervals)
         differing = [one for one in intervals if not one.agrees]
         if n_sites < _MIN_COMPARED_SITES or n_agreeing < _MIN_AGREEMENT * n_sites or differing:
-            compared = f"; it shows the panel's alleles at {n_agreeing} of {n_sites} sites" if n_sites else ""
+            compared = (
+                f"; the reads have the panel's alleles at {n_agreeing} of {n_sites} sites" if n_sites else ""
+            )
             if differing:
                 one = differing[0]
                 compared += (
@@ -219,8 +218,8 @@ class AlignmentFile:
                 "panel's genome, or use a panel of their build."
             )
         warnings.warn(
-            f"{self._title}: {lengths}. This line seems to be wrong: the reads show the panel's alleles at "
-            f"{n_agreeing} of {n_sites} sites.",
+            f"{self._title}: {lengths}. The panel's header line seems to be wrong: the reads have the "
+            f"panel's alleles at {n_agreeing} of {n_sites} sites.",
             stacklevel=4,
         )
 
@@ -269,9 +268,9 @@ class AlignmentFile:
             )
 
     def _find_index(self, is_cram: bool) -> tuple[Path | None, int]:
-        """Return the index file that htslib will load, and where the BAM file ends according to the index.
+        """Return the index that htslib will load, and the virtual offset after the last placed read in it.
 
-        The end is 0 for a CRAM, or if there is no index.
+        The offset is 0 for a CRAM, and if there is no index or no placed read.
         """
         suffixes = _CRAM_INDEXES if is_cram else _BAM_INDEXES
         names = [name for end in suffixes for name in (Path(f"{self.path}{end}"), self.path.with_suffix(end))]
@@ -289,7 +288,7 @@ class AlignmentFile:
     def _check_index(self, end: int) -> None:
         """Raise InputError if the index is missing or belongs to another file.
 
-        `end` is where the file ends according to the index.
+        `end` is the offset from `_find_index`. If it is 0, no placed read may follow the header.
         """
         index = self._index
         if index is None:
@@ -348,9 +347,10 @@ class AlignmentFile:
     def fragment(self, read: Read) -> str:
         """Return an identifier of the read's fragment, which is equal for both mates.
 
-        It consists of the read's name and the positions of both mates, because names may repeat in merged
-        files or be missing (*). If the mate's position is unknown, it is the name alone. Raises InputError if
-        the name is not valid UTF-8.
+        It consists of the read's name and the start positions of both mates, because names may repeat in
+        merged files. If the read is not paired, or its mate is unmapped or on another chromosome, only its
+        own position is added; if the chromosome of a mapped mate is not stated, none is. A missing name (*)
+        is replaced by the fragment's length, or by CIGAR and bases. Raises InputError for invalid UTF-8.
         """
         try:
             name = read.query_name
@@ -411,10 +411,7 @@ def _ignore_closing_errors() -> Iterator[None]:
 
 
 def _read_lengths(reference: Path) -> dict[str, int]:
-    """Return the lengths of the chromosomes in the index of a reference FASTA.
-
-    Raises InputError if the index is missing, because htslib would then write one.
-    """
+    """Return chromosome lengths from a FASTA's index. Raises InputError if missing: htslib would write it."""
     if not reference.is_file():
         raise InputError("not-found", f"reference {reference}: {why_no_file(reference)}")
     index = Path(f"{reference}.fai")

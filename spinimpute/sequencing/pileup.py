@@ -117,8 +117,9 @@ def read_alignments(
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+skipped).items())
         raise NoRecord(
             "content",
-            f"reads {', '.join(map(str, paths))}: no base counts at the {len(panel_index)} {kinds}s of "
-            f"the panel in {region or panel.chrom} ({counts or 'there are no reads'})",
+            f"reads {', '.join(map(str, paths))}: no base can be used at the {len(panel_index)} "
+            f"{'SNPs, insertions and deletions' if settings.indels else 'SNPs'} of the "
+            f"panel in {region or panel.chrom} ({counts or 'there are no reads'})",
         )
     return _likelihoods(samples, fragments, panel, panel_index, skipped, sexes)
 

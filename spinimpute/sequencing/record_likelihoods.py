@@ -149,8 +149,7 @@ def _select_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int])
             if chosen_X.any():
                 phred_X3[chosen_X] = phred[chosen_X][:, columns]
     if phred_X3.dtype.kind == "f":
-        # in merged files, the likelihoods of an allele are missing for samples whose own file lacked the
-        # allele
+        # merged files lack the likelihoods of an allele for samples whose own file lacked the allele
         phred_X3[np.isnan(phred_X3).any(axis=1)] = 0
     return phred_X3
 

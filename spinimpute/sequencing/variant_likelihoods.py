@@ -50,20 +50,20 @@ from spinimpute.targets.repair import (
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import NO_SAMPLES, Record, VariantFile
 
-# A file is refused if fewer of its records at panel positions than this share have the panel's alleles. One
-# in six has them by chance. The rule applies to files with at least FEW_RECORDS records at panel positions.
+# A file with at least FEW_RECORDS records at panel positions is refused if less than this share of them has
+# the panel's alleles. By chance, a quarter has them (if two of three SNPs are transitions).
 MIN_SHARE = 0.5
 FEW_RECORDS = 20
 # A file whose header names another build than the panel's must have this share of its sites in the panel.
 MIN_SHARE_OTHER_BUILD = 0.1
 # A file is accepted in spite of MIN_SHARE if this share of the records has the panel's alleles on either
-# strand. Half of the records do by chance.
+# strand. By chance, half of the records do.
 MIN_SHARE_BOTH_STRANDS = 0.8
 _BLOCK_SITES = 256  # sites that are converted together, which is faster than one by one
 _DEPTHS = ("AD", "DP")  # FORMAT fields with numbers of reads
 # ALT symbols that variant callers use for all alleles that they have not observed
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
-# kind of repair, by whether the record's REF is the panel's ALT, and whether it is on the other strand
+# kind of repair, by whether the panel's REF is an ALT of the record, and whether it is on the other strand
 _REPAIRS = {(False, False): "", (True, False): SWAPPED, (False, True): OTHER_STRAND, (True, True): BOTH}
 
 
@@ -83,9 +83,10 @@ def read_variant_likelihoods(
     repaired. If there are SNPs of the other strand, the strand of A/T and C/G SNPs is decided by the panel's
     frequency, and the SNP is skipped if this is uncertain. Depths are read from AD, or else from DP.
 
-    A region is read through the file's index, unless the index is missing or older than the file. With a
-    `chain` file that lifts positions to the panel's build, the whole chromosome is read. `sexes` maps samples
-    to whether they are male, for X. A sample that is not in it gets the ploidy of most of its genotypes.
+    A region is read through the file's index. If the index is missing or older than the file, the file is
+    read from its start. With a `chain` file that lifts positions to the panel's build, the whole chromosome
+    is read. `sexes` maps samples to whether they are male, for X. A sample that is not in it gets the ploidy
+    of most of its genotypes.
 
     Raises InputError if the file is missing or damaged or has no samples, if values are invalid, or if its
     alleles differ from the panel's; `NoRecord` if it has no record of the chromosome; `NoMatch` if it has no
@@ -117,13 +118,13 @@ class _RecordCollector:
         self._match_rank = bytearray(len(self._position))
         self._skipped: Counter[str] = Counter()
         self._n_sites = 0  # biallelic sites of the file
-        # number of records at panel positions, with the panel's alleles, and with likelihoods of these
-        # alleles
+        # number of records at panel positions; of these, with the panel's alleles; of these, with likelihoods
+        # (or calls) that were stored
         self._n_at_panel = self._n_matched = self._n_with_data = 0
         self._n_other_strand = 0  # matched records that are on the other strand
         self._repairs: list[str] = []  # kind of repair for each entry of _panel_index, "" for none
         self._panel_index: list[int] = []
-        self._counted_index: list[int] = []
+        self._counted_index: list[int] = []  # panel sites whose record has depths
         self._rows = _Rows(len(file.samples))
         self._warned = set[str]()
 
@@ -227,8 +228,9 @@ class _RecordCollector:
         advice = f"Align and call on the panel's build, or lift the file over ({argument('chain')})."
         if not self._n_matched:
             raise self._file.error(
-                f"none of its {self._n_sites} sites is one of the panel, {chrom}:{position[0]}-"
-                f"{position[-1]} ({counts}). {cause}, or of another region. Call the panel's sites.",
+                f"none of its {self._n_sites} sites is in the panel, which covers {chrom}:{position[0]}-"
+                f"{position[-1]} ({counts}). {cause}. The file may also be of another region. Call the "
+                "panel's sites.",
                 kind=NoMatch,
             )
         if differ and self._n_matched < MIN_SHARE_OTHER_BUILD * self._n_sites:
@@ -259,7 +261,7 @@ class _RecordCollector:
         samples = self._file.samples
         panel_index = np.array(self._panel_index, np.int64)
         order = np.argsort(panel_index, kind="stable")
-        order = order[np.diff(panel_index[order], append=-1) != 0]  # keep the last record of each site
+        order = order[np.diff(panel_index[order], append=-1) != 0]  # of two records, the later has no repairs
         phred_SX3, copies_SX, depth_SX = self._rows.select(order)
         repairs = [self._repairs[i] for i in order.tolist()]
         panel_index = panel_index[order]
@@ -281,8 +283,8 @@ class _RecordCollector:
             phred_SX3[:, haploid_X] = stored_phred(phred_SX3[:, haploid_X].astype(np.int16), True)
         if not (phred_SX3[:, :, ::2].any() or phred_SX3[:, ~haploid_X].any()):
             raise self._file.error(
-                f"all likelihoods and genotypes are missing, of all {len(samples)} samples at its "
-                f"{len(panel_index)} sites of the panel. Nothing can be imputed.",
+                f"likelihoods and genotypes of all {len(samples)} samples are missing at all "
+                f"{len(panel_index)} panel sites of the file. Nothing can be imputed.",
                 kind=NoMatch,
             )
         return GenotypeLikelihoods(
@@ -368,8 +370,8 @@ def find_alleles_on_other_strand(alleles: Sequence[str], ref: str, alt: str) -> 
     """Return the numbers of the panel's REF and ALT in a record of the other strand, see `find_alleles`.
 
     The result is None if the site is not a SNP, if its alleles are the same on both strands (A/T, C/G), or if
-    the record lacks an allele. It is also None if neither allele is the record's REF: then the alleles are
-    two ALTs of another site on this strand.
+    the record lacks an allele. It is also None if neither complemented allele is the record's REF: the record
+    is then more likely on the panel's strand, and has these bases as two of its ALTs.
     """
     other_ref, other_alt = complement(ref), complement(alt)
     if len(ref) > 1 or len(alt) > 1 or other_ref == alt or not {other_ref, other_alt} <= set(alleles):

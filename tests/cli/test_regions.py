@@ -99,7 +99,7 @@ def test_spin_and_leave_one_out(run, example, panel, tmp_path):
     run(*given, *loo, "--out", tmp_path / "some2.vcf", *flags(REGIONS), "--force").ok()
     assert records(tmp_path / "some2.vcf") == within(records(tmp_path / "whole2.vcf"), *REGIONS)
     run(*given, *loo, "--out", tmp_path / "o.vcf", *flags(REGIONS), "--buffer", "1", "--force").refused(
-        "twice in --loo, --report, --report-figures or --multiqc. Leave it out"
+        "twice in --loo, --report, --report-figures or --multiqc. Omit the buffer"
     )
 
 

@@ -7,8 +7,8 @@ Two methods are combined:
 2. If chains saw only a subset, the haplotypes of the whole panel with the longest matches to the alleles of a
    sample's chains are added. The positional Burrows-Wheeler transform finds them (`hmm.pbwt`).
 
-Axes: T common sites, X samples, H = HALF samples that are computed together, W windows, N haplotypes, M
-searched haplotypes, Q haplotypes of samples.
+Axes: T common sites, X samples, H = HALF = LANES / 2 samples that are computed together, W windows, N
+haplotypes, M searched haplotypes, Q haplotypes of samples.
 """
 
 from __future__ import annotations

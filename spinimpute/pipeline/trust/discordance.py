@@ -3,16 +3,16 @@
 Alleles follow the genealogy of the haplotypes. If the nearest relatives of a haplotype to the left and right
 of a site have the same allele, the haplotype also has this allele, except after recurrent mutation. At some
 sites this often fails, because genotypes are wrong: in repeats and segmental duplications, or after mapping
-errors. There are ten to a hundred such common sites per megabase.
+errors. This concerns ten to a hundred common sites (minor allele frequency of at least 1 %) per megabase.
 
 Each haplotype whose two relatives agree at a site is compared with them:
 
     discordance = (haplotypes with another allele) / (number expected for randomly assigned alleles + PRIOR)
 
-It is 0 for good sites, and about 1 for sites that are independent of the sites around them. A relative is the
-haplotype with the longest match at common sites, not counting the NEAR bases next to the site: records close
-to it may contain the same artefact. Discordance is 0 for rare alleles, and within NEAR bases of the first and
-the last common site.
+It is 0 for good sites, and about 1 for sites that are independent of the sites around them. The relative
+on one side is the haplotype with the longest match at the common sites of this side, without the NEAR bases
+next to the site: records close to it may contain the same artefact. Discordance is 0 for rare alleles, and
+within NEAR bases of the first and the last common site.
 
 Axes: X sites (or samples) of the panel, T common sites, N compared haplotypes, P bytes of packed bits.
 """
@@ -31,7 +31,7 @@ from spinimpute.runtime.kernels import kernel
 
 MIN_FREQUENCY = 0.01  # of the minor allele; rarer alleles have too few copies to compare
 MIN_COPIES = 5  # of the minor allele; a carrier needs relatives that are also carriers
-MAX_HAPLOTYPES = 2_000  # compared haplotypes; more find no other sites
+MAX_HAPLOTYPES = 2_000  # compared haplotypes; more of them would find the same discordant sites
 PRIOR = 30.0  # added to the expected number; keeps discordance small if there are few haplotypes
 NO_RELATIVE = 2  # in place of the relative's allele: no other haplotype matches
 _BLOCK, _FLANK = 2_048, 512  # common sites computed together, and further ones read on each side
@@ -90,9 +90,10 @@ def _compared_haplotypes(panel: Panel, common_T: np.ndarray) -> tuple[np.ndarray
 
 
 def _discordance(position_T: np.ndarray, allele_TN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
-    """Return the discordance of common sites, float64 (T,). sample_N: the sample of each haplotype."""
-    # Among equally long matches, the order of haplotypes decides. It must not depend on the alleles at single
-    # sites. Haplotypes are sorted by sample; only the two haplotypes of a sample are sorted by a hash.
+    """Return the discordance of common sites, float64 (T,). sample_N: rank of each haplotype's sample."""
+    # The order of haplotypes decides which of several equally long matches is used. An order by alleles would
+    # favour some alleles, so haplotypes are sorted by the rank of their sample. A hash sorts the two
+    # haplotypes of a sample, because their order in the file must not matter.
     packed_NP = np.ascontiguousarray(np.packbits(allele_TN, axis=0).T)
     digests = [blake2b(content_P, digest_size=8).digest() for content_P in packed_NP]
     order = np.array(sorted(range(len(digests)), key=lambda n: (sample_N[n], digests[n])))
@@ -110,7 +111,7 @@ def _discordance(position_T: np.ndarray, allele_TN: np.ndarray, sample_N: np.nda
 
 
 def _nearest(position_T: np.ndarray, allele_TN: np.ndarray) -> np.ndarray:
-    """Return the allele of the haplotype with the longest match ending NEAR bases before, or NO_RELATIVE."""
+    """Return, for each site and haplotype, the allele of the relative before the site, or NO_RELATIVE."""
     passed_T = np.searchsorted(position_T, position_T - NEAR, side="right")
     near_TN = np.empty(allele_TN.shape, np.uint8)
     bits_TP = np.ascontiguousarray(np.packbits(allele_TN, axis=1))
@@ -120,7 +121,7 @@ def _nearest(position_T: np.ndarray, allele_TN: np.ndarray) -> np.ndarray:
 
 @kernel()
 def _fill_nearest(bits_TP, passed_T, no_relative, near_TN):  # type: ignore[no-untyped-def]
-    """Fill near_TN with the allele, at each site, of the haplotype with the longest match before the site.
+    """Fill near_TN with the allele of each haplotype's relative before each site.
 
     passed_T: matches for site t end just before site passed_T[t], int64, non-decreasing. Of two equally long
     matches, the first one in PBWT order is used. no_relative: value to write if no other haplotype matches.
@@ -140,7 +141,7 @@ def _fill_nearest(bits_TP, passed_T, no_relative, near_TN):  # type: ignore[no-u
             order_N, next_order_N = next_order_N, order_N
             start_N, next_start_N = next_start_N, start_N
             n_advanced += 1
-        # A neighbour in PBWT order has the longest match. start_N: first site of the match to the previous.
+        # A neighbour in PBWT order has the longest match. start_N: first site shared with the one before.
         if n_at_update != n_advanced:
             n_at_update = n_advanced
             for i in range(n):

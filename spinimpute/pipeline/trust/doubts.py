@@ -1,9 +1,11 @@
 """Test of a panel's discordant sites: are predictions overconfident there?
 
 Many discordant sites are predicted well, because the predictor notices that its candidates disagree. To test
-this, some samples are held out of the panel. The default predictor imputes them at the suspicious sites from
-common sites nearby. Then the true alleles are regressed on the predictions. The slope is 1 if predictions are
-calibrated, and lower if they are overconfident. Sites with a slope clearly below 1 are confirmed.
+this, some samples are held out of the panel. The default predictor imputes them at the *suspicious*
+sites: discordant sites with common alleles. Its typed sites are common sites that are spread over the
+chromosome, more than NEAR bases away from suspicious sites. Then the true alleles are regressed on the
+predictions. The slope is 1 if predictions are calibrated, and lower if they are overconfident. If it is
+clearly below 1, the site's discordance is confirmed, and the default predictor trusts the site less.
 
 Axes: X sites of the panel, U suspicious sites, T typed sites, S suspicious or typed sites, N haplotypes that
 are kept, Q held-out haplotypes.

@@ -103,7 +103,7 @@ def test_what_impute_would_make_of_reads(run, truth, write_reads, small_panel, t
     depth = [float(row["depth"]) for row in rows]
     assert depth[1] == pytest.approx(depth[0] / 2, rel=0.02)
     assert float(rows[1]["without_reads"]) == pytest.approx(1 - depth[1], abs=0.02)
-    run("check", *target, "--min-base-quality", 30).refused("no base counts")
+    run("check", *target, "--min-base-quality", 30).refused("no base can be used")
 
 
 def test_every_file_that_impute_refuses_is_named(run, truth, write_reads, small_panel, tmp_path):
