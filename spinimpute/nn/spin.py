@@ -131,15 +131,15 @@ class SPINEncoder(nn.Module):
                 [self._latents(read(), len(self.blocks)) for read in read_functions] if keep_latents else None
             )
         h_BHFE: Tensor = self.start_points  # B = 1 until the first block has read the chunks
-        for depth, block in enumerate(self._blocks()):
+        for block_index, block in enumerate(self._blocks()):
             mab = block.xabd.mab
             x_BHW = h_BHFE.flatten(-2)
-            recompute = [self._chunk(read, depth, block.xabd) for read in read_functions]
+            recompute = [self._chunk(read, block_index, block.xabd) for read in read_functions]
             attended = streamed_attention(
                 mab.queries(x_BHW),
                 recompute
                 if stored_latents is None
-                else [_chunk_of_latents(latents[depth], block.xabd) for latents in stored_latents],
+                else [_chunk_of_latents(latents[block_index], block.xabd) for latents in stored_latents],
                 scale=mab.attention.scale,
                 sources=sources,
                 recompute=recompute,
@@ -152,18 +152,18 @@ class SPINEncoder(nn.Module):
     def _blocks(self) -> list[EncoderBlock]:
         return cast(list[EncoderBlock], list(self.blocks))
 
-    def _chunk(self, read: Callable[[], Tensor], depth: int, xabd: XABD) -> Chunk:
+    def _chunk(self, read: Callable[[], Tensor], block_index: int, xabd: XABD) -> Chunk:
         def keys_values() -> KeysValues:
-            latents = self._latents(read(), depth + 1)[-1]
+            latents = self._latents(read(), block_index + 1)[-1]
             return KeysValues(*xabd.mab.attention.keys_values(latents.flatten(-2)))
 
         return keys_values
 
-    def _latents(self, d_BNDE: Tensor, depth: int) -> list[Tensor]:
-        """Return the latent attributes (B, N, F, E) of datapoints after each of the first `depth` blocks."""
+    def _latents(self, d_BNDE: Tensor, n_blocks: int) -> list[Tensor]:
+        """Return the latent attributes (B, N, F, E) of datapoints after each of the first `n_blocks`."""
         require_shape("d", d_BNDE, None, None, self.columns, self.width)
         latents = [self._start(d_BNDE)]
-        for block in self._blocks()[:depth]:
+        for block in self._blocks()[:n_blocks]:
             latents.append(block.latents(latents[-1], d_BNDE))
         return latents[1:]
 

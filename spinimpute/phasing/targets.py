@@ -81,7 +81,7 @@ def fill_lanes(targets, doubtful_TX, first_site, samples, lanes):  # type: ignor
 
 @kernel()
 def apply_decisions(targets, decisions):  # type: ignore[no-untyped-def]
-    """Exchange alleles as decided, at one site or at all to its right. Replace predictions of missing calls."""
+    """Exchange alleles as decided, at a site or at all to its right. Replace predictions of missing calls."""
     alleles_TQ, known_TQ, column_X2 = targets.alleles_TQ, targets.known_TQ, targets.column_X2
     decision_TX, likely_T2X = decisions.decision_TX, decisions.likely_T2X
     exchanged_X = np.zeros(len(column_X2), np.bool_)

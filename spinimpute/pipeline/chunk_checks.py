@@ -170,14 +170,14 @@ def check_panel(
         ],
         dtype=np.int64,
     )
-    untyped = _find_untyped_parts(chunks, panels, site_keys, warnings)
+    absent = _find_absent_parts(chunks, panels, site_keys, warnings)
 
     def name(row: int) -> str:
         return f"{sites.chrom}:{sites.position[row]} {sites.ref[row]}>{sites.alt[row]}"
 
     for chunk in chunks:
         start, stop = np.searchsorted(sites.position, [chunk.region.start, chunk.region.end + 1])
-        rows = start + np.flatnonzero(~untyped[start:stop])
+        rows = start + np.flatnonzero(~absent[start:stop])
         matched = chunk.key[np.isin(chunk.key, site_keys[rows])]
         missing_rows = rows[~np.isin(site_keys[rows], matched)]
         if len(missing_rows):
@@ -220,21 +220,21 @@ def check_panel(
         warnings.append(f"{what}: they are left out")
 
 
-def _find_untyped_parts(
+def _find_absent_parts(
     chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], site_keys: np.ndarray, warnings: list[str]
 ) -> np.ndarray:
     """Mark the sites of parts of chromosome X that are in no chunk, bool (sites,). Add a warning for each."""
-    untyped = np.zeros(len(site_keys), bool)
+    absent = np.zeros(len(site_keys), bool)
     start = 0
     for panel in panels:
         part_sites = slice(start, start := start + panel.n_sites)
         if len(panels) > 1 and not any(np.isin(chunk.key, site_keys[part_sites]).any() for chunk in chunks):
-            untyped[part_sites] = True
+            absent[part_sites] = True
             warnings.append(
                 f"no chunk has a site of the panel's part {panel.chrom}:{panel.position[0]}-"
                 f"{panel.position[-1]}: its {panel.n_sites} sites are left out"
             )
-    return untyped
+    return absent
 
 
 def shared_sites(left: Chunk, right: Chunk) -> int:

@@ -205,9 +205,7 @@ class AlignmentFile:
         n_agreeing, n_sites = sum(one.n_agreeing for one in intervals), sum(one.n_sites for one in intervals)
         differing = [one for one in intervals if not one.agrees]
         if n_sites < _MIN_COMPARED_SITES or n_agreeing < _MIN_AGREEMENT * n_sites or differing:
-            compared = (
-                f"; the reads have the panel's alleles at {n_agreeing} of {n_sites} sites" if n_sites else ""
-            )
+            compared = f"; reads have panel alleles at {n_agreeing} of {n_sites} sites" if n_sites else ""
             if differing:
                 one = differing[0]
                 compared += (

@@ -101,9 +101,9 @@ def read_alignments(
     fragments: list[FragmentBases] = []
     skipped: Counter[str] = Counter()
     snps, indels = _panel_sites(panel.sites, region, settings, skipped)
-    panel_index = np.sort(np.array([*snps.panel_index, *indels.panel_index], np.int64))
+    requested_index = np.sort(np.array([*snps.panel_index, *indels.panel_index], np.int64))
     kinds = "SNP" + ", insertion or deletion" * settings.indels
-    if not len(panel_index):
+    if not len(requested_index):
         raise NoRecord(
             "content", f"the panel has no {kinds} in {region or panel.chrom}, so reads cannot be used there"
         )
@@ -117,11 +117,11 @@ def read_alignments(
         counts = ", ".join(f"{reason}: {count}" for reason, count in (+skipped).items())
         raise NoRecord(
             "content",
-            f"reads {', '.join(map(str, paths))}: no base can be used at the {len(panel_index)} "
+            f"reads {', '.join(map(str, paths))}: no base can be used at the {len(requested_index)} "
             f"{'SNPs, insertions and deletions' if settings.indels else 'SNPs'} of the "
             f"panel in {region or panel.chrom} ({counts or 'there are no reads'})",
         )
-    return _likelihoods(samples, fragments, panel, panel_index, skipped, sexes)
+    return _likelihoods(samples, fragments, panel, requested_index, skipped, sexes)
 
 
 def _check_duplicate_inputs(paths: Sequence[str | Path], samples: Sequence[str]) -> None:
@@ -268,7 +268,7 @@ def _likelihoods(
     samples: list[str],
     fragments: list[FragmentBases],
     panel: ReferencePanel,
-    site_index: np.ndarray,
+    requested_index: np.ndarray,
     skipped: Counter[str],
     sexes: dict[str, bool] | None,
 ) -> GenotypeLikelihoods:
@@ -277,18 +277,18 @@ def _likelihoods(
     ploidy_X[ploidy_X == 0] = 2
     phred_SX3 = np.empty((len(panel_index), len(samples), 3), np.uint8)
     depth_SX = np.empty(phred_SX3.shape[:2], np.uint16)
-    for s, bases in enumerate(fragments):
+    for x, bases in enumerate(fragments):
         phred_S3, depth_S = phred_of_bases(bases, panel_index)
-        phred_SX3[:, s] = stored_phred(phred_S3, ploidy_X[s] == 1)
-        depth_SX[:, s] = stored_depth(depth_S)
+        phred_SX3[:, x] = stored_phred(phred_S3, ploidy_X[x] == 1)
+        depth_SX[:, x] = stored_depth(depth_S)
     return GenotypeLikelihoods(
         samples,
         ploidy_X,
         panel_index,
         phred_SX3,
         depth_SX,
-        len(site_index),
+        len(requested_index),
         dict(+skipped),
-        site_index,
+        requested_index,
         bases_X=fragments,
     )

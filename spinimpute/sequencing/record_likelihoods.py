@@ -51,22 +51,22 @@ class RecordLikelihoods(NamedTuple):
     phreds : list of float32 or int32 (X, 3)
         Phred-scaled likelihoods, one array for each requested pair of alleles. Only their differences have a
         meaning. They are 0, 0, 0 without data. For a haploid sample, the middle value has no meaning.
-    copies_X : uint8 (X,)
+    call_ploidy_X : uint8 (X,)
         Number of alleles of the sample, 0 without data.
     """
 
     phreds: list[np.ndarray]
-    copies_X: np.ndarray
+    call_ploidy_X: np.ndarray
 
     def fill_missing(self, other: RecordLikelihoods) -> RecordLikelihoods:
         """Return a copy that takes the likelihoods of samples without data from another field."""
-        no_data_X = self.copies_X == 0
+        no_data_X = self.call_ploidy_X == 0
         return RecordLikelihoods(
             [
                 np.where(no_data_X[:, None], two, one)
                 for one, two in zip(self.phreds, other.phreds, strict=True)
             ],
-            np.where(no_data_X, other.copies_X, self.copies_X),
+            np.where(no_data_X, other.call_ploidy_X, self.call_ploidy_X),
         )
 
 
@@ -95,7 +95,7 @@ def likelihoods_of_record(
         else:
             more = _from_numbers(file, record, key, n_alleles, pairs)
         likelihoods = more if likelihoods is None else likelihoods.fill_missing(more)
-        if likelihoods.copies_X.all():
+        if likelihoods.call_ploidy_X.all():
             break
     return likelihoods
 
@@ -107,12 +107,12 @@ def _from_numbers(
     values, count_X = file.numbers(record, key)
     n_genotypes = genotype_index(0, n_alleles)  # index of the first genotype with one more allele
     if count_X is None and values.shape[1] == n_genotypes:
-        copies_X = np.full(len(values), 2, np.uint8)
+        call_ploidy_X = np.full(len(values), 2, np.uint8)
     else:
         count_X = np.full(len(values), values.shape[1]) if count_X is None else count_X
         known_X = ~np.isnan(values).all(axis=1)
-        copies_X = (known_X * (2 * (count_X == n_genotypes) + (count_X == n_alleles))).astype(np.uint8)
-        is_invalid_X = known_X & (copies_X == 0)
+        call_ploidy_X = (known_X * (2 * (count_X == n_genotypes) + (count_X == n_alleles))).astype(np.uint8)
+        is_invalid_X = known_X & (call_ploidy_X == 0)
         if is_invalid_X.any():
             s = int(np.argmax(is_invalid_X))
             raise _error(
@@ -133,19 +133,19 @@ def _from_numbers(
     if is_invalid.any():
         s, v = np.argwhere(is_invalid)[0]
         raise _error(file, record, int(s), f"{values[s, v]:g} in {key}; {rule}")
-    return RecordLikelihoods([_select_pair(phred, copies_X, pair) for pair in pairs], copies_X)
+    return RecordLikelihoods([_select_pair(phred, call_ploidy_X, pair) for pair in pairs], call_ploidy_X)
 
 
-def _select_pair(phred: np.ndarray, copies_X: np.ndarray, pair: tuple[int, int]) -> np.ndarray:
+def _select_pair(phred: np.ndarray, call_ploidy_X: np.ndarray, pair: tuple[int, int]) -> np.ndarray:
     """Return the likelihoods of two alleles' genotypes (X, 3) from those of all genotypes (X, values)."""
     first, second = pair
     chosen = [genotype_index(first, first), genotype_index(first, second), genotype_index(second, second)]
-    if copies_X.min() == 2:
+    if call_ploidy_X.min() == 2:
         phred_X3 = phred[:, chosen]
     else:
         phred_X3 = np.zeros((len(phred), 3), np.float32)
-        for copies, columns in ((1, [first, first, second]), (2, chosen)):
-            chosen_X = copies_X == copies
+        for ploidy, columns in ((1, [first, first, second]), (2, chosen)):
+            chosen_X = call_ploidy_X == ploidy
             if chosen_X.any():
                 phred_X3[chosen_X] = phred[chosen_X][:, columns]
     if phred_X3.dtype.kind == "f":
@@ -166,16 +166,16 @@ def _from_calls(
         s = int(np.argmax((called >= n_alleles).any(axis=1)))
         raise _error(file, record, s, "a genotype that names an ALT allele which the record does not have")
     is_haploid_X = called[:, -1] == -2 if called.shape[1] == 2 else np.ones(len(called), bool)
-    copies_X = np.where((called >= 0).any(axis=1), np.where(is_haploid_X, 1, 2), 0).astype(np.uint8)
+    call_ploidy_X = np.where((called >= 0).any(axis=1), np.where(is_haploid_X, 1, 2), 0).astype(np.uint8)
     phreds = []
     for pair in pairs:
         index_in_pair = np.full(n_alleles + 2, -1)
         # alleles -2 (haploid) and -1 (missing) read the last two entries, which stay -1
         index_in_pair[list(pair)] = 0, 1
         first_X, last_X = index_in_pair[called[:, 0]], index_in_pair[called[:, -1]]
-        haploid_X1 = copies_X[:, None] == 1
+        haploid_X1 = call_ploidy_X[:, None] == 1
         phreds.append(np.where(haploid_X1, _HAPLOID_CALLS[first_X], _DIPLOID_CALLS[first_X, last_X]))
-    return RecordLikelihoods(phreds, copies_X)
+    return RecordLikelihoods(phreds, call_ploidy_X)
 
 
 def _error(file: VariantFile, record: Record, sample: int, what: str) -> InputError:

@@ -124,7 +124,7 @@ class _RecordCollector:
         self._n_other_strand = 0  # matched records that are on the other strand
         self._repairs: list[str] = []  # kind of repair for each entry of _panel_index, "" for none
         self._panel_index: list[int] = []
-        self._counted_index: list[int] = []  # panel sites whose record has depths
+        self._depth_index: list[int] = []  # panel sites whose record has depths
         self._rows = _Rows(len(file.samples))
         self._warned = set[str]()
 
@@ -168,8 +168,8 @@ class _RecordCollector:
             self._repairs.append(repairs[site])
             reads_X = self._read_depths(record, pairs[site])
             if reads_X is not None:
-                self._counted_index.append(site)
-            self._rows.add(phred_X3, found.copies_X, reads_X)
+                self._depth_index.append(site)
+            self._rows.add(phred_X3, found.call_ploidy_X, reads_X)
 
     def _count_alleles(
         self, alleles: Sequence[str], at_panel: bool, pairs: dict[int, tuple[int, int]]
@@ -262,17 +262,17 @@ class _RecordCollector:
         panel_index = np.array(self._panel_index, np.int64)
         order = np.argsort(panel_index, kind="stable")
         order = order[np.diff(panel_index[order], append=-1) != 0]  # of two records, the later has no repairs
-        phred_SX3, copies_SX, depth_SX = self._rows.select(order)
+        phred_SX3, call_ploidy_SX, depth_SX = self._rows.select(order)
         repairs = [self._repairs[i] for i in order.tolist()]
         panel_index = panel_index[order]
         if self._n_other_strand:
             sites = self._panel.sites.take(panel_index)
             kept_S = _choose_strands(sites, self._panel.frequency[panel_index], phred_SX3, repairs)
             panel_index, phred_SX3 = panel_index[kept_S], phred_SX3[kept_S]
-            copies_SX, depth_SX = copies_SX[kept_S], depth_SX[kept_S]
-        haploid_call_SX = copies_SX == 1
+            call_ploidy_SX, depth_SX = call_ploidy_SX[kept_S], depth_SX[kept_S]
+        haploid_call_SX = call_ploidy_SX == 1
         known_X = known_ploidy(self._panel, samples, sexes)
-        mostly_one_X = haploid_call_SX.sum(axis=0) > (copies_SX == 2).sum(axis=0)
+        mostly_one_X = haploid_call_SX.sum(axis=0) > (call_ploidy_SX == 2).sum(axis=0)
         ploidy_X = np.where(known_X > 0, known_X, np.where(mostly_one_X, 1, 2)).astype(np.uint8)
         haploid_X = ploidy_X == 1
         if haploid_call_SX.any() or haploid_X.any():
@@ -292,10 +292,10 @@ class _RecordCollector:
             ploidy_X,
             panel_index,
             phred_SX3,
-            depth_SX if self._counted_index else None,
+            depth_SX if self._depth_index else None,
             self._n_sites,
             dict(self._skipped + Counter(skipped)),
-            np.intersect1d(np.array(self._counted_index, np.int64), panel_index),
+            np.intersect1d(np.array(self._depth_index, np.int64), panel_index),
             dict(Counter(filter(None, repairs))),
         )
 
@@ -307,17 +307,17 @@ class _Rows:
         self._n_samples = n_samples
         self._new: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self._no_reads = np.zeros(n_samples, np.float32)
-        self._phred, self._copies, self._depth = bytearray(), bytearray(), bytearray()
+        self._phred, self._call_ploidy, self._depth = bytearray(), bytearray(), bytearray()
 
-    def add(self, phred_X3: np.ndarray, copies_X: np.ndarray, reads_X: np.ndarray | None) -> None:
-        self._new.append((phred_X3, copies_X, self._no_reads if reads_X is None else reads_X))
+    def add(self, phred_X3: np.ndarray, call_ploidy_X: np.ndarray, reads_X: np.ndarray | None) -> None:
+        self._new.append((phred_X3, call_ploidy_X, self._no_reads if reads_X is None else reads_X))
         if len(self._new) == _BLOCK_SITES:
             self._convert()
 
     def _convert(self) -> None:
-        phred_SX3, copies_SX, reads_SX = map(np.array, zip(*self._new, strict=True))
-        self._phred += stored_phred(phred_SX3, copies_SX == 1).tobytes()
-        self._copies += copies_SX.tobytes()
+        phred_SX3, call_ploidy_SX, reads_SX = map(np.array, zip(*self._new, strict=True))
+        self._phred += stored_phred(phred_SX3, call_ploidy_SX == 1).tobytes()
+        self._call_ploidy += call_ploidy_SX.tobytes()
         self._depth += stored_depth(np.nan_to_num(reads_SX)).tobytes()
         self._new = []
 
@@ -327,9 +327,9 @@ class _Rows:
             self._convert()
         shape = (-1, self._n_samples)
         phred_SX3 = np.frombuffer(self._phred, np.uint8).reshape(*shape, 3)[order_S]
-        copies_SX = np.frombuffer(self._copies, np.uint8).reshape(shape)[order_S]
+        call_ploidy_SX = np.frombuffer(self._call_ploidy, np.uint8).reshape(shape)[order_S]
         depth_SX = np.frombuffer(self._depth, np.uint16).reshape(shape)[order_S]
-        return phred_SX3, copies_SX, depth_SX
+        return phred_SX3, call_ploidy_SX, depth_SX
 
 
 def _is_other_strand(repair: str) -> bool:

@@ -92,7 +92,7 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
         counts = ", ".join(f"{reason}: {count}" for reason, count in found.skipped.items())
         raise NoPanelSite(
             "mismatch",
-            f"array {path}: none of its {found.n_sites} sites is in the panel, {where}"
+            f"array {path}: none of its {found.n_sites} sites is in the panel, which covers {where}"
             + (f" ({counts})" if counts else "")
             + (f". The file has chromosome {', '.join(sorted(others)[:5])}" if others else "")
             + ". Give the array's sites on this chromosome, in the panel's genome build",

@@ -217,7 +217,7 @@ def test_order_of_likelihoods(data: st.DataObject) -> None:
     numbers = FormatNumbers(values, count)
     file = SimpleNamespace(formats=lambda record: [key], numbers=lambda record, key: numbers)
     found = likelihoods_of_record(file, None, n, [(i, j)])
-    assert found.copies_X.tolist() == copies
+    assert found.call_ploidy_X.tolist() == copies
     phred = values if key == "PL" else values * -10
     for s, number in enumerate(copies):
         if number == 0:
@@ -280,7 +280,7 @@ MANY = [(100 * i, "A", "C") for i in range(1, 41)]
         (["100 A C DP 3 4"], r"no record of a panel site has likelihoods .* defines PL and GL and GT\. Call"),
         (["100 A C PL . .", "200 A C GT ./. .", "500 T A GL .,.,. ."], "of all 2 samples are missing at"),
         (["100 A C PL 0,0,0 0,0"], "likelihoods and genotypes of all . samples? are missing"),
-        (["101 A C PL 0,3,30 0,3,4"], r"none of its 1 sites is .* panel, 20:100-500 \(position not in"),
+        (["101 A C PL 0,3,30 0,3,4"], r"none of its 1 sites is .* covers 20:100-500 \(position not in"),
         ([f"{p} C G PL 0,3,30 0,0,0" for p, _, _ in MANY[1:]] + ["4000 A C PL 0,3,4 0,0,0"],
          r"only 1 of its 40 records .* panel's alleles \(alleles differ from the panel: 39\)\. The file is"),
     ],

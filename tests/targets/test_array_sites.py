@@ -81,7 +81,7 @@ def test_unphased_targets_are_arrays_too(tmp_path: Path) -> None:
         (f"20 10\n20 {'1' * 5000}\n", "line 2: expected"),
         ("20 10\n20\n", "line 2: expected"),
         ("rs1 20 10\n", "line 1"),
-        ("", "none of its 0 sites is in the panel, 20:10-40"),
+        ("", "none of its 0 sites is in the panel, which covers 20:10-40"),
         ("21 10\n", "on another chromosome: 1.*The file has chromosome 21"),
         ("20 11\n", "not in the panel: 1.*genome build"),
         ("##fileformat=VCFv4.2\n20 10", "truncated"),

@@ -113,24 +113,24 @@ def _discordance(position_T: np.ndarray, allele_TN: np.ndarray, sample_N: np.nda
 def _nearest(position_T: np.ndarray, allele_TN: np.ndarray) -> np.ndarray:
     """Return, for each site and haplotype, the allele of the relative before the site, or NO_RELATIVE."""
     passed_T = np.searchsorted(position_T, position_T - NEAR, side="right")
-    near_TN = np.empty(allele_TN.shape, np.uint8)
+    relative_allele_TN = np.empty(allele_TN.shape, np.uint8)
     bits_TP = np.ascontiguousarray(np.packbits(allele_TN, axis=1))
-    _fill_nearest(bits_TP, passed_T, np.uint8(NO_RELATIVE), near_TN)
-    return near_TN
+    _fill_nearest(bits_TP, passed_T, np.uint8(NO_RELATIVE), relative_allele_TN)
+    return relative_allele_TN
 
 
 @kernel()
-def _fill_nearest(bits_TP, passed_T, no_relative, near_TN):  # type: ignore[no-untyped-def]
-    """Fill near_TN with the allele of each haplotype's relative before each site.
+def _fill_nearest(bits_TP, passed_T, no_relative, relative_allele_TN):  # type: ignore[no-untyped-def]
+    """Fill relative_allele_TN with the allele of each haplotype's relative before each site.
 
     passed_T: matches for site t end just before site passed_T[t], int64, non-decreasing. Of two equally long
     matches, the first one in PBWT order is used. no_relative: value to write if no other haplotype matches.
     """
-    n = near_TN.shape[1]
+    n = relative_allele_TN.shape[1]
     order_N, start_N = np.arange(n).astype(np.int32), np.zeros(n, np.int32)
     next_order_N, next_start_N = np.empty_like(order_N), np.empty_like(start_N)
     ones_N, one_start_N = np.empty_like(order_N), np.empty_like(start_N)
-    zeros_N1, near_N = np.empty(n + 1, np.int32), np.empty(n, np.int32)
+    zeros_N1, relative_N = np.empty(n + 1, np.int32), np.empty(n, np.int32)
     n_advanced, n_at_update = 0, -1
     for t in range(len(bits_TP)):
         while n_advanced < passed_T[t]:
@@ -148,8 +148,10 @@ def _fill_nearest(bits_TP, passed_T, no_relative, near_TN):  # type: ignore[no-u
                 start_before = start_N[i] if i else n_advanced
                 start_after = start_N[i + 1] if i + 1 < n else n_advanced
                 if min(start_before, start_after) == n_advanced:
-                    near_N[order_N[i]] = -1
+                    relative_N[order_N[i]] = -1
                 else:
-                    near_N[order_N[i]] = order_N[i - 1] if start_before <= start_after else order_N[i + 1]
+                    relative_N[order_N[i]] = order_N[i - 1] if start_before <= start_after else order_N[i + 1]
         for i in range(n):
-            near_TN[t, i] = no_relative if near_N[i] < 0 else allele_of(bits_TP[t], near_N[i])
+            relative_allele_TN[t, i] = (
+                no_relative if relative_N[i] < 0 else allele_of(bits_TP[t], relative_N[i])
+            )
