@@ -196,8 +196,8 @@ class AlignmentFile:
             return
         build = infer_build(f"##contig=<ID={self.contig},length={length}>", panel.chrom)
         panel_build = infer_build(panel.contig_line, panel.chrom)
-        lengths = f"the file's header says that {self.contig} has {length:,} bases{_in_brackets(build)}, " + (
-            f"but the panel reaches position {last:,}"
+        lengths = f"the file's header says {self.contig} has {length:,} bases{_in_brackets(build)}, but " + (
+            f"the panel reaches position {last:,}"
             if expected is None
             else f"the panel's header line ({panel.contig_line}) says {expected:,}{_in_brackets(panel_build)}"
         )

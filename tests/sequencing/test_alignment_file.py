@@ -241,7 +241,7 @@ def test_samples(write_reads: WriteReads, reads: list, panel_of: PanelOf) -> Non
     [
         ([("21", 63025520)], 63025520, "its header has no 20. Its chromosomes are 21. Align"),
         ([("20", 9), ("chr20", 9)], 9, "its header has several names of 20, 20, chr20"),
-        ([("20", 64444167)], 63025520, r"64,444,167 bases \(GRCh38\), the panel's .* says 63,025,520 \(GR"),
+        ([("20", 64444167)], 63025520, r"64,444,167 bases \(GRCh38\), but the panel's .* 63,025,520 \(GR"),
         ([("20", 2000)], 1999, r"panel's header line \(##contig=<ID=20,length=1999>\) says 1,999\. Align"),
         ([("20", 104)], None, "20 has 104 bases, but the panel reaches position 105"),
     ],

@@ -251,7 +251,7 @@ def test_reads_of_another_build(refused, truth, write_reads, tmp_path):
     path = write_reads(tmp_path / "other.bam", moved, length=64_444_167)
     said = refused("another genome build", "--bam", path)
     assert "other.bam" in said
-    assert "header says that 20 has 64,444,167 bases (GRCh38)" in said
+    assert "header says 20 has 64,444,167 bases (GRCh38)" in said
 
 
 def test_a_cram_without_its_reference(refused, bam, truth, tmp_path):
