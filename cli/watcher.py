@@ -1,8 +1,8 @@
 """Run a command in a child process. If the child crashes, the parent explains why and cleans up.
 
-C libraries such as htslib kill the process when they read some damaged files, and so does the system when
-memory runs out. A command therefore runs in a child process. The child sends its parent notices of the
-files that it opens and closes (see `spinimpute.runtime.open_files`). If the child is killed, by a crash or by
+C libraries such as htslib crash on some damaged files, and the system kills a process when memory runs out.
+A command therefore runs in a child process. The child sends its parent notices of the files that it opens
+and closes (see `spinimpute.runtime.open_files`). If the child is killed, by a crash or by
 the user, the parent removes the child's temporary files and prints one message.
 
 A second pipe carries what libraries print on stderr. The parent hides text that was printed while a file was

@@ -34,7 +34,7 @@ class Haplotypes:
 class Calls:
     """The calls of a file, in which the ploidy of a sample may change from site to site.
 
-    Fields without a comment are those of `Haplotypes`.
+    `Haplotypes` explains the fields without a comment.
     """
 
     sites: Sites

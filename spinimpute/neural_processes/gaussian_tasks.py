@@ -37,7 +37,7 @@ class TaskBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """Distribution of tasks. The defaults are those of the SPIN paper (section 4.2) and its code.
+    """Distribution of tasks. The defaults come from section 4.2 of the SPIN paper and from its code.
 
     Ranges are pairs (minimum, maximum), both included; numbers are drawn uniformly from them.
     """

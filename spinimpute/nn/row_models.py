@@ -63,7 +63,7 @@ class RowModel(nn.Module):
     def rows(
         self, x: Tensor, mask: Tensor, side: Tensor | None = None, visible: Tensor | None = None
     ) -> Tensor:
-        """Return logits (B, N, D, K) of all rows of a table; parameters are those of `SPIN.encode`."""
+        """Return logits (B, N, D, K) of all rows of a table; see `SPIN.encode` for the parameters."""
         d_BNDE = self.embedding(x, mask, side)
         for layer in self.layers:
             d_BNDE = layer(d_BNDE, visible)
@@ -78,7 +78,7 @@ class RowModel(nn.Module):
         side: Tensor | None = None,
         visible: Tensor | None = None,
     ) -> Tensor:
-        """Return logits (B, Q, D, K) of the query rows; parameters are those of `SPIN.forward`."""
+        """Return logits (B, Q, D, K) of the query rows; see `SPIN.forward` for the parameters."""
         if visible is not None:
             queries = torch.ones(query.shape[:2], dtype=torch.bool, device=visible.device)
             visible = torch.cat((visible, queries), 1)

@@ -339,7 +339,7 @@ class SPIN(nn.Module):
         keep_latents: bool = False,
         processes: Processes = SINGLE_PROCESS,
     ) -> Tensor:
-        """Encode a context in chunks. Result and gradients are those of `encode`, with less memory.
+        """Encode a context in chunks, with less memory than `encode` and the same result and gradients.
 
         Each chunk is a pair (context (B, n, D), mask (B, n, D)), or a function that returns a pair. For
         `side` see `encode`, for `keep_latents` and `processes` see `SPINEncoder.encode_stream`.
@@ -402,7 +402,7 @@ class SPIN(nn.Module):
         visible: Tensor | None = None,
         only: int | None = None,
     ) -> Tensor:
-        """Return logits (B, Q, D, K) of the queries; parameters are those of `encode` and `predict`."""
+        """Return logits (B, Q, D, K) of the queries; see `encode` and `predict` for the parameters."""
         return self.predict(query, query_mask, self.encode(context, context_mask, side, visible), side, only)
 
 

@@ -51,7 +51,7 @@ def open_writer(
     """Return the writer for a format of `choose_format`. All writers have the same methods.
 
     `n_records` is the number of records that will be written; only PLINK needs it. `sexes` says which samples
-    are male, for PLINK and BGEN. The other parameters and the errors are those of the writers.
+    are male, for PLINK and BGEN. See the writers for the other parameters and the errors.
     """
     if output_format == PGEN:
         return PlinkWriter(path, layout, n_records, sexes)
