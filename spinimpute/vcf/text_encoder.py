@@ -142,8 +142,9 @@ class VcfTextEncoder:
         _write_columns(
             genotype_RN, *self._genotype, code_KRN, self._number_KCB, self._number_length_KC, out, stop_R
         )
+        columns = out.data
         encoded: list[bytes | memoryview] = []
-        lengths = np.diff(stop_R, prepend=0)
+        fixed_lengths = []
         start = 0
         rows = zip(
             sites.position.tolist(),
@@ -154,11 +155,11 @@ class VcfTextEncoder:
             stop_R.tolist(),
             strict=True,
         )
-        for record, (position, name, ref, alt, record_info, stop) in enumerate(rows):
+        for position, name, ref, alt, record_info, stop in rows:
             fixed = (
                 f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{self._format_column}"
             ).encode()
-            encoded += (fixed, out.data[start:stop])
-            lengths[record] += len(fixed)
+            encoded += (fixed, columns[start:stop])
+            fixed_lengths.append(len(fixed))
             start = stop
-        return encoded, lengths
+        return encoded, np.diff(stop_R, prepend=0) + np.array(fixed_lengths, np.int64)
