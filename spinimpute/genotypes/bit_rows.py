@@ -96,7 +96,7 @@ trailing_zeros = _llvm_bits("cttz", (0,))
 bits_set = _llvm_bits("ctpop", ())
 
 
-@kernel()
+@kernel(inline=True)
 def count_bits(bits_W, first, last):  # type: ignore[no-untyped-def]
     """Return the number of set bits among the sites [first, last)."""
     if first >= last:
@@ -112,7 +112,7 @@ def count_bits(bits_W, first, last):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel()
+@kernel(inline=True)
 def bit_at_or_before(bits_W, place):  # type: ignore[no-untyped-def]
     """Return the last site <= `place` whose bit is set; -1 if there is none."""
     if place < 0:
@@ -127,7 +127,7 @@ def bit_at_or_before(bits_W, place):  # type: ignore[no-untyped-def]
     return (word << 6) + 63 - leading_zeros(bits)
 
 
-@kernel()
+@kernel(inline=True)
 def bit_at_or_after(bits_W, place, n_places):  # type: ignore[no-untyped-def]
     """Return the first site >= `place` whose bit is set; n_places if there is none."""
     if place >= n_places:
@@ -142,7 +142,7 @@ def bit_at_or_after(bits_W, place, n_places):  # type: ignore[no-untyped-def]
     return (word << 6) + trailing_zeros(bits)
 
 
-@kernel()
+@kernel(inline=True)
 def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-def]
     """Return the last site <= `place` where two rows differ and known_W is set; -1 if there is none."""
     if place < 0:
@@ -157,7 +157,7 @@ def mismatch_at_or_before(x_W, y_W, known_W, place):  # type: ignore[no-untyped-
     return (word << 6) + 63 - leading_zeros(differ)
 
 
-@kernel()
+@kernel(inline=True)
 def allele_of(bits_P, haplotype):  # type: ignore[no-untyped-def]
     """Return a haplotype's allele at the site with these packed bits."""
     return np.int32((bits_P[haplotype >> 3] >> (7 - (haplotype & 7))) & 1)

@@ -36,7 +36,7 @@ class NotedHaplotypes(NamedTuple):
     before_Q6: np.ndarray
 
 
-@kernel()
+@kernel(inline=True)
 def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
     """Return whether any of the STRIDE matches beginning with index `first` starts after `start`."""
     latest = np.int32(0)
@@ -45,7 +45,7 @@ def _any_later(start_N, first, start):  # type: ignore[no-untyped-def]
     return latest > start
 
 
-@kernel()
+@kernel(inline=True)
 def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
     """Return the last index in (first, last] whose match starts after `start`; `first` if there is none."""
     while last - first >= STRIDE and not _any_later(start_N, last - STRIDE + 1, start):
@@ -55,7 +55,7 @@ def _last_later(start_N, first, last, start):  # type: ignore[no-untyped-def]
     return last
 
 
-@kernel()
+@kernel(inline=True)
 def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
     """Return the first index in [first, end) whose match starts after `start`; `end` if there is none."""
     while end - first >= STRIDE and not _any_later(start_N, first, start):
@@ -66,18 +66,26 @@ def _first_later(start_N, first, end, start):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def note_neighbours(order_N, start_N, position, start_2, place, settings, blocks, noted, q):  # type: ignore[no-untyped-def]
-    """Record, for some blocks, the haplotypes with the longest matches to query q that end at `place`.
+def note_neighbours(order_N, start_N, position_Q, start_Q2, place, settings, blocks, noted):  # type: ignore[no-untyped-def]
+    """Record, for some blocks, the haplotypes with the longest matches to each query that end at `place`.
 
-    order_N, start_N: the order and its match starts, see `bit_rows.advance`. position: the query's position
-    in the order. start_2: where its matches with the haplotypes above and below start. settings:
+    order_N, start_N: the order and its match starts, see `bit_rows.advance`. position_Q: positions of the
+    queries in the order. start_Q2: where their matches with the haplotypes above and below start. settings:
     `CandidateSettings`. blocks: first block and end of the blocks.
     """
-    nearest, most, before_6 = settings.nearest, settings.most, noted.before_Q6[q]
-    (first_block, last_block), start_above, start_below = blocks, start_2[0], start_2[1]
-    n_open, in_lists = noted.n_listed_QA.shape[1], noted.list_QAM.shape[2] > 0
+    for q in range(len(position_Q)):
+        _note_of_query(q, order_N, start_N, position_Q, start_Q2, place, settings, blocks, noted)
+
+
+@kernel()
+def _note_of_query(q, order_N, start_N, position_Q, start_Q2, place, settings, blocks, noted):  # type: ignore[no-untyped-def]
+    """Do the work of `note_neighbours` for query q."""
+    (nearest, most, _), (first_block, last_block) = settings, blocks
+    marked_QAW, list_QAM, n_listed_QA, before_Q6 = noted
+    start_above, start_below = start_Q2[q, 0], start_Q2[q, 1]
+    n_open, in_lists = n_listed_QA.shape[1], list_QAM.shape[2] > 0
     n = len(order_N)
-    above, below = position - 1, position
+    above, below = position_Q[q] - 1, position_Q[q]
     none = place + 1
     taken = 0
     while taken < nearest:
@@ -98,34 +106,32 @@ def note_neighbours(order_N, start_N, position, start_2, place, settings, blocks
         if taken == 0:
             all_examined = max(n_above, last - old_last) < MAX_TIES
             one, other = order_N[first], order_N[last - 1]
-            same = (
-                start == before_6[0] and here == before_6[1] and one == before_6[2] and other == before_6[3]
-            )
-            if same and here >= nearest:
-                done_first, done_last = before_6[4], before_6[5]
-            before_6[0], before_6[1] = start, here if all_examined else -1
-            before_6[2], before_6[3] = one, other
-            before_6[4], before_6[5] = first_block, last_block
+            same_length = start == before_Q6[q, 0] and here == before_Q6[q, 1]
+            if same_length and one == before_Q6[q, 2] and other == before_Q6[q, 3] and here >= nearest:
+                done_first, done_last = before_Q6[q, 4], before_Q6[q, 5]
+            before_Q6[q, 0], before_Q6[q, 1] = start, here if all_examined else -1
+            before_Q6[q, 2], before_Q6[q, 3] = one, other
+            before_Q6[q, 4], before_Q6[q, 5] = first_block, last_block
         wanted = min(here, most - taken)
         step, step_rest = here // wanted, here % wanted
         for block in range(first_block, last_block):
             if done_first <= block < done_last:
                 continue
             slot = block % n_open
-            listed = noted.n_listed_QA[q, slot]
+            listed = n_listed_QA[q, slot]
             at, rest = 0, 0  # at = i * here // wanted for the i-th taken haplotype, without a division
             for _ in range(wanted):
                 haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
                 if in_lists:
-                    noted.list_QAM[q, slot, listed] = haplotype
+                    list_QAM[q, slot, listed] = haplotype
                     listed += 1
                 else:
                     bit = np.uint64(1) << np.uint64(haplotype & 63)
-                    noted.marked_QAW[q, slot, haplotype >> 6] |= bit
+                    marked_QAW[q, slot, haplotype >> 6] |= bit
                 at, rest = at + step, rest + step_rest
                 if rest >= wanted:
                     at, rest = at + 1, rest - wanted
-            noted.n_listed_QA[q, slot] = listed
+            n_listed_QA[q, slot] = listed
         taken += wanted
         if wanted < here:
             break

@@ -71,10 +71,10 @@ class _Anchors(NamedTuple):
     last_S: np.ndarray
 
 
-@kernel()
-def _byte(bits_W, step):  # type: ignore[no-untyped-def]
-    """Return the bits of the places 8 step ... 8 step + 7 of a row; the first place is the lowest bit."""
-    return np.int64((bits_W[step >> 3] >> np.uint64(8 * (step & 7))) & np.uint64(255))
+@kernel(inline=True)
+def _byte(bits_XW, x, step):  # type: ignore[no-untyped-def]
+    """Return the bits of the places 8 step ... 8 step + 7 of row x; the first place is the lowest bit."""
+    return np.int64((bits_XW[x, step >> 3] >> np.uint64(8 * (step & 7))) & np.uint64(255))
 
 
 @kernel()
@@ -94,7 +94,7 @@ def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # typ
         mask = (1 << min(8, place - 8 * step)) - 1
         next_K[:] = 0
         for i in range(n):
-            key = _byte(panel_NW[i], step) & mask
+            key = _byte(panel_NW, i, step) & mask
             key_N[i] = key
             next_K[key] += 1
         total = 0
@@ -111,9 +111,9 @@ def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # typ
             next_K[key] += 1
         for q in range(len(position_Q)):
             position = position_Q[q]
-            known = _byte(queries.known_QW[q], step)
+            known = _byte(queries.known_QW, q, step)
             neighbour = key_N[order_N[position if position < n else position - 1]]
-            key = mask & ((_byte(queries.bits_QW[q], step) & known) | (neighbour & ~known))
+            key = mask & ((_byte(queries.bits_QW, q, step) & known) | (neighbour & ~known))
             if position == n:
                 position_Q[q] = next_K[key]
                 continue
@@ -208,10 +208,7 @@ def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, s
         if first >= last:
             continue
         _find_match_starts(order_N, panel_NW, queries, position_Q, place, start_Q2)
-        for q in range(n_queries):
-            note_neighbours(
-                order_N, start_N, position_Q[q], start_Q2[q], place, settings, (first, last), noted, q
-            )
+        note_neighbours(order_N, start_N, position_Q, start_Q2, place, settings, (first, last), noted)
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
                 continue

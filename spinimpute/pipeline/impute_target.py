@@ -67,6 +67,7 @@ class TargetImputer:
             self.writer.temporary_folder,
             matched.jumps_per_cM,
             sibling_haplotypes(np.repeat(np.arange(len(haplotypes.samples)), haplotypes.ploidy)),
+            Interval(target.intervals[0].sites.start, target.intervals[-1].sites.stop),
         )
         shares = split_progress(progress, [haplotypes.unphased is not None, measures_quality, 1])
         unphased = haplotypes.unphased is not None and bool(haplotypes.unphased[match.target_index].any())

@@ -73,6 +73,7 @@ class ImputationJob:
     scratch: Path | None = None  # folder for temporary files; None for the system's
     jumps_per_cM: float | None = None  # recombination scale; None: estimate it from the typed sites
     sibling_Q: np.ndarray | None = None  # int64, index of the same sample's other haplotype; None if unknown
+    imputed: Interval | None = None  # panel sites of all windows; None stands for all sites of the panel
 
 
 class Engine(ExitStack):

@@ -3,6 +3,11 @@
 Numba recompiles a function when its own file changes, but misses changes to constants and kernels that the
 file imports. We therefore give each version of a module a cache folder of its own. The folder's name is a
 digest of the module's file and of all files that it imports. Folders of unused versions are deleted.
+
+Numba counts references to arrays with atomic instructions, which cost time in inner loops, above all if
+several threads share an array. LLVM removes the counting from short kernels without calls. In inner loops we
+therefore (1) index whole arrays instead of slicing rows, (2) call only short kernels that call no others
+(`inline=True` removes a call), and (3) do not read an array for the last time inside of an `if`.
 """
 
 from __future__ import annotations
@@ -37,7 +42,8 @@ _DAY = 24 * 3600
 def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a function at its first call. The function runs without the GIL.
 
-    `fast` allows the compiler the changes in `FAST`. `inline` copies the function into its callers.
+    `fast` allows the compiler the changes in `FAST`. `inline` copies the function into its callers. A
+    division by zero raises no exception: the result is that of NumPy.
     """
 
     def compile_lazily(function: Callable[..., Any]) -> Any:
@@ -46,6 +52,7 @@ def kernel(*, fast: bool = False, inline: bool = False) -> Callable[[Callable[..
         try:  # numba reads CACHE_DIR when it decorates a function
             return numba.njit(
                 nogil=True,
+                error_model="numpy",
                 cache=folder is not None,
                 fastmath=set(FAST) if fast else False,
                 inline="always" if inline else "never",

@@ -79,15 +79,14 @@ class BgzfWriter:
         self._buffer += data
         size = BLOCK_SIZE * _BLOCKS_PER_TASK
         stop = len(self._buffer) if last else len(self._buffer) // size * size
-        for start in range(0, stop, size):
-            part = bytes(self._buffer[start : min(start + size, stop)])
-            pool = self._pool
-            self._tasks.append(
-                partial(_compress_blocks, part)
-                if pool is None
-                else pool.submit(_compress_blocks, part).result
-            )
+        with memoryview(self._buffer) as buffered:
+            parts = [bytes(buffered[start : min(start + size, stop)]) for start in range(0, stop, size)]
         del self._buffer[:stop]
+        for part in parts:
+            if self._pool is None:
+                self._tasks.append(partial(_compress_blocks, part))
+            else:
+                self._tasks.append(self._pool.submit(_compress_blocks, part).result)
         while len(self._tasks) > (0 if last else self._max_tasks):
             blocks = self._tasks.popleft()()
             self._block_lengths.extend(map(len, blocks))

@@ -309,6 +309,16 @@ def test_few_typed_sites_and_many_others(tmp_path: Path) -> None:
         limits_within(300 * MB, 100 * MB, job)
 
 
+def test_a_region_does_not_count_the_rest_of_the_chromosome() -> None:
+    """Blocks at the edges of a region are computed whole, unless they are long."""
+    cM, typed = np.arange(900_000) / 1e5, np.arange(0, 20_000, 50)
+    assert TileSizes.of(cM, typed, 400).block_sites > 800_000
+    sizes = TileSizes.of(cM, typed, 400, Interval(1_000, 19_500))
+    assert sizes.block_sites == 16 * 50
+    assert sizes.sites == 15 * 16 * 50  # all blocks of the first tile but the first
+    assert TileSizes.of(cM, typed, 400, Interval(19_000, 40_000)).block_sites == 40_000 - 19_951
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 3_000), st.integers(0, 99), st.floats(0.01, 1), st.sampled_from([100, 9_000]))
 def test_sizes_of_tiles(n_sites: int, seed: int, share: float, haplotypes: int) -> None:

@@ -87,8 +87,9 @@ def _hash_byte(bits, number, hash_N, first):  # type: ignore[no-untyped-def]
 
     Bit 0 is the highest bit.
     """
-    for bit in range(min(8, len(hash_N) - first)):
-        hash_N[first + bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
+    hash_8 = hash_N[first : first + 8]
+    for bit in range(len(hash_8)):
+        hash_8[bit] += number & (np.uint64(0) - np.uint64((bits >> (7 - bit)) & 1))
 
 
 @kernel()
@@ -105,8 +106,8 @@ def hash_rows(rows, first_row, stop_row, salt_X, hash_N):  # type: ignore[no-unt
     for x in range(first_row, stop_row):
         if listed_X[x]:
             number = scramble(np.uint64(salt_X[x - first_row]))
-            for at in range(start_X1[x], start_X1[x + 1], number_bytes):
-                haplotype = _listed_haplotype(stored, at, number_bytes)
+            for entry in range((start_X1[x + 1] - start_X1[x]) // number_bytes):
+                haplotype = _listed_haplotype(stored, start_X1[x] + entry * number_bytes, number_bytes)
                 if haplotype < n:
                     hash_N[haplotype] += number
     for first in range(0, n_bytes, BYTES_PER_HASHING):
@@ -161,11 +162,61 @@ def _find_slot(number, table_T, owner_T, mask):  # type: ignore[no-untyped-def]
 
 
 @kernel()
+def _mark_listed(rows, x, rare, new_index_N, pattern_N, minor_W, word, width, bit, rare_N, rare_bit):  # type: ignore[no-untyped-def]
+    """Set the bits of a row that is a list of haplotypes, see `_mark_minor_alleles`."""
+    stored, number_bytes, first = rows.stored, rows.number_bytes, rows.start_X1[x]
+    for entry in range((rows.start_X1[x + 1] - first) // number_bytes):
+        haplotype = _listed_haplotype(stored, first + entry * number_bytes, number_bytes)
+        if haplotype < len(pattern_N):
+            minor_W[word + pattern_N[haplotype] * width] |= bit
+            if rare:
+                rare_N[new_index_N[haplotype]] |= rare_bit
+
+
+@kernel()
+def _mark_packed(rows, x, rare, new_index_N, representative_D, minor_W, word, width, bit, rare_N, rare_bit):  # type: ignore[no-untyped-def]
+    """Set the bits of a row that is packed bits, see `_mark_minor_alleles`."""
+    stored, first, ref_is_minor = rows.stored, rows.start_X1[x], rows.ref_is_minor_X[x]
+    if rare:  # only small panels store rare alleles as bits, not as lists
+        for haplotype in range(len(new_index_N)):
+            one = (stored[first + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
+            if one != ref_is_minor:
+                rare_N[new_index_N[haplotype]] |= rare_bit
+    for d in range(len(representative_D)):
+        haplotype = representative_D[d]
+        one = (stored[first + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
+        if one != ref_is_minor:
+            minor_W[word + d * width] |= bit
+
+
+@kernel()
+def _mark_minor_alleles(  # type: ignore[no-untyped-def]
+    rows, first_row, stop_row, copies_X, new_index_N, pattern_N, representative_D, minor_W, first_word,
+    rare_N, rare_bit,
+):  # fmt: skip
+    """Set the bits of a gap, which has the rows [first_row, stop_row).
+
+    In minor_W, from first_word on: those of the patterns' minor alleles. In rare_N: rare_bit of haplotypes
+    with an allele that may be misphased.
+    """
+    width = (stop_row - first_row + 63) >> 6
+    for x in range(first_row, stop_row):
+        u = x - first_row
+        word, bit = first_word + (u >> 6), np.uint64(1) << np.uint64(u & 63)
+        rare = copies_X[x] < MIN_TRUSTED_COPIES
+        if rows.listed_X[x]:
+            _mark_listed(rows, x, rare, new_index_N, pattern_N, minor_W, word, width, bit, rare_N, rare_bit)
+        else:
+            _mark_packed(
+                rows, x, rare, new_index_N, representative_D, minor_W, word, width, bit, rare_N, rare_bit
+            )
+
+
+@kernel()
 def _gap_patterns(  # type: ignore[no-untyped-def]
     rows, gap_start_G1, order_N, copies_X, pattern_BNG, count_G, first_word_G, rare_BN
 ):
     """Fill the arrays of `GapPatterns`; return minor_W."""
-    stored, start_X1, listed_X, ref_is_minor_X, number_bytes = rows
     n = len(order_N)
     new_index_N = np.empty(n, np.int32)
     for i in range(n):
@@ -178,7 +229,7 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
     hash_N = np.empty(n, np.uint64)
     pattern_TN = np.empty((BLOCK_GAPS, n), np.int32)
     minor_W = np.zeros(1024, np.uint64)
-    salt_X = np.arange(len(listed_X))
+    salt_X = np.arange(len(rows.listed_X))
     n_words = 0
     for g in range(len(count_G)):
         first, last = gap_start_G1[g], gap_start_G1[g + 1]
@@ -197,28 +248,19 @@ def _gap_patterns(  # type: ignore[no-untyped-def]
             enlarged = np.zeros(n_words + n_words // 2 + n_patterns * width, np.uint64)
             enlarged[:n_words] = minor_W[:n_words]
             minor_W = enlarged
-        rare_N, rare_bit = rare_BN[g // BLOCK_GAPS], np.uint16(1 << (g % BLOCK_GAPS))
-        for u in range(last - first):
-            x, word, bit = first + u, n_words + (u >> 6), np.uint64(1) << np.uint64(u & 63)
-            rare = copies_X[x] < MIN_TRUSTED_COPIES
-            if listed_X[x]:
-                for at in range(start_X1[x], start_X1[x + 1], number_bytes):
-                    haplotype = _listed_haplotype(stored, at, number_bytes)
-                    if haplotype < n:
-                        minor_W[word + pattern_N[haplotype] * width] |= bit
-                        if rare:
-                            rare_N[new_index_N[haplotype]] |= rare_bit
-                continue
-            if rare:  # only small panels store rare alleles as bits, not as lists
-                for haplotype in range(n):
-                    one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
-                    if one != ref_is_minor_X[x]:
-                        rare_N[new_index_N[haplotype]] |= rare_bit
-            for d in range(n_patterns):
-                haplotype = representative_N[d]
-                one = (stored[start_X1[x] + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
-                if one != ref_is_minor_X[x]:
-                    minor_W[word + d * width] |= bit
+        _mark_minor_alleles(
+            rows,
+            first,
+            last,
+            copies_X,
+            new_index_N,
+            pattern_N,
+            representative_N[:n_patterns],
+            minor_W,
+            n_words,
+            rare_BN[g // BLOCK_GAPS],
+            np.uint16(1 << (g % BLOCK_GAPS)),
+        )
         n_words += n_patterns * width
     return minor_W[:n_words].copy()
 

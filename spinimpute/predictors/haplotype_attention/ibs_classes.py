@@ -73,7 +73,7 @@ class IBSClasses(NamedTuple):
     member_M: np.ndarray  # int32, panel haplotypes, class by class
 
 
-@kernel()
+@kernel(inline=True)
 def _find_differences(differ_W, n_places, first_gap_place, n_gaps, differences_CP, c):  # type: ignore[no-untyped-def]
     """Fill row c of differences_CP with the places of differences, from left to right.
 
@@ -100,7 +100,7 @@ def _find_differences(differ_W, n_places, first_gap_place, n_gaps, differences_C
     return between
 
 
-@kernel()
+@kernel(inline=True)
 def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
     """Encode four places, each below 2^15 - 1, as one integer."""
     base = np.int64(1) << np.int64(15)
@@ -117,11 +117,11 @@ def _class_key(differences_CP, c, at, cumulative_S1, information_S, n_places):  
     left_1, left_2 = differences_CP[c, at - 1], differences_CP[c, at - 2]
     right_1, right_2 = differences_CP[c, at], differences_CP[c, at + 1]
     key = _key(left_1, left_2, right_1, right_2)
+    # read from both arrays in any case: numba then counts no references to them
+    left, right = information_S[max(left_1, 0)], information_S[min(right_1, n_places - 1)]
     information = cumulative_S1[right_2] - cumulative_S1[left_2 + 1]
-    if left_1 >= 0:
-        information -= information_S[left_1]
-    if right_1 < n_places:
-        information -= information_S[right_1]
+    information -= left if left_1 >= 0 else np.float32(0)
+    information -= right if right_1 < n_places else np.float32(0)
     tie_breaker = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
     # the bit patterns of non-negative floats sort like the floats
     return key, (np.int64(bits_of_float(max(information, np.float32(0)))) << np.int64(32)) | tie_breaker
@@ -141,22 +141,21 @@ def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-
 
 
 @kernel()
-def _describe(q, g, n_found, information, distances, work, classes):  # type: ignore[no-untyped-def]
-    """Write the features of the n_found classes of query q at gap g, computed from their best members.
+def _describe_differences(q, g, n_found, information, distances, work, classes):  # type: ignore[no-untyped-def]
+    """Write the features of the n_found classes of query q at gap g that depend on the two differences.
 
-    The inner loops run over classes, because these loops can be vectorized.
+    These are the differences of the classes' best members. The inner loops run over classes, because these
+    loops can be vectorized.
     """
     information_S, other_S = information.query_QS[q], information.other_QS[q]
     log_left_S1, log_right_S1 = distances.log_left_GS1[g], distances.log_right_GS1[g]
     cumulative_S1, differences_CP, column_C = work.cumulative_S1, work.differences_CP, work.column_C
-    between_C, outside_C2, n_scanned_2 = work.between_C, work.outside_C2, work.n_scanned_2
-    best_K, skipped_2K, posterior_2K = work.best_K, work.skipped_2K, work.posterior_2K
-    count_K, features_FK = classes.count_QGK[q, g], classes.features_QGFK[q, g]
+    best_K, skipped_2K, features_FK = work.best_K, work.skipped_2K, classes.features_QGFK[q, g]
     n_places = len(information_S)
     here = cumulative_S1[distances.first_place + g]
     least, zero = np.float32(INFORMATION_OFFSET), np.float32(0)
-    skipped_2K[:, :n_found] = 0
-    features_FK[LOG_COUNT + 1 :, :n_found] = 0
+    for k in range(n_found):
+        skipped_2K[0, k] = skipped_2K[1, k] = 0
     for j in range(DEPTH):
         for k in range(n_found):
             c = best_K[k]
@@ -165,20 +164,26 @@ def _describe(q, g, n_found, information, distances, work, classes):  # type: ig
             features_FK[2 * DEPTH + j, k] = log_right_S1[right]
             features_FK[DEPTH + j, k] = here - cumulative_S1[left + 1] - skipped_2K[0, k]
             features_FK[3 * DEPTH + j, k] = cumulative_S1[right] - here - skipped_2K[1, k]
-            if left >= 0:
-                skipped_2K[0, k] += information_S[left]
-            if right < n_places:
-                skipped_2K[1, k] += information_S[right]
+            left_exists, right_exists = np.float32(left >= 0), np.float32(right < n_places)
+            left, right = max(left, 0), min(right, n_places - 1)
+            skipped_2K[0, k] += left_exists * information_S[left]
+            skipped_2K[1, k] += right_exists * information_S[right]
             if j == 0:
-                if left >= 0:
-                    features_FK[LOG_COUNT + 1, k] = information_S[left]
-                    features_FK[LOG_COUNT + 2, k] = other_S[left]
-                if right < n_places:
-                    features_FK[LOG_COUNT + 3, k] = information_S[right]
-                    features_FK[LOG_COUNT + 4, k] = other_S[right]
+                features_FK[LOG_COUNT + 1, k] = left_exists * information_S[left]
+                features_FK[LOG_COUNT + 2, k] = left_exists * other_S[left]
+                features_FK[LOG_COUNT + 3, k] = right_exists * information_S[right]
+                features_FK[LOG_COUNT + 4, k] = right_exists * other_S[right]
         for k in range(n_found):
             features_FK[DEPTH + j, k] = fast_log(max(features_FK[DEPTH + j, k], zero) + least)
             features_FK[3 * DEPTH + j, k] = fast_log(max(features_FK[3 * DEPTH + j, k], zero) + least)
+
+
+@kernel()
+def _describe_members(q, g, n_found, work, classes):  # type: ignore[no-untyped-def]
+    """Write the other features of the n_found classes of query q at gap g."""
+    best_K, posterior_2K, n_scanned_2 = work.best_K, work.posterior_2K, work.n_scanned_2
+    column_C, between_C, outside_C2 = work.column_C, work.between_C, work.outside_C2
+    count_K, features_FK = classes.count_QGK[q, g], classes.features_QGFK[q, g]
     for k in range(n_found):
         c = best_K[k]
         passed = column_C[c] - DEPTH
@@ -194,7 +199,7 @@ def _describe(q, g, n_found, information, distances, work, classes):  # type: ig
             features_FK[j, k] = fast_log(features_FK[j, k])
 
 
-@kernel()
+@kernel(inline=True)
 def _comes_before(score_C, one, other):  # type: ignore[no-untyped-def]
     return score_C[one] > score_C[other] or (score_C[one] == score_C[other] and one < other)
 
@@ -352,7 +357,8 @@ def _classes_of_query(  # type: ignore[no-untyped-def]
             count_QGK[q, g, k] = i - first
             best_K[k] = _best_member(rank_C, first, i, outside_C2)
             k += 1
-        _describe(q, g, k, information, distances, work, classes)
+        _describe_differences(q, g, k, information, distances, work, classes)
+        _describe_members(q, g, k, work, classes)
         for absent in range(k, n_classes):
             first_QGK[q, g, absent] = n_members
         for f in range(FEATURES):

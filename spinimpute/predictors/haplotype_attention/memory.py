@@ -114,7 +114,7 @@ def limits_of(job: ImputationJob) -> Limits:
     budget = job.options.get("max_memory")
     # the second term is for a copy of the typed calls in the panel's order
     used_bytes = 0 if budget is None else resident_bytes() + job.typed_index.size * job.n_queries
-    tiles = TileSizes.of(job.panel.cM, job.typed_index, job.panel.n_haplotypes)
+    tiles = TileSizes.of(job.panel.cM, job.typed_index, job.panel.n_haplotypes, job.imputed)
     sizes = JobSizes(job.panel.n_haplotypes, job.n_queries, job.threads, tiles)
     return limits_within(budget, used_bytes, sizes)
 

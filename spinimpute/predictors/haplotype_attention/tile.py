@@ -93,18 +93,25 @@ class TileSizes:
     all_sites: int
 
     @classmethod
-    def of(cls, cM: np.ndarray, typed_index: np.ndarray, n_haplotypes: int) -> TileSizes:
-        """Return the sizes. cM are genetic positions of the panel sites; typed_index must not be empty."""
+    def of(
+        cls, cM: np.ndarray, typed_index: np.ndarray, n_haplotypes: int, imputed: Interval | None = None
+    ) -> TileSizes:
+        """Return the sizes. Of the panel's sites, only the `imputed` ones count; None stands for all.
+
+        cM are genetic positions of the panel sites; typed_index must not be empty.
+        """
         n_sites, typed_cM_T = len(cM), cM[typed_index]
         reach_cM = typed_tiles.flank_reach(n_haplotypes)
         n_tiles = len(typed_index) // typed_tiles.TILE_GAPS + 1
         ends, tile = np.append(typed_index + 1, n_sites), typed_tiles.TILE_GAPS
         gaps = (Interval(n * tile - 1, (n + 1) * tile) for n in range(n_tiles))
         places = max(typed_tiles.add_flanks(typed_cM_T, interval, reach_cM).n_sites for interval in gaps)
-        tile_sites, block_sites = (
-            int(np.diff(ends[n - 1 :: n], prepend=0, append=n_sites).max()) for n in (tile, BLOCK_GAPS)
-        )
-        return cls(n_tiles, places, tile_sites, block_sites, len(typed_index) + 1, n_sites)
+        edges = np.concatenate([[0], ends[BLOCK_GAPS - 1 : -1 : BLOCK_GAPS], [n_sites]])
+        sites_B = np.diff(edges)
+        inside_B = sites_B if imputed is None else np.diff(edges.clip(*imputed))
+        sites_B = np.where((inside_B > 0) & (sites_B <= WHOLE_BLOCK_SITES), sites_B, inside_B)
+        tile_sites = np.add.reduceat(sites_B, np.arange(0, len(sites_B), tile // BLOCK_GAPS)).max()
+        return cls(n_tiles, places, int(tile_sites), int(sites_B.max()), len(typed_index) + 1, n_sites)
 
 
 def windows_of_tiles(
