@@ -6,7 +6,7 @@ alleles. An ambiguous site is moved to the other strand only if its allele frequ
 only if other sites of the file are on the other strand.
 
 Records without ALT: files of single samples have ALT "." where the sample only has REF. Such a record
-matches a panel site if it is the only panel site at the position, has the same REF, and is no an insertion.
+matches a panel site if it is the only panel site at the position, has the same REF, and is not an insertion.
 If there are several ALT alleles, we do not know which one the array tested. At an insertion, a REF of
 one base does not show whether the sample carries it.
 
