@@ -23,6 +23,8 @@ from benchmarks.devices.rows import Agreement, Runner, differences
 from benchmarks.devices.work import with_few_validations
 from benchmarks.imputation.cases import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = REPOSITORY / "data" / "example"
 MACHINE = Machine("a processor", 16, "a card", "3.12.3", "abc", {"torch": "2.11"})
 

@@ -14,6 +14,8 @@ from spinimpute.neural_processes.training import load_model
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.runtime.tensor_files import fingerprint
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

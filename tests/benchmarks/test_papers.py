@@ -48,6 +48,8 @@ from benchmarks.papers.window_networks import (
 from benchmarks.papers.window_scores import R2, R2_MINOR, window_scores
 from benchmarks.papers.windows import Cut, Window, read_sites, read_targets, read_window, read_windows
 
+pytestmark = pytest.mark.slow
+
 SMALL = Cut(windows=5, untyped=8, typed=9)
 TINY = WindowRecipe(steps=3, batch=16, width=4, h=3, f=2, k=3, looks=1)
 

@@ -17,6 +17,8 @@ from benchmarks.imputation.simulated_set import History, Sizes, simulate, write_
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.vcf.reader import read_haplotypes as read
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_simulated_set_is_like_a_real_one(simulated: Case) -> None:
     panel, target, truth = (read(path) for path in (simulated.panel, simulated.target, simulated.truth))

@@ -24,6 +24,8 @@ from benchmarks.tabular.methods import METHODS, Problem
 from benchmarks.tabular.probes import _Context, _permuted, deletion
 from spinimpute import tabular
 
+pytestmark = pytest.mark.slow
+
 PROBABILISTIC = ("NPT", "catboost", "sklearn boosting", "lightgbm", "xgboost", "k-NN", "sklearn MLP")
 
 

@@ -14,6 +14,8 @@ from spinimpute.quality.site_quality import dosage_variance
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.reports.imputation_report import imputation_report
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "data" / "example"
 
 

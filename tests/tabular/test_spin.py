@@ -10,6 +10,8 @@ from spinimpute.tabular import NPTRegressor, SPINClassifier, SPINRegressor, carr
 from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.table import Schema
 
+pytestmark = pytest.mark.slow
+
 TRACED: dict[str, Any] = {"width": 8, "heads": 2, "steps": 3, "random_state": 0}
 LEARNING: dict[str, Any] = {"steps": 60, "row_width": 16, "members": 2, "heads": 4, "random_state": 0}
 CHUNKED: dict[str, Any] = {

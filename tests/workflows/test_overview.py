@@ -16,6 +16,8 @@ import pytest
 
 import spinimpute
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "data" / "example"
 SCRIPT = REPOSITORY / "workflows" / "impute" / "scripts" / "overview.py"

@@ -12,6 +12,8 @@ import pytest
 import spinimpute
 from spinimpute.vcf.bgzf import EOF_BLOCK
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 
 NO_VALUE = "a value of a sample is not a genotype or a number"

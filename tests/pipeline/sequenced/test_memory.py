@@ -19,6 +19,8 @@ from spinimpute.runtime.errors import InputError
 from tests.conftest import NEEDS_PROC
 from tests.pipeline.sequenced.outputs import without_header
 
+pytestmark = pytest.mark.slow
+
 # as a process of its own: what it holds, at most, is its own
 MEASURED = """
 import sys
