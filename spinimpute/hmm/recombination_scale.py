@@ -2,9 +2,9 @@
 
 In the model of Li and Stephens, a query switches (jumps) to a random haplotype at a rate of this scale
 divided by the number of haplotypes. The scale depends on the panel's history, its phasing errors and the
-array; it differs eightfold between two real panels. It is estimated from the panel: a few haplotypes are held out,
-one at a time, and the scale that makes their typed alleles most likely is chosen. Targets are not used, so
-they do not affect each other.
+array; it differs eightfold between two real panels. It is estimated from the panel: a few haplotypes are held
+out, one at a time, and the scale that makes their typed alleles most likely is chosen. Targets are not used,
+so they do not affect each other.
 
 Axes: T typed sites, N panel haplotypes, Q held-out haplotypes, 2 alleles of a state.
 """

@@ -5,8 +5,8 @@ measures this: it is about 0 if the alleles agree with the haplotypes around the
 unrelated to them. A site's discordance is *confirmed* if predictions of held-out samples of the panel are too
 certain there. `spinimpute.pipeline.trust` computes both values when a panel is built.
 
-The default predictor trusts only sites with a confirmed discordance less. Plain Li and Stephens copying (in
-phasing, and in chains of sequenced samples) trusts all discordant sites less.
+The default predictor reduces its trust only at sites with a confirmed discordance. Plain Li and Stephens
+copying (in phasing, and in chains of sequenced samples) trusts all discordant sites less.
 """
 
 from __future__ import annotations
