@@ -10,7 +10,7 @@ def main() -> None:
     # During the import, Ctrl-C ends the process without a traceback; no file has been written yet.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Otherwise numpy starts a thread for each core. We do not use these threads, and --threads excludes them.
+    # By default, NumPy starts a thread for each core. We do not use them, and --threads does not limit them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from spinimpute.cli.main import main as command

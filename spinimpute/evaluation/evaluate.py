@@ -217,14 +217,14 @@ def _warn_of_empty_regions(truth: GenotypeFile, imputed: GenotypeFile) -> None:
     """Warn about regions in which a file has no record."""
     if truth.empty:
         warnings.warn(
-            f"{truth.name}: no record in {summarize_regions(truth.empty)}: nothing is compared there",
+            f"{truth.name}: no record in {summarize_regions(truth.empty)}. Nothing is compared there",
             stacklevel=3,
         )
     empty = [region for region in imputed.empty if region not in truth.empty]
     if empty:
         warnings.warn(
-            f"{imputed.name}: no record in {summarize_regions(empty)}: sites of the truth there count as "
-            "the panel's frequency",
+            f"{imputed.name}: no record in {summarize_regions(empty)}. Sites of the truth there are scored "
+            "with the panel's frequency",
             stacklevel=3,
         )
 
@@ -234,7 +234,7 @@ class _Scores:
     baseline: np.ndarray  # SITE_STATISTICS (n_sites,) with the panel's frequencies as dosages
     imputed: np.ndarray  # SITE_STATISTICS (n_sites,) of the imputed file
     missing: np.ndarray  # bool (n_sites,): whether the imputed file lacks the site
-    missing_genotypes: int  # at sites that the imputed file has
+    missing_genotypes: int  # their number, at sites that the imputed file has
     calibration: GenotypeCalibration
     fields_used: tuple[str, ...]
     by_sample: list[np.ndarray]  # for each block of sites, SITE_STATISTICS (n_samples,) over its sites

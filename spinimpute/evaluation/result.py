@@ -117,9 +117,9 @@ def _caption(evaluation: Evaluation) -> str:
     """Return lines about missing sites, genotypes and samples, and the calibration of the probabilities."""
     lines = []
     if evaluation.missing_sites:
-        lines.append(f"{evaluation.missing_sites:,} sites not imputed: counted as the panel's frequency")
+        lines.append(f"{evaluation.missing_sites:,} sites not imputed: scored with the panel's frequency")
     if evaluation.missing_genotypes:
-        lines.append(f"{evaluation.missing_genotypes:,} missing dosages: counted as the panel's frequency")
+        lines.append(f"{evaluation.missing_genotypes:,} missing dosages: scored with the panel's frequency")
     if evaluation.unknown_genotypes:
         lines.append(f"{evaluation.unknown_genotypes:,} genotypes unknown in the truth: not scored")
     if evaluation.truth_only_samples:

@@ -50,7 +50,7 @@ class HaplotypeSource(Protocol):
 
     @property
     def query_samples(self) -> np.ndarray | None:
-        """Indices of the samples that are only used as queries; None: episodes draw queries from all."""
+        """Indices of the samples that are only used as queries; None: tasks draw queries from all."""
 
     @property
     def sample_deme(self) -> np.ndarray | None:

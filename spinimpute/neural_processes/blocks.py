@@ -37,7 +37,7 @@ class SelfAttendedPoints(nn.Module):
 
 
 class Reader(nn.Module):
-    """Multi-head attention from targets to context points, which compares positions.
+    """Multi-head attention from targets to context points that compares their positions.
 
     It has the interface of `nn.points.PointReader`, but does not average the outputs of context points.
     """

@@ -33,7 +33,7 @@ class Scaler:
     def from_tables(cls, columns: Sequence[np.ndarray]) -> Scaler:
         """Compute the scales from arrays (rows, columns)."""
         rows = np.concatenate(columns)
-        constant = rows.max(axis=0) == rows.min(axis=0)  # rounding may give it an sd above 0
+        constant = rows.max(axis=0) == rows.min(axis=0)  # rounding may give an sd above 0
         return cls(rows.mean(axis=0), np.where(constant, 1.0, rows.std(axis=0)))
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
@@ -42,7 +42,7 @@ class Scaler:
 
 
 class FittedProcess:
-    """Result of `fit`: a predictor for new tables, given any number of their points, in their own units."""
+    """Result of `fit`: it predicts new tables from any number of their points, in the units of the tables."""
 
     def __init__(self, model: NeuralProcess, x: Scaler, y: Scaler) -> None:
         self.model, self.x, self.y = model.eval(), x, y
@@ -201,7 +201,8 @@ def _check_table(number: int, table: Table) -> Table:
         raise InputError("content", f"table {number}: not a pair of numeric arrays ({error})") from error
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         raise InputError(
-            "content", f"table {number}: rows must be points, got the shapes {x.shape} and {y.shape}"
+            "content",
+            f"table {number}: x and y must have a row for each point, got the shapes {x.shape} and {y.shape}",
         )
     if len(x) < MIN_POINTS:
         raise InputError("content", f"table {number}: needs at least {MIN_POINTS} points, got {len(x)}")

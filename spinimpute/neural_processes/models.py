@@ -8,8 +8,8 @@ CIPNP    conditional inducing point neural process (Rastogi et al. 2023, section
 IPNP     CIPNP with a latent variable (Table 17)
 LBANP    latent bottlenecked attentive neural process (Feng et al. 2023), initialized like CIPNP
 RCANP, RCIPNP, RIPNP
-         CANP, CIPNP and IPNP that read their context repeatedly (ours). The first reading is of the outputs.
-         Each further one is of residuals: outputs minus the mean prediction of the readings so far
+         CANP, CIPNP and IPNP that read their context repeatedly (not published). The first reading reads
+         outputs. Further readings read residuals: outputs minus the mean prediction of the readings so far
 
 A prediction consists of two steps. `summarize` encodes the context as a `Summary`, and `decode` predicts
 targets from the summary. In the models with inducing points (CIPNP, IPNP, LBANP, RCIPNP, RIPNP), the size of
@@ -53,7 +53,7 @@ from spinimpute.nn.points import (
 
 KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
 LATENT_FLOOR = 0.1  # lower bound of the standard deviation of the latent variable
-VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3  # of the MLPs
+VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3  # numbers of layers of the MLPs
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Summary(NamedTuple):
     """Summary of a context: everything that predictions need."""
 
     reading_points: tuple[ContextPoints, ...]  # for each reading; LBANP: one entry, the latents of all blocks
-    pooled_BE: Tensor  # mean over points
+    pooled_BE: Tensor  # mean over points, transformed by an MLP (LBANP: the mean itself)
 
 
 class NeuralProcess(nn.Module, ABC):
@@ -163,7 +163,7 @@ class NeuralProcess(nn.Module, ABC):
 class _AttentiveProcess(NeuralProcess):
     """Base class of all models but LBANP: an encoder and a reader for each reading of the context.
 
-    `left_encoders` and `left_readers` serve the further readings, which read what is left: the residuals.
+    `left_encoders` and `left_readers` serve the further readings, which read the residuals that are left.
     Models with inducing points use the encoder and reader of `nn.points`.
     """
 
@@ -238,7 +238,7 @@ class _AttentiveProcess(NeuralProcess):
         return [reader(key_BQE, x_BQX, points) for reader, points in zip(readers, all_points, strict=True)]
 
     def _decoded(self, input_BQI: Tensor, results: list[TargetReading]) -> Normal:
-        """Decode: correct the sum of carried outputs of all readings. Readings that it lacks are 0."""
+        """Decode: correct the sum of carried outputs. Inputs of readings that have not been done are 0."""
         carried_BQY = torch.stack([reading.carried_BQY for reading in results]).sum(0)
         if len(results) == 1:
             return self.decoder(input_BQI, None, carried_BQY)
@@ -388,9 +388,9 @@ class BootstrappedProcess(ConditionalProcess):
 class BottleneckProcess(NeuralProcess):
     """LBANP: in each block, latent vectors attend to the context and to each other; targets attend to them.
 
-    Two differences from the published model make it learn much faster. Latents and targets are embedded by
-    the network of the context, as points with an output of 0. The projections of queries and keys are
-    initialized equal, as in the models with inducing points.
+    Two differences from the published model make it learn much faster. One network embeds context points,
+    latents and targets; the outputs of targets, and initially of latents, are 0. The projections of queries
+    and keys are initialized with equal weights, as in the models with inducing points.
     """
 
     def __init__(self, settings: ModelSettings) -> None:

@@ -102,7 +102,7 @@ def attend(
 
 
 def start_alike(attention: "MultiHeadAttention", steepness: float = STEEPNESS) -> None:
-    """Initialize the projections of queries and of keys with equal weights, PyTorch's default * `steepness`.
+    """Give the projections of queries and keys equal weights: PyTorch's default times `steepness`.
 
     The initial attention is then far from uniform and differs between queries.
     """
@@ -328,7 +328,7 @@ class XABD(nn.Module):
     also average labels:
 
         paper  H' = MAB(H, A): O = H + W sum_n softmax_n(score(LN(H), A)) value(A_n); H' = O + FF(LN(O))
-        here   scores compare key_h with key_n, values are of A; label_gh = sum_n softmax_n(score_g) label_n
+        here   scores compare key_h with key_n; same values; label_gh = sum_n softmax_n(score_g) label_n
     """
 
     def __init__(self, attributes: int, width: int, options: MABOptions) -> None:

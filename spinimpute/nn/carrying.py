@@ -7,7 +7,7 @@ defines the features and scores each pair of a datapoint and a point. It is init
 distance, not at random.
 
     XABD       paper, 3.2   H = MAB(H, X): softmax over datapoints, projected values, H starts from constants
-               here         r_nh = softmax over H of score(x_n, h) + prior log(mass_h);
+               here         r_nh = softmax over H of (score(x_n, h) + prior log(mass_h));
                             mass_h = sum_n r_nh, features and labels of h are means over n with weights r_nh;
                             H starts from datapoints or from means of several
     predictor  paper, 3.2   a query attends to H, values are projected, a network predicts the label

@@ -18,8 +18,8 @@ class Lamb(Optimizer):
     step = m / (√v + eps) + weight_decay · w;  w ← w - lr · min(‖w‖, clamp) / ‖step‖ · step
 
     m and v are running means of the gradient and of its square; weight decay is not part of them. The ratio
-    of norms is replaced by 1 if either norm is 0. Adam's bias correction is omitted: it is a common factor
-    of the step, so the division by ‖step‖ cancels it.
+    of norms is replaced by 1 if either norm is 0. Adam's bias correction is omitted: except for eps and
+    weight decay, it is a common factor of the step, which the division by ‖step‖ cancels.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Encoder and reader of conditional inducing point neural processes (SPIN paper, sections 3.2 and 3.3).
 
-The context of a neural process are points with positions x and outputs y. Inducing points attend to the
-context points and keep weighted means of their x and y. Queries attend to these and average the means.
+The context of a neural process consists of points with positions x and outputs y. Inducing points attend to
+context points and keep weighted means of x and y. Queries attend to inducing points and average these means.
 
 Axes: see `spinimpute.nn`; U = Y + X: the pooled outputs and positions of an inducing point.
 """
@@ -18,8 +18,8 @@ from spinimpute.nn.attention import XABD, MABOptions, MultiHeadAttention, attend
 from spinimpute.nn.carrying import LabelledChunk
 from spinimpute.nn.streaming import Chunk, KeysValues, streamed_attention
 
-CHECKPOINT_FROM = 256  # datapoints; larger contexts use gradient checkpointing
-STREAM_CHUNK = 256  # datapoints of a larger context that are processed together: they fit the CPU's cache
+CHECKPOINT_FROM = 256  # contexts of this many datapoints or more are streamed, see `nn.streaming`
+STREAM_CHUNK = 256  # datapoints of a streamed context that are processed together: they fit the CPU's cache
 INPUT_RANGE = 2.0  # inputs lie mostly in ±2; ReLU kinks and inducing points are initialized in this range
 MAX_POSITIONS = 1_000_000
 

@@ -60,9 +60,9 @@ class TokenwisePredictor(nn.Module):
 
 
 class FlatPredictor(nn.Module):
-    """The paper's predictor: MAB(unfold(X), unfold(H)) at width D * E, then a linear map of every token.
+    """The paper's predictor: MAB(flatten(X), flatten(H)) at width D * E, then a linear map of every token.
 
-    `unfold` flattens the tokens of a row to one vector. The predictor has O((D * E)^2) weights: 7.31M of the
+    `flatten` joins the tokens of a row to one vector. The predictor has O((D * E)^2) weights: 7.31M of the
     8.05M weights of SPIN-16.
     """
 
@@ -115,10 +115,10 @@ class MemberFold(nn.Linear):
 class RowPredictor(nn.Module):
     """Variant of the paper's predictor with fewer weights: rows are first projected to R numbers.
 
-    It computes X + unfold(MAB(fold(X), unfold(H))) with any number of MABs, then a linear map of every token.
-    It has O(D * E * R) weights instead of O((D * E)^2). The A members share all weights except the factors of
-    `MemberFold` and the map to logits. Each member is trained on its own loss; the prediction is the mean
-    over members.
+    It computes X + unfold(MAB(fold(X), flatten(H))) with one or more MABs, then a linear map of every token;
+    fold and unfold are linear maps to and from R numbers. It has O(D * E * R) weights instead of
+    O((D * E)^2). The A members share all weights except the factors of `MemberFold` and the map to logits.
+    Each member is trained on its own loss; the prediction is the mean over members.
     """
 
     def __init__(

@@ -225,7 +225,58 @@ def train(
     ImportError
         No panel is given and msprime is not installed.
     """
-    out = Path(out)
+    outputs = _name_outputs(Path(out), log)
+    resume = resume or _is_restarted_from(outputs.state)
+    if is_first():
+        _check_outputs(outputs, [config, panel, init], overwrite=force or resume)
+    if resume and not outputs.state.exists():
+        raise InputError(
+            "not-found", f"{argument('resume', True)}: there is no {outputs.state} to continue from"
+        )
+    torch_device = local_device(choose_device(device))
+    if threads is not None:
+        torch.set_num_threads(threads)
+    configuration = read_configuration(config)
+    overrides: dict[str, Any] = {"seed": seed, "steps": steps}
+    given = {name: value for name, value in overrides.items() if value is not None}
+    training = replace(configuration.training, **given)
+    configuration = replace(configuration, training=training)
+    learner, model, initial_weights = _make_learner(configuration, config, init, torch_device)
+    with ExitStack() as stack:
+        opened_panel = None if panel is None else stack.enter_context(Panel.open(panel))
+        processes = stack.enter_context(all_processes(torch_device))
+        source = (
+            SimulatedSource(training.seed, configuration.segments, configuration.simulation)
+            if opened_panel is None
+            else PanelSource(opened_panel, training.seed)
+        )
+        provenance = {
+            "configuration": configuration.as_dict(),
+            "data": "simulated" if opened_panel is None else f"panel {opened_panel.checksum}",
+            "init": initial_weights,
+            "versions": versions(),
+        }
+        held_out = source.validation(VALIDATION_SEGMENTS)
+        trainer = Trainer(learner, training, source, held_out, provenance, processes)
+        if resume:
+            trainer.restore_state(outputs.state)
+        elif processes.first:
+            trainer.save_state(outputs.state)  # a run can be resumed even if its first step fails
+        description = {"kind": configuration.kind, "model": asdict(model), "provenance": provenance}
+        return _run(trainer, outputs, description, resume, progress, stepped)
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """The output files of a run."""
+
+    checkpoint: Path
+    state: Path
+    log: Path
+
+
+def _name_outputs(out: Path, log: str | Path | None) -> _Outputs:
+    """Return the output files. Raise InputError if the log has the name of another output."""
     state = out.with_name(out.name + ".state")
     log = Path(log) if log is not None else out.with_name(out.name + ".log.jsonl")
     for output in (out, state):
@@ -233,72 +284,57 @@ def train(
             raise InputError(
                 "arguments", f"{log}: the log would overwrite {output.name}. Give it another name."
             )
-    # after a restart by torchrun, continue if the failed attempt of this launch has written the state
-    if restarted() and state.exists():
-        resume = resume or TrainingState.load(state, STATE_FORMAT).launch == launch_id()
-    if is_first():
-        check_output(
-            out, force or resume, [config, panel, init], f" or {argument('resume', True)} to continue"
-        )
-        check_output(log, force or resume, [config, panel, init, out, state])
-        check_output(state, force or resume, [config, panel, init, out])
-    if resume and not state.exists():
-        raise InputError("not-found", f"{argument('resume', True)}: there is no {state} to continue from")
-    where = local_device(choose_device(device))
-    if threads is not None:
-        torch.set_num_threads(threads)
-    configuration = read_configuration(config)
-    overrides = {name: value for name, value in (("seed", seed), ("steps", steps)) if value is not None}
-    training = TrainingSettings(**asdict(configuration.training) | overrides)
-    model, row, start = configuration.model, row_by_kind(configuration.kind), None
+    return _Outputs(out, state, log)
+
+
+def _is_restarted_from(state: Path) -> bool:
+    """Return whether torchrun restarted this run after a failure, and the failed attempt saved its state."""
+    return restarted() and state.exists() and TrainingState.load(state, STATE_FORMAT).launch == launch_id()
+
+
+def _check_outputs(outputs: _Outputs, inputs: list[object], overwrite: bool) -> None:
+    """Raise InputError if an output is an input, cannot be created, or exists and `overwrite` is false."""
+    out, state = outputs.checkpoint, outputs.state
+    check_output(out, overwrite, inputs, f" or {argument('resume', True)} to continue")
+    check_output(outputs.log, overwrite, [*inputs, out, state])
+    check_output(state, overwrite, [*inputs, out])
+
+
+def _make_learner(
+    configuration: Configuration, path: str | Path, init: str | Path | None, device: torch.device
+) -> tuple[Learner, Any, dict[str, Any] | None]:
+    """Return the learner, the settings of its model, and a description of the initial weights, if given.
+
+    `path` is the path of the configuration file, for messages.
+    """
+    row = row_by_kind(configuration.kind)
     assert row is not None, "`read_configuration` has checked it"
     assert row.training is not None, "`read_configuration` has checked it"
+    model, description, weights = configuration.model, None, None
     if init is not None:
         weights, metadata = _read_initial_weights(init, row)
-        start = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
+        description = {"weights": fingerprint(weights), "provenance": metadata.get("provenance")}
         model = replace(model, **metadata["model"] | configuration.explicit_model)
-    torch.manual_seed(training.seed)
+    torch.manual_seed(configuration.training.seed)
     try:
-        learner: Learner = import_attribute(row.training.learner)(model, configuration.episodes, where)
+        learner: Learner = import_attribute(row.training.learner)(model, configuration.episodes, device)
     except ValueError as error:
-        raise InputError("content", f"configuration {config}: model: {error}") from error
-    if init is not None:
+        raise InputError("content", f"configuration {path}: model: {error}") from error
+    if weights is not None:
         try:
             load_weights(learner.model, weights)
         except RuntimeError as error:
             raise InputError(
                 "mismatch",
-                f"{argument('init', str(init))}: weights do not fit the table [model] of {config}: {error}",
+                f"{argument('init', str(init))}: weights do not fit the table [model] of {path}: {error}",
             ) from error
-    with ExitStack() as stack:
-        opened = None if panel is None else stack.enter_context(Panel.open(panel))
-        processes = stack.enter_context(all_processes(where))
-        source = (
-            SimulatedSource(training.seed, configuration.segments, configuration.simulation)
-            if opened is None
-            else PanelSource(opened, training.seed)
-        )
-        provenance = {
-            "configuration": configuration.as_dict() | {"training": asdict(training)},
-            "data": "simulated" if opened is None else f"panel {opened.checksum}",
-            "init": start,
-            "versions": versions(),
-        }
-        validation = source.validation(VALIDATION_SEGMENTS)
-        trainer = Trainer(learner, training, source, validation, provenance, processes)
-        if resume:
-            trainer.restore_state(state)
-        elif processes.first:
-            trainer.save_state(state)  # a run can be resumed even if its first step fails
-        description = {"kind": configuration.kind, "model": asdict(model), "provenance": provenance}
-        outputs = _Outputs(out, state, log, description)
-        return _run(trainer, learner, outputs, resume, progress, stepped)
+    return learner, model, description
 
 
 def _read_initial_weights(
     init: str | Path, row: PredictorRow
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the weights and metadata of the checkpoint to start from; "shipped" means the shipped one."""
+    """Return the weights and metadata of a checkpoint. `init` is its path, or "shipped"."""
     weights, metadata = load_tensors(row.shipped_checkpoint if init == "shipped" else init, FORMAT, "model")
     if metadata.get("kind") != row.kind:
         raise InputError(
@@ -309,55 +345,47 @@ def _read_initial_weights(
     return weights, metadata
 
 
-@dataclass(frozen=True)
-class _Outputs:
-    """The output files of a run."""
-
-    checkpoint: Path
-    state: Path
-    log: Path
-    description: dict[str, Any]  # metadata of the checkpoint: kind, settings and provenance
-
-
 def _run(
     trainer: Trainer,
-    learner: Learner,
     outputs: _Outputs,
+    description: dict[str, Any],
     resume: bool,
     progress: Callable[[dict[str, Any]], None] | None,
     stepped: Callable[[int], None] | None,
 ) -> TrainingResult:
-    provenance = outputs.description["provenance"]
-    best: dict[str, Any] = {}
+    """Train, and write the log, the best model and the states. `description`: metadata of the checkpoint."""
+    provenance = description["provenance"]
+    latest: dict[str, Any] | None = None  # log entry of the latest validation
+    best: dict[str, Any] | None = None  # log entry of the best validation of this run
     first = trainer.processes.first
     with (outputs.log if first else Path(os.devnull)).open("a" if resume else "w") as lines:
 
         def report(entry: dict[str, Any]) -> None:
+            nonlocal latest
             try:
                 lines.write(json.dumps(entry) + "\n")
                 lines.flush()
             except OSError as error:
                 raise CannotWrite(outputs.log, error) from error
             if "validation_loss" in entry:
-                best["latest"] = entry
+                latest = entry
             if first and progress is not None:
                 progress(entry)
 
         def checkpoint(improved: bool) -> None:
+            nonlocal best
             if improved:
-                best["entry"] = best["latest"]
-            if not first:
-                return
-            if improved:
-                best_step = {"step": trainer.step, "validation": best["entry"]}
-                metadata = outputs.description | {"provenance": provenance | best_step}
-                save_tensors(outputs.checkpoint, arrays_of(learner.model.state_dict()), metadata, FORMAT)
-            trainer.save_state(outputs.state)
+                best = latest
+            if first and improved:
+                best_step = {"step": trainer.step, "validation": best}
+                metadata = description | {"provenance": provenance | best_step}
+                save_tensors(outputs.checkpoint, arrays_of(trainer.model.state_dict()), metadata, FORMAT)
+            if first:
+                trainer.save_state(outputs.state)
 
-        report({"configuration": provenance, "weights": sum(p.numel() for p in learner.model.parameters())})
+        report({"configuration": provenance, "weights": sum(p.numel() for p in trainer.model.parameters())})
         trainer.train(report, checkpoint, stepped if first else None)
-    if "entry" not in best:  # the run was resumed and has not improved since: the best model is in the file
+    if best is None:  # a resumed run without improvement: the checkpoint holds the best model
         _, metadata = load_tensors(outputs.checkpoint, FORMAT, "model")
-        best["entry"] = metadata["provenance"]["validation"]
-    entry = best["entry"]
-    return TrainingResult(outputs.checkpoint, trainer.step, entry["validation_loss"], entry["validation_r2"])
+        best = metadata["provenance"]["validation"]
+    return TrainingResult(outputs.checkpoint, trainer.step, best["validation_loss"], best["validation_r2"])

@@ -103,7 +103,7 @@ class MinorGenotypes:
 class Concordance:
     """Tallies of SNPs and indels by bin of minor allele frequency, by sample, and by probability.
 
-    Only sites whose minor allele frequency is in a bin are counted. The first axis of each table is SNP,
+    Only sites whose minor allele frequency is in a bin are counted. The first index of each table is SNP or
     INDEL.
     """
 
@@ -134,8 +134,8 @@ class Concordance:
         best = block.most_likely()
         for field, values in enumerate(_tally_columns(block, best, minor_frequency[counted])):
             np.add.at(self.by_bin[:, :, field], (kind, bin_index), values.sum(axis=1))
-            for one in (SNP, INDEL):
-                self.by_sample[one, :, field] += values[kind == one].sum(axis=0)
+            for code in (SNP, INDEL):
+                self.by_sample[code, :, field] += values[kind == code].sum(axis=0)
         self._calibrate(block, best, kind)
 
     def _calibrate(self, block: MinorGenotypes, best: np.ndarray, kind: np.ndarray) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from spinimpute.quality.leave_one_out import write_table
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
-LOW_SHARE = 1 / 3  # samples below this share of the median are "low"; below 1/2, because males have one X
+LOW_SHARE = 1 / 3  # samples below this share of the median are "low"; less than 1/2, as males have one X
 MAX_LISTED_SAMPLES = 10  # for up to this many samples, `lines` describes each; for more it gives ranges
 MAX_NAMED_SAMPLES = 3  # names in a warning
 
@@ -60,23 +60,25 @@ class Coverage:
     @property
     def known_sites(self) -> int:
         """Number of panel sites with data of any sample."""
-        return sum(one.known for one in self.intervals)
+        return sum(interval.known for interval in self.intervals)
 
     @property
     def unknown_X(self) -> np.ndarray:
         """Share of the panel's sites without data, for each sample, float64."""
-        known_X = np.sum([one.known_X for one in self.intervals], axis=0)
-        return np.asarray(1 - known_X / sum(one.sites for one in self.intervals))
+        known_X = np.sum([interval.known_X for interval in self.intervals], axis=0)
+        return np.asarray(1 - known_X / sum(interval.sites for interval in self.intervals))
 
     @property
     def reads(self) -> Reads | None:
         """Depth of each sample; None if reads were not counted at any site."""
-        counted = [one for one in self.intervals if one.counted]
+        counted = [interval for interval in self.intervals if interval.counted]
         if not counted:
             return None
-        share_I = np.array([one.counted for one in counted]) / sum(one.counted for one in counted)
-        depth_IX = np.array([one.reads_X / one.counted for one in counted])
-        no_reads_IX = np.array([1 - one.covered_X / one.counted for one in counted])
+        share_I = np.array([interval.counted for interval in counted]) / sum(
+            interval.counted for interval in counted
+        )
+        depth_IX = np.array([interval.reads_X / interval.counted for interval in counted])
+        no_reads_IX = np.array([1 - interval.covered_X / interval.counted for interval in counted])
         return Reads(share_I @ depth_IX, share_I @ no_reads_IX, share_I @ np.exp(-depth_IX))
 
     @property

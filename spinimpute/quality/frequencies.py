@@ -1,7 +1,7 @@
 """Comparison of ALT allele frequencies in a target and in its panel.
 
-A large difference at a site has a technical cause, such as exchanged alleles or a poor assay, or another
-population. `check` and the report of `impute` list these sites as outliers.
+A large difference at a site has a technical cause, such as exchanged alleles or a poor assay, or the target
+is from another population than the panel. `check` and the report of `impute` list these sites as outliers.
 
 Axis T: the typed sites that are panel sites (matched sites).
 """
@@ -26,7 +26,7 @@ MIN_SITES_TO_CORRELATE = 100
 BLOCK_SITES = 1_000  # sites whose alleles are read together; limits the memory
 EXCHANGED = "as common as the panel's other allele: REF and ALT exchanged?"
 OTHER_STRAND = "as common as the panel's other allele: on the other strand?"
-OTHER_POPULATION = "between both: other population than the panel's, or a bad assay?"
+OTHER_POPULATION = "neither as common as the panel's ALT nor REF: other population, or poor assay?"
 
 
 @dataclass(frozen=True)
@@ -98,17 +98,17 @@ class TypedFrequencies:
         They contain the sites at which an allele of the target is known.
         """
         target, panel, outlier = [np.empty(0)], [np.empty(0)], [np.empty(0, bool)]
-        for _, one in self.targets:
-            known_T = one.called_T > 0
-            target.append(one.target_T[known_T])
-            panel.append(one.panel_T[known_T])
-            outlier.append(one.outlier_T[known_T])
+        for _, compared in self.targets:
+            known_T = compared.called_T > 0
+            target.append(compared.target_T[known_T])
+            panel.append(compared.panel_T[known_T])
+            outlier.append(compared.outlier_T[known_T])
         return np.concatenate(target), np.concatenate(panel), np.concatenate(outlier)
 
     @property
     def max_known_alleles(self) -> int:
         """Largest number of known alleles of the target at any site."""
-        return max((int(one.called_T.max(initial=0)) for _, one in self.targets), default=0)
+        return max((int(compared.called_T.max(initial=0)) for _, compared in self.targets), default=0)
 
     def correlation(self) -> float:
         """Return the correlation of the two frequencies over sites; NaN if too few sites can be compared."""
@@ -124,9 +124,9 @@ class TypedFrequencies:
         alleles in the target), what (likely cause).
         """
         rows = []
-        for sites, one in self.targets:
-            target_T, exchanged_T = one.target_T, one.exchanged_T
-            for t in np.flatnonzero(one.outlier_T).tolist():
+        for sites, compared in self.targets:
+            target_T, exchanged_T = compared.target_T, compared.exchanged_T
+            for t in np.flatnonzero(compared.outlier_T).tolist():
                 ref, alt = sites.ref[t], sites.alt[t]
                 swap = OTHER_STRAND if complement(ref.upper()) == alt.upper() else EXCHANGED
                 rows.append(
@@ -137,8 +137,8 @@ class TypedFrequencies:
                         "ref": ref,
                         "alt": alt,
                         "target": float(target_T[t]),
-                        "panel": float(one.panel_T[t]),
-                        "alleles": int(one.called_T[t]),
+                        "panel": float(compared.panel_T[t]),
+                        "alleles": int(compared.called_T[t]),
                         "what": swap if exchanged_T[t] else OTHER_POPULATION,
                     }
                 )

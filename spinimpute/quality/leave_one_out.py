@@ -1,8 +1,8 @@
 """Leave-one-out accuracy: how well typed calls are predicted from the other typed calls.
 
-It shows how accurate a run is without true genotypes. Each typed call is predicted as if it were untyped, and
-compared with the call itself. Tables by site (ER2), sample, window and allele frequency go to the report and
-to files.
+It shows how accurate a run is if true genotypes are unknown. Each typed call is predicted as if it were
+untyped, and compared with the call itself. Tables by site (ER2), sample, window and allele frequency go to
+the report and to files.
 
 Calls and predictions are counted in copies of the panel's minor allele. The two haplotypes of a diploid
 sample are summed first, because their order (the phase) may be wrong.
@@ -81,19 +81,19 @@ class LeaveOneOutQuality:
 
     def overall_r2(self) -> float:
         """Return the pooled r2 of all calls and their predictions."""
-        return pooled_r2(np.concatenate([one.site_T for one in self.intervals]))
+        return pooled_r2(np.concatenate([interval.site_T for interval in self.intervals]))
 
     def by_frequency(self) -> list[dict[str, Any]]:
         """Return the rows of `metrics.frequency_rows` for the typed sites."""
-        statistics = np.concatenate([one.site_T for one in self.intervals])
-        minor = np.concatenate([one.minor_T for one in self.intervals])
+        statistics = np.concatenate([interval.site_T for interval in self.intervals])
+        minor = np.concatenate([interval.minor_T for interval in self.intervals])
         return frequency_rows("leave-one-out", statistics, minor, np.zeros(len(minor), bool))
 
     def by_sample(self) -> list[dict[str, Any]]:
         """Return a row for each sample: sample, calls, r2 (pooled), minor_concordance, note ("low" or "")."""
         rows: list[dict[str, Any]] = []
         for x, name in enumerate(self.samples):
-            statistics = np.stack([one.sample_X[x] for one in self.intervals])
+            statistics = np.stack([interval.sample_X[x] for interval in self.intervals])
             rows.append(
                 {
                     "sample": name,
@@ -119,21 +119,21 @@ class LeaveOneOutQuality:
         sites, so it may be almost twice as large.
         """
         rows = []
-        for one in self.intervals:
-            n_windows = max(1, len(one.sites) // WINDOW_TYPED)
+        for interval in self.intervals:
+            n_windows = max(1, len(interval.sites) // WINDOW_TYPED)
             for i in range(n_windows):
-                stop = len(one.sites) if i == n_windows - 1 else (i + 1) * WINDOW_TYPED
+                stop = len(interval.sites) if i == n_windows - 1 else (i + 1) * WINDOW_TYPED
                 rows_of_window = slice(i * WINDOW_TYPED, stop)
-                position = one.sites.position[rows_of_window]
+                position = interval.sites.position[rows_of_window]
                 rows.append(
                     {
-                        "chrom": one.sites.chrom,
+                        "chrom": interval.sites.chrom,
                         "start": int(position[0]),
                         "end": int(position[-1]),
                         "typed": len(position),
-                        "calls": int(one.site_T[rows_of_window]["genotypes"].sum()),
-                        "r2": pooled_r2(one.site_T[rows_of_window]),
-                        "minor_concordance": minor_concordance(one.site_T[rows_of_window]),
+                        "calls": int(interval.site_T[rows_of_window]["genotypes"].sum()),
+                        "r2": pooled_r2(interval.site_T[rows_of_window]),
+                        "minor_concordance": minor_concordance(interval.site_T[rows_of_window]),
                     }
                 )
         return rows
@@ -143,19 +143,19 @@ class LeaveOneOutQuality:
 
         Columns: chrom, position, id, ref, alt, panel_maf, calls, er2, minor_concordance.
         """
-        for one in self.intervals:
-            sites = one.sites
-            for i, er2 in enumerate(_r2_by_row(one.site_T)):
+        for interval in self.intervals:
+            sites = interval.sites
+            for i, er2 in enumerate(_r2_by_row(interval.site_T)):
                 yield {
                     "chrom": sites.chrom,
                     "position": int(sites.position[i]),
                     "id": sites.id[i],
                     "ref": sites.ref[i],
                     "alt": sites.alt[i],
-                    "panel_maf": float(one.minor_T[i]),
-                    "calls": int(one.site_T["genotypes"][i]),
+                    "panel_maf": float(interval.minor_T[i]),
+                    "calls": int(interval.site_T["genotypes"][i]),
                     "er2": float(er2),
-                    "minor_concordance": minor_concordance(one.site_T[i : i + 1]),
+                    "minor_concordance": minor_concordance(interval.site_T[i : i + 1]),
                 }
 
     def write(self, table: str, path: Path) -> None:

@@ -135,15 +135,15 @@ class ImputationSummary(RunSummary):
         out += [f"          {count} records skipped: {why}" for why, count in self.skipped.items() if count]
         out += [f"          {count} {what}: set missing" for what, count in self.mended_calls.items()]
         if self.used_sites is not None:
-            out.append(f"          {self.used_sites} of them are used for the region and its buffer")
+            out.append(f"          {self.used_sites} matched sites are used for the region and its buffer")
         out += [f"haploid:  {line}" for line in self.haploid]
         if self.array_sites is not None:
             used = self.matched_sites - self.outside_array
             out.append(f"array:    {used} of the {self.array_sites} sites of the panel's array are typed")
         if self.outside_array:
             out.append(
-                f"          {self.outside_array} typed sites are not among them: the model does not use "
-                "them, they are written unchanged"
+                f"          {self.outside_array} typed sites are not on this array: the model ignores them; "
+                "they are written unchanged"
             )
         if self.kept_unmatched:
             out.append(f"          {self.kept_unmatched} unmatched typed sites were kept")

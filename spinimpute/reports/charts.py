@@ -151,9 +151,9 @@ def line_chart(
         axes.set_xticks(x_position, [str(category) for category in x])
         axes.set_xlim(-0.5, len(x) - 0.5)
     marked = len(x) <= MAX_MARKERS
-    for one, color, marker in zip(series, COLORS, MARKERS, strict=False):
+    for line, color, marker in zip(series, COLORS, MARKERS, strict=False):
         axes.plot(
-            x_position, one.y, label=one.name, color=color, marker=marker if marked else "", clip_on=False
+            x_position, line.y, label=line.name, color=color, marker=marker if marked else "", clip_on=False
         )
     axes.set_ylim(0, 1 if unit_interval else None)
     return _chart(name, axes, description)

@@ -178,8 +178,8 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
             "note": "note",
         }
     texts.append(
-        f"Expected r²: the accuracy of the dosages at {quality.sites:,} imputed sites that the probabilities "
-        "imply. It cannot be compared with the accuracy at typed sites."
+        f"Expected r²: the accuracy of the dosages at {quality.sites:,} imputed sites if the probabilities "
+        "are calibrated. It cannot be compared with the accuracy at typed sites."
     )
     values, label = [row[measure] for row in rows], columns[measure]
     text = "Number of samples by quality."

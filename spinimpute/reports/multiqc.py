@@ -123,7 +123,7 @@ def _has_value(value: object) -> bool:
 def typed_samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -> SampleTable:
     """Return the table of the samples of an imputed typed target."""
     rows = {row["sample"]: row for row in quality.by_sample(leave_one_out)}
-    text = f"Arrays that were imputed: {quality.typed_sites:,} typed sites, {quality.sites:,} imputed ones."
+    text = f"Arrays that were imputed: {quality.typed_sites:,} typed sites, {quality.sites:,} imputed sites."
     return SampleTable("spinimpute_arrays", "spinimpute: imputed arrays", text, TYPED, rows)
 
 

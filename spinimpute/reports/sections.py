@@ -39,17 +39,17 @@ def quality_by_frequency(
         texts.append(
             paragraph(
                 "Expected r²: the share of the genotypes' variance, about the panel's frequencies, that the "
-                "probabilities of these samples explain. It needs no other samples, and is right if the "
-                "probabilities are right. At rare alleles it depends on the few copies that these samples "
-                "seem to have."
+                "probabilities of these samples explain. A few samples suffice to compute it. It is correct "
+                "only if the probabilities are calibrated. For rare alleles it depends on the few copies "
+                "that these samples seem to have."
             )
         )
     if n_samples > 1:
         columns |= {"r2": "mean R2", "good": f"share with R2 ≥ {GOOD_R2}"}
         texts.append(
             paragraph(
-                "R2 is estimated from the imputed dosages alone: their variance over that of genotypes "
-                "without uncertainty. It does not use true genotypes"
+                "R2 is estimated from the imputed dosages alone: their variance is divided by the variance "
+                "that certain genotypes would have. It does not use true genotypes"
                 + (f", and {n_samples} samples are too few." if n_samples < RELIABLE_SAMPLES else ".")
             )
         )
@@ -145,11 +145,10 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
     correlation_text = "" if math.isnan(correlation) else f"; their correlation is {correlation:.3f}"
     parts: list[str | Chart] = [
         paragraph(
-            "Typed sites after repairs, with the alleles of the panel. A site is far off if the frequencies "
-            f"differ by more than {OUTLIER_MIN_DIFFERENCE} and {OUTLIER_MIN_ERRORS:g} standard errors. "
-            "A few such sites "
-            "have poor assays or alleles on the wrong strand. Many such sites mean that REF and ALT are "
-            "exchanged, that the genome builds differ, or that the panel is of another population."
+            "The chart shows typed sites after repairs. A site is far off if its two frequencies differ by "
+            f"more than {OUTLIER_MIN_DIFFERENCE} and more than {OUTLIER_MIN_ERRORS:g} standard errors. "
+            "A few such sites have poor assays or alleles on the wrong strand. Many such sites mean that REF "
+            "and ALT are exchanged, that genome builds differ, or that the panel is of another population."
         )
     ]
     if frequencies.max_known_alleles < MIN_RELIABLE_ALLELES:
@@ -186,7 +185,7 @@ def allele_frequencies(frequencies: TypedFrequencies) -> Section | None:
             table(
                 ["site", "ID", "alleles", "in the target", "in the panel", "alleles known", "ALT is"],
                 rows,
-                f"Sites that are far off, ALT frequencies, the furthest first{more}",
+                f"ALT frequencies of sites that are far off, the furthest first{more}",
                 sortable=True,
             )
         )
@@ -203,8 +202,8 @@ def samples_table(
 ) -> list[str | Chart]:
     """Return a histogram of one value per sample, and a table of the first rows.
 
-    `values`, with the axis `label`, are for the histogram; a single sample has none. `rows` are sorted from
-    the lowest quality. `columns` maps keys of the rows to titles.
+    `values`, with the axis `label`, are for the histogram, which is omitted for a single sample. `rows` are
+    sorted by increasing quality. `columns` maps keys of the rows to titles.
     """
     more = "" if len(rows) <= MAX_LISTED_SAMPLES else f"; the {MAX_LISTED_SAMPLES} lowest of {len(rows)}"
     body: list[Row] = [[row[key] for key in columns] for row in rows[:MAX_LISTED_SAMPLES]]
@@ -220,7 +219,7 @@ def provenance_section(provenance: Provenance) -> Section:
         [
             table(["", ""], rows, "Program, command, model, panel and target", wrapped=True),
             paragraph(
-                "The command is that of the output's header, without options that do not change the output.",
+                "The command is the one in the output's header, without options that do not affect outputs.",
                 soft=True,
             ),
         ],

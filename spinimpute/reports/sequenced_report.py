@@ -77,14 +77,15 @@ def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:
         }
         measured, label = coverage.reads.depth_X.tolist(), "reads per site"
         texts.append(
-            "If reads lay at random, exp(-depth) of the sites would have no reads (Poisson). Where many more "
-            "sites have none, reads are clustered, as with unmarked duplicates or captured DNA, and carry "
-            "less information than their number suggests."
+            "If reads lay at random, a share exp(-depth) of the sites would have no reads (Poisson). If many "
+            "more sites have none, reads are clustered, as with unmarked duplicates or captured DNA, and "
+            "carry less information than their number suggests."
         )
     if summary.haploid:
         texts.append(f"{summary.haploid} of {len(rows)} samples have one copy.")
     texts.append(
-        f"Expected r²: the accuracy of the dosages at {quality.sites:,} sites that the probabilities imply."
+        f"Expected r²: the accuracy of the dosages at {quality.sites:,} sites if the probabilities are "
+        "calibrated."
     )
     columns |= {"unknown": "sites without data", "expected_r2": "expected r²", "note": "note"}
     text, caption = "Coverage of the samples.", "Shares of the panel's sites, by sample"

@@ -45,7 +45,7 @@ class InputError(Exception):
     """
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(code, message)  # copies of it in another process get both
+        super().__init__(code, message)  # a copy in another process gets both
         self.code = code
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ def parse_size(text: str) -> int:
     size = int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " ")) if found else 0
     if not size:
         raise InputError(
-            "argument", f"no amount of memory: {text!r}; give a number and K, M, G or T, such as 2G"
+            "argument", f"{text!r} is not an amount of memory; give a number and K, M, G or T, such as 2G"
         )
     return size
 

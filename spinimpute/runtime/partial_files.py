@@ -56,7 +56,7 @@ class PartialFile:
                 raise InputError(
                     "write",
                     f"cannot write {final}: another run is writing it (its temporary file is {other}). Wait "
-                    "for it, or choose another name",
+                    "until that run ends, or choose another name",
                 )
         except BaseException:
             self.discard()

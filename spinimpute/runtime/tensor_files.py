@@ -1,6 +1,6 @@
 """Read and write safetensors files: named tensors with JSON metadata, a format name and a checksum.
 
-Trained models and their checkpoints are stored in this way.
+Trained models and training states are stored in this format.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
                     raise InputError(
                         "mismatch",
                         f"{what} {path} is of another version of spinimpute (its format is {found!r}, this "
-                        f"version reads {kind!r}): make it again with this version, or read it with that one",
+                        f"version reads {kind!r}). Make it again with this version or read it with the other",
                     )
                 raise InputError(
                     "content",

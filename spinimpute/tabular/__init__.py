@@ -1,6 +1,7 @@
 """Neural networks for tables (rows of numbers and categories) as scikit-learn estimators.
 
-SPIN, NPT and the Set Transformer predict a row from labelled training rows, the others from the row alone.
+SPIN, NPT and the Set Transformer predict a row from labelled training rows. FT-Transformer, ResNet and MLP
+predict a row from this row alone.
 """
 
 from spinimpute.tabular.context_estimators import (

@@ -50,7 +50,7 @@ COUNT_PARAMETERS = {  # must be whole numbers of at least 1
     "context_size", "members", "head_width", "rounds",
 }  # fmt: skip
 CLOSED_FRACTION_PARAMETERS = {"attribute_loss", "attribute_masking", "read_loss"}  # must be in [0, 1]
-FRACTION_PARAMETERS = CLOSED_FRACTION_PARAMETERS | {"dropout", "validation_fraction"}  # the others: in [0, 1)
+FRACTION_PARAMETERS = CLOSED_FRACTION_PARAMETERS | {"dropout", "validation_fraction"}  # the last two: [0, 1)
 MAX_SCALED_LABEL = 1e18  # standard deviations; squares of larger labels overflow float32
 MIN_VALIDATION_ROWS = 10  # with fewer rows the validation loss is too noisy
 
@@ -69,15 +69,15 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         Learning rate of the optimiser: LAMB with Lookahead for SPIN, NPT and the Set Transformer, AdamW for
         the other networks.
     validation_fraction : float
-        Fraction of the rows that are held out for early stopping. If these are fewer than 10 rows, none are
-        held out and all steps are taken.
+        Fraction of the rows that are held out for early stopping. If this is fewer than 10 rows, no row is
+        held out, and training takes all steps.
     patience : int
         Training stops after this number of validations in a row without a lower loss.
     evaluate_every : int
         Steps between validations.
     categorical_features : sequence of str or int, optional
-        Names or indices of columns to treat as categories. A DataFrame's categorical, boolean and text
-        columns always are.
+        Names or indices of columns to treat as categories. Categorical, boolean and text columns of a
+        DataFrame are always categories.
     scaling : {"standard", "quantile"}
         Scaling of numeric columns: "standard" subtracts the mean and divides by the standard deviation,
         "quantile" maps each column to a normal distribution.
@@ -98,8 +98,8 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     n_parameters_ : int
         Number of weights of the network.
     peak_memory_ : int
-        Peak memory of `fit` in bytes: allocated memory of a GPU, or the growth of the process's largest
-        resident set. Compare models in separate processes.
+        Peak memory of `fit` in bytes: the memory allocated on a GPU, or the growth of the process's peak
+        resident set on a CPU. Compare models in separate processes, because this peak never falls.
     classes_ : array
         Classes (classifiers only).
     n_features_in_ : int
@@ -266,9 +266,9 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         return np.setdiff1d(np.arange(len(label_N)), validation_N), validation_N
 
     def _parameters_of(self, network: type[nn.Module]) -> dict[str, Any]:
-        """Return the keyword-only arguments of a network's class, which are parameters of the estimator."""
+        """Return the estimator's values of the keyword-only arguments of a network's class."""
         arguments = signature(network).parameters.values()
-        return {one.name: getattr(self, one.name) for one in arguments if one.kind is one.KEYWORD_ONLY}
+        return {a.name: getattr(self, a.name) for a in arguments if a.kind is a.KEYWORD_ONLY}
 
     def _check_parameters(self) -> None:
         """Raise ValueError if a parameter is outside its range."""
@@ -302,7 +302,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     def _validate_input(self, X: Any, y: Any, reset: bool) -> Any:
         """Check X. Return a DataFrame if it has categories, otherwise an array of numbers.
 
-        `reset` is true in `fit`, which stores names and number of the columns; later tables must match them.
+        `reset` is true in `fit`: names and number of the columns are stored. Later tables must match them.
         """
         if reset and y is None:
             raise ValueError(
@@ -457,7 +457,7 @@ def _take_rows(table: Any, index: np.ndarray) -> Any:
 def _peak_memory(device: torch.device) -> Iterator[Callable[[], int]]:
     """Yield a function that returns the peak memory since the start, in bytes.
 
-    On a GPU this is allocated memory, on a CPU the growth of the process's largest resident set.
+    It is the memory allocated on a GPU, or the growth of the process's peak resident set on a CPU.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -139,11 +139,11 @@ class CarryingNetwork(nn.Module):
         if self.classes:
             codes_O = torch.arange(self.classes, device=label_N.device)
             label_1NO = (label_N[None, :, None] == codes_O).to(self.keys.weight.dtype)
-        compared_rows = self._row_features
+        features_of = self._row_features
         if torch.is_grad_enabled() and len(context) > CHUNK:
-            compared_rows = partial(checkpoint, self._row_features, use_reentrant=False)
+            features_of = partial(checkpoint, self._row_features, use_reentrant=False)
         return [
-            (compared_rows(*context.take(index)), label_1NO[:, index])
+            (features_of(*context.take(index)), label_1NO[:, index])
             for index in torch.arange(len(context), device=label_N.device).split(CHUNK)
         ]
 

@@ -1,9 +1,9 @@
 """Estimators that predict a row from other, labelled rows (the context): SPIN, NPT, Set Transformer.
 
-Training consists of episodes: in each step, some training rows are the context, from which the labels of
-other training rows, the queries, are predicted. Later, the context consists of training rows (or of the rows
-given to `set_context`). NPT and the Set Transformer read context rows directly; SPIN reads inducing points,
-which summarize them.
+Each training step is a task: predict the labels of some training rows (the queries) from other training rows
+(the context). After training, the context of all predictions consists of training rows, or of the rows given
+to `set_context`. NPT and the Set Transformer read context rows directly; SPIN reads inducing points, which
+summarize the context.
 
 Axes: see `spinimpute.nn`.
 """
@@ -33,16 +33,16 @@ from spinimpute.tabular.context_networks import ContextNetwork
 from spinimpute.tabular.table import LabelledRows, Rows
 
 MAX_QUERY_FRACTION = 0.3  # largest number of queries in a step, as a fraction of the training rows
-PREDICTION_BATCH = 1_024  # queries predicted together, times ensemble members
+PREDICTION_BATCH = 1_024  # number of queries predicted together, times the number of ensemble members
 # context rows in SPIN's validations; larger contexts are thinned to 1 to 2 times this number
 VALIDATION_CONTEXT_ROWS = 4_096
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
-    """Base class of SPIN, NPT and the Set Transformer: training by episodes, with LAMB and Lookahead.
+    """Base class of SPIN, NPT and the Set Transformer: training by tasks, with LAMB and Lookahead.
 
-    In an episode no query is also a row of the context (unless there is only one training row).
+    In a task no query is also a row of the context (unless there is only one training row).
 
     Parameters
     ----------
@@ -72,24 +72,24 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
             order = torch.randperm(n_rows, generator=generator, device=data.label_N.device)
             context = order[n_queries : n_queries + n_context] if n_rows > 1 else order
             query = order[:n_queries]
-            return self._episode_loss(data.take(context), data.take(query), step, generator)
+            return self._task_loss(data.take(context), data.take(query), step, generator)
 
         return loss
 
     @abstractmethod
-    def _episode_loss(
+    def _task_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
     ) -> Tensor:
         """Return the loss of queries that are predicted from this context."""
 
     def _mean_member_loss(self, outputs_AQO: Tensor, query: LabelledRows) -> Tensor:
-        """Return the weighted mean loss over queries and ensemble members; each member has its own loss."""
+        """Return the weighted mean loss over queries and ensemble members (not of the members' mean)."""
         members = len(outputs_AQO)
         loss_L = self._losses(outputs_AQO.flatten(0, 1), query.label_N.repeat(members))
         return (loss_L * query.weight_N.repeat(members)).mean()
 
     def set_context(self, X: Any, y: Any) -> ContextEstimator:
-        """Predict from these labelled rows instead of the training rows. The network is not trained again.
+        """Set the context of predictions to these labelled rows. The network is not trained again.
 
         NPT and the Set Transformer use at most context_size rows, chosen at random.
 
@@ -170,7 +170,7 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
     def _row_model(self, **sizes: Any) -> RowModel:
         """Make an untrained network for a table whose last column is the label."""
 
-    def _episode_loss(
+    def _task_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
     ) -> Tensor:
         share = attribute_weight(step, self.steps, self.attribute_loss)
@@ -232,8 +232,8 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     Attributes
     ----------
     inducing_points_ : CarriedPoints
-        All that predictions need of the training rows: features (1, H, heads * head_width), labels (1, H, O),
-        masses (1, H), the numbers of rows that the points stand for.
+        All that predictions need of the training rows: features (1, H, heads * head_width), labels (1, H, O)
+        and masses (1, H). The mass of a point is the number of rows that it stands for.
 
     References
     ----------
@@ -261,7 +261,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         sizes = self._parameters_of(CarryingNetwork)
         return CarryingNetwork(self.encoder_.schema_, self._classes, **sizes)
 
-    def _episode_loss(
+    def _task_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
     ) -> Tensor:
         outputs_AQO, uncorrected_AQO = self.network_(context.rows, context.label_N, query.rows)
@@ -274,7 +274,7 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
             self._encode()
 
     def _encode(self, max_rows: int | None = None) -> None:
-        """Summarize the context as inducing points; with max_rows, thin a larger context before."""
+        """Summarize the context as inducing points; with max_rows, thin a larger context first."""
         self.network_.eval()
         step = 1 if max_rows is None else max(1, len(self._encoded_rows_) // max_rows)
         index = torch.arange(0, len(self._encoded_rows_), step, device=self._encoded_label_.device)

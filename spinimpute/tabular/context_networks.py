@@ -51,7 +51,7 @@ class ContextNetwork(nn.Module):
         return outputs_QDK[:, LABEL, : self.classes or 1]
 
     def attribute_loss(self, outputs_QDK: Tensor, query: Rows, hidden_QD: Tensor) -> Tensor:
-        """Return the mean loss of hidden cells with a value: cross-entropy (categories), squared error."""
+        """Return the mean loss of hidden cells with a value: cross-entropy or squared error."""
         losses = []
         target_QD = hidden_QD & ~query.missing_ND
         for column, n in enumerate(self.schema.cardinality):

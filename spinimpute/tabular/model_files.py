@@ -6,7 +6,7 @@ consists of training rows. The context of SPIN consists of inducing points, whic
 and of their labels; single rows are not stored (unless there are no more rows than inducing points).
 
 The JSON of a file stores the attributes that `fit` sets, whose names end in an underscore. Arrays are stored
-as tensors, to which the JSON refers by name. `load_estimator` checks everything: others may send files.
+as tensors, to which the JSON refers by name. `load_estimator` checks all content, since files may be shared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ESTIMATORS: dict[str, type[TableEstimator]] = {
 }
 SCALAR_TYPES = (str, bool, int, float)
 TUPLES = {"rows": Rows, "points": CarriedPoints}  # named tuples of tensors, by their names in the JSON
-PREFIX = "network/"  # names of weights start with it; a file has other tensors
+PREFIX = "network/"  # start of the names of weights, which distinguishes them from other tensors
 
 
 def save_estimator(
@@ -117,7 +117,7 @@ def load_estimator(path: str | Path, device: str = "auto") -> TableEstimator:
     Raises
     ------
     InputError
-        The file is missing, damaged, of another format, or its parts do not fit together.
+        The file is missing, damaged or of another format, or its parts do not fit together.
     """
     return load_with_description(path, device)[0]
 
@@ -241,7 +241,7 @@ def _check_fitted(estimator: TableEstimator) -> None:
     cardinality = tuple(0 if c is None else max(1, len(c)) for c in encoder.categories_)
     _require(
         encoder.schema_.cardinality == cardinality,
-        "the schema's numbers of categories differ from the lists of categories",
+        "the numbers of categories in the schema and in the lists of categories differ",
     )
     _require(
         [*map(type, encoder.schema_.may_miss)] == [bool] * columns,
@@ -254,7 +254,7 @@ def _check_fitted(estimator: TableEstimator) -> None:
     )
     _require(
         encoder.mean_.shape == encoder.sd_.shape == numbers,
-        "means and standard deviations must be those of the numeric columns",
+        "there must be one mean and standard deviation for each numeric column",
     )
     _require(
         bool((encoder.sd_ > 0).all() and np.isfinite([encoder.mean_, encoder.sd_]).all()),
@@ -263,7 +263,7 @@ def _check_fitted(estimator: TableEstimator) -> None:
     if encoder.quantiles_ is not None:
         _require(
             encoder.quantiles_.quantiles_.shape[1:] == numbers,
-            "quantiles must be those of the numeric columns",
+            "there must be quantiles for each numeric column",
         )
     _require(
         estimator.n_features_in_ == columns > 0, "n_features_in_ differs from the number of encoded columns"

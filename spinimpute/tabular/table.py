@@ -147,7 +147,7 @@ class TableEncoder:
                 continue
             name_N, names = _factorize(column)
             code_of_name = np.searchsorted(categories, names)
-            # missing cells have index -1 in name_N, so a last entry of -1 stays -1
+            # missing cells have index -1 in name_N, which selects the last entry: -1
             code_of_name = np.append(np.where(np.isin(names, categories), code_of_name, -1), -1)
             code_N = code_of_name[name_N]
             missing_ND[:, number] = code_N < 0
@@ -206,8 +206,8 @@ class TableEncoder:
 def times_to_days(table: Any, time_columns: Sequence[int] | None) -> tuple[Any, list[int]]:
     """Convert durations to days, and dates to days since 1970 in UTC.
 
-    Return the table and the indices of the converted columns. `time_columns` is None while a model is fitted,
-    later the indices that were returned then. Raise ValueError if other columns hold times now.
+    Return the table and the indices of the converted columns. `time_columns` is None in `fit`; later it holds
+    the indices that were returned in `fit`. Raise ValueError if other columns hold times now.
     """
     days_of_column: dict[int, np.ndarray] = {}
     for number in range(table.shape[1]):

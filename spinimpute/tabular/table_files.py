@@ -29,9 +29,9 @@ MISSING_TEXTS = frozenset(
     ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "NaT"]
 )
 ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # how pandas names an unnamed index in Parquet
-MAX_CELLS = 2**28  # of a Parquet file, unless its size in bytes is larger
-MAX_UNPACKED_RATIO = 60  # unpacked size of a gzipped file, divided by its size
-MAX_SHARED_TEXTS = 100_000  # distinct texts of which equal cells share one copy, to save memory
+MAX_CELLS = 2**28  # maximum number of cells of a Parquet file; or its size in bytes, if that is larger
+MAX_UNPACKED_RATIO = 60  # maximum unpacked size of a gzipped file, divided by its size
+MAX_SHARED_TEXTS = 100_000  # number of texts that are stored once for all equal cells, to save memory
 MAX_NUMBER = 1e36  # squares and predictions of larger numbers might overflow
 
 
@@ -82,7 +82,7 @@ def write_table(table: pd.DataFrame, path: Path | IO[str], suffix: str) -> None:
     if any("\r" in cell for name in table for cell in table[name] if isinstance(cell, str)):
         options["quoting"] = csv.QUOTE_NONNUMERIC  # csv does not quote \r, which would end the line
     if suffix.endswith(".gz"):
-        options["compression"] = {"method": "gzip", "mtime": 0}  # no timestamp: equal tables, equal files
+        options["compression"] = {"method": "gzip", "mtime": 0}  # without a timestamp
     table.to_csv(path, **options)
 
 
@@ -158,7 +158,7 @@ def _check_names(path: Path, names: list[str]) -> None:
 
 
 def _check_text(path: Path, column: pd.Series) -> None:
-    """Raise InputError for NUL bytes: NumPy drops them at the end of text, so two names could become one."""
+    """Raise InputError for NUL bytes: NumPy drops them at the end of text, which can make two texts equal."""
     if column.dtype.kind != "O" or "\0" not in "".join(cell for cell in column if cell is not None):
         return
     row = next(number for number, cell in enumerate(column, 1) if cell is not None and "\0" in cell)

@@ -62,9 +62,9 @@ def switch_phases(
     first = np.flatnonzero(sibling_A > np.arange(len(sibling_A)))
     megabases = (position_X[-1] - position_X[0]) / 1e6
     for i, n in zip(first, rng.poisson(rate * megabases, len(first)), strict=True):
-        for entry in rng.integers(0, len(alleles_XA), n):
+        for site in rng.integers(0, len(alleles_XA), n):
             pair = [i, sibling_A[i]]
-            alleles_XA[entry:, pair] = alleles_XA[entry:, pair[::-1]]
+            alleles_XA[site:, pair] = alleles_XA[site:, pair[::-1]]
 
 
 class CallErrors(NamedTuple):

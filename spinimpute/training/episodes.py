@@ -55,9 +55,9 @@ class EpisodeSettings:
     foreign_share: float = 0.0
     whole_share: float = 0.3  # share of episodes whose context consists of all samples that are not queries
     most_entries: int = 0  # maximum sites x haplotypes of an episode; longer segments are cut. 0: no limit
-    # recombination scale of the copying probabilities; 0: estimated from the context, as in imputation
+    # haplotype attention: recombination scale; 0: estimated from the context, as in imputation
     jumps_per_cM: float = JUMPS_PER_CM
-    mismatch: float = TRAINING_MISMATCH  # mismatch rate of the copying probabilities
+    mismatch: float = TRAINING_MISMATCH  # haplotype attention: mismatch rate of the hidden Markov model
     relative_share: tuple[float, ...] = (0.0,)  # share of queries with a relative in the context
     # errors of the panel, see `CallErrors`
     flawed_carriers: int = 8  # CallErrors.max_carriers
@@ -108,7 +108,7 @@ class Episode:
 
 
 class SourceInterval:
-    """An interval of the sites of another source, itself a source of haplotypes."""
+    """A source of haplotypes that consists of an interval of sites of another source."""
 
     def __init__(self, source: HaplotypeSource, start: int, stop: int) -> None:
         self._source, self._start = source, start
@@ -171,10 +171,10 @@ def _draw_foreign_queries(
 
 def _diploid_columns(sample_A: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return both columns of each diploid sample, int64 (samples, 2)."""
-    _, number = np.unique(sample_A[columns], return_counts=True)
+    _, count = np.unique(sample_A[columns], return_counts=True)
     order = np.argsort(sample_A[columns], kind="stable")
-    starts = np.cumsum(number) - number
-    return columns[order[starts[number == 2, None] + np.arange(2)]]
+    starts = np.cumsum(count) - count
+    return columns[order[starts[count == 2, None] + np.arange(2)]]
 
 
 def draw_split(source: HaplotypeSource, rng: np.random.Generator, settings: EpisodeSettings) -> Split:

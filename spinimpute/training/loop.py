@@ -1,6 +1,6 @@
 """Training loop for any torch module: steps, validation, early stopping, saving and resuming.
 
-Tables, neural processes and imputation networks are trained by subclasses of `TrainingLoop`.
+Subclasses of `TrainingLoop` train imputation networks, neural processes and networks for tables.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Report:
 class TrainingLoop(ABC, Generic[Network]):
     """Trainer of a module; subclasses define the loss of a task and the validation.
 
-    A step minimises the mean loss of `tasks` tasks. Several processes can share them: each computes the
-    gradients of some tasks, then the gradients are added up. All processes therefore have equal weights. A
-    single process would have these weights, too, except for the rounding of sums (none with two processes).
+    A step minimises the mean loss of `tasks` tasks. Several processes can share the tasks: each computes the
+    gradients of some tasks, then the gradients are added up. All processes therefore have equal weights.
+    These are the weights of a single process, except for the rounding of sums (with two: no exception).
 
     `schedule` changes the learning rate over `steps` steps; None keeps it constant. Gradients with a norm
     above `clip` are scaled down. The run ends after `patience` validations without improvement (0: never).
@@ -183,7 +183,7 @@ class TrainingLoop(ABC, Generic[Network]):
         return Report(self.step, loss, validation, improved)
 
     def save_state(self, path: str | Path) -> None:
-        """Write the state of the run, from which `restore_state` continues; on a CPU, exactly."""
+        """Write the state of the run, for `restore_state`. On a CPU, a restored run is bit-identical."""
         schedule = self.schedule
         content = {
             "weights": self.model.state_dict(),

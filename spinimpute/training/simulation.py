@@ -74,7 +74,7 @@ class Segment:
     n_haplotypes: int
     sample_deme: np.ndarray  # int64 (n_samples,), index of the deme of each sample
     description: dict[str, float | int | str]  # values that were drawn for this segment
-    query_samples: ClassVar[None] = None  # none reserved: each episode draws its queries from all samples
+    query_samples: ClassVar[None] = None  # none reserved: each task draws its queries from all samples
 
     @property
     def n_sites(self) -> int:

@@ -16,11 +16,11 @@ FIRST_VALIDATION_SEED = 1_000_000_000  # of held-out segments; seeds of training
 SEED_STRIDE = 100_000  # training seed s has segments with the simulation seeds s * SEED_STRIDE, ...
 CACHED_SEGMENTS = 600  # maximum number of simulated segments kept in memory
 MIN_SAMPLES = 40  # of a panel
-MAX_TRIES = 100  # draws of an interval of a panel
+MAX_TRIES = 100  # number of random intervals of a panel that are tried
 
 
 class SimulatedSource:
-    """Source of simulated segments, which are made when first drawn; training seeds share no segment."""
+    """Source of segments that are simulated when first drawn; training seeds share no segment."""
 
     def __init__(self, seed: int, segments: int, settings: SimulationSettings) -> None:
         if not 1 <= segments <= SEED_STRIDE:
@@ -46,7 +46,7 @@ class SimulatedSource:
 class PanelSegment:
     """An interval of sites and some samples of a panel, as a source of haplotypes.
 
-    `query_samples` are only used as queries. If it is None, each episode draws its queries from all samples.
+    `query_samples` are only used as queries. If it is None, each task draws its queries from all samples.
     """
 
     sample_deme = None

@@ -53,9 +53,9 @@ def differences(stored: Any, current: Any, name: str = "") -> list[str]:
     """Describe each difference of two JSON values: its name and both values."""
     if isinstance(stored, dict) and isinstance(current, dict):
         return [
-            found
+            difference
             for key in sorted(stored.keys() | current.keys())
-            for found in differences(stored.get(key), current.get(key), f"{name}.{key}" if name else key)
+            for difference in differences(stored.get(key), current.get(key), f"{name}.{key}" if name else key)
         ]
     return (
         [] if stored == current else [f"{name} is {_shorten(stored)} in the state, {_shorten(current)} now"]

@@ -75,7 +75,7 @@ def test_regions_without_a_record_are_named(problem):
     """Other regions are compared, as in `impute`."""
     truth, imputed, panel, typed = problem.files()
     expected = evaluate(truth, imputed, panel, typed, bins=BINS, regions="20:1-5000")
-    with pytest.warns(UserWarning, match=r"no record in 20:40000- and 1 more region: nothing is") as warned:
+    with pytest.warns(UserWarning, match=r"no record in 20:40000- and 1 more region. Nothing is") as warned:
         result = evaluate(truth, imputed, panel, typed, bins=BINS, regions=["20:1-5000", "21", "20:40000-"])
     same(result, expected)
     assert len(warned) == 1
@@ -88,8 +88,8 @@ def test_regions_that_were_not_imputed_count_as_the_panels_frequency(problem):
     with pytest.warns(UserWarning, match="no record in") as warned:
         result = evaluate(truth, part, panel, typed, bins=BINS, regions=regions)
     assert [str(one.message).partition(": ")[2] for one in warned] == [
-        "no record in 20:40000-: nothing is compared there",
-        "no record in 20:9000-9999: sites of the truth there count as the panel's frequency",
+        "no record in 20:40000-. Nothing is compared there",
+        "no record in 20:9000-9999. Sites of the truth there are scored with the panel's frequency",
     ]
     assert result.missing_sites > 0
 

@@ -69,7 +69,7 @@ def test_several_columns() -> None:
     [
         ([], "no tables"),
         ([(np.ones(2), np.ones(2))], "needs at least 3 points, got 2"),
-        ([(np.ones(5), np.ones(4))], "table 0: rows must be points, got the shapes"),
+        ([(np.ones(5), np.ones(4))], "table 0: x and y must have a row for each point, got the shapes"),
         ([(np.ones(5), np.array([1, 2, 3, 4, np.nan]))], "table 0: it holds NaN"),
         ([(np.ones(5), np.ones(5)), (np.ones((5, 2)), np.ones(5))], "same numbers of columns"),
         ([(["a"] * 5, np.ones(5))], "table 0: not a pair of numeric arrays"),

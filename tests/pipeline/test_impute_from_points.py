@@ -178,7 +178,7 @@ def test_sites_outside_the_array_are_an_explained_loss(
     ) as third:
         summary = spinimpute.impute(target, tmp_path / "o.bcf", third, predictor=random_network)
         assert (summary.matched_sites, summary.array_sites, summary.outside_array) == (246, 82, 164)
-        assert any("164 typed sites are not among them" in line for line in summary.lines())
+        assert any("164 typed sites are not on this array" in line for line in summary.lines())
         for v in cyvcf2.VCF(str(tmp_path / "o.bcf")):
             assert bool(v.INFO.get("TYPED")) == (v.POS in typed)
         # what the array lacks tells the model nothing

@@ -212,14 +212,14 @@ CHANGES: list[tuple[str, Change, str]] = [
     (
         "MLPRegressor",
         setting("encoder", "categories_", 1, {"text": ["a"]}),
-        "differ from the lists of categories",
+        "in the schema and in the lists of categories differ",
     ),
     ("MLPRegressor", setting("encoder", "categories_", 1, {"text": [1, 2, 3]}), "must contain text only"),
     ("MLPRegressor", setting("encoder", "schema_", {"schema": {}}), "description"),
     ("MLPRegressor", setting("metadata", [1]), "metadata"),
     ("MLPRegressor", lambda description, _: description.pop("spinimpute"), "version is missing"),
     ("MLPRegressor", array("encoder/sd_", lambda sd: sd * 0), "finite and positive"),
-    ("MLPRegressor", array("encoder/quantiles_/quantiles_", lambda q: q[:, :1]), "quantiles must be those"),
+    ("MLPRegressor", array("encoder/quantiles_/quantiles_", lambda q: q[:, :1]), "there must be quantiles"),
     ("MLPRegressor", array("encoder/quantiles_/references_", lambda r: r[:1]), "quantiles without"),
     ("MLPRegressor", without("network/layers.0.weight"), "layers.0.weight"),
     ("NPTClassifier", setting("fitted", "classes_", {"text": ["a", "a", "b"]}), "classes must be unique"),
@@ -282,7 +282,7 @@ def test_files_of_something_else(files: dict[str, Path], tmp_path: Path) -> None
     with pytest.raises(InputError, match="another-format"):
         load_estimator(path)
     save_tensors(path, {"a": np.zeros(2)}, {}, FORMAT.removesuffix("3") + "2")
-    said = r"of another version of spinimpute .* make it again with this version"
+    said = r"of another version of spinimpute .* Make it again with this version"
     with pytest.raises(InputError, match=said):
         load_estimator(path)
     for metadata in ({}, [], {"description": {}, "checksum": _checksum({})}, None):

@@ -198,7 +198,7 @@ class HaplotypeLearner:
         return logit, torch.where(is_copied, corrected, self.model.decode_absent(spread_QGUE, site_QGUF))
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """Return the loss of an episode, with the predictions and the true alleles at hidden sites."""
+        """Return the loss of a task, with the predictions and the true alleles at hidden sites."""
         assert isinstance(task, HaplotypeEpisode)
         copied, corrected = self.logits(task)
         truth = self._float(task.truth_QGU)

@@ -71,7 +71,7 @@ class SPINLearner:
         return self.model.predict(logit_BGQH, points, sites)
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """Return the loss of an episode, with the predictions and the true alleles at hidden sites."""
+        """Return the loss of a task, with the predictions and the true alleles at hidden sites."""
         assert isinstance(task, Episode)
         mixed_BQU, corrected_BQU = self.logits(task)
         truth_BQU = self._float(task.truth_BGUQ).flatten(1, 2).transpose(1, 2)

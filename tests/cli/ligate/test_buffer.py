@@ -35,7 +35,7 @@ def test_only_sites_nearby_are_used(run, dense_target, panel, tmp_path):
     for buffer in ("0.1", "10"):
         out = tmp_path / f"{buffer}.vcf"
         done = run(*common, "--buffer", buffer, "--out", out).ok()
-        (used,) = re.findall(r"(\d+) of them are used for the region", done.err)
+        (used,) = re.findall(r"(\d+) matched sites are used for the region", done.err)
         (phased,) = re.findall(r"phased:   (\d+) unphased", done.err)
         counts.append((int(used), int(phased)))
         assert f"--buffer {float(buffer)}" in out.read_text()
