@@ -182,7 +182,7 @@ def test_haploid_genotypes(target: Path, example_panel: spinimpute.Panel) -> Non
     haploid = np.array([False, True, False])
     with pytest.raises(ValueError, match=r"sample 1 of genotypes has a second allele in no row.* haploid="):
         spinimpute.impute_genotypes(example_panel, padded, sites)
-    with pytest.raises(ValueError, match="sample 0 is haploid, and its genotypes have two alleles"):
+    with pytest.raises(ValueError, match="sample 0 is haploid, but some of its genotypes have two alleles"):
         spinimpute.impute_genotypes(example_panel, padded, sites, haploid=np.array([True, True, False]))
     with pytest.raises(ValueError, match="haploid must be 3 booleans"):
         spinimpute.impute_genotypes(example_panel, padded, sites, haploid=np.array([0, 1, 0]))
@@ -210,5 +210,5 @@ def test_genotypes_that_cannot_be_used(target: Path, example_panel: spinimpute.P
             spinimpute.impute_genotypes(example_panel, given, sites, phased=phased)
     some = calls.copy()
     some[0, 3, 1] = -2
-    with pytest.raises(ValueError, match="sample 3 of genotypes has -2"):
+    with pytest.raises(ValueError, match="sample 3 of genotypes has the second allele -2"):
         spinimpute.impute_genotypes(example_panel, some, sites)

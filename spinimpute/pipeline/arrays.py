@@ -98,9 +98,9 @@ def _impute(
         return np.empty((panel.n_sites, 0), np.float32)
     job = ImputationJob(panel, typed_index, threads, typed_TQ.shape[1], options, sibling_Q=sibling_Q)
     with loaded.engine(job) as engine:
-        p_UQ = engine.impute_window(Interval(0, panel.n_sites), typed_TQ)
-    p_UQ[typed_index] = np.where(typed_TQ >= 0, typed_TQ, p_UQ[typed_index])
-    return p_UQ
+        p_SQ = engine.impute_window(Interval(0, panel.n_sites), typed_TQ)
+    p_SQ[typed_index] = np.where(typed_TQ >= 0, typed_TQ, p_SQ[typed_index])
+    return p_SQ
 
 
 def impute_genotypes(
@@ -173,7 +173,9 @@ def _get_mask(array: np.ndarray, name: str) -> np.ndarray | None:
     if not isinstance(mask, np.ndarray | np.bool_):  # pandas tables have a method `mask`
         return None
     if mask.shape != values.shape[: mask.ndim]:
-        raise ValueError(f"the mask of {name} must have shape {values.shape} or less, got {mask.shape}")
+        raise ValueError(
+            f"the mask of {name} must have the shape {values.shape} or its first axes, got {mask.shape}"
+        )
     return np.broadcast_to(mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim)), values.shape)
 
 
@@ -188,7 +190,7 @@ def _set_masked_missing(array: np.ndarray, name: str, keep_value: int | None = N
 
 
 def _find_haploid(calls_TX2: np.ndarray, haploid: np.ndarray | None) -> np.ndarray:
-    """Return which samples are haploid, bool (X,). Raises ValueError if a sample is diploid in some rows."""
+    """Return which samples are haploid, bool (X,). Raises ValueError if a sample's ploidy is unclear."""
     n_samples = calls_TX2.shape[1]
     flagged_X = np.zeros(n_samples, bool) if haploid is None else _check_haploid(haploid, n_samples)
     second_TX = calls_TX2[:, :, 1]
@@ -197,19 +199,19 @@ def _find_haploid(calls_TX2: np.ndarray, haploid: np.ndarray | None) -> np.ndarr
     partly_X = (second_TX == NO_ALLELE).any(axis=0) & ~haploid_X & ~flagged_X
     if partly_X.any():
         raise ValueError(
-            f"sample {np.flatnonzero(partly_X)[0]} of genotypes has {NO_ALLELE}, no allele, in some rows "
-            "alone: it must be haploid in all of them or in none"
+            f"sample {np.flatnonzero(partly_X)[0]} of genotypes has the second allele {NO_ALLELE} (none) "
+            "in some rows only. It must be haploid in all rows or in none"
         )
     conflict_X = flagged_X & (second_TX >= 0).any(axis=0)
     if conflict_X.any():
         raise ValueError(
-            f"sample {np.flatnonzero(conflict_X)[0]} is haploid, and its genotypes have two alleles"
+            f"sample {np.flatnonzero(conflict_X)[0]} is haploid, but some of its genotypes have two alleles"
         )
     unclear_X = (second_TX == -1).all(axis=0) & (calls_TX2[:, :, 0] >= 0).any(axis=0) & ~flagged_X & has_rows
     if unclear_X.any():
         raise ValueError(
-            f"sample {np.flatnonzero(unclear_X)[0]} of genotypes has a second allele in no row: if it has "
-            f"one copy, name it in haploid=..., or put {NO_ALLELE} there"
+            f"sample {np.flatnonzero(unclear_X)[0]} of genotypes has a second allele in no row. If it is "
+            f"haploid, mark it with haploid=..., or set its second alleles to {NO_ALLELE}"
         )
     return np.asarray(haploid_X | flagged_X)
 
@@ -235,8 +237,8 @@ def _check_phased(calls_TX2: np.ndarray, phased_TX: np.ndarray) -> None:
     if unphased_TX.any():
         t, x = np.argwhere(unphased_TX)[0]
         raise ValueError(
-            f"{unphased_TX.sum()} heterozygous genotypes are not phased, the first in row {t}, sample {x}: "
-            "phase them first (`spinimpute.phase`, of a file)"
+            f"{unphased_TX.sum()} heterozygous genotypes are not phased, the first in row {t}, sample {x}. "
+            "Write them to a file and phase it with `spinimpute.phase`"
         )
 
 
@@ -341,7 +343,7 @@ def impute_likelihoods(
     rows, index_T = _find_panel_rows(panel, sites, len(likelihoods), "sites")
     with np.errstate(divide="ignore"):
         phred_TX3 = -10 * np.log10(likelihoods[rows] / likelihoods[rows].max(axis=2, keepdims=True))
-    likelihoods_TX3 = GenotypeLikelihoods(
+    at_panel_sites = GenotypeLikelihoods(
         [str(x) for x in range(len(haploid_X))],
         np.where(haploid_X, 1, 2).astype(np.uint8),
         index_T,
@@ -351,7 +353,7 @@ def impute_likelihoods(
     )
     threads, n_samples = choose_threads(resources.threads), len(haploid_X)
     threads = threads_within(resources.max_memory, panel, Interval(0, panel.n_sites), n_samples, threads)
-    phred_SX3 = expand_to_all_sites(likelihoods_TX3, 0, panel.n_sites)
+    phred_SX3 = expand_to_all_sites(at_panel_sites, 0, panel.n_sites)
     windows = genotypes_by_window(panel, 0, phred_SX3, haploid_X, threads)
     return ImputedSamples(
         np.concatenate([to_haplotype_columns(p_S2X, haploid_X) for _, p_S2X in windows]), haploid_X
@@ -378,8 +380,8 @@ def _check_likelihoods(likelihoods: np.ndarray, haploid: np.ndarray | None) -> t
     if unusable_TX.any():
         t, x = np.argwhere(unusable_TX)[0]
         raise ValueError(
-            "likelihoods must be finite, not negative, and not all 0 of a genotype, got row "
-            f"{t}, sample {x} has {likelihoods[t, x].tolist()} (P(reads | genotype), not its logarithm)"
+            "likelihoods must be P(reads | genotype), not logarithms: finite, not negative, and not all 0; "
+            f"row {t}, sample {x} has {likelihoods[t, x].tolist()}"
         )
     return likelihoods, haploid_X
 
@@ -389,7 +391,7 @@ def _find_panel_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows whose sites are in the panel, and these panel sites. `name` is used in messages."""
     if len(sites) != n_rows:
-        raise ValueError(f"{name} must name each of {n_rows} rows, got {len(sites)} sites")
+        raise ValueError(f"{name} must have a site for each of {n_rows} rows, got {len(sites)}")
     if isinstance(sites, Sites):
         match = match_sites(panel.sites, sites)
         return match.target_index, match.panel_index

@@ -32,8 +32,8 @@ MIN_SHARE_OTHER_BUILD = 0.5  # required share if the headers have different geno
 FEW_SITES = 20  # fewer unsuitable sites never cause a refusal
 
 OUTLIER_SHARE = 0.05  # a larger share of sites with unlikely allele frequencies causes a warning
-# Largest accepted share of sites at which ALT is about as common as REF in the panel. It is nearly 1 if
-# alleles are exchanged (except at sites with very common alleles), and less than 0.1 if populations differ.
+# Largest accepted share of sites at which ALT is about as common as REF in the panel. The share is
+# nearly 1 for exchanged alleles (except at sites with very common alleles), below 0.1 for other populations.
 EXCHANGED_SHARE = 0.3
 # Smallest accepted correlation of frequencies. With few samples, no single site has an unlikely frequency.
 MIN_CORRELATION = -0.2
@@ -96,7 +96,7 @@ def check_site_overlap(
     n_found = n_inside - len(not_in_panel)
     builds_differ = bool(builds[0] and builds[1] and builds[0] != builds[1])
     build_sentence = (
-        f"by the chromosome length in the headers, the target is on {builds[0]} and the panel on {builds[1]}"
+        f"by the chromosome lengths in the headers, the target is on {builds[0]} and the panel on {builds[1]}"
     )
     min_share = MIN_SHARE_OTHER_BUILD if builds_differ else MIN_SHARE
     if len(not_in_panel) < FEW_SITES or n_found >= min_share * n_inside:
@@ -114,7 +114,7 @@ def check_site_overlap(
     text = (
         f"only {n_found} of the {n_inside} target sites in the panel's region are panel sites: {counts}; the "
         f"first is {target.chrom}:{target.position[first]} {target.ref[first]}>{target.alt[first]}, "
-        f"{match.reasons[first]}. {why}. Lift it over ({argument('chain')}), or add "
+        f"{match.reasons[first]}. {why}. Lift the target over ({argument('chain')}), or add "
         f"{argument('force', True)} to impute anyway"
     )
     return [Verdict(text, refused=True)]
@@ -140,13 +140,13 @@ def _check_frequencies(frequencies: Frequencies, target: Haplotypes) -> list[Ver
             "them by the reference genome (bcftools +fixref, or plink2 --ref-from-fa force), or add "
             f"{argument('force', True)} to impute anyway"
         )
-        # Refuse only if both measures agree: sites are correlated, so few good samples may fail one of them.
+        # Refuse only if both measures agree: nearby sites are correlated, so few good samples may fail one.
         return [Verdict(text, refused=exchanged and correlation <= 0)]
     if n_outliers >= FEW_SITES and n_outliers > OUTLIER_SHARE * n_known:
         text = (
-            f"at {n_outliers} of {n_known} typed sites, {where}, ALT is far more or less common than in the "
-            "panel: the panel is of another population and imputes poorly, or alleles are exchanged (check "
-            "--out lists the sites)"
+            f"at {n_outliers} of {n_known} typed sites {where}, ALT is far more or less common than in the "
+            "panel: either the panel is of another population and imputes poorly, or alleles are exchanged "
+            "(check --out lists the sites)"
         )
         return [Verdict(text, refused=False)]
     return []
@@ -168,7 +168,11 @@ def untyped_warning(
     if not found:
         return [], []
     n_imputed = sum(counts.imputed for counts in found)
-    rest = "" if len(found) == 1 else f" and {len(found) - 1} smaller stretches, {n_imputed} in all"
+    rest = (
+        ""
+        if len(found) == 1
+        else f" and {len(found) - 1} smaller intervals ({n_imputed} imputed sites in all)"
+    )
     return found, [
         f"hardly any site is typed in {found[0]}{rest}: sites more than {FAR_CM} cM from a typed site are "
         "imputed from little more than allele frequencies"
@@ -186,7 +190,7 @@ def check_typed_ratio(
             if counts.typed < min_ratio * interval.n_sites:
                 low.append(counts)
     if low:
-        rest = f", and in {len(low) - 1} more stretches" if len(low) > 1 else ""
+        rest = f", and in {len(low) - 1} more intervals" if len(low) > 1 else ""
         share = low[0].typed / (low[0].typed + low[0].imputed)
         raise InputError(
             "content",

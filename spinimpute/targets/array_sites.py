@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -54,8 +54,8 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
 
     The file is a VCF, VCF.gz or BCF, whose genotypes are ignored, or a text file, plain or gzipped. A line of
     text has chromosome, 1-based position and optionally REF and ALT, separated by blanks. Lines that start
-    with # and a first line with column names are ignored. If a line has no alleles and the panel has several
-    sites at its position, the site whose ALT `frequency` is nearest to 0.5 is used.
+    with #, and a first line with column names, are ignored. If a line has no alleles and the panel has
+    several sites at its position, the site whose ALT `frequency` is nearest to 0.5 is used.
 
     Raises InputError if the file cannot be read or has another format, and NoPanelSite if none of its sites
     is in the panel.
@@ -63,46 +63,56 @@ def read_array(path: str | Path, panel: Sites, frequency: np.ndarray) -> PanelAr
     path = Path(path)
     if not path.is_file():
         raise InputError("not-found", f"array {path}: {why_no_file(path)}")
-    found = PanelArray()
-    site_of = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
+    array = PanelArray()
+    listed_sites = _records(path, array) if starts_as_variant_file(path) else _lines(path)
+    count_by_site = Counter(listed_sites)  # some files repeat a line a million times
+    aliases = chromosome_names(panel.chrom, {site.chrom for site in count_by_site})
+    index_by_key = {key: i for i, key in reversed(list(enumerate(panel.keys())))}
     chosen: set[int] = set()
-    others: set[str] = set()
-    listed_sites = _records(path, found) if starts_as_variant_file(path) else _lines(path)
-    sites = Counter(listed_sites)  # some files repeat a line a million times
-    aliases = chromosome_names(panel.chrom, {listed.chrom for listed in sites})
-    for listed, count in sites.items():
-        found.n_sites += count
-        if listed.chrom not in aliases:
-            others.add(listed.chrom)
-            found.skipped[ON_ANOTHER_CHROMOSOME] += count
+    other_chromosomes: set[str] = set()
+    for site, count in count_by_site.items():
+        array.n_sites += count
+        if site.chrom not in aliases:
+            other_chromosomes.add(site.chrom)
+            array.skipped[ON_ANOTHER_CHROMOSOME] += count
             continue
-        if listed.ref is not None and listed.alt is not None:
-            site = site_of.get((listed.position, listed.ref.upper(), listed.alt.upper()))
-        else:
-            first, stop = np.searchsorted(panel.position, [listed.position, listed.position + 1]).tolist()
-            site = first + int(np.argmin(np.abs(frequency[first:stop] - 0.5))) if first < stop else None
-        if site is None:
-            found.skipped[NOT_IN_PANEL] += count
-        else:
-            if again := count - (site not in chosen):
-                found.skipped[DUPLICATE] += again
-            chosen.add(site)
+        index = _find_panel_site(site, panel, index_by_key, frequency)
+        if index is None:
+            array.skipped[NOT_IN_PANEL] += count
+            continue
+        if n_duplicates := count - (index not in chosen):
+            array.skipped[DUPLICATE] += n_duplicates
+        chosen.add(index)
     if not chosen:
-        where = f"{panel.chrom}:{panel.position[0]}-{panel.position[-1]}"
-        counts = ", ".join(f"{reason}: {count}" for reason, count in found.skipped.items())
+        covered = f"{panel.chrom}:{panel.position[0]}-{panel.position[-1]}"
+        counts = ", ".join(f"{reason}: {count}" for reason, count in array.skipped.items())
         raise NoPanelSite(
             "mismatch",
-            f"array {path}: none of its {found.n_sites} sites is in the panel, which covers {where}"
+            f"array {path}: none of its {array.n_sites} sites is in the panel, which covers {covered}"
             + (f" ({counts})" if counts else "")
-            + (f". The file has chromosome {', '.join(sorted(others)[:5])}" if others else "")
+            + (
+                f". The file has chromosome {', '.join(sorted(other_chromosomes)[:5])}"
+                if other_chromosomes
+                else ""
+            )
             + ". Give the array's sites on this chromosome, in the panel's genome build",
         )
-    found.panel_index = np.array(sorted(chosen), dtype=np.int64)
-    return found
+    array.panel_index = np.array(sorted(chosen), dtype=np.int64)
+    return array
 
 
-def _records(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
-    """Yield the sites of a VCF or BCF. Count records without an ALT of bases in `found`."""
+def _find_panel_site(
+    site: _ArraySite, panel: Sites, index_by_key: Mapping[tuple[int, str, str], int], frequency: np.ndarray
+) -> int | None:
+    """Return the index of the panel site that an array's site means, or None if the panel lacks it."""
+    if site.ref is not None and site.alt is not None:
+        return index_by_key.get((site.position, site.ref.upper(), site.alt.upper()))
+    start, stop = np.searchsorted(panel.position, [site.position, site.position + 1]).tolist()
+    return start + int(np.argmin(np.abs(frequency[start:stop] - 0.5))) if start < stop else None
+
+
+def _records(path: Path, array: PanelArray) -> Iterator[_ArraySite]:
+    """Yield the sites of a VCF or BCF. Count records without an ALT of bases in `array`."""
     with VariantFile(path, "array") as file:
         for record in file.records():
             ref, alleles = file.alleles(record)
@@ -110,8 +120,8 @@ def _records(path: Path, found: PanelArray) -> Iterator[_ArraySite]:
             for alt in alts:
                 yield _ArraySite(record.CHROM, record.POS, ref, alt)
             if not alts:
-                found.n_sites += 1
-                found.skipped[NO_ALT] += 1
+                array.n_sites += 1
+                array.skipped[NO_ALT] += 1
 
 
 def _lines(path: Path) -> Iterator[_ArraySite]:
@@ -127,7 +137,7 @@ def _lines(path: Path) -> Iterator[_ArraySite]:
                     raise InputError(
                         "content",
                         f"array {path}, line {number}: expected chromosome, position and optionally REF and "
-                        f"ALT, or a VCF or BCF, got {line.strip()[:60]!r}",
+                        f"ALT, got {line.strip()[:60]!r}",
                     )
                 ref, alt = words[2:] or (None, None)
                 yield _ArraySite(words[0], int(words[1]), ref, alt)

@@ -40,7 +40,7 @@ from spinimpute.targets.liftover import NOT_IN_CHAIN, Lift
 
 MAX_CALLS = 5_000_000  # calls in a file; the largest arrays have 4.3 million, which take a gigabyte of memory
 NO_ALLELES = "insertion or deletion without its alleles"
-NO_POSITION = "without a place in the genome"
+NO_POSITION = "without a position in the genome"
 
 _LETTERS = frozenset("ACGT")
 _MISSING = frozenset("-0?.N")
@@ -89,7 +89,7 @@ class ArrayText:
 
 
 def is_array_text(path: Path) -> bool:
-    """Whether a file is the text of a consumer array: it has the header, or its first line is a call.
+    """Return whether a file is the text of a consumer array: it has the header, or starts with a call.
 
     Return False for an unreadable file. Raises InputError for a zip archive that is encrypted, has an unusual
     compression, or does not have exactly one file.
@@ -154,9 +154,9 @@ def read_array_text(path: Path) -> ArrayText:
 def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | None = None) -> Calls:
     """Read the calls on the panel's chromosome, sorted by position. REF and ALT are the panel's.
 
-    If the file reports the other strand, REF and ALT are complemented; `repair_and_match` later swaps the
-    strand. A call with an allele that the panel lacks becomes a site that matches no panel site. `panel` are
-    the sites of all parts of the panel. `lift` converts positions to the panel's genome build.
+    If the file reports the other strand, REF and ALT are complemented; `repair_and_match` later corrects
+    the strand. A call with an allele that the panel lacks becomes a site that matches no panel site.
+    `panel` are the sites of all parts of the panel. `lift` converts positions to the panel's build.
 
     Warns if the file states another genome build than the panel's and there is no `lift`. Raises the errors
     of `read_array_text`, and InputError if no call on the chromosome has alleles.
@@ -166,8 +166,8 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
     chrom = plain_chromosome(panel.chrom)
     here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # these arrays are human
     if not here:
-        found = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
-        raise NoRecord("content", f"target {path}: no call on chromosome {chrom}. The file has {found}")
+        names = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
+        raise NoRecord("content", f"target {path}: no call on chromosome {chrom}. The file has {names}")
     if lift is None and text.build and panel_build and text.build != panel_build:
         warnings.warn(
             f"{path}: its comments state {text.build}, the panel is on {panel_build}. Lift the file over "
@@ -180,11 +180,11 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
     panel_alleles = snp_alleles(panel)
     if lift is not None:
         lifted = [(lift.convert(call.position), call) for call in here]
-        skipped[NOT_IN_CHAIN] = sum(place is None for place, _ in lifted)
+        skipped[NOT_IN_CHAIN] = sum(found is None for found, _ in lifted)
         here = [
-            replace(call, position=place[0], letters=complement(call.letters) if place[1] else call.letters)
-            for place, call in lifted
-            if place is not None
+            replace(call, position=found[0], letters=complement(call.letters) if found[1] else call.letters)
+            for found, call in lifted
+            if found is not None
         ]
     for call in sorted(here, key=lambda call: call.position):
         if set(call.letters) & _INDEL:
@@ -223,7 +223,7 @@ def _open(path: Path) -> TextIO:
         elif files[0].flag_bits & 1:
             what = "is encrypted"
         elif files[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            what = "is not packed with Deflate"
+            what = "is compressed with another method than Deflate"
         if what:
             raise InputError(
                 "content", f"target {path}: the archive {what}. Unpack the file with the genotypes"
@@ -257,7 +257,7 @@ def _call(path: Path, number: int, fields: list[str]) -> ArrayCall:
         raise InputError(
             "content",
             f"target {path}, line {number}: {len(fields)} columns, expected identifier, chromosome, position "
-            "and genotype, or two alleles",
+            "and genotype (in one column or two)",
         )
     letters = _letters(fields)
     if letters is None:

@@ -2,8 +2,8 @@
 
 Strands: a target site may have the panel's alleles, but swapped (REF and ALT) or complemented (read from the
 other strand). Both are corrected. A/T and C/G sites are ambiguous, because complementing only swaps their
-alleles. An ambiguous site is moved to the other strand only if its allele frequency clearly requires it, and
-only if other sites of the file are on the other strand.
+alleles. An ambiguous site is switched to the other strand only if its allele frequency clearly requires it,
+and only if other sites of the file are on the other strand.
 
 Records without ALT: files of single samples have ALT "." where the sample only has REF. Such a record
 matches a panel site if it is the only panel site at the position, has the same REF, and is not an insertion.
@@ -41,7 +41,7 @@ STRAND_BY_FREQUENCY = "A/T or C/G on the other strand by frequency: exchanged"
 STRAND_UNKNOWN = "A/T or C/G of unknown strand: left out"
 ALT_TAKEN = "no ALT allele: the panel's is taken"
 ALT_ELSEWHERE = "no ALT allele beside a record with one: left out"
-MIN_LOG_ODDS = math.log(100)  # log odds of the two strands from which an ambiguous site is assigned to one
+MIN_LOG_ODDS = math.log(100)  # minimum log odds that assign an ambiguous site to a strand
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ def _match(panel: Sites, target: Sites, n_left_out: int) -> SiteMatch:
             raise NoMatch("content", f"{error}; {n_left_out} more are {ambiguous}") from error
         raise NoMatch(
             "mismatch",
-            f"all {n_left_out} typed sites that the panel has are {ambiguous}. Nothing is left to impute "
-            f"from. If the file's letters are those of the reference strand, give "
-            f"{argument('ambiguous', 'keep')}. Otherwise give a target with other sites, too",
+            f"all {n_left_out} typed sites in the panel are {ambiguous}. Nothing is left to impute "
+            f"from. If the file's alleles are on the reference strand, give "
+            f"{argument('ambiguous', 'keep')}. Otherwise give a target with further sites",
         ) from error
 
 
@@ -261,7 +261,7 @@ def _choose_repair(
     if log_odds >= MIN_LOG_ODDS:
         return as_written
     if log_odds <= -MIN_LOG_ODDS:
-        # moving the site to the other strand swaps its alleles; if they were swapped, this restores them
+        # the other strand means swapped alleles; if REF and ALT are swapped, too, the two swaps cancel out
         return STRAND_BY_FREQUENCY, not match.swapped
     return STRAND_UNKNOWN, False
 

@@ -1,7 +1,7 @@
 """Read and check the indexes of compressed VCF, BCF and BAM files.
 
-`chromosome_records` uses the parsed index to find the records of a chromosome, `panels.build` uses it to
-split a large file among processes. Damaged indexes are refused, because htslib crashes on them.
+`chromosome_records` uses the parsed index to find the records of a chromosome, and `panels.build` uses it
+to split a large file among processes. Damaged indexes are refused, because htslib crashes on them.
 `index_writer` explains bins and windows, `bgzf` explains virtual offsets.
 """
 
@@ -33,7 +33,7 @@ _CSI_HEADER_BYTES = 16
 _MAX_SHIFT, _MAX_DEPTH = 31, 9  # with a larger depth, the bin IDs would not fit into 32 bits
 _CHUNK_BYTES, _WINDOW_BYTES = 16, 8
 _MAX_INFLATION = 20  # maximum ratio of decompressed to compressed size; about 2 is usual
-_ALWAYS_ALLOWED = 2**24  # decompressed bytes allowed at any ratio; parsed, they take six times this memory
+_ALWAYS_ALLOWED = 2**24  # decompressed bytes allowed at any ratio; the parsed index takes 6 times this memory
 _PSEUDO_BIN_CHUNKS = 2  # entries of the pseudo-bin, which holds a contig's file offsets and record count
 _BLOCK_START = EOF_BLOCK[:4]  # every BGZF block starts with these bytes
 _READ_START, _NO_CONTIG = struct.Struct("<2i"), -1  # a BAM record starts with its length and contig index
@@ -44,7 +44,7 @@ class BinStart(NamedTuple):
     """Start of a chunk of records that belong to one bin."""
 
     offset: int  # virtual offset
-    latest: int  # the first record of the chunk is at or before this position, the bin's last
+    latest: int  # last position of the bin, 1-based; the chunk's first record starts at or before it
 
 
 class IndexedContig(NamedTuple):
@@ -252,7 +252,7 @@ def _parse(content: bytes, formats: tuple[bytes, ...]) -> list[IndexedContig]:
     if magic == _CSI:
         shift, depth, n_auxiliary = struct.unpack_from("<3i", content, at)
         if not 0 <= shift <= _MAX_SHIFT or not 0 <= depth <= _MAX_DEPTH or n_auxiliary < 0:
-            raise ValueError("its bins are impossible")
+            raise ValueError("its bin sizes are invalid")
         at = _CSI_HEADER_BYTES + n_auxiliary
         tabix_header = content[_CSI_HEADER_BYTES:at]
     n_contigs, at = _read_count(content, at)
@@ -308,7 +308,7 @@ def _read_count(content: bytes, at: int) -> tuple[int, int]:
     """
     (count,) = struct.unpack_from("<i", content, at)
     if not 0 <= count <= len(content) - at:
-        raise ValueError("a count exceeds its size")
+        raise ValueError("a count of items exceeds its length")
     return count, at + 4
 
 
@@ -317,5 +317,5 @@ def _parse_names(tabix_header: bytes, n_contigs: int) -> list[str]:
     n_bytes = _TABIX_HEADER.unpack_from(tabix_header)[-1]
     *names, rest = tabix_header[_TABIX_HEADER.size :].decode().split("\0")
     if n_bytes != len(tabix_header) - _TABIX_HEADER.size or rest or len(names) != n_contigs:
-        raise ValueError("its names are of other chromosomes")
+        raise ValueError("its list of chromosome names is inconsistent")
     return names

@@ -112,7 +112,7 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type:
 def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[no-untyped-def]
     """Read the fields with the indexes gt and ds (-1: no such field) of each sample.
 
-    Other calls than "a|b" are left unchanged in allele_RN2, and invalid numbers in dosage_RN.
+    Entries of allele_RN2 with other calls than "a|b", and of dosage_RN with invalid numbers, are unchanged.
     """
     at = 0
     for r in range(len(stop_R)):
@@ -317,9 +317,9 @@ class BcfRecords:
             if not _BCF_TEXTS.fullmatch(b"\0".join(texts)):
                 raise BadRecord("its name or an allele is not text")
             if self._find_info_end(data, at, counts & 0xFFFF) != begin + RECORD_LENGTHS.size + shared_bytes:
-                raise BadRecord("its INFO fields do not fill their part")
+                raise BadRecord("the length of its INFO fields is not the length that it states")
             if self._locate_fields(data, begin)[1] != stop:
-                raise BadRecord("its FORMAT fields do not fill their part")
+                raise BadRecord("the length of its FORMAT fields is not the length that it states")
             table.add(position + 1, texts[1], texts[2], stop - begin)
             begin = stop
         return begin
@@ -349,7 +349,7 @@ class BcfRecords:
             if "GT" in fields and fields["GT"][1] == 2:
                 codes = np.frombuffer(swapped_data, np.int8, 2 * n, fields["GT"][2]).reshape(n, 2)
                 swapped = chosen_N & (codes[:, 1] >= 0) & (codes[:, 1] & 1).astype(bool)
-                bit = codes[swapped] & 1  # "phased": stays with the second allele
+                bit = codes[swapped] & 1  # the phase bit stays at the second allele
                 codes[swapped] = (codes[swapped][:, ::-1] & ~np.int8(1)) | bit
             if "HDS" in fields and fields["HDS"][1] == 2:
                 values = np.frombuffer(swapped_data, "<u4", 2 * n, fields["HDS"][2]).reshape(n, 2)
@@ -358,16 +358,16 @@ class BcfRecords:
         return bytes(swapped_data)
 
     def _find_info_end(self, data: bytes, at: int, n_info: int) -> int:
-        """Return the end of FILTER and INFO, which start at offset `at`. Check their names."""
+        """Return the end of FILTER and INFO, which start at offset `at`. The header must define them."""
         kind, count, at = read_descriptor(data, at)
-        names = [read_integer(data, at + SIZES[kind] * number, kind) for number in range(count)]
+        numbers = [read_integer(data, at + SIZES[kind] * i, kind) for i in range(count)]
         at += count * SIZES[kind] if count else 0
         for _ in range(n_info):
             kind, _, at = read_descriptor(data, at)
-            names.append(read_integer(data, at, kind))
+            numbers.append(read_integer(data, at, kind))
             kind, count, at = read_descriptor(data, at + SIZES[kind])
             at += count * SIZES[kind] if count else 0
-        if unknown := [number for number in names if number not in self._names]:
+        if unknown := [number for number in numbers if number not in self._names]:
             raise BadRecord(f"the header has no field with the number {unknown[0]}")
         return at
 

@@ -63,9 +63,9 @@ Record = Any  # a cyvcf2.Variant; cyvcf2 has no type annotations
 class FormatNumbers(NamedTuple):
     """The values of one numeric FORMAT field of a record.
 
-    `values` has shape (n_samples, width) and type int32 or float32. It is NaN for a missing value, and after
-    the last value of a sample that has fewer values than others. `n_values`, int64 (n_samples,), is the
-    number of values of each sample (1 for a missing field); None if all integers are present.
+    `values` has shape (n_samples, width) and type int32 or float32. Missing values are NaN. The rows of
+    samples with fewer values than `width` are filled up with NaN. `n_values`, int64 (n_samples,), is the
+    number of values of each sample (1 for a missing field); None for integers if no value is NaN.
     """
 
     values: np.ndarray
@@ -141,7 +141,7 @@ class VariantFile:
             ) from error
 
     def contig_line(self, chrom: str) -> str:
-        """Return the "##contig=<...>" line of a chromosome, or one with only its name if there is none."""
+        """Return the "##contig=<...>" line of a chromosome. Without one, make a line with only the name."""
         for line in self.header.splitlines():
             if line.startswith((f"##contig=<ID={chrom},", f"##contig=<ID={chrom}>")):
                 return line
@@ -308,9 +308,10 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             raise error(
                 "content", f"this is BGEN. Export it (plink2 --bgen FILE ref-first --export {_EXPORT})"
             )
-        kind = "a compressed file, but not of a VCF" if is_gzip else "no VCF or BCF file"
+        kind = "a compressed file, but not of a VCF or BCF" if is_gzip else "no VCF or BCF file"
         raise error(
-            "content", f"this is {kind}: it starts with {content[:16]!r}, a VCF with '##fileformat=VCF'"
+            "content",
+            f"this is {kind}: it starts with {content[:16]!r}, but a VCF starts with '##fileformat=VCF'",
         )
     start = None
     with suppress(DamagedFile, *_UNREADABLE), _open_decompressed(path) as stream:  # cyvcf2 reports it

@@ -35,7 +35,7 @@ def test_unusable_arrays(example_panel, random_network):
     for alleles, sites, message in (
         (good[0], typed, "2 dimensions"),
         (good + 2, typed, "values -1, 0, 1"),
-        (good, typed[:2], "must name each of 3 rows"),
+        (good, typed[:2], "must have a site for each of 3 rows"),
         (good, typed[::-1], "increasing"),
         (good, typed * 10_000, "must lie in"),
         (good, typed * 1.0, "integers"),
@@ -131,7 +131,9 @@ def test_masked_alleles_are_missing(example_panel, target):
             spinimpute.impute_genotypes(example_panel, given, index).haplotypes, expected
         )
     allels.mask = mask_TQ[1:, ::2]
-    with pytest.raises(ValueError, match=r"the mask of genotypes must have shape \(\d+, 3, 2\) or less"):
+    with pytest.raises(
+        ValueError, match=r"the mask of genotypes must have the shape \(\d+, 3, 2\) or its first axes"
+    ):
         spinimpute.impute_genotypes(example_panel, allels, index)
 
 

@@ -30,7 +30,10 @@ def test_hardly_any_site_alike_is_refused():
     assert verdict.refused
     assert "only 3 of the 59 target sites" in verdict.text
     assert "position not in panel: 156; the first is 20:41 A>C" in verdict.text
-    assert "another genome build than the panel. Lift it over (chain=...), or add force=True" in verdict.text
+    assert (
+        "another genome build than the panel. Lift the target over (chain=...), or add force=True"
+        in verdict.text
+    )
     for fine in ([*good, *outside], [*good, *wrong[:19]], [(10 * i, "A", "C") for i in range(1, 9)] + wrong):
         sites = make_sites(fine)
         assert check_site_overlap(panel, sites, match_sites(panel, sites)) == []
@@ -42,7 +45,7 @@ def test_another_build_in_the_header(n_wrong, refused):
     target = make_sites([(10 * i + (i <= n_wrong), "A", "C") for i in range(1, 401)])
     (verdict,) = check_site_overlap(panel, target, match_sites(panel, target), ("GRCh38", "GRCh37"))
     assert verdict.refused == refused
-    said = "y the chromosome length in the headers, the target is on GRCh38 and the panel on GRCh37"
+    said = "y the chromosome lengths in the headers, the target is on GRCh38 and the panel on GRCh37"
     assert said in verdict.text
     assert f"{400 - n_wrong} of " in verdict.text
 

@@ -90,12 +90,15 @@ def test_archives_of_other_methods(method, tmp_path):
     with zipfile.ZipFile(path, "w", METHODS[method]) as archive:
         archive.writestr("genome.txt", HEAD + b"rs1\t20\t5\tAC\n")
     with pytest.raises(
-        InputError, match=r"a\.zip: the archive is not packed with Deflate.*\. Unpack the file"
+        InputError,
+        match=r"a\.zip: the archive is compressed with another method than Deflate.*\. Unpack the file",
     ):
         is_array_text(path)
 
 
-@pytest.mark.parametrize(("place", "what"), [(6, "is encrypted"), (8, "is not packed with Deflate")])
+@pytest.mark.parametrize(
+    ("place", "what"), [(6, "is encrypted"), (8, "is compressed with another method than Deflate")]
+)
 def test_archives_that_are_changed(place, what, tmp_path):
     """The flags, or the method, in both heads of the file in it."""
     path = tmp_path / "a.zip"

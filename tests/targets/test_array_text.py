@@ -171,7 +171,7 @@ def test_more_calls_than_an_array_has(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_lines_without_a_place_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "rs1\t20\t100\tAC\nrs2\t--\t200\tGG\nrs3\t--\t--\tGG\nrs4\t0\t0\tGG\n")
     target = haplotypes(path)
-    assert target.skipped == {"without a place in the genome": 3}
+    assert target.skipped == {"without a position in the genome": 3}
     assert len(target.sites) == 1
 
 

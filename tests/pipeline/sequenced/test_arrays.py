@@ -89,7 +89,7 @@ def test_other_unusable_arguments(world):
     good, index = np.ones((3, 2, 3)), np.array([3, 5, 8])
     with spinimpute.Panel.open(world.panel) as panel:
         for sites, haploid, said in (
-            (index[:2], None, "sites must name each of 3 rows"),
+            (index[:2], None, "sites must have a site for each of 3 rows"),
             (index[::-1], None, "sites must be increasing"),
             (index * 1_000, None, "sites must lie in 0..399"),
             (index, [True], r"haploid must be 2 booleans, got shape \(1,\)"),
