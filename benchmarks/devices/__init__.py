@@ -1,1 +1,1 @@
-"""What a GPU is worth: imputing, training and tabular models on processors and on a GPU."""
+"""Speed of imputation, training and tabular models on CPUs and on a GPU."""

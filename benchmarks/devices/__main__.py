@@ -1,8 +1,8 @@
-"""Samples per second of `impute`, and steps per second of training, on processors and on a GPU.
+"""Samples per second of `impute`, and steps per second of training, on CPUs and on a GPU.
 
-FOLDER holds NAME.spin, a prepared panel, and NAME.t.vcf.gz, phased targets: neither other programs nor
-simulations are needed. Whole processes are timed. The rows that tell most come first, results are written
-after each, and what --budget has no time for is named in the report.
+FOLDER contains NAME.spin, a prepared panel, and NAME.t.vcf.gz, phased targets. Neither other programs nor
+simulations are needed. Whole processes are timed. The most informative rows are measured first, and results
+are written after each row. The report lists the rows for which --budget left no time.
 """
 
 from __future__ import annotations

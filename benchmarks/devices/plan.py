@@ -1,4 +1,4 @@
-"""Which rows are measured, and in which order: those that tell most come first."""
+"""Rows to measure, the most informative rows first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
-        """The same of all runs of a command."""
+        """The key that all runs of a command share."""
         return self.task, self.name, self.kind, self.device, self.threads
 
     def line(self) -> str:
@@ -44,10 +44,11 @@ class Row:
 
 
 def planned(sets: Sequence[str], devices: Sequence[str], threads: Sequence[int], repeat: int) -> list[Row]:
-    """All rows, in order.
+    """Return all rows, in order.
 
-    Two sets with all threads on each device, then training and tables; haplotype attention with other numbers
-    of threads, the other sets, and repetitions; at last SPIN with fewer threads, which takes long.
+    First come two sets with all threads on each device, then training and tables. Haplotype attention with
+    other numbers of threads, the other sets and repetitions follow. SPIN with fewer threads, which takes
+    long, is last.
     """
     most, fewer = max(threads), sorted((n for n in threads if n < max(threads)), reverse=True)
     with_gpu = [n for n in fewer if n <= FEW_THREADS][:1]
@@ -79,9 +80,10 @@ def planned(sets: Sequence[str], devices: Sequence[str], threads: Sequence[int],
 
 
 def expected_seconds(row: Row, done: Sequence[Row]) -> float:
-    """At most how long a command takes, by what it took with other numbers of threads; 0 if it never ran.
+    """Return an upper bound of a command's seconds, from its runs with other numbers of threads; 0 without
+    runs.
 
-    On processors a half of the threads takes twice as long.
+    On CPUs, half of the threads take twice as long.
     """
     same = [
         other

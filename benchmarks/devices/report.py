@@ -1,4 +1,4 @@
-"""The result folder: runs.tsv, report.md and configuration.json, written anew after each row."""
+"""The result folder: runs.tsv, report.md and configuration.json, which are rewritten after each row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Machine:
-    """What it ran on."""
+    """The machine of the measurements."""
 
     processor: str
     cores: int
@@ -43,7 +43,7 @@ class Machine:
 
     @classmethod
     def here(cls, devices: Sequence[str], given_commit: str | None) -> Machine:
-        """This machine; its GPU only if one is asked for."""
+        """Describe this machine. The GPU is included only on request."""
         gpu = "none"
         if "cuda" in devices:
             import torch
@@ -58,7 +58,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Set:
-    """Sizes of a set."""
+    """Sizes of a data set."""
 
     name: str
     panel_haplotypes: int
@@ -68,7 +68,7 @@ class Set:
 
 
 def describe_set(folder: Path, name: str) -> Set:
-    """Count what a set holds."""
+    """Count the samples and sites of a data set."""
     target = VCF(str(folder / f"{name}.t.vcf.gz"))
     typed = sum(1 for _ in target)
     with spinimpute.Panel.open(folder / f"{name}.spin") as panel:
@@ -83,7 +83,7 @@ def write_results(
     agreements: Sequence[Agreement],
     options: Mapping[str, Any],
 ) -> None:
-    """All three files, of the rows so far."""
+    """Write all three files from the rows measured so far."""
     head = ["task", "set", "kind", "device", "threads", "run", "status", "seconds", "peak_mb", "found"]
     runs = [
         [*row.key, row.run, row.status, f"{row.seconds:.3f}", f"{row.peak_mb:.1f}", json.dumps(row.found)]
@@ -104,7 +104,7 @@ def write_results(
 def report(
     machine: Machine, sets: Sequence[Set], rows: Sequence[Row], agreements: Sequence[Agreement]
 ) -> str:
-    """The page."""
+    """Return the report page."""
     packages = ", ".join(f"{name} {number}" for name, number in machine.versions.items())
     parts = [
         "# Processors and a GPU",
@@ -131,7 +131,7 @@ def set_table(sets: Sequence[Set]) -> str:
 
 
 def imputation_table(rows: Sequence[Row]) -> str:
-    """A line for each command: samples per second of whole processes, and of the stage that computes."""
+    """Return a table with samples per second of whole processes, and of the stage that computes."""
     head = ["set", "predictor", "device", "threads", "runs", "seconds", "impute, s", "samples/s"]
     table = [[*head, "samples/s of impute", "memory, MB", "GPU memory, MB"]]
     for runs in _commands(rows, IMPUTE):
@@ -163,7 +163,7 @@ def agreement_table(agreements: Sequence[Agreement]) -> str:
 
 
 def training_table(rows: Sequence[Row]) -> str:
-    """Steps per second, drawing of tasks included."""
+    """Return a table with training steps per second, including the drawing of tasks."""
     table = [["panel", "model", "device", "threads", "steps/s", "GPU memory, MB"]]
     for runs in _commands(rows, TRAIN):
         row = runs[-1]
@@ -178,7 +178,7 @@ def training_table(rows: Sequence[Row]) -> str:
 
 
 def tabular_table(rows: Sequence[Row]) -> str:
-    """Steps of fitting, and rows that are predicted, per second."""
+    """Return a table with fitting steps per second, and predicted rows per second."""
     table = [["table", "model", "device", "threads", "steps/s", "rows predicted/s", "GPU memory, MB"]]
     for runs in _commands(rows, TABULAR):
         row = runs[-1]

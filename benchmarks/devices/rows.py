@@ -1,4 +1,4 @@
-"""Runs the rows, each a process of its own, within the time that there is."""
+"""Run the rows, each in its own process, within the time budget."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_SECONDS = 3.0  # that must be left for a command to be started
 
 @dataclass(frozen=True)
 class Agreement:
-    """Dosages of a GPU beside those of processors."""
+    """Differences between the dosages of a GPU and of CPUs."""
 
     name: str
     kind: str
@@ -49,11 +49,11 @@ class Runner:
     Parameters
     ----------
     folder, work : Path
-        Of the sets, and of what is written.
+        Folder of the data sets, and folder for outputs.
     steps : int
-        Of training.
+        Number of training steps.
     limit, budget : float
-        Seconds for one command, and for all of them.
+        Maximum seconds of one command, and of all commands.
     """
 
     def __init__(self, folder: Path, work: Path, steps: int, limit: float, budget: float) -> None:
@@ -67,13 +67,15 @@ class Runner:
         return time.perf_counter() - self._start
 
     def warm_up(self, device: str, threads: int) -> None:
-        """Run all kinds of commands once on a little: kernels, libraries and the device are ready then."""
+        """Run every kind of command once on little data, to compile kernels and to load libraries and the
+        device.
+        """
         for kind in PREDICTORS:
             files = EXAMPLE / "panel.vcf.gz", EXAMPLE / "target.vcf.gz", self._work / "example.vcf.gz"
             self._run(Row("warm-up", "example", kind, device, threads), [IMPUTE, *files])
 
     def measure(self, row: Row) -> Row:
-        """The row with its status, times and memory."""
+        """Run a row, and return it with its status, times and memory."""
         expected = expected_seconds(row, self._done)
         if expected >= self._limit:  # what was stopped at the limit would be again
             done = replace(row, status=EXPECTED_OVER_LIMIT)
@@ -150,12 +152,12 @@ class Runner:
 
 
 def differences(one: Path, other: Path) -> tuple[int, float, float]:
-    """How many dosages two files hold, and the largest and the mean absolute difference.
+    """Return the number of dosages in two files, and their largest and mean absolute difference.
 
     Raises
     ------
     ValueError
-        They do not hold the same sites, or not all dosages.
+        The files have different sites, or a dosage is missing.
     """
     count, largest, total = 0, 0.0, 0.0
     for a, b in zip(VCF(str(one)), VCF(str(other)), strict=True):

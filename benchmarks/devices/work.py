@@ -1,4 +1,4 @@
-"""One row: a process that imputes, trains, or fits a table, and writes what it has found as JSON.
+"""One row: a process that imputes, trains or fits a table, and writes its measurements as JSON.
 
 usage: python -m benchmarks.devices.work TASK REPORT KIND DEVICE THREADS ...
 """
@@ -76,7 +76,7 @@ def _train(kind: str, device: str, threads: int, panel: Path, steps: int) -> dic
 
 
 def with_few_validations(configuration: str, every: int) -> str:
-    """A configuration that validates on one task, after so many steps."""
+    """Write a configuration that validates on a single task, every so many steps."""
     for name, value in (("validate_every", every), ("validation_tasks", 1)):
         configuration, count = re.subn(rf"(?m)^{name} *=.*$", f"{name} = {value}", configuration)
         if count != 1:
@@ -114,7 +114,7 @@ def _tabular(device: str, threads: int, steps: int) -> dict[str, float]:
 
 
 def wait_for(device: str) -> None:
-    """Wait until a GPU has done all that it was given."""
+    """Wait until a GPU has finished its work."""
     if device == "cuda":
         import torch
 

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.genome`: a genome imputed by one command, beside one command for each chromosome.
+"""`python -m benchmarks.genome`: one command that imputes a genome, compared with a command per chromosome.
 
     python -m benchmarks.genome --panel-people 2000 --targets 200
 
-Chromosomes 1 to 22 and X are simulated, each with a panel of its own, and one target file. Measured are the
-wall time, the processor time and the peak memory of one command with all panels, and of 23 commands with one
-panel each; the records of both are compared. Results go to `results/DATE-PANEL-TARGETS/`.
+Chromosomes 1 to 22 and X are simulated, with one target file and a panel for each chromosome. Wall time,
+processor time and peak memory are measured for one command with all panels, and for 23 commands with one
+panel each. The records of both are compared. Results go to `results/DATE-PANEL-TARGETS/`.
 """
 
 from __future__ import annotations

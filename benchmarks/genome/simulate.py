@@ -1,4 +1,4 @@
-"""A small simulated genome: 22 chromosomes and X, a panel of each, one target file."""
+"""A small simulated genome: 22 chromosomes and X, with a panel for each chromosome and one target file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPED_MAF, ONE_OF = 0.02, 6  # typed is one of so many sites that are common
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of what is simulated. longest: of chromosome 1, in base pairs; 22 has a third of it."""
+    """Sizes of the simulation. longest: length of chromosome 1 in base pairs; chromosome 22 has a third."""
 
     panel_people: int
     target_people: int
@@ -28,14 +28,14 @@ class Sizes:
 
     @property
     def lengths(self) -> dict[str, int]:
-        """By chromosome: X is about as long as 8."""
+        """Lengths by chromosome; X is about as long as chromosome 8."""
         numbers = range(self.chromosomes - 1)
         found = {str(i + 1): round(self.longest * (1 - i / 21 * 2 / 3)) for i in numbers}
         return {**found, "X": round(self.longest * 0.78)}
 
 
 def simulate(sizes: Sizes, folder: Path) -> dict[str, int]:
-    """Write panel.CHROMOSOME.vcf and target.vcf.gz with its index; the number of sites by chromosome."""
+    """Write panel.CHROMOSOME.vcf and target.vcf.gz with its index. Return numbers of sites by chromosome."""
     n_sites: dict[str, int] = {}
     target = folder / "target.vcf"
     with target.open("w") as of_target:

@@ -1,1 +1,1 @@
-"""spinimpute beside allele frequencies, Beagle and Minimac4: `python -m benchmarks.imputation -h`."""
+"""spinimpute compared with allele frequencies, Beagle and Minimac4: `python -m benchmarks.imputation -h`."""

@@ -1,7 +1,7 @@
-"""spinimpute beside allele frequencies, Beagle and Minimac4.
+"""spinimpute compared with allele frequencies, Beagle and Minimac4.
 
 Installs nothing: beagle, bref3, minimac4 and bcftools must be on the PATH. Every program runs as a whole
-process with the same number of threads and the same genetic map. Accuracy is counted by the scorer given
+process with the same number of threads and the same genetic map. Accuracy is measured by the scorer given
 with --scorer and again by `spinimpute evaluate`; both must agree. Results are written to results/DATE-NAME.
 """
 
@@ -36,7 +36,7 @@ from benchmarks.imputation.unphased import unphased
 
 
 def numbers(text: str) -> list[int]:
-    """Whole numbers with commas."""
+    """Parse whole numbers that are separated by commas."""
     return [int(part) for part in text.split(",")]
 
 

@@ -1,4 +1,6 @@
-"""True genotypes and imputed dosages as arrays, turned to the panel's minor allele as the scorer does."""
+"""True genotypes and imputed dosages as arrays, counted in copies of the panel's minor allele like the
+scorer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from spinimpute.quality.metrics import minor_allele_dosage, minor_allele_probabi
 
 @dataclass(frozen=True)
 class Answers:
-    """The scored sites of a case (X of them) for its S people."""
+    """True genotypes of the S people of a case at its X scored sites."""
 
     truth: Truth
     people: list[str]
@@ -32,14 +34,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class Guess:
-    """What an imputer says of the scored sites."""
+    """Dosages and probabilities of an imputer at the scored sites."""
 
     dosage_XS: np.ndarray  # float32, minor alleles
     probability_XSG: np.ndarray | None  # float32, of 0, 1, 2 minor alleles; None without GP
 
 
 def read_answers(case: Case) -> Answers:
-    """Truth of the sites that the scorer scores."""
+    """Read the true genotypes at the sites that the scorer scores."""
     file = GenotypeFile(case.truth, "truth")
     frequencies = read_panel(case.panel)
     people = list(file.samples)
@@ -52,7 +54,7 @@ def read_answers(case: Case) -> Answers:
 
 
 def read_guess(answers: Answers, imputed: Path) -> Guess:
-    """Dosages, and GP where the file has it; a site that the file lacks counts as the panel's frequency."""
+    """Read dosages, and GP if the file has it. A site that the file lacks gets the panel's frequency."""
     truth = answers.truth
     shape = answers.true_XS.shape
     dosage = (truth.frequency[:, None] * truth.ploidy()).astype(np.float32)

@@ -1,4 +1,4 @@
-"""`budgets`: what `--max-memory` asks for and what is measured, on simulated data."""
+"""`budgets`: the memory of runs with `--max-memory`, requested and measured, on simulated data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Kept:
-    """peak_mb, seconds: of the command; None if it refused, saying that it needs so many MB."""
+    """Result of one run. If the command refused, peak_mb and seconds are None, and needed_mb is what it asked
+    for.
+    """
 
     sizes: Sizes
     budget: str
@@ -59,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def budgets(arguments: argparse.Namespace) -> None:
-    """Every size without a budget and with each of them; outputs must be the same."""
+    """Run every size without a budget and with each budget; the outputs must be equal."""
     wanted = [Sizes(n, q, arguments.typed) for n, q in itertools.product(arguments.panel, arguments.targets)]
     people = (max(arguments.panel) + max(arguments.targets)) // 2 + 8
     history = History(people, arguments.length, arguments.centimorgans, arguments.seed)
@@ -102,7 +104,7 @@ def _measure(case: Case, sizes: Sizes, asked: Sequence[str], run: Session, stage
 
 
 def write_report(kept: Sequence[Kept], out: Path) -> str:
-    """Write budgets.tsv and report.md; returns the report."""
+    """Write budgets.tsv and report.md, and return the report."""
     rows = [["panel haplotypes", "target haplotypes", "--max-memory", "measured MB", "seconds", ""]]
     for one in kept:
         sizes = str(one.sizes.panel_haplotypes), str(one.sizes.target_haplotypes)

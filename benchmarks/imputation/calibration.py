@@ -1,4 +1,4 @@
-"""`calibration`: are genotype probabilities right as often as they say? And estimated r2?"""
+"""`calibration`: are genotype probabilities calibrated? Is the estimated r2 correct?"""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated beside true r2 of the sites of a bin that vary in the truth."""
+    """Estimated and true r2 of the sites of a bin that vary in the truth."""
 
     bin: str
     sites: int
@@ -55,9 +55,10 @@ class Estimate:
 
 
 def trust(true_XS: np.ndarray, probability_XSG: np.ndarray) -> list[Trust]:
-    """How often best guesses are right, by their probability; no row for an empty range.
+    """Return how often best guesses are correct, by their probability; an empty range has no row.
 
-    true_XS: minor alleles, NaN where unknown; probability_XSG: of 0, 1, 2 minor alleles, NaN where unknown.
+    true_XS: minor alleles, NaN where unknown. probability_XSG: probabilities of 0, 1 and 2 minor alleles, NaN
+    where unknown.
     """
     highest = np.nan_to_num(probability_XSG, nan=-1.0).max(2)
     known = ~np.isnan(true_XS) & (highest >= 0)
@@ -75,7 +76,9 @@ def trust(true_XS: np.ndarray, probability_XSG: np.ndarray) -> list[Trust]:
 
 
 def true_r2(true_XS: np.ndarray, dosage_XS: np.ndarray) -> np.ndarray:
-    """Squared correlation of each site (X,): 0 of a constant dosage, NaN where the truth is constant."""
+    """Return the squared correlation of each site, (X,): 0 if the dosage is constant, NaN if the truth is
+    constant.
+    """
     sums = site_statistics(true_XS, dosage_XS)
     return np.array([mean_variant_r2(sums[i : i + 1]) for i in range(len(sums))])
 
@@ -87,10 +90,10 @@ def estimates(
     minor_frequency: np.ndarray,
     edges: Sequence[float],
 ) -> list[Estimate]:
-    """Estimated and true r2 over all sites and by bin (low, high] of minor allele frequency.
+    """Return estimated and true r2 over all sites and by bin (low, high] of minor allele frequency.
 
-    estimated: of each site (X,), NaN where there is none. Only sites that vary in the truth have a true r2;
-    it is 0 where the dosage is constant.
+    estimated: estimate of each site (X,), NaN if there is none. Only sites that vary in the truth have a true
+    r2; it is 0 if the dosage is constant.
     """
     true = true_r2(true_XS, dosage_XS)
     has_true, has_both = ~np.isnan(true), ~np.isnan(true) & ~np.isnan(estimated)
@@ -109,7 +112,7 @@ def estimates(
 
 
 def read_estimates(answers: Answers, imputed: Path, key: str) -> np.ndarray:
-    """The INFO value `key` of each scored site, float64 (X,), NaN where it is missing."""
+    """Return the INFO value `key` of each scored site, float64 (X,), NaN where it is missing."""
     row_of = {site: row for row, site in enumerate(answers.truth.keys)}
     estimated = np.full(answers.n_sites, np.nan)
     file = GenotypeFile(imputed, "imputed")
@@ -121,7 +124,7 @@ def read_estimates(answers: Answers, imputed: Path, key: str) -> np.ndarray:
 
 
 def calibration(arguments: argparse.Namespace) -> None:
-    """Each case in a result folder of its own."""
+    """Analyse each case; its results go to a folder of its own."""
     with session(arguments) as run:
         for name in arguments.cases:
             case = run.case(name)

@@ -1,4 +1,4 @@
-"""What is imputed: a case is a panel, a target, the truth and a genetic map."""
+"""Cases to impute: a case is a panel, a target, the truth and a genetic map."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ FREQUENCY_EDGES = (*(5e-6, 1e-5, 2e-5, 5e-5, 0.0001, 0.0002, 0.0005), *(0.001, 0
 
 @dataclass(frozen=True)
 class Case:
-    """Files of one imputation whose answer is known.
+    """Files of one imputation with known true genotypes.
 
-    panel, target, truth: BCF or VCF.gz, phased; genetic_map: PLINK format, None where no map is known (all
+    panel, target, truth: BCF or VCF.gz, phased. genetic_map: PLINK format, or None without a map (all
     programs then assume 1 cM/Mb). scored_without: a file whose sites are not scored, usually the target; a
-    thinned target names the full one, so that the same sites are scored whatever was typed. people: a table
-    with columns sample, population and superpopulation, or None.
+    thinned target uses the full target here, so that the same sites are scored for all arrays. people: a
+    table with columns sample, population and superpopulation, or None.
     """
 
     name: str
@@ -58,21 +58,23 @@ class Case:
 
     @property
     def bins(self) -> tuple[float, ...]:
-        """Edges of minor allele frequency; the lowest bin holds at least the panel's singletons."""
+        """Edges of the bins of minor allele frequency; the lowest bin contains at least the panel's
+        singletons.
+        """
         singleton = 1 / self.panel_haplotypes
         return (0.0, *(edge for edge in FREQUENCY_EDGES if edge >= singleton))
 
     @property
     def map_arguments(self) -> tuple[object, ...]:
-        """`--map` for Minimac4 and for ours; nothing where no map is known."""
+        """The option `--map` for Minimac4 and spinimpute; empty without a map."""
         return () if self.genetic_map is None else ("--map", self.genetic_map)
 
     def read_map(self, chrom: str) -> GeneticMap:
-        """The genetic map of a chromosome; a constant rate where none is known."""
+        """Read the genetic map of a chromosome; without a map, return a constant rate."""
         return GeneticMap.constant() if self.genetic_map is None else GeneticMap.read(self.genetic_map, chrom)
 
     def populations(self) -> dict[str, tuple[str, str]]:
-        """Population and superpopulation of each sample that the table names."""
+        """Population and superpopulation of each sample in the table of people."""
         if self.people is None:
             return {}
         with self.people.open() as file:
@@ -81,7 +83,7 @@ class Case:
 
 
 def samples(path: Path) -> list[str]:
-    """The sample names of a VCF or BCF."""
+    """Return the sample names of a VCF or BCF."""
     file = VCF(str(path))
     names = list(file.samples)
     file.close()
@@ -89,10 +91,10 @@ def samples(path: Path) -> list[str]:
 
 
 def find_case(name: str, data: Path) -> Case:
-    """The real data set of that name in the folder `data`, or else the folder of a simulated set.
+    """Return the real data set with this name in the folder `data`, or else the simulated set in this folder.
 
     Raises:
-        SystemExit: there is none, or a file of it is missing.
+        SystemExit: the set or one of its files is missing.
     """
     folder = data / name if name in REAL else Path(name)
     if name in REAL:

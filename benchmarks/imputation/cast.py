@@ -1,4 +1,4 @@
-"""The people of a made-up case: who is in the panel and who a target, relatives among them; their files."""
+"""The people of a simulated case (panel, targets, and their relatives), and the case's files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNRELATED = "unrelated"
 
 
 class Site(NamedTuple):
-    """A site with the alleles of all founders' haplotypes, int8; typed: whether the array has it."""
+    """A site with the alleles of all founders' haplotypes, int8; typed: whether the array has the site."""
 
     position: int
     ref: str
@@ -31,7 +31,7 @@ class Site(NamedTuple):
 
 @dataclass
 class Group:
-    """Panel or targets: names, haplotypes, and for the table of people a population and a relation."""
+    """Panel or targets: names, haplotypes, and the population and relation of each person."""
 
     names: list[str] = field(default_factory=list)
     people: list[Person] = field(default_factory=list)
@@ -44,16 +44,16 @@ class Group:
         self.rows.append((population, relation))
 
     def table(self) -> str:
-        """Rows of samples.tsv."""
+        """Return the rows of samples.tsv."""
         return "".join(f"{name}\t{a}\t{b}\n" for name, (a, b) in zip(self.names, self.rows, strict=True))
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is not as in a textbook.
+    """Deviations from ideal data.
 
-    flaws: whether panel and targets have those of `flaws`; relatives: share of targets of whom a parent,
-    child, sib or cousin is in the panel.
+    flaws: whether panel and targets have the errors of `flaws`. relatives: share of targets with a parent,
+    child, sib or cousin in the panel.
     """
 
     flaws: bool = False
@@ -72,7 +72,9 @@ class Cast:
 
 
 def relations(n_targets: int, share: float, rng: np.random.Generator) -> list[str]:
-    """What a relative in the panel is to each target, or UNRELATED; in equal parts, in random order."""
+    """Draw the relation of each target to a relative in the panel, or UNRELATED; all kinds are equally
+    frequent.
+    """
     n_related = round(n_targets * share)
     kinds = [KINDS[i % len(KINDS)] for i in range(n_related)] + [UNRELATED] * (n_targets - n_related)
     return [kinds[i] for i in rng.permutation(n_targets)]
@@ -87,7 +89,7 @@ def add_family(
     length_cM: float,
     rng: np.random.Generator,
 ) -> None:
-    """A target, and the relative in the panel if there is one; `founder` gives further unrelated people."""
+    """Add a target, and its relative in the panel if it has one; `founder` returns new unrelated people."""
     if relation == UNRELATED:
         target = founder()
     else:
@@ -128,10 +130,10 @@ def write_files(
     source: str,
     flaws_seed: int | None,
 ) -> dict[str, int]:
-    """Write panel.bcf, truth.bcf, target.phased.bcf with indexes and samples.tsv; returns numbers of sites.
+    """Write panel.bcf, truth.bcf, target.phased.bcf with indexes, and samples.tsv. Return numbers of sites.
 
-    One site at a time: panels may be larger than memory. Sites that do not vary in the panel are left out, as
-    a panel does not list them. flaws_seed: of the flaws; None for none.
+    Sites are written one by one, because panels may be larger than memory. Sites that do not vary in the
+    panel are left out, as in real panels. flaws_seed: seed of the flaws; None for no flaws.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rng = None if flaws_seed is None else np.random.default_rng([flaws_seed, 7])

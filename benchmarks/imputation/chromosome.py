@@ -1,6 +1,6 @@
-"""`chromosome`: a simulated whole chromosome, phased, unphased, and for one person alone, beside both peers.
+"""`chromosome`: a simulated whole chromosome, phased, unphased and for one person, compared with both peers.
 
-On a megabase most of the time is that of starting a program. Users impute chromosomes.
+On a megabase, a program spends most of its time on starting. Users impute chromosomes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.imputation.unphased import without_phase
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options beyond the shared ones."""
+    """Add the options of this command to the shared options."""
     parser.add_argument("--cache", type=Path, required=True, help="folder where simulated data are kept")
     parser.add_argument("--length", type=int, default=40_000_000, help="bp (default: 40 million)")
     parser.add_argument("--centimorgans", type=float, default=40.0)
@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chromosome(arguments: argparse.Namespace) -> None:
-    """All three kinds of targets, with the same compiled panels."""
+    """Impute all three kinds of targets from the same compiled panels."""
     sizes = Sizes(arguments.panel_haplotypes, arguments.target_haplotypes, arguments.typed_sites)
     conditions = Conditions(flaws=True)
     history = History(sizes.people(conditions), arguments.length, arguments.centimorgans, arguments.seed)

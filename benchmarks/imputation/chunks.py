@@ -1,7 +1,7 @@
-"""`chunks`: imputing a region in parts that `ligate` joins, beside a single run.
+"""`chunks`: a region imputed in chunks that `ligate` joins, compared with a single run.
 
-Of every way: whether the records are the same, and otherwise at how many sites dosages or genotypes of
-anybody differ, by how much, and how far from the ends of the parts such sites lie.
+For every division, the report says whether the records are equal. If not, it gives the number of sites with
+different dosages or genotypes, the size of the differences, and their distance from the chunks' ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ TOLERATED = 1e-3  # of a dosage
 
 @dataclass(frozen=True)
 class Way:
-    """How a region is cut. buffer: cM, None for none; overlap: cM that a part shares with the next one."""
+    """Division of a region into chunks. buffer: cM, None for none. overlap: cM that a chunk shares with the
+    next.
+    """
 
     buffer: float | None = None
     overlap: float = 0.0
@@ -51,8 +53,12 @@ UNPHASED = (Way(1, 0.25), Way(0.5, 0.25), Way(0, 0.25))
 
 @dataclass(frozen=True)
 class Difference:
-    """Sites where anybody's dosage differs by more than TOLERATED, or genotype (phase apart); the largest
-    difference of a dosage, and how far, in cM, the farthest such site is from an end of a part."""
+    """Number and location of sites whose imputed values differ.
+
+    These are sites at which a dosage differs by more than TOLERATED, or a genotype differs (ignoring phase).
+    Also: the largest difference of dosages, and the largest distance (cM) of such a site from the end of a
+    chunk.
+    """
 
     same_records: bool
     sites: int
@@ -75,7 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chunks(arguments: argparse.Namespace) -> None:
-    """All ways of cutting, for targets with and without phase."""
+    """Run all divisions, for targets with and without phase."""
     rows = [
         ["target", "way", "same records", "sites", "dosage differs", "GT differs", "largest", "farthest, cM"]
     ]
@@ -179,7 +185,7 @@ def _records(path: Path) -> str:
 
 
 def difference(whole: Path, joined: Path, ends_cm: np.ndarray, genetic_map: GeneticMap) -> Difference:
-    """Of two imputed files. Raises SystemExit if they do not hold the same sites."""
+    """Compare two imputed files. Raises SystemExit if their sites differ."""
     position, dosage_S, genotype_S = [], [], []
     files = VCF(str(whole)), VCF(str(joined))
     for one, other in zip(*files, strict=True):

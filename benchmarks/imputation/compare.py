@@ -36,7 +36,7 @@ from benchmarks.imputation.tables import (
 
 
 def compare(arguments: argparse.Namespace) -> None:
-    """Each case in a result folder of its own."""
+    """Impute and score each case; its results go to a folder of its own."""
     with session(arguments) as run:
         for name in arguments.cases:
             case = run.case(name)
@@ -50,7 +50,7 @@ def compare(arguments: argparse.Namespace) -> None:
 
 
 def fewer_sites(arguments: argparse.Namespace) -> None:
-    """The arrays thinned."""
+    """Impute and score thinned arrays."""
     with session(arguments) as run:
         out = run.result_folder(run.name or "fewer-sites")
         outcomes = []
@@ -64,7 +64,7 @@ def fewer_sites(arguments: argparse.Namespace) -> None:
 
 
 def small_panels(arguments: argparse.Namespace) -> None:
-    """Panels of few people."""
+    """Impute and score with panels of few people."""
     with session(arguments) as run:
         out = run.result_folder(run.name or "small-panels")
         outcomes = []
@@ -78,7 +78,7 @@ def small_panels(arguments: argparse.Namespace) -> None:
 
 
 def single_target(arguments: argparse.Namespace) -> None:
-    """People imputed one by one, scored together."""
+    """Impute people one by one, and score them together."""
     with session(arguments) as run:
         out = run.result_folder(run.name or "single-target")
         outcomes = []
@@ -113,7 +113,7 @@ def _one_by_one(case: Case, names: Sequence[str], run: Session, work: Path) -> I
 
 
 def judged(case: Case, imputed: Imputed, run: Session, out: Path, *, strata: bool) -> Outcome:
-    """Score the files; the table of the scorer is written to the folder `out`."""
+    """Score the files, and write the scorer's table to the folder `out`."""
     rows = score(case, run.scorer, imputed.files, out / "accuracy.tsv")
     found: list[Cell] = []
     if strata:
@@ -124,7 +124,7 @@ def judged(case: Case, imputed: Imputed, run: Session, out: Path, *, strata: boo
 
 
 def strata_of(case: Case, answers: Answers) -> list[Stratum]:
-    """All that a case is split by."""
+    """Return all strata of a case."""
     genetic_map = case.read_map(answers.truth.keys[0][0])
     n_people = len(answers.people)
     return [
@@ -144,7 +144,7 @@ def one_of_several(
     *,
     strata: bool = True,
 ) -> Outcome:
-    """Impute and score a case; its tables are written to a folder of its own in `out`."""
+    """Impute and score a case, and write its tables to a folder of its own in `out`."""
     imputed = impute_case(case, imputers or run.imputers, work, run.threads, run.repeat, panels=panels)
     outcome = judged(case, imputed, run, _subfolder(out, case), strata=strata)
     write_outcome(outcome, out / case.name, run)
@@ -158,7 +158,7 @@ def _subfolder(out: Path, case: Case) -> Path:
 
 
 def write_summary(outcomes: Sequence[Outcome], out: Path, run: Session) -> None:
-    """One table over the cases: all sites, both measures, and errors beside the better peer's."""
+    """Write one table over the cases: all sites, both measures, and errors relative to the better peer."""
     imputers, ours = labels(outcomes[0].rows), our_labels(outcomes[0].rows)
     sections = [f"# {out.name}"]
     for measure, title in MEASURES.items():

@@ -1,12 +1,12 @@
-"""`cost`: what a genome costs, from measured processor seconds and the law that they follow.
+"""`cost`: processor time of a genome, from a law that is fitted to measured processor seconds.
 
 Processor seconds of imputing one region with a panel of N haplotypes and Q target haplotypes:
 
     a + b N + Q c N^e
 
-a is starting, b reading the panel; c N^e is what one more target haplotype takes. c N^e comes from pairs of
-measurements that differ in Q alone, a and b from what is left of them. a is paid once for every chunk of a
-genome, all else by length.
+a is the time to start, b N the time to read the panel, and c N^e the time of one more target haplotype. c and
+e are estimated from pairs of measurements that differ only in Q, then a and b from the remaining time. Every
+chunk of a genome costs a once; the other terms are proportional to the length.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Law:
-    """start + panel * N + Q * target * N ** power; worst: the largest ratio of a measurement and the law."""
+    """Time: start + panel * N + Q * target * N ** power; worst: the largest ratio of a measurement to the
+    law.
+    """
 
     start: float
     panel: float
@@ -55,13 +57,13 @@ class Law:
         return self.start + self.panel * panel + targets * self.target * panel**self.power
 
     def genome_hours(self, panel: int, samples: int, length_mb: float, chunk_mb: float) -> float:
-        """Core-hours of so many samples; length_mb: of the region that was measured."""
+        """Return the core-hours for a number of samples; length_mb: length of the measured region."""
         by_length = self.seconds(panel, 2 * samples) - self.start
         return (by_length * GENOME_MB / length_mb + self.start * GENOME_MB / chunk_mb) / 3_600
 
 
 def fit(points: Sequence[Measured]) -> Law:
-    """The law of one imputer. Raises ValueError without two numbers of targets at two or more panels."""
+    """Fit the law of one imputer. Raises ValueError without two numbers of targets at two or more panels."""
     panels, slopes, rests = [], [], []
     for panel in sorted({p.panel for p in points}):
         here = sorted((p for p in points if p.panel == panel), key=lambda p: p.targets)
@@ -139,7 +141,7 @@ def _hours(
 
 
 def hours_table(folder: Path, samples: int) -> list[list[str]]:
-    """Core-hours of a genome of so many samples each, from a folder that `cost` wrote."""
+    """Return core-hours of a genome for numbers of samples, from a folder that `cost` wrote."""
     with (folder / "hours.tsv").open() as file:
         head, *rows = csv.reader(file, delimiter="\t")
     found = [

@@ -1,4 +1,4 @@
-"""Cases made from others: fewer typed sites, smaller panels, single people. Draws are seeded."""
+"""Cases derived from others: fewer typed sites, smaller panels, single people. Random draws have seeds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from benchmarks.imputation.cases import Case, samples
 
 
 def thinned(case: Case, part: int, seed: int, folder: Path) -> Case:
-    """One of `part` typed sites, drawn at random; thinner arrays are parts of denser ones of the same seed.
+    """Keep one of `part` typed sites, at random. With the same seed, thinner arrays are subsets of denser
+    arrays.
 
-    The sites that the full array has are never scored: every array is scored on the same sites.
+    The sites of the full array are never scored, so all arrays are scored on the same sites.
     """
     places = [(record.CHROM, record.POS) for record in VCF(str(case.target))]
     order = np.random.default_rng(seed).permutation(len(places))
@@ -29,10 +30,10 @@ def thinned(case: Case, part: int, seed: int, folder: Path) -> Case:
 
 
 def small_panel(case: Case, people: int, seed: int, folder: Path) -> Case:
-    """The panel of `people` people drawn from the case's, with the sites that vary among them.
+    """Draw a panel of `people` people from the case's panel, with the sites that vary among them.
 
     Raises:
-        SystemExit: the panel has not so many people.
+        SystemExit: the panel has fewer people.
     """
     names = samples(case.panel)
     if people > len(names):
@@ -45,14 +46,14 @@ def small_panel(case: Case, people: int, seed: int, folder: Path) -> Case:
 
 
 def draw_targets(case: Case, people: int, seed: int) -> list[str]:
-    """Names of so many people of the target, drawn at random, in the target's order."""
+    """Draw names of people of the target, in the target's order."""
     names = samples(case.target)
     order = np.random.default_rng(seed).permutation(len(names))
     return [names[i] for i in np.sort(order[:people])]
 
 
 def only_targets(case: Case, names: Sequence[str], folder: Path) -> Case:
-    """The case for some people of its target; their truth too."""
+    """Restrict the case to some people of its target and of its truth."""
     target, truth = folder / "target.phased.bcf", folder / "truth.bcf"
     _take_people(case.target, names, target)
     _take_people(case.truth, names, truth)
@@ -67,7 +68,9 @@ def _take_people(source: Path, names: Sequence[str], out: Path, *options: str) -
 
 
 def merged(files: Sequence[Path], out: Path) -> None:
-    """One file with the people of all; INFO fields, which speak of the people of one file, are left out."""
+    """Merge the people of all files. INFO fields are left out, because they describe the people of a single
+    file.
+    """
     bare = []
     for i, path in enumerate(files):
         one = out.with_name(f"{out.name}.{i}.bcf")

@@ -1,6 +1,6 @@
-"""`r2`: is the R2 that a program prints the r2 that its dosages have, and what does a cut by it keep?
+"""`r2`: does a program's printed R2 match the true r2 of its dosages, and which sites does a cutoff keep?
 
-Axes: X sites that are scored, S people.
+Axes: X scored sites, S people.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ CUT_HEAD = [
 
 @dataclass(frozen=True)
 class Part:
-    """Sites of a kind, and those of them that a cut treats wrongly."""
+    """Sites of a kind, and how many of them a cutoff treats wrongly."""
 
     sites: int
     wrong: int
 
     def text(self) -> str:
-        """Both numbers and the share."""
+        """Both numbers and the share, as text."""
         return f"{self.wrong} of {self.sites} ({self.wrong / self.sites:.1%})" if self.sites else "–"
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What keeping sites with a printed R2 of at least CUT does to the sites of a bin."""
+    """Result of keeping only the sites of a bin with a printed R2 of at least CUT."""
 
     bin: str
     kept: Part  # of all sites
@@ -62,9 +62,9 @@ class Cut:
 def cuts(
     true_r2_X: np.ndarray, printed_X: np.ndarray, minor_frequency_X: np.ndarray, edges: Sequence[float]
 ) -> list[Cut]:
-    """Sites lost and kept, over all sites and by bin (low, high] of minor allele frequency; no empty bins.
+    """Count sites lost and kept, over all sites and by bin (low, high] of minor allele frequency.
 
-    printed_X: NaN where nothing is printed; such a site is not kept.
+    Empty bins are omitted. printed_X: printed R2; NaN if nothing is printed: such a site is not kept.
     """
     kept_X = np.nan_to_num(printed_X, nan=-1.0) >= CUT
     rows = []
@@ -89,7 +89,7 @@ def cuts(
 
 
 def expected_r2(arguments: argparse.Namespace) -> None:
-    """Each case in a result folder of its own."""
+    """Analyse each case; its results go to a folder of its own."""
     with session(arguments) as run:
         for name in arguments.cases:
             case = run.case(name)

@@ -1,4 +1,4 @@
-"""`figure`: r2 against minor allele frequency, a curve for each imputer, from results."""
+"""`figure`: r2 against minor allele frequency, with a curve for each imputer, from results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_figure(arguments: argparse.Namespace) -> None:
 
 
 def colours(imputers: Sequence[str]) -> dict[str, str]:
-    """A colour for each imputer, the same for the peers in all figures."""
+    """Return a colour for each imputer; the peers have the same colours in all figures."""
     ours = [label for label in imputers if label not in COLOURS]
     return {
         label: COLOURS.get(label) or OUR_COLOURS[ours.index(label) % len(OUR_COLOURS)] for label in imputers
@@ -38,7 +38,7 @@ def colours(imputers: Sequence[str]) -> dict[str, str]:
 
 
 def draw(tables: Sequence[list[Accuracy]], titles: Sequence[str], out: Path) -> None:
-    """A column for each table, a row for each measure; bins stand at equal distances."""
+    """Draw a column for each table and a row for each measure. Bins are evenly spaced."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -75,6 +75,6 @@ def draw(tables: Sequence[list[Accuracy]], titles: Sequence[str], out: Path) -> 
 
 
 def short_bin(name: str, *, first: bool) -> str:
-    """The column head of a frequency bin: "(0.002,0.005]" becomes ".002–.005", the first one "≤.002"."""
+    """Return the column head of a frequency bin: "(0.002,0.005]" becomes ".002–.005", the first "≤.002"."""
     low, high = (edge.removeprefix("0") for edge in name.strip("(]").split(","))
     return f"≤{high}" if first else f"{low}–{high}"

@@ -1,7 +1,7 @@
-"""Flaws of real panels and targets, put into known alleles: wrong phase, missed alleles, wrong calls.
+"""Errors of real panels and targets, added to known alleles: wrong phase, missed alleles, wrong calls.
 
-How often each happens depends on how many haplotypes of the panel carry the allele: what is rare is hard to
-phase and to find.
+Error rates depend on the number of panel haplotypes that carry the allele, because rare alleles are hard to
+phase and to detect.
 
 Axes: N haplotypes of a panel, in pairs of siblings; Q haplotypes of targets.
 """
@@ -17,7 +17,7 @@ WRONG_CALL = 0.0005  # of a target's typed allele
 
 
 def flawed_panel(alleles_N: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A site of a panel with wrong phase and missed alleles; its rarer allele is what suffers."""
+    """Add wrong phase and missed alleles to a site of a panel; only the rarer allele is affected."""
     n_alt = int(alleles_N.sum())
     minor = 1 if 2 * n_alt <= len(alleles_N) else 0
     carrier_C = np.flatnonzero(alleles_N == minor)
@@ -33,5 +33,5 @@ def flawed_panel(alleles_N: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def flawed_calls(alleles_Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Typed alleles of targets, some of them the other one."""
+    """Return typed alleles of targets, some of which are replaced by the other allele."""
     return np.where(rng.random(len(alleles_Q)) < WRONG_CALL, 1 - alleles_Q, alleles_Q).astype(alleles_Q.dtype)

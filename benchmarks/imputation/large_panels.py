@@ -15,7 +15,7 @@ from benchmarks.imputation.simulated_set import History, Sizes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options beyond the shared ones."""
+    """Add the options of this command to the shared options."""
 
     def numbers(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
@@ -37,7 +37,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def large_panels(arguments: argparse.Namespace) -> None:
-    """Every size at every density, and with every share of relatives; --seed is the history's."""
+    """Impute every size at every density and with every share of relatives; --seed is the seed of the
+    history.
+    """
     conditions = [Conditions(not arguments.textbook, share) for share in arguments.relatives]
     wanted = [
         Sizes(n, arguments.target_haplotypes, round(density * arguments.length / 1e6))

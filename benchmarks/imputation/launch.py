@@ -1,9 +1,9 @@
-"""Runs one command and reports its status, wall and processor seconds and peak memory; for `measure.py`.
+"""Run one command and report its status, wall time, processor time and peak memory; used by `measure.py`.
 
 usage: python -S -E launch.py REPORT LOG LIMIT_SECONDS COMMAND...
 
-A small process of its own, because on Linux a started program's peak memory begins with that of the process
-that started it, and the benchmark itself holds whole data sets. For the same reason it imports little.
+On Linux, the peak memory of a new process starts at that of the process that started it, and the benchmark
+itself holds whole data sets. Commands are therefore started by this small process, which imports little.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""`leave-one-out`: what typed calls that are left out tell of the imputed ones, and what telling costs."""
+"""`leave-one-out`: leave-one-out accuracy at typed sites, compared with the true accuracy of imputed sites;
+its cost.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ WITH = "spinimpute_loo"
 
 
 def leave_one_out(arguments: argparse.Namespace) -> None:
-    """Each case in a result folder of its own."""
+    """Analyse each case; its results go to a folder of its own."""
     with session(arguments) as run:
         for name in arguments.cases:
             case = run.case(name)

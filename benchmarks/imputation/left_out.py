@@ -1,10 +1,11 @@
 """`left-out`: settings of haplotype attention, compared on people who are left out of panels.
 
-Defaults are chosen by this, on all sets, and never by the targets. Each `--set` is a row with other settings,
-beside a row with today's. Two more tables show whether dosages of rare alleles are right: their sum over the
-true count, and the true share of carriers among haplotypes by tenths of their probability.
+Defaults are chosen with this command on all sets, never with the targets. Each `--set` is a row with other
+settings, compared with a row of the current settings. Two more tables show whether dosages of rare alleles
+are calibrated: the sum of dosages divided by the true count, and the true share of carriers among haplotypes,
+by tenths of their probability.
 
-Axes: X panel sites, T typed ones, Q haplotypes, S people.
+Axes: X panel sites, T typed sites, Q haplotypes, S people.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ class _Imputed(NamedTuple):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options beyond the shared ones."""
+    """Add the options of this command to the shared options."""
     text = f"a row with other settings: NAME=VALUE, with semicolons between; of {', '.join(SETTINGS)}"
     parser.add_argument("--set", action="append", default=[], metavar="SETTINGS", help=text)
 
 
 def left_out(arguments: argparse.Namespace) -> None:
-    """Every case with every setting."""
+    """Impute every case with every setting."""
     tables: dict[str, list[list[str]]] = {
         "accuracy": [["case", "settings", *(f"{low:g}–{high:g}" for low, high in BINS), "mean r²"]],
         "sums": [["case", "settings", *(f"{a}–{b}" if a < b else str(a) for a, b in CARRIERS)]],

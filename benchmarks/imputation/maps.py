@@ -1,7 +1,7 @@
-"""`maps`: what is the genetic map worth that `panel build` estimates from a panel?
+"""`maps`: does the genetic map that `panel build` estimates from a panel improve accuracy?
 
-Panels are built with the case's map and without any, with the estimate where it is taken and with
-`--keep-map`.
+Panels are built with the case's map and with a constant rate. With `--keep-map` this map is kept, without
+`--keep-map` the estimated map replaces it where the estimate is better.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMPUTERS = (
 
 
 def maps(arguments: argparse.Namespace) -> None:
-    """All cases in one result folder."""
+    """Analyse all cases; the results go to one folder."""
     with session(arguments) as run:
         out = run.result_folder(run.name or "maps")
         sections, stages, models = [f"# {out.name}"], [], {}

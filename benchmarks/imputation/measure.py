@@ -1,4 +1,4 @@
-"""Runs whole processes and measures their wall time, peak memory and processor time."""
+"""Run whole processes, and measure their wall time, peak memory and processor time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_LIMIT = 7 * 24 * 3_600.0
 
 
 class ProgramFailed(Exception):
-    """A program stopped with an error; the message holds the end of its log."""
+    """A program stopped with an error; the message has the end of its log."""
 
 
 class OverTimeLimit(ProgramFailed):
@@ -25,7 +25,7 @@ class OverTimeLimit(ProgramFailed):
 
 @dataclass(frozen=True)
 class Stage:
-    """One process that was run to its end."""
+    """One process that has ended."""
 
     imputer: str
     stage: str
@@ -61,7 +61,7 @@ def run(
 
 @dataclass(frozen=True)
 class Timing:
-    """The runs of one command: middle and extremes of the seconds, the largest peak."""
+    """The runs of one command: median and extremes of the seconds, and the largest peak memory."""
 
     imputer: str
     stage: str
@@ -73,7 +73,7 @@ class Timing:
 
 
 def summarise(stages: Sequence[Stage]) -> list[Timing]:
-    """One line for each command, in the order of their first runs."""
+    """Return one line for each command, in the order of their first runs."""
     groups: dict[tuple[str, str], list[Stage]] = {}
     for stage in stages:
         groups.setdefault((stage.imputer, stage.stage), []).append(stage)

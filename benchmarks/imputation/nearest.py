@@ -1,4 +1,4 @@
-"""A baseline without a model: copying the haplotypes that look most alike nearby."""
+"""A baseline without a model: copying the panel haplotypes that are most similar nearby."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEAREST, CORE, FLANK = 10, 8, 12  # haplotypes copied; typed sites of a window a
 
 
 def nearest_haplotypes(panel: spinimpute.Panel, target_path: Path, out: Path) -> None:
-    """Copy the mean of the panel haplotypes nearest in Hamming distance over short windows of typed sites.
+    """Return the mean of the nearest panel haplotypes by Hamming distance over short windows of typed sites.
 
     Ties at the tenth distance go to the haplotypes that come first in the panel.
     """

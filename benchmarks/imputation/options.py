@@ -1,4 +1,4 @@
-"""Command-line options that the commands share, and what a command makes of them."""
+"""Command-line options that the commands share, and the session that they define."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Session:
-    """One run of a command: its imputers, how they are run, and the folders it reads and fills."""
+    """One run of a command: its imputers, how they are run, and its input and output folders."""
 
     ours: tuple[Ours, ...]
     scorer: Path
@@ -43,21 +43,21 @@ class Session:
         return find_case(name, self.data)
 
     def result_folder(self, name: str) -> Path:
-        """results/DATE-NAME, made; files of an earlier run of the same day are replaced."""
+        """Create results/DATE-NAME. Files of an earlier run on the same day are replaced."""
         today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
         folder = self.results / f"{today}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def work_folder(self, name: str) -> Path:
-        """A new folder for intermediate files."""
+        """Create a new folder for intermediate files."""
         folder = self.work / name
         folder.mkdir()
         return folder
 
 
 def shared_options(repeat: int = 1) -> argparse.ArgumentParser:
-    """To be given as a parent of a command that runs imputers, by default `repeat` times."""
+    """Return a parent parser for commands that run imputers; by default each runs `repeat` times."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the real data sets")
     parser.add_argument("--scorer", type=Path, default=SHARED / "tools" / "score_imputation.py")
@@ -82,7 +82,7 @@ def shared_options(repeat: int = 1) -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def session(arguments: argparse.Namespace) -> Iterator[Session]:
-    """The session of the options; its work folder is removed at the end unless --work names it.
+    """Yield the session of the options. Its work folder is removed at the end unless --work names it.
 
     Raises:
         SystemExit: a program or the scorer is missing, or --work is not empty.

@@ -1,4 +1,4 @@
-"""Writes phased genotypes as BCF, fast enough for tens of thousands of haplotypes."""
+"""Write phased genotypes as BCF, fast enough for tens of thousands of haplotypes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GT_KEY = typed_integer(1)  # number 1 of the header's names; number 0 is PASS
 
 
 class PhasedBcfWriter:
-    """Biallelic phased diploid genotypes of one contig, one site at a time; a context manager.
+    """Writer of biallelic phased diploid genotypes of one contig, site by site; a context manager.
 
-    `GenotypeWriter` of the library writes what imputation finds; a panel needs GT alone, at a tenth of the
+    The library's `GenotypeWriter` writes imputed genotypes. A panel needs only GT, which takes a tenth of the
     time.
     """
 

@@ -1,7 +1,8 @@
-"""The imputation programs: how each builds its panel and how each is run.
+"""The imputation programs: how each program builds its panel and imputes.
 
-All read the same target as VCF.gz, the one form that Beagle takes, and write VCF.gz, the one form that it
-writes. Each has its panel in its own compiled form before it is timed: bref3, msav, spin.
+All programs read the same target as VCF.gz, the only format that Beagle reads, and write VCF.gz, the only
+format that Beagle writes. Panels are compiled to each program's own format before the timing: bref3, msav,
+spin.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class Imputer(Protocol):
 
     @property
     def program(self) -> str:
-        """The name of the program, whatever its arguments."""
+        """The name of the program, without its arguments."""
         ...
 
     @property
     def panel_name(self) -> str:
-        """The file name of the compiled panel; imputers of one program share it."""
+        """The file name of the compiled panel, which all imputers of one program share."""
         ...
 
     @property
@@ -44,13 +45,13 @@ class Imputer(Protocol):
         ...
 
     def build(self, case: Case, panel: Path) -> list[object]:
-        """The command that compiles the panel."""
+        """Return the command that compiles the panel."""
         ...
 
     def impute(
         self, case: Case, panel: Path, target: Path, out: Path, formats: Sequence[str], threads: int
     ) -> list[object]:
-        """The command that imputes `target` (VCF.gz) and writes `out` (.vcf.gz)."""
+        """Return the command that imputes `target` (VCF.gz) and writes `out` (.vcf.gz)."""
         ...
 
 
@@ -95,7 +96,7 @@ class Minimac4:
 class Ours:
     """`spinimpute impute` with further arguments.
 
-    building: those of `spinimpute panel build`; python: of the environment that runs it.
+    building: arguments of `spinimpute panel build`. python: interpreter of the environment that runs it.
     """
 
     label: str = "spinimpute"
@@ -136,10 +137,10 @@ BASELINES = ("allele-frequency", "10_nearest_haplotypes")
 
 
 def our_imputers(options: Sequence[str]) -> list[Ours]:
-    """The configurations of --ours NAME=ARGUMENTS; the default one if there is none.
+    """Return the configurations of --ours NAME=ARGUMENTS, or the default configuration if there are none.
 
     Raises:
-        SystemExit: an option has no name, or a name is taken.
+        SystemExit: an option has no name, or a name is repeated.
     """
     ours: list[Ours] = []
     for option in options or ["spinimpute="]:
@@ -156,7 +157,7 @@ def our_imputers(options: Sequence[str]) -> list[Ours]:
 
 
 def better_peer(values: Mapping[str, float]) -> tuple[str, float] | None:
-    """The peer with the highest of the values (by label) and that value; None if no peer has one."""
+    """Return the peer with the highest value and this value; None if no peer has a value."""
     known = {peer: values[peer] for peer in PEER_LABELS if not math.isnan(values.get(peer, math.nan))}
     if not known:
         return None
@@ -165,7 +166,7 @@ def better_peer(values: Mapping[str, float]) -> tuple[str, float] | None:
 
 
 def check_programs() -> None:
-    """SystemExit if a program is not on the PATH; nothing is installed here."""
+    """Raise SystemExit if a program is not on the PATH; nothing is installed here."""
     missing = [package for program, package in NEEDED.items() if shutil.which(program) is None]
     if missing:
         raise SystemExit(f"not on the PATH (Debian: apt-get install {' '.join(dict.fromkeys(missing))})")

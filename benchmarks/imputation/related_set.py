@@ -1,4 +1,4 @@
-"""Cases whose targets are people of a panel, or recombined of them; their relatives stay in the panel."""
+"""Cases whose targets are people of a panel or their simulated kin; relatives stay in the panel."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from spinimpute.vcf.reader import Haplotypes, read_haplotypes
 def relate(case: Case, folder: Path, people: int, conditions: Conditions, seed: int) -> None:
     """Write the case's files as `simulated_set.write_set` does.
 
-    A target without a relative is a person taken out of the panel. Of the others the founders that are no
-    relatives are taken out. The array is that of the case's target.
+    A target without a relative is a person who is taken out of the panel. The founders of a target with a
+    relative are taken out, too; the relative is added. The array is that of the case's target.
 
     Raises:
         SystemExit: the panel has too few people.

@@ -1,4 +1,4 @@
-"""The result folders: tables, a report, and the configuration that made them, without local paths."""
+"""The result folders: tables, a report, and their configuration without local paths."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MODEL_LINE = "##spinimpute_model="
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything that was found out about a case."""
+    """All results of a case."""
 
     case: Case
     rows: list[Accuracy]
@@ -54,7 +54,7 @@ class Outcome:
 
 
 def models_used(imputed: dict[str, Path]) -> dict[str, str]:
-    """What our files say of the model that made them."""
+    """Return what spinimpute's output files record about their model."""
     models = {}
     for label, path in imputed.items():
         for line in str(VCF(str(path)).raw_header).splitlines():
@@ -64,7 +64,7 @@ def models_used(imputed: dict[str, Path]) -> dict[str, str]:
 
 
 def write_outcome(outcome: Outcome, folder: Path, session: Session) -> None:
-    """Timings, strata and the report of a case; the accuracy table is there already."""
+    """Write timings, strata and the report of a case; the accuracy table exists already."""
     timings = summarise(outcome.stages)
     head = ["imputer", "stage", "run", "seconds", "peak_mb"]
     runs = [[s.imputer, s.stage, s.run, f"{s.seconds:.3f}", f"{s.peak_mb:.1f}"] for s in outcome.stages]
@@ -97,7 +97,7 @@ def describe(case: Case) -> str:
 
 
 def counted_by(case: Case) -> str:
-    """Who counted a case's accuracy."""
+    """Return which programs measured a case's accuracy."""
     gigabytes = scorer_gb(case)
     if gigabytes > LARGEST_GB:
         return (
@@ -109,7 +109,7 @@ def counted_by(case: Case) -> str:
 def write_configuration(
     folder: Path, session: Session, stages: Iterable[Stage], more: dict[str, Any]
 ) -> None:
-    """configuration.json: what is needed to understand and to repeat the run."""
+    """Write configuration.json: all that is needed to understand and to repeat the run."""
     commands = dict.fromkeys(scrubbed(stage.command, session.places) for stage in stages)
     configuration = {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
@@ -128,7 +128,7 @@ def write_configuration(
 
 
 def scrubbed(command: Sequence[str], places: dict[Path, str]) -> str:
-    """A command as text, with symbols for the folders that are known and no folder for all other files."""
+    """Return a command as text. Known folders are replaced by symbols; other files lose their folder."""
     words = []
     # the longest path first: one may lie in another
     known = sorted(((str(path), symbol) for path, symbol in places.items()), key=lambda p: -len(p[0]))
@@ -143,7 +143,7 @@ def scrubbed(command: Sequence[str], places: dict[Path, str]) -> str:
 
 
 def package_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of those Python packages that are installed."""
+    """Return the versions of the installed packages among these Python packages."""
     found = {}
     for package in packages:
         try:
@@ -154,7 +154,7 @@ def package_versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the programs and of the Python packages."""
+    """Return the versions of the programs and of the Python packages."""
     found = package_versions(PACKAGES)
     for label, command in (
         ("Beagle", ["beagle"]),
@@ -175,7 +175,9 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """The commit of this repository, with "+" if files were changed since; "unknown" outside of one."""
+    """Return the commit of this repository, with "+" if files have changed since; "unknown" outside a
+    repository.
+    """
     command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,6 @@
-"""`scale`: how time and memory grow with the panel, the targets and the typed sites, on simulated data."""
+"""`scale`: time and memory by size of the panel, number of targets and number of typed sites, on simulated
+data.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ PANEL, TARGETS, TYPED = AXES
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options beyond the shared ones."""
+    """Add the options of this command to the shared options."""
 
     def numbers(text: str) -> list[int]:
         return [int(part) for part in text.split(",")] if text else []
@@ -50,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def scale(arguments: argparse.Namespace) -> None:
-    """Every size with every imputer; one that fails at a size is not run at larger ones."""
+    """Run every size with every imputer. An imputer that fails at a size is not run at larger sizes."""
     base = Sizes(*arguments.base)
     axes = {
         PANEL: [replace(base, panel_haplotypes=n) for n in sorted(arguments.panel)],
@@ -87,7 +89,7 @@ def scale(arguments: argparse.Namespace) -> None:
 def simulated_sets(
     history: History, wanted: Sequence[Sizes], cache: Path, conditions: Conditions = TEXTBOOK
 ) -> dict[Sizes, Case]:
-    """The sets of the sizes, simulated once and kept in the folder `cache`."""
+    """Return the sets of all sizes. They are simulated once and kept in the folder `cache`."""
     import tskit  # type: ignore[import-untyped]
 
     name = f"{history.people}-people-{history.length}-bp-{history.centimorgans:g}-cM-seed-{history.seed}"
@@ -110,7 +112,7 @@ def simulated_sets(
 
 
 def set_name(sizes: Sizes, conditions: Conditions) -> str:
-    """Of a set's folder within its history's."""
+    """Return the name of a set's folder within the folder of its history."""
     name = f"{sizes.panel_haplotypes}-{sizes.target_haplotypes}-{sizes.typed_sites}"
     if conditions.relatives:
         name += f"-relatives-{conditions.relatives:g}"

@@ -19,7 +19,7 @@ AXES = ("panel haplotypes", "target haplotypes", "typed sites")
 
 @dataclass(frozen=True)
 class Point:
-    """One imputer at one size."""
+    """Measurements of one imputer at one size."""
 
     imputer: str
     sizes: Sizes
@@ -29,7 +29,7 @@ class Point:
     status: str  # "ok", "failed", "over the limit" or "not run"
 
     def seconds(self, stage: str) -> float:
-        """The median of the runs; NaN unless all went well."""
+        """Median of the runs; NaN if a run failed."""
         found = [s.seconds for s in self.stages if s.stage == stage]
         return median(found) if found and self.status == "ok" else float("nan")
 
@@ -47,7 +47,9 @@ class Point:
 
 
 def growth(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """The power of the size with which values grow: a slope between logarithms, NaN of fewer than two."""
+    """Return the exponent with which values grow with size, a slope of logarithms; NaN for fewer than two
+    values.
+    """
     points = [(math.log(x), math.log(y)) for x, y in zip(sizes, values, strict=True) if not math.isnan(y)]
     if len({x for x, _ in points}) < 2:
         return float("nan")
@@ -57,7 +59,7 @@ def growth(sizes: Sequence[int], values: Sequence[float]) -> float:
 
 
 def write_scale_report(points: Mapping[str, Sequence[Point]], out: Path) -> str:
-    """Write scale.tsv, scale.png and report.md; points by axis, sizes ascending. Returns the report."""
+    """Write scale.tsv, scale.png and report.md, and return the report. Points: by axis, sizes ascending."""
     head = ["axis", *AXES, "sites", "imputer", "build_seconds", "seconds", "peak_mb", "pooled_r2", "status"]
     head.append("cpu_seconds")
     rows: list[list[object]] = [list(head)]
@@ -99,7 +101,7 @@ def _growth_lines(axis: str, along: Sequence[Point]) -> str:
 
 
 def draw(points: Mapping[str, Sequence[Point]], out: Path) -> None:
-    """Time above, memory below, a column for each axis that was varied; logarithmic."""
+    """Draw time (top) and memory (bottom) on logarithmic axes, with a column for each varied axis."""
     import matplotlib
 
     matplotlib.use("Agg")

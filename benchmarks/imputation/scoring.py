@@ -1,7 +1,7 @@
-"""Accuracy by minor allele frequency: counted by the neutral scorer, and again by `spinimpute evaluate`.
+"""Accuracy by minor allele frequency, measured by an independent scorer and again by `spinimpute evaluate`.
 
-The scorer keeps the genotypes of the whole panel in memory. Of panels that are too large for that,
-`spinimpute evaluate` counts alone, and the report says so.
+The scorer keeps the genotypes of the whole panel in memory. For panels that are too large for the scorer,
+only `spinimpute evaluate` measures accuracy, and the report says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGEST_GB = 4.0  # of a panel that the scorer reads: it takes several times as 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """A row of the scorer: an imputer in a bin of minor allele frequency."""
+    """A row of the scorer's table: an imputer in a bin of minor allele frequency."""
 
     imputer: str
     bin: str  # "all" or "(low,high]"
@@ -41,7 +41,7 @@ class Accuracy:
 
 
 def read_accuracy(tsv: Path) -> list[Accuracy]:
-    """The rows of a table that the scorer wrote."""
+    """Read the rows of a table that the scorer wrote."""
     with tsv.open() as file:
         return [
             Accuracy(
@@ -58,13 +58,15 @@ def read_accuracy(tsv: Path) -> list[Accuracy]:
 
 
 def scorer_gb(case: Case) -> float:
-    """What the scorer takes for a case's panel: two bytes for each person and site; the truth has as many."""
+    """Return the memory of the scorer for a case's panel: two bytes for each person and site; as much for the
+    truth.
+    """
     with closing(VCF(str(case.truth))) as records:
         return sum(1 for _ in records) * case.panel_haplotypes / 1e9
 
 
 def score(case: Case, scorer: Path, imputed: Mapping[str, Path], tsv: Path) -> list[Accuracy]:
-    """Score imputed files by label and write the table to `tsv`.
+    """Score imputed files by label, and write the table to `tsv`.
 
     Raises:
         SystemExit: the scorer and our own evaluation differ.

@@ -1,4 +1,4 @@
-"""`sets`: accuracy on all sets, phased and unphased, beside both peers."""
+"""`sets`: accuracy on all sets, phased and unphased, compared with both peers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.imputation.unphased import without_phase
 
 
 def sets(arguments: argparse.Namespace) -> None:
-    """A summary of phased targets, and one of unphased targets."""
+    """Write a summary of phased targets and one of unphased targets."""
     with session(arguments) as run:
         out = run.result_folder(run.name or "sets")
         # Minimac4 needs phased targets

@@ -1,4 +1,4 @@
-"""`simulate` and `relate`: make data sets that all other commands take as cases."""
+"""`simulate` and `relate`: make data sets that all other commands accept as cases."""
 
 from __future__ import annotations
 

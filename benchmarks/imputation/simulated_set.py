@@ -1,4 +1,4 @@
-"""Simulated data sets with the files that the real ones have: panel, target, truth, map and ancestry.
+"""Simulated data sets with the same files as the real sets: panel, target, truth, map and ancestry.
 
 There are two histories. `people` is that of Browning et al. 2018 (PLoS Genet. 14:e1007385): Africa, Europe,
 East Asia and a recently admixed American population. `cattle` is that of Holstein cattle by MacLeod et al.
@@ -53,7 +53,7 @@ REF, ALT = "A", "G"
 
 @dataclass(frozen=True)
 class History:
-    """What is simulated: everything that panels and targets are taken from."""
+    """A simulated population history, from which panels and targets are drawn."""
 
     people: int  # of all populations together, panel and target
     length: int = 300_000
@@ -63,27 +63,27 @@ class History:
 
     @property
     def populations(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of the populations."""
         return POPULATIONS[self.model]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is taken from a history."""
+    """Numbers of people that are drawn from a history."""
 
     panel_haplotypes: int = 5_000
     target_haplotypes: int = 500
     typed_sites: int = 150
 
     def people(self, conditions: Conditions = TEXTBOOK) -> int:
-        """How many have to be simulated; each population's share is rounded up."""
+        """Return the number of people to simulate; each population's share is rounded up."""
         most = 4 if conditions.relatives else 1  # founders of a target's family
         rounding = 2 * max(map(len, POPULATIONS.values()))
         return (self.panel_haplotypes + most * self.target_haplotypes) // 2 + rounding
 
 
 def demography(name: str) -> msprime.Demography:
-    """The history of that name; sizes are of diploid individuals, times in generations."""
+    """Return the history with this name. Sizes are numbers of diploid individuals, times are generations."""
     return _people() if name == "people" else _cattle()
 
 
@@ -134,7 +134,7 @@ def _people() -> msprime.Demography:
 
 
 def rates_of(history: History) -> msprime.RateMap:
-    """Uneven rates of recombination with the history's total; the same for the same seed."""
+    """Return uneven recombination rates with the history's total rate; equal seeds give equal rates."""
     import msprime
 
     edges = np.unique(np.append(np.arange(0, history.length, MAP_STEP), history.length))
@@ -144,7 +144,9 @@ def rates_of(history: History) -> msprime.RateMap:
 
 
 def simulate(history: History) -> tskit.TreeSequence:
-    """Genealogies with mutations; equally many people of each population, at least as many as asked for."""
+    """Simulate genealogies with mutations, with the same number of people of each population (at least as
+    many as needed).
+    """
     import msprime
 
     per_population = -(-history.people // len(history.populations))
@@ -163,8 +165,8 @@ def write_set(
 ) -> None:
     """Write panel.bcf, target.phased.bcf, truth.bcf, genetic.map, samples.tsv and set.json.
 
-    Without relatives larger panels hold the smaller ones, and so do targets: people of the panel are taken
-    from one end of each population, those of the target from the other.
+    Without relatives, larger panels contain the smaller panels, and larger targets the smaller targets. The
+    panel's people are taken from one end of each population, the target's people from the other end.
     """
     founders = _Founders(trees, history.populations)
     cast = _cast(founders, history, sizes, conditions)

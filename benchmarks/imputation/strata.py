@@ -1,4 +1,4 @@
-"""Accuracy by place and by people: recombination rate, distance to typed sites, ancestry."""
+"""Accuracy by site and by people: recombination rate, distance to typed sites, ancestry."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Cell:
     r2: dict[str, float]
 
     def below(self, label: str) -> tuple[str, float] | None:
-        """The better peer and by how much it is ahead of `label`; None where `label` is level or ahead."""
+        """Return the better peer and its lead over `label`; None if `label` is equal or ahead."""
         peer = better_peer(self.r2)
         if peer is None or not peer[1] > self.r2[label]:
             return None
@@ -49,13 +49,13 @@ class Cell:
 
 
 def recombination_rate(position: np.ndarray, genetic_map: GeneticMap, window: int = WINDOW) -> np.ndarray:
-    """cM per Mb in a window around each position, float64 (X,)."""
+    """Return cM per Mb in a window around each position, float64 (X,)."""
     half = window / 2
     return (genetic_map.cM(position + half) - genetic_map.cM(position - half)) / (window / 1e6)
 
 
 def recombination_strata(position: np.ndarray, genetic_map: GeneticMap, n_people: int) -> list[Stratum]:
-    """Quartiles of the sites by recombination rate, lowest first; equal quartiles fall together."""
+    """Return quartiles of the sites by recombination rate, lowest first; equal quartiles are merged."""
     rate = recombination_rate(position, genetic_map)
     edges = np.unique(np.quantile(rate, [0, 0.25, 0.5, 0.75, 1]))
     everyone = np.ones(n_people, dtype=bool)
@@ -70,7 +70,8 @@ def recombination_strata(position: np.ndarray, genetic_map: GeneticMap, n_people
 
 
 def distance_strata(position: np.ndarray, typed: np.ndarray, n_people: int) -> list[Stratum]:
-    """Sites by distance to the nearest typed site, and those before the first or after the last.
+    """Group sites by distance to the nearest typed site. Sites before the first or after the last form one
+    group.
 
     typed: sorted positions, at least one.
     """
@@ -92,7 +93,7 @@ def distance_strata(position: np.ndarray, typed: np.ndarray, n_people: int) -> l
 def people_strata(
     people: Sequence[str], populations: Mapping[str, tuple[str, str]], n_sites: int
 ) -> list[Stratum]:
-    """All sites for the people of each superpopulation and, where that says more, of each population."""
+    """Return all sites for the people of each superpopulation, and of each population if this differs."""
     if not populations:
         return []
     everywhere = np.ones(n_sites, dtype=bool)
@@ -114,7 +115,7 @@ def cells(
     true_XS: np.ndarray,
     dosages: Mapping[str, np.ndarray],
 ) -> list[Cell]:
-    """Pooled r2 of each imputer in each stratum, over all sites, the rare and the common ones.
+    """Return the pooled r2 of each imputer in each stratum, for all sites, rare sites and common sites.
 
     true_XS and dosages (by label): minor alleles, (X, S).
     """

@@ -1,4 +1,4 @@
-"""Running all imputers on a case: panels are built first, then the imputers take turns."""
+"""Run all imputers on a case: panels are built first, then the imputers take turns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BUILD, IMPUTE = "build panel", "impute"
 
 @dataclass(frozen=True)
 class Imputed:
-    """What the imputers wrote, by label, and what it cost."""
+    """The outputs of the imputers by label, with their time and memory."""
 
     files: dict[str, Path]
     stages: list[Stage]
 
 
 def build_panel(case: Case, imputer: Imputer, work: Path, limit: float = NO_LIMIT) -> list[Stage]:
-    """Compile the panel unless an imputer of the same program did; not part of the time of imputing."""
+    """Compile the panel, unless an imputer of the same program did. Imputation times do not include it."""
     panel = work / imputer.panel_name
     if panel.exists():
         return []
@@ -33,7 +33,7 @@ def build_panel(case: Case, imputer: Imputer, work: Path, limit: float = NO_LIMI
 
 
 def target_as_vcf(case: Case, work: Path) -> Path:
-    """The target in the one form that all programs read."""
+    """Return the target in the only format that all programs read."""
     target = work / "target.vcf.gz"
     subprocess.run(["bcftools", "view", "-Oz", "-o", target, case.target], check=True)
     subprocess.run(["bcftools", "index", "-f", "-t", target], check=True)
@@ -55,7 +55,7 @@ def impute_once(
     number: int = 1,
     limit: float = NO_LIMIT,
 ) -> Stage:
-    """Run one imputer; the panel is compiled, the target VCF.gz."""
+    """Run one imputer with a compiled panel and a target in VCF.gz."""
     command = imputer.impute(case, panel, target, imputed_file(imputer, work), formats, threads)
     return run(imputer.label, IMPUTE, command, work / "log.txt", number, limit)
 
@@ -69,9 +69,9 @@ def impute_case(
     formats: Sequence[str] = DEFAULT_FORMATS,
     panels: Path | None = None,
 ) -> Imputed:
-    """Run the imputers in turns, `repeat` times: what slows the machine for a while then slows all of them.
+    """Run the imputers in turns, `repeat` times, so that a slow period of the machine affects all imputers.
 
-    work: an existing folder, filled with the files; panels: where compiled panels are kept, `work` if None.
+    work: an existing folder for the files. panels: folder of compiled panels; `work` if None.
     """
     print(f"-- {case.name}: {case.panel_haplotypes} panel and {case.target_haplotypes} target haplotypes")
     panels = panels or work

@@ -1,4 +1,4 @@
-"""Markdown and tab-separated tables of accuracy, of who is ahead, of time and of strata."""
+"""Markdown and tab-separated tables of accuracy, leads, time and strata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEASURES = {"pooled_r2": "pooled r²", "mean_r2": "mean per-variant r²"}
 
 
 def markdown(rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first row is the head."""
+    """Return a table whose first row is the head."""
     head, *body = rows
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *body))
 
@@ -26,7 +26,7 @@ def write_tsv(path: Path, rows: Iterable[Sequence[object]]) -> None:
 
 
 def labels(rows: Iterable[Accuracy]) -> list[str]:
-    """The imputers in the order of the rows."""
+    """Return the imputers in the order of the rows."""
     return list(dict.fromkeys(row.imputer for row in rows))
 
 
@@ -43,7 +43,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def accuracy_table(rows: Sequence[Accuracy], measure: str) -> str:
-    """One line an imputer, one column a bin; measure: pooled_r2 or mean_r2."""
+    """Return a table with a row for each imputer and a column for each bin; measure: pooled_r2 or mean_r2."""
     value = {(row.imputer, row.bin): getattr(row, measure) for row in rows}
     sites = {row.bin: row.sites for row in rows}
     table = [[MEASURES[measure], *bins(rows)], ["sites", *(str(sites[b]) for b in bins(rows))]]
@@ -54,7 +54,7 @@ def accuracy_table(rows: Sequence[Accuracy], measure: str) -> str:
 
 
 def ahead_table(rows: Sequence[Accuracy]) -> str:
-    """Whether each of our configurations is ahead of both peers, by bin and measure."""
+    """Return whether each of our configurations is ahead of both peers, by bin and measure."""
     table = [["ahead of both?", "measure", *bins(rows)]]
     for ours in our_labels(rows):
         for measure, name in MEASURES.items():
@@ -75,7 +75,7 @@ def _verdict(values: Mapping[str, float], ours: str) -> str:
 
 
 def error_ratio(rows: Sequence[Accuracy], ours: str) -> float:
-    """(1 - pooled r2) of ours over that of the better peer, over all sites: below 1 is better."""
+    """Return our 1 - pooled r2 divided by that of the better peer, over all sites; below 1 is better."""
     error = {row.imputer: 1 - row.pooled_r2 for row in rows if row.bin == ALL}
     return error[ours] / min(error[peer] for peer in PEER_LABELS if peer in error)
 
@@ -90,7 +90,7 @@ def error_lines(rows: Sequence[Accuracy]) -> str:
 
 
 def timing_table(timings: Sequence[Timing]) -> str:
-    """Median seconds and peak memory of each command, and imputing as a multiple of each peer's."""
+    """Return median seconds and peak memory of each command, and imputing as a multiple of each peer's."""
     peers = {t.imputer: t.seconds for t in timings if t.stage == IMPUTE and t.imputer in PEER_LABELS}
     ratio_head = [f"ratio to {peer}" for peer in peers]
     table = [["program", "stage", "runs", "wall s, median", "fastest–slowest", *ratio_head, "peak MB"]]
@@ -103,12 +103,12 @@ def timing_table(timings: Sequence[Timing]) -> str:
 
 
 def vcf_sizes(imputed: Mapping[str, Path]) -> dict[str, int]:
-    """Bytes of each VCF.gz, by label; other forms are of programs that are no imputers."""
+    """Return the bytes of each VCF.gz, by label. Files of other formats are not from imputers."""
     return {label: path.stat().st_size for label, path in imputed.items() if path.name.endswith(".vcf.gz")}
 
 
 def size_table(sizes: Mapping[str, int]) -> str:
-    """Megabytes of each file, and as a multiple of each peer's."""
+    """Return the megabytes of each file, and their multiple of each peer's."""
     peers = {label: size for label, size in sizes.items() if label in PEER_LABELS}
     table = [["imputer", "MB", *(f"ratio to {peer}" for peer in peers)]]
     for label, size in sizes.items():
@@ -118,7 +118,7 @@ def size_table(sizes: Mapping[str, int]) -> str:
 
 
 def strata_rows(cells: Sequence[Cell]) -> list[list[str]]:
-    """The tab-separated table of all cells, head first."""
+    """Return the tab-separated table of all cells, head first."""
     imputers = list(cells[0].r2)
     rows = [["dimension", "stratum", "frequency", "sites", "genotypes", *imputers]]
     for cell in cells:
@@ -128,7 +128,7 @@ def strata_rows(cells: Sequence[Cell]) -> list[list[str]]:
 
 
 def below_list(cells: Sequence[Cell], ours: Sequence[str]) -> str:
-    """The cells in which one of our configurations is below a peer, the farthest first."""
+    """Return the cells in which one of our configurations is below a peer, the largest difference first."""
     lines = []
     for label in ours:
         found = []

@@ -1,8 +1,8 @@
-"""`two-panels`: a case's panel cut into two with other people and sites; what are both together worth?
+"""`two-panels`: a panel is cut into two with different people and sites; how much do both together improve?
 
-Targets are people taken out of the case's panel, the rest is cut. Each part lacks the sites that nobody there
-has a copy of; on demand also sites that would have been filtered. The uncut panel has everybody's true
-alleles at the sites of either part.
+Targets are people taken out of the case's panel; the rest of the panel is cut. Each part lacks the sites
+whose rarer allele nobody in the part carries, and with an option also sites that a filter might remove. The
+uncut panel has the true alleles of all its people at the sites of either part.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEVEL = 0.002  # a gain below this is noise, and no share of it is told
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Those of the command."""
+    """Add the options of this command."""
     parser.add_argument("--people", type=int, default=60, help="targets (default: 60)")
     text = "percent of the people in the first panel, or a population or superpopulation that is the first"
     parser.add_argument("--cut", action="append", help=f"{text} (default: 50, 10); repeatable")
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def two_panels(arguments: argparse.Namespace) -> None:
-    """All cases and cuts in one result folder."""
+    """Analyse all cases and cuts; the results go to one folder."""
     with session(arguments) as run:
         out = run.result_folder(run.name or "two-panels")
         sections, stages, models = [f"# {out.name}"], [], {}
@@ -69,10 +69,10 @@ def two_panels(arguments: argparse.Namespace) -> None:
 def cut_panel(
     case: Case, folder: Path, cut: str, arguments: argparse.Namespace, seed: int
 ) -> tuple[Case, list[Path]]:
-    """The case with people of its panel as targets, and the two parts of the rest.
+    """Return the case with people of its panel as targets, and the two parts of the rest.
 
     Raises:
-        SystemExit: nobody is of the population.
+        SystemExit: the population has no people.
     """
     names = samples(case.panel)
     rng = np.random.default_rng([seed, 11])

@@ -1,4 +1,4 @@
-"""`unphased`: the same targets without phase, imputed by the programs that phase by themselves."""
+"""`unphased`: the same targets without phase, imputed by the programs that phase targets themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MISSING = 0.01  # of the calls of a target that is made
 
 
 def unphased(arguments: argparse.Namespace) -> None:
-    """Each case in a result folder of its own."""
+    """Analyse each case; its results go to a folder of its own."""
     with session(arguments) as run:
         imputers: tuple[Imputer, ...] = (Beagle(), *run.ours)  # Minimac4 wants phased targets
         for name in arguments.cases:
@@ -38,8 +38,10 @@ def unphased(arguments: argparse.Namespace) -> None:
 
 
 def without_phase(case: Case, seed: int, folder: Path) -> Case:
-    """The case with the unphased target that lies beside the phased one, or else one made from it: alleles
-    sorted, 1 % of the calls missing."""
+    """Return the case with the unphased target next to the phased one.
+
+    If there is none, it is made: alleles are sorted, and 1 % of the calls are set missing.
+    """
     target = case.target.with_name("target.unphased.vcf.gz")
     if not target.is_file():
         target = folder / "unphased.vcf.gz"
@@ -80,9 +82,9 @@ def _switch_table(case: Case, files: dict[str, Path], out: Path, run: Session) -
 
 
 def switch_errors(phased: Path, imputed: Path) -> tuple[int, int]:
-    """How many neighbouring heterozygotes of a person are joined the other way, and how many there are.
+    """Return the number of switch errors and of pairs of neighbouring heterozygotes.
 
-    phased: the truth, at typed sites; heterozygotes in both files count.
+    phased: the truth at typed sites. Only heterozygotes in both files count.
     """
     truth = {
         (record.POS, record.REF, tuple(record.ALT)): record.genotype.array()[:, :2]
