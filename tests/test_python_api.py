@@ -134,7 +134,7 @@ def test_messages_name_options_on_the_command_line() -> None:
 
 
 def test_a_path_is_no_open_panel(target: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
-    path, said = example_panel.path, r"panel must be an open one, such as Panel\.open\('"
+    path, said = example_panel.path, r"panel must be an open panel, such as Panel\.open\('"
     calls, sites = genotypes_of(target)
     with pytest.raises(InputError, match=said):
         spinimpute.impute_genotypes(path, calls, sites)

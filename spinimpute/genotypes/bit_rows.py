@@ -177,14 +177,14 @@ def advance(bits_P, order_N, start_N, place, zeros_N1, ones_N, one_start_N, next
     for i in range(n):  # without branches, because the processor could not predict them
         zeros_N1[i] = zeros
         haplotype, start = order_N[i], start_N[i]
-        one = allele_of(bits_P, haplotype)
+        allele = allele_of(bits_P, haplotype)
         start_0, start_1 = max(start_0, start), max(start_1, start)
         next_order_N[zeros], next_start_N[zeros] = haplotype, start_0
         ones_N[ones], one_start_N[ones] = haplotype, start_1
-        zeros += np.int32(1) - one
-        ones += one
-        start_0 *= one
-        start_1 *= np.int32(1) - one
+        zeros += np.int32(1) - allele
+        ones += allele
+        start_0 *= allele
+        start_1 *= np.int32(1) - allele
     zeros_N1[n] = zeros
     next_order_N[zeros:] = ones_N[:ones]
     next_start_N[zeros:] = one_start_N[:ones]
@@ -212,9 +212,9 @@ def expand_rows(  # type: ignore[no-untyped-def]
             packed_IB[i, n_bytes - 1] = (255 << beyond) & 255
         else:
             packed_IB[i] = 0
-        for at in range(start, stop, number_bytes):
+        for entry_start in range(start, stop, number_bytes):
             haplotype = 0
             for byte in range(number_bytes):
-                haplotype |= int(stored[at + byte]) << (8 * byte)
+                haplotype |= int(stored[entry_start + byte]) << (8 * byte)
             if haplotype < n_haplotypes:
                 packed_IB[i, haplotype >> 3] ^= 128 >> (haplotype & 7)

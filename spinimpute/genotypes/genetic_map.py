@@ -120,7 +120,9 @@ class GeneticMap:
                 other_chromosomes[name] = other_chromosomes.get(name, 0) + 1
                 continue
             if positions and position <= positions[-1]:
-                raise fail(number, f"position {position} after {positions[-1]}: they must strictly increase")
+                raise fail(
+                    number, f"position {position} after {positions[-1]}: positions must strictly increase"
+                )
             if cMs and cM < cMs[-1]:
                 raise fail(number, f"{cM:g} cM after {cMs[-1]:g} cM: genetic positions must not decrease")
             positions.append(position)

@@ -65,9 +65,9 @@ class _RowSums(torch.autograd.Function):
         ctx.save_for_backward(row_ND)
         n, d = row_ND.shape
         column_ND = torch.arange(n, device=row_ND.device)[:, None].expand(n, d)
-        place_2L = torch.stack([row_ND.flatten(), column_ND.flatten()])
+        index_2L = torch.stack([row_ND.flatten(), column_ND.flatten()])
         one_L = weight_NX.new_ones(n * d)
-        token_FN = torch.sparse_coo_tensor(place_2L, one_L, (n_rows, n), check_invariants=False)
+        token_FN = torch.sparse_coo_tensor(index_2L, one_L, (n_rows, n), check_invariants=False)
         return torch.sparse.mm(token_FN, weight_NX.contiguous())
 
     @staticmethod

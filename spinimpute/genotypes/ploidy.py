@@ -47,7 +47,7 @@ class ResolvedPloidy:
     set_missing: dict[str, int]  # number of calls that were set missing, by reason
     # float64, observed / expected heterozygotes; NaN if fewer than MIN_EXPECTED are expected or not computed
     het_ratio_X: np.ndarray
-    doubts: list[str]  # one sentence for each sample whose calls contradict its given sex
+    doubts: list[str]  # a warning for each sample whose calls contradict its given sex
 
 
 def read_sexes(path: str | Path) -> dict[str, bool]:
@@ -116,10 +116,10 @@ def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndar
     p is the panel's ALT frequency at the site's position; alleles and strand are not compared. The result is
     NaN where the panel has no site.
     """
-    place = np.searchsorted(panel.position, sites.position)
-    place = np.minimum(place, len(panel.position) - 1)
-    p = panel_frequency[place]
-    return np.where(panel.position[place] == sites.position, 2 * p * (1 - p), np.nan)
+    panel_site = np.searchsorted(panel.position, sites.position)
+    panel_site = np.minimum(panel_site, len(panel.position) - 1)
+    p = panel_frequency[panel_site]
+    return np.where(panel.position[panel_site] == sites.position, 2 * p * (1 - p), np.nan)
 
 
 def heterozygote_ratio(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
@@ -130,7 +130,7 @@ def heterozygote_ratio(calls: Calls, expected_S: np.ndarray) -> np.ndarray:
     both_SX = (calls.calls[:, :, 0] >= 0) & (calls.calls[:, :, 1] >= 0)
     both_SX &= np.isfinite(expected_S)[:, None]
     expected_X = np.zeros(both_SX.shape[1])
-    # a matrix product needs a copy
+    # a matrix product would need a copy of both_SX as numbers
     for expected, both_X in zip(np.nan_to_num(expected_S), both_SX, strict=True):
         expected_X += expected * both_X
     observed_X = ((calls.calls[:, :, 0] != calls.calls[:, :, 1]) & both_SX).sum(axis=0)
@@ -149,30 +149,36 @@ def resolve_ploidy(
     `expected_heterozygosity`. sexes: sample name -> True if male; samples of unknown sex are not included.
     """
     first, second = calls.calls[:, :, 0], calls.calls[:, :, 1]
-    one_SX, two_SX = (first >= 0) & (second == -2), (first >= 0) & (second >= 0)
+    one_allele_SX, two_alleles_SX = (first >= 0) & (second == -2), (first >= 0) & (second >= 0)
     het_ratio_X = heterozygote_ratio(calls, expected_S)
-    by_calls_X = one_SX.sum(axis=0) > two_SX.sum(axis=0)
+    by_calls_X = one_allele_SX.sum(axis=0) > two_alleles_SX.sum(axis=0)
     doubts: list[str] = []
     if all_haploid:
         haploid_X = np.ones(len(calls.samples), bool)
     elif haploid_in_males:
-        by_calls_X |= one_SX.any(axis=0) & ~(two_SX & (first != second)).any(axis=0)
+        by_calls_X |= one_allele_SX.any(axis=0) & ~(two_alleles_SX & (first != second)).any(axis=0)
         haploid_X = by_calls_X | (het_ratio_X < MAX_MALE_SHARE)
         for x, name in enumerate(calls.samples):
             if name not in sexes:
                 continue
             haploid_X[x] = sexes[name]
             if sexes[name] and het_ratio_X[x] > MIN_FEMALE_SHARE:
-                doubts.append(f"{name} is given as male, but has {het_ratio_X[x]:.0%} of a woman's")
+                doubts.append(
+                    f"{name} is given as male, but has {het_ratio_X[x]:.0%} of a woman's heterozygotes"
+                )
             elif not sexes[name] and (by_calls_X[x] or het_ratio_X[x] < MAX_MALE_SHARE):
-                what = "calls with one allele" if by_calls_X[x] else f"{het_ratio_X[x]:.0%} of a woman's"
+                what = (
+                    "calls with one allele"
+                    if by_calls_X[x]
+                    else f"{het_ratio_X[x]:.0%} of a woman's heterozygotes"
+                )
                 doubts.append(f"{name} is given as female, but has {what}")
     else:
         haploid_X = by_calls_X
-    error_SX = haploid_X & two_SX & (first != second)
-    one_in_diploid_SX = ~haploid_X & one_SX
-    first = np.where(error_SX | one_in_diploid_SX, -1, first)
-    second = np.where(haploid_X, -2, np.where(one_in_diploid_SX | (second == -2), -1, second))
+    error_SX = haploid_X & two_alleles_SX & (first != second)
+    one_allele_in_diploid_SX = ~haploid_X & one_allele_SX
+    first = np.where(error_SX | one_allele_in_diploid_SX, -1, first)
+    second = np.where(haploid_X, -2, np.where(one_allele_in_diploid_SX | (second == -2), -1, second))
     unphased = None if calls.unphased is None else calls.unphased & ~haploid_X
     haplotypes = to_haplotypes(
         Calls(
@@ -188,7 +194,7 @@ def resolve_ploidy(
     )
     set_missing = {
         HETEROZYGOUS_HAPLOID: int(error_SX.sum()),
-        HAPLOID_DIPLOID: int(one_in_diploid_SX.sum()),
+        HAPLOID_DIPLOID: int(one_allele_in_diploid_SX.sum()),
         HALF_MISSING: 0 if haplotypes.half_missing is None else int(haplotypes.half_missing.sum()),
     }
     return ResolvedPloidy(

@@ -43,9 +43,9 @@ def far_from_typed(cM: np.ndarray, typed_index: np.ndarray, interval: Interval) 
     the nearest typed sites outside of the interval, on both sides.
     """
     padded_cM_T = np.concatenate([[-np.inf], cM[typed_index], [np.inf]])
-    here_U = cM[interval.slice]
+    cM_U = cM[interval.slice]
     n_before_U = np.searchsorted(typed_index, np.arange(*interval))  # number of typed sites before each site
-    nearest_U = np.minimum(here_U - padded_cM_T[n_before_U], padded_cM_T[n_before_U + 1] - here_U)
+    nearest_U = np.minimum(cM_U - padded_cM_T[n_before_U], padded_cM_T[n_before_U + 1] - cM_U)
     return nearest_U > FAR_CM
 
 
@@ -66,7 +66,7 @@ def untyped_intervals(
         count_sites(chrom, position, typed_index, Interval(int(sites[0]), int(sites[-1]) + 1))
         for sites in np.split(far, cuts)
     ]
-    return sorted(counts, key=lambda one: (-one.imputed, one.start))
+    return sorted(counts, key=lambda interval_counts: (-interval_counts.imputed, interval_counts.start))
 
 
 def count_sites(

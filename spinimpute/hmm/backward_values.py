@@ -102,10 +102,10 @@ def fill_backwards(patterns, emission_S2L, jump_S, first_span, right):  # type: 
         first, d = patterns.first_I1[i], n_patterns(patterns, i)
         start_span(patterns, i, values)
         for place in range(min(i * SPAN + SPAN, n_places) - 1, i * SPAN - 1, -1):
-            at = place - i * SPAN
+            p = place - i * SPAN
             if i < stop_span:
-                stay_PDL[at, first : first + d] = values.stay_DL[:d]
-                switch_PDL[at, first : first + d] = values.switch_DL[:d]
+                stay_PDL[p, first : first + d] = values.stay_DL[:d]
+                switch_PDL[p, first : first + d] = values.switch_DL[:d]
             step_back(patterns, place, emission_S2L, jump_S[place], after_DL, values)
         if i > first_span:
             from_row, row = row, row - (i < stop_span)

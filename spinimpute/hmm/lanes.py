@@ -97,8 +97,8 @@ def _index_type(array_type: Any, index_type: Any, dtype: Any = types.float32) ->
     if not isinstance(array_type, types.Array) or array_type.layout != "C" or array_type.dtype != dtype:
         return None
     n_indices = max(1, array_type.ndim - 1)
-    given = len(index_type) if isinstance(index_type, types.BaseTuple) else 1
-    if given != n_indices:
+    n_given = len(index_type) if isinstance(index_type, types.BaseTuple) else 1
+    if n_given != n_indices:
         return None
     return types.intp if n_indices == 1 else types.UniTuple(types.intp, n_indices)
 
@@ -114,8 +114,8 @@ def load(typing_context, array, index):  # type: ignore[no-untyped-def]
         return None
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        source, at = arguments
-        address = _address(context, builder, signature.args[0], source, signature.args[1], at, VECTOR)
+        source, position = arguments
+        address = _address(context, builder, signature.args[0], source, signature.args[1], position, VECTOR)
         return builder.load(address, align=4, typ=VECTOR)
 
     return LANES_TYPE(array, index_type), generate
@@ -128,8 +128,8 @@ def store(typing_context, array, index, lanes):  # type: ignore[no-untyped-def]
         return None
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        target, at, value = arguments
-        address = _address(context, builder, signature.args[0], target, signature.args[1], at, VECTOR)
+        target, position, value = arguments
+        address = _address(context, builder, signature.args[0], target, signature.args[1], position, VECTOR)
         builder.store(value, address, align=4)
         return context.get_dummy_value()
 
@@ -157,12 +157,12 @@ def select_by_allele(typing_context, alleles, index, emission_0, emission_1):  #
     bytes_type = ir.VectorType(ir.IntType(8), LANES)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        array, at, *pair = arguments
-        address = _address(context, builder, signature.args[0], array, types.intp, at, bytes_type)
+        array, position, *emissions = arguments
+        address = _address(context, builder, signature.args[0], array, types.intp, position, bytes_type)
         allele = builder.load(address, align=1, typ=bytes_type)
         is_1 = builder.icmp_unsigned("!=", allele, ir.Constant(bytes_type, [0] * LANES))
-        zero, one = (_all_lanes(builder, number) for number in pair)
-        return builder.select(is_1, one, zero)
+        value_0, value_1 = (_all_lanes(builder, number) for number in emissions)
+        return builder.select(is_1, value_1, value_0)
 
     return LANES_TYPE(alleles, types.intp, types.float32, types.float32), generate
 
@@ -178,14 +178,14 @@ def select_by_bit(typing_context, words, index, bit, emission_0, emission_1):  #
     words_type = ir.VectorType(ir.IntType(16), LANES)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        array, at, number, *pair = arguments
-        address = _address(context, builder, signature.args[0], array, types.intp, at, words_type)
+        array, position, bit_number, *emissions = arguments
+        address = _address(context, builder, signature.args[0], array, types.intp, position, words_type)
         word = builder.load(address, align=2, typ=words_type)
-        mask = builder.shl(ir.Constant(ir.IntType(16), 1), builder.trunc(number, ir.IntType(16)))
+        mask = builder.shl(ir.Constant(ir.IntType(16), 1), builder.trunc(bit_number, ir.IntType(16)))
         chosen = builder.and_(word, _all_lanes(builder, mask))
         is_1 = builder.icmp_unsigned("!=", chosen, ir.Constant(words_type, [0] * LANES))
-        zero, one = (_all_lanes(builder, number) for number in pair)
-        return builder.select(is_1, one, zero)
+        value_0, value_1 = (_all_lanes(builder, bit_number) for bit_number in emissions)
+        return builder.select(is_1, value_1, value_0)
 
     return LANES_TYPE(words, types.intp, types.intp, types.float32, types.float32), generate
 
@@ -194,7 +194,7 @@ def select_by_bit(typing_context, words, index, bit, emission_0, emission_1):  #
 def multiply_add(typing_context, x, y, z):  # type: ignore[no-untyped-def]
     """Return x * y + z, fused if possible.
 
-    It is needed in a sum of two products, because the compiler could fuse either of them.
+    In x * y + z * w, the compiler could fuse either product; this function decides which one.
     """
     if {x, y, z} != {LANES_TYPE}:
         return None

@@ -86,54 +86,59 @@ def _note_of_query(q, order_N, start_N, position_Q, start_Q2, place, settings, b
     n_open, in_lists = n_listed_QA.shape[1], list_QAM.shape[2] > 0
     n = len(order_N)
     above, below = position_Q[q] - 1, position_Q[q]
-    none = place + 1
+    no_match = place + 1
     taken = 0
     while taken < nearest:
         start = min(start_above, start_below)
-        if start == none:
+        if start == no_match:
             break
         # All matches of this length are adjacent to those that were already taken, above and below.
         first = old_first = above + 1
         last = old_last = below
         if start_above == start:
             first = _last_later(start_N, max(above + 1 - MAX_TIES, 0), above, start)
-            above, start_above = first - 1, max(start, start_N[first]) if first > 0 else none
+            above, start_above = first - 1, max(start, start_N[first]) if first > 0 else no_match
         if start_below == start:
             last = _first_later(start_N, below + 1, min(below + MAX_TIES, n), start)
-            below, start_below = last, max(start, start_N[last]) if last < n else none
-        n_above, here = old_first - first, old_first - first + last - old_last
+            below, start_below = last, max(start, start_N[last]) if last < n else no_match
+        n_above, n_tied = old_first - first, old_first - first + last - old_last
         done_first = done_last = 0
         if taken == 0:
             all_examined = max(n_above, last - old_last) < MAX_TIES
-            one, other = order_N[first], order_N[last - 1]
-            same_length = start == before_Q6[q, 0] and here == before_Q6[q, 1]
-            if same_length and one == before_Q6[q, 2] and other == before_Q6[q, 3] and here >= nearest:
+            first_haplotype, last_haplotype = order_N[first], order_N[last - 1]
+            same_length = start == before_Q6[q, 0] and n_tied == before_Q6[q, 1]
+            if (
+                same_length
+                and first_haplotype == before_Q6[q, 2]
+                and last_haplotype == before_Q6[q, 3]
+                and n_tied >= nearest
+            ):
                 done_first, done_last = before_Q6[q, 4], before_Q6[q, 5]
-            before_Q6[q, 0], before_Q6[q, 1] = start, here if all_examined else -1
-            before_Q6[q, 2], before_Q6[q, 3] = one, other
+            before_Q6[q, 0], before_Q6[q, 1] = start, n_tied if all_examined else -1
+            before_Q6[q, 2], before_Q6[q, 3] = first_haplotype, last_haplotype
             before_Q6[q, 4], before_Q6[q, 5] = first_block, last_block
-        wanted = min(here, most - taken)
-        step, step_rest = here // wanted, here % wanted
+        wanted = min(n_tied, most - taken)
+        step, step_remainder = n_tied // wanted, n_tied % wanted
         for block in range(first_block, last_block):
             if done_first <= block < done_last:
                 continue
             slot = block % n_open
             listed = n_listed_QA[q, slot]
-            at, rest = 0, 0  # at = i * here // wanted for the i-th taken haplotype, without a division
+            index, remainder = 0, 0  # index = i * n_tied // wanted for the i-th taken haplotype
             for _ in range(wanted):
-                haplotype = order_N[first + at if at < n_above else old_last + at - n_above]
+                haplotype = order_N[first + index if index < n_above else old_last + index - n_above]
                 if in_lists:
                     list_QAM[q, slot, listed] = haplotype
                     listed += 1
                 else:
                     bit = np.uint64(1) << np.uint64(haplotype & 63)
                     marked_QAW[q, slot, haplotype >> 6] |= bit
-                at, rest = at + step, rest + step_rest
-                if rest >= wanted:
-                    at, rest = at + 1, rest - wanted
+                index, remainder = index + step, remainder + step_remainder
+                if remainder >= wanted:
+                    index, remainder = index + 1, remainder - wanted
             n_listed_QA[q, slot] = listed
         taken += wanted
-        if wanted < here:
+        if wanted < n_tied:
             break
 
 

@@ -117,21 +117,21 @@ def _sort_before(place, panel_NW, queries, order_N, start_N, position_Q):  # typ
             if position == n:
                 position_Q[q] = next_K[key]
                 continue
-            counted = position // COUNT_INTERVAL
-            position_Q[q] = before_CK[counted, key]
-            for i in range(counted * COUNT_INTERVAL, position):
+            stored = position // COUNT_INTERVAL
+            position_Q[q] = before_CK[stored, key]
+            for i in range(stored * COUNT_INTERVAL, position):
                 position_Q[q] += key_N[order_N[i]] == key
         order_N[:] = next_order_N
     known_W = np.full(panel_NW.shape[1], ALL_ONES)
     start_N[0] = place
     for i in range(1, n):
-        one_W, other_W = panel_NW[order_N[i - 1]], panel_NW[order_N[i]]
-        start_N[i] = mismatch_at_or_before(one_W, other_W, known_W, place - 1) + 1
+        previous_W, row_W = panel_NW[order_N[i - 1]], panel_NW[order_N[i]]
+        start_N[i] = mismatch_at_or_before(previous_W, row_W, known_W, place - 1) + 1
 
 
 @kernel()
 def _find_match_starts(order_N, panel_NW, queries, position_Q, place, start_Q2):  # type: ignore[no-untyped-def]
-    """Find where the queries' matches with both neighbours start that end at `place`; place + 1 if none.
+    """Fill start_Q2: the start of each neighbour's match that ends at `place`; place + 1 without a match.
 
     All queries are done in one loop, so the processor can fetch several rows of the panel at the same time.
     """
@@ -157,11 +157,11 @@ def _lengthened(list_C, n):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, start_BQ, stop_BQ):  # type: ignore[no-untyped-def]
+def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, max_listed, start_BQ, stop_BQ):  # type: ignore[no-untyped-def]
     """Walk along the places, and record the neighbours of every query for the open blocks of each place.
 
     Returns the recorded haplotypes, and fills start_BQ and stop_BQ: the bounds of the list of each block and
-    query. n_open: largest number of open blocks of a place. most_listed: largest length of a list in a large
+    query. n_open: largest number of open blocks of a place. max_listed: largest length of a list in a large
     panel, 0 in a small panel.
 
     In a small panel, recording a haplotype sets its bit. In a large panel these bits would be far apart in
@@ -177,8 +177,8 @@ def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, s
     position_Q, start_Q2 = np.zeros(n_queries, np.int32), np.empty((n_queries, 2), np.int32)
     n_words = (n + 63) >> 6
     noted = NotedHaplotypes(
-        np.zeros((n_queries, n_open, 0 if most_listed else n_words), np.uint64),
-        np.empty((n_queries, n_open, most_listed), np.int32),
+        np.zeros((n_queries, n_open, 0 if max_listed else n_words), np.uint64),
+        np.empty((n_queries, n_open, max_listed), np.int32),
         np.zeros((n_queries, n_open), np.int32),
         np.full((n_queries, 6), -1, np.int32),
     )
@@ -212,10 +212,11 @@ def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, s
         for block in range(first, last):
             if place + 1 < n_places and first_S[place + 1] <= block < last_S[place + 1]:
                 continue
-            for q in range(n_queries):  # this was the block's last place
+            # this was the block's last place
+            for q in range(n_queries):
                 start_BQ[block, q] = n_found
                 slot = block % n_open
-                if most_listed:
+                if max_listed:
                     list_M = noted.list_QAM[q, slot, : noted.n_listed_QA[q, slot]]
                     noted.n_listed_QA[q, slot] = 0
                     found_C = _lengthened(found_C, n_found + len(list_M))
@@ -231,24 +232,24 @@ def _walk(panel_SP, panel_NW, queries, anchors, settings, n_open, most_listed, s
 
 
 @kernel()
-def _merge_lists(one, other, first_BQ1):  # type: ignore[no-untyped-def]
+def _merge_lists(left, right, first_BQ1):  # type: ignore[no-untyped-def]
     """Return the union of two `Matches`, list by list, and fill the start of each list in first_BQ1."""
-    n_blocks, n_queries = one.start_BQ.shape
-    size = (one.stop_BQ - one.start_BQ).sum() + (other.stop_BQ - other.start_BQ).sum()
-    one_C, other_C, out_C, n = one.haplotype_C, other.haplotype_C, np.empty(size, np.int32), 0
+    n_blocks, n_queries = left.start_BQ.shape
+    size = (left.stop_BQ - left.start_BQ).sum() + (right.stop_BQ - right.start_BQ).sum()
+    left_C, right_C, out_C, n = left.haplotype_C, right.haplotype_C, np.empty(size, np.int32), 0
     for b in range(n_blocks):
         for q in range(n_queries):
             first_BQ1[b, q] = n
-            i, i_stop = one.start_BQ[b, q], one.stop_BQ[b, q]
-            j, j_stop = other.start_BQ[b, q], other.stop_BQ[b, q]
+            i, i_stop = left.start_BQ[b, q], left.stop_BQ[b, q]
+            j, j_stop = right.start_BQ[b, q], right.stop_BQ[b, q]
             while i < i_stop or j < j_stop:
-                if j == j_stop or (i < i_stop and one_C[i] <= other_C[j]):
-                    if j < j_stop and one_C[i] == other_C[j]:
+                if j == j_stop or (i < i_stop and left_C[i] <= right_C[j]):
+                    if j < j_stop and left_C[i] == right_C[j]:
                         j += 1
-                    out_C[n] = one_C[i]
+                    out_C[n] = left_C[i]
                     i += 1
                 else:
-                    out_C[n] = other_C[j]
+                    out_C[n] = right_C[j]
                     j += 1
                 n += 1
         first_BQ1[b, n_queries] = n
@@ -296,8 +297,8 @@ def longest_matches(
 
     With on_left, these are matches that end at a typed site to the left of one of the block's gaps; otherwise
     matches that start to the right of one. Sites in the margin count too. The parameters are those of
-    `find_candidates`; for matches on the right, `panel` is the panel backwards. Of equally long matches,
-    those next to the query in the order are taken. Equal haplotypes keep the panel's order, after the query.
+    `find_candidates`; for matches on the right, `panel` is the panel backwards. In the order, equal
+    haplotypes keep the panel's order, and a query comes before the haplotypes that are equal to it.
     """
     n_places = len(panel.packed_SP)
     left_B, right_B = first_B - 1, first_B + n_gaps_B - 2  # places to the left of the first and the last gap
@@ -306,13 +307,13 @@ def longest_matches(
         queries = TypedAlleles.from_alleles(queries.alleles_SX[::-1])
     anchors = _find_anchors(n_places, left_B - settings.margin, right_B + settings.margin)
     start_BQ, stop_BQ = np.zeros((2, len(left_B), queries.alleles_SX.shape[1]), np.int64)
-    most_listed = 0
+    max_listed = 0
     if len(panel.bits_NW) > parameters.MAX_PANEL_AS_STATES:
-        most_listed = settings.most * int((right_B - left_B).max() + 1 + 2 * settings.margin)
+        max_listed = settings.most * int((right_B - left_B).max() + 1 + 2 * settings.margin)
     n_open = max(1, int((anchors.last_S - anchors.first_S).max()))
     walked = _Queries(queries.alleles_SX, queries.bits_XW, queries.known_XW)
     haplotype_C = _walk(
-        panel.packed_SP, panel.bits_NW, walked, anchors, settings, n_open, most_listed, start_BQ, stop_BQ
+        panel.packed_SP, panel.bits_NW, walked, anchors, settings, n_open, max_listed, start_BQ, stop_BQ
     )
     return Matches(haplotype_C, start_BQ, stop_BQ)
 

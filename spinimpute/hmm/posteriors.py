@@ -5,9 +5,10 @@ other haplotypes match better, here or nearby. Predictors use it to weight the c
 found. The states of the model are all panel haplotypes or, in a panel of more than MAX_PANEL_AS_STATES
 haplotypes, a query's own candidates (`candidate_states`).
 
-Most candidates of a block are unlikely and are dropped. To find out quickly which ones, the sum of a
-candidate's posteriors over the places of a span is computed first: it is a simple function of the candidate's
-pattern and of its values on both sides of the span. Posteriors at places are computed only if it is large.
+Most candidates of a block are unlikely and are dropped. The sum of a candidate's posteriors over the places
+of a span is a simple function of the candidate's pattern and of its values on both sides of the span.
+Therefore the sum over the block's spans is computed first. Posteriors at single places are computed only if
+this sum reaches the threshold.
 
 Axes: S typed places of a chunk, N panel haplotypes, Q queries, G groups of LANES queries, L queries of a
 group, B blocks of gaps, I spans, H spans whose backward values are kept, J spans of a block, D patterns of a
@@ -97,7 +98,7 @@ def copying_posteriors(
 
 @kernel()
 def _fill_ends(n_places, blocks, first_BQ1, posterior_CP):  # type: ignore[no-untyped-def]
-    """Where a block's first or last place is outside of the chunk, copy the values of the nearest place."""
+    """Copy the nearest place's values to first and last places of blocks that are outside of the chunk."""
     for block in range(len(first_BQ1)):
         for c in range(first_BQ1[block, 0], first_BQ1[block, -1]):
             if blocks.first_B[block] < 0:
@@ -273,11 +274,11 @@ def _go_backward(model, emission_S2L, group, work, n_ends, kept, n_kept):  # typ
             sum_around(patterns, i, forward_NL, backward_NL, sums)
             _scale_of_place(patterns, last, forward, sums, values, joint_L)
         for p in range(last, i * SPAN - 1, -1):
-            at = p - i * SPAN
+            offset = p - i * SPAN
             if needed:
-                held.stay_HPDL[i % n_held, at, :d] = values.stay_DL[:d]
-                held.switch_HPDL[i % n_held, at, :d] = values.switch_DL[:d]
-                held.joint_HPL[i % n_held, at] = joint_L
+                held.stay_HPDL[i % n_held, offset, :d] = values.stay_DL[:d]
+                held.switch_HPDL[i % n_held, offset, :d] = values.switch_DL[:d]
+                held.joint_HPL[i % n_held, offset] = joint_L
             step_back(patterns, p, emission_S2L, jump_S[p], sums.right_DL, values)
             if needed and p > 0:  # the sum of forward times backward values changes only by scaling
                 store(joint_L, 0, load(joint_L, 0) * load(values.scale_L, 0) * load(forward.scale_SL, p - 1))
@@ -289,7 +290,7 @@ def _go_backward(model, emission_S2L, group, work, n_ends, kept, n_kept):  # typ
                 ends.backward_IB[i, block] = n_ends
                 n_ends = _keep_ends(backward_NL, candidates, block, group, ends.value_X, n_ends)
                 if low > max(blocks.first_B[block], 0):
-                    continue  # the block also has places in the span before
+                    continue  # the block also has places in the span to the left
                 stop = min(blocks.last_B[block], n_places - 1) // SPAN + 1
                 for span in range(i, stop):
                     low, high = _shared_places(blocks, block, span, n_places)
@@ -327,12 +328,12 @@ def _scale_of_place(patterns, place, forward, sums, values, scale_L):  # type: i
     stay_DL, switch_DL, _ = values
     left_DL, right_DL, product_DL = sums
     span = place // SPAN
-    at, first_count = place % SPAN, patterns.first_I1[span]
+    offset, first_count = place % SPAN, patterns.first_I1[span]
     first = first_count - forward.first_pattern
     total = all_lanes(np.float32(0))
     for d in range(n_patterns(patterns, span)):
         stayed, switch, factor = sum_products(
-            load(forward.stay_PDL, (at, first + d)), load(forward.switch_PDL, (at, first + d)),
+            load(forward.stay_PDL, (offset, first + d)), load(forward.switch_PDL, (offset, first + d)),
             load(left_DL, d), load(stay_DL, d), load(switch_DL, d), load(right_DL, d), load(product_DL, d),
             np.float32(1) / patterns.count_D[first_count + d],
         )  # fmt: skip
@@ -398,27 +399,27 @@ def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept
         )  # fmt: skip
     for l in range(min(LANES, first_BQ1.shape[1] - 1 - first_query)):
         q = first_query + l
-        number = (group * len(first_BQ1) + block) * LANES + l
+        block_query = (group * len(first_BQ1) + block) * LANES + l
         kept.start_QB[q, block] = n_kept
         for c in range(first_BQ1[block, q], first_BQ1[block, q + 1]):
-            n, x = haplotype_C[c], c - first_BQ1[block, first_query]
+            haplotype, offset = haplotype_C[c], c - first_BQ1[block, first_query]
             expected = np.float32(0)  # sum of the candidate's posteriors over the block's places
             for j in range(n_spans):
-                f, b = value_X[forward_J[j] + x], value_X[backward_J[j] + x]
-                h, d = held_J[j], pattern_IN[first_span + j, n]
+                f, b = value_X[forward_J[j] + offset], value_X[backward_J[j] + offset]
+                h, d = held_J[j], pattern_IN[first_span + j, haplotype]
                 expected += (sum_HDLF[h, d, l, 0] * b + sum_HDLF[h, d, l, 1]) * f + (
                     sum_HDLF[h, d, l, 2] * b + sum_HDLF[h, d, l, 3]
                 )
             if expected * (np.float32(1) + ROUNDING) < threshold:
                 continue
             for j in range(n_spans):
-                h, d, first = held_J[j], pattern_IN[first_span + j, n], first_I1[first_span + j]
-                if filled_HD[h, d] != number:  # filled once per pattern: candidates have few patterns
-                    filled_HD[h, d] = number
+                h, d, first = held_J[j], pattern_IN[first_span + j, haplotype], first_I1[first_span + j]
+                if filled_HD[h, d] != block_query:  # filled once per pattern: candidates have few patterns
+                    filled_HD[h, d] = block_query
                     _fill_values(
                         forward, first - forward.first_pattern + d, held, h, d, l, count_D[first + d]
                     )
-                f, b = value_X[forward_J[j] + x], value_X[backward_J[j] + x]
+                f, b = value_X[forward_J[j] + offset], value_X[backward_J[j] + offset]
                 left = load(values_HDFP, (h, d, 0)) * f + load(values_HDFP, (h, d, 1))
                 right = load(values_HDFP, (h, d, 2)) * b + load(values_HDFP, (h, d, 3))
                 store(row_X, j * SPAN, left * right)
@@ -430,7 +431,7 @@ def _write_likely(model, first_span, stop_span, block, group, work, kept, n_kept
                 kept.posterior_CP[n_kept, place - block_first] = posterior
                 likely |= posterior >= threshold
             if likely:
-                kept.haplotype_C[n_kept] = n
+                kept.haplotype_C[n_kept] = haplotype
                 n_kept += 1
         kept.count_QB[q, block] = n_kept - kept.start_QB[q, block]
     return n_kept

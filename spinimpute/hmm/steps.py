@@ -20,9 +20,9 @@ There are two kinds of states:
    values of all haplotypes on its other side.
 2. A list of haplotypes for a single query, each with its own switch probability (its share).
 
-Axes: N panel haplotypes, S places, D patterns of a span, L queries that are computed together, Q queries, G
-groups of LANES queries, I words of 16 places, K states of a query (a multiple of LANES), 2 alleles of a
-state.
+Axes: N panel haplotypes, S places, P places of a span, D patterns of a span, L queries that are computed
+together, Q queries, G groups of LANES queries, I words of 16 places, K states of a query (a multiple of
+LANES), 2 alleles of a state.
 
 References
 ----------
@@ -95,7 +95,8 @@ class SpanValues(NamedTuple):
     # stay_DL, switch_DL: see the formulas in the module's docstring
     stay_DL: np.ndarray
     switch_DL: np.ndarray
-    # In a forward pass: one over the sum of all haplotypes' values. In a backward pass: the last divisor.
+    # In a forward pass: one over the sum of all haplotypes' values. In a backward pass: the last divisor of
+    # `step_back`.
     scale_L: np.ndarray
 
 
@@ -162,10 +163,10 @@ def apply_emissions(patterns, place, emission_S2L, left_DL, values):  # type: ig
     """Multiply forward values by the emissions of a place; left_DL: see `SpanSums`."""
     stay_DL, switch_DL, scale_L = values
     span, bits_D = place // SPAN, patterns.bits_D
-    first, at = patterns.first_I1[span], place % SPAN
+    first, p = patterns.first_I1[span], place % SPAN
     total = all_lanes(np.float32(0))
     for d in range(n_patterns(patterns, span)):
-        emission = load(emission_S2L, (place, allele_at(bits_D[first + d], at)))
+        emission = load(emission_S2L, (place, allele_at(bits_D[first + d], p)))
         stay, switch = load(stay_DL, d) * emission, load(switch_DL, d) * emission
         store(stay_DL, d, stay)
         store(switch_DL, d, switch)
@@ -181,23 +182,23 @@ def step_back(patterns, place, emission_S2L, jump, right_DL, values):  # type: i
     """
     stay_DL, switch_DL, divisor_L = values
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
-    first, at, n = patterns.first_I1[span], place % SPAN, patterns.pattern_IN.shape[1]
+    first, p, n = patterns.first_I1[span], place % SPAN, patterns.pattern_IN.shape[1]
     total = all_lanes(np.float32(0))
     for d in range(n_patterns(patterns, span)):
-        emission = load(emission_S2L, (place, allele_at(bits_D[first + d], at)))
+        emission = load(emission_S2L, (place, allele_at(bits_D[first + d], p)))
         total += emission * (load(stay_DL, d) * load(right_DL, d) + load(switch_DL, d) * count_D[first + d])
     keep = (np.float32(1) - jump) * (np.float32(n) / total)
     store(divisor_L, 0, total * (np.float32(1) / np.float32(n)))
     for d in range(n_patterns(patterns, span)):
-        kept = load(emission_S2L, (place, allele_at(bits_D[first + d], at))) * keep
+        kept = load(emission_S2L, (place, allele_at(bits_D[first + d], p))) * keep
         store(stay_DL, d, flush_tiny(kept * load(stay_DL, d)))
         store(switch_DL, d, kept * load(switch_DL, d) + jump)
 
 
 @kernel(inline=True)
-def allele_at(bits, at):  # type: ignore[no-untyped-def]
-    """Return the allele of a pattern (bits_D) at place `at` of its span."""
-    return (bits >> np.uint64(at)) & np.uint64(1)
+def allele_at(bits, p):  # type: ignore[no-untyped-def]
+    """Return the allele of a pattern (bits_D) at place p of its span."""
+    return (bits >> np.uint64(p)) & np.uint64(1)
 
 
 @kernel(fast=True, inline=True)
@@ -222,13 +223,13 @@ def sum_by_allele(patterns, place, values, sums, right, by_allele_2L):  # type: 
     stay_DL, switch_DL, _ = values
     left_DL, right_DL, product_DL = sums
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
-    first, at = patterns.first_I1[span], place % SPAN
+    first, p = patterns.first_I1[span], place % SPAN
     by_allele_2L[:] = 0
     for d in range(n_patterns(patterns, span)):
-        allele = allele_at(bits_D[first + d], at)
+        allele = allele_at(bits_D[first + d], p)
         stayed, switch, factor = sum_products(
-            load(stay_DL, d), load(switch_DL, d), load(left_DL, d), load(right.stay_PDL, (at, first + d)),
-            load(right.switch_PDL, (at, first + d)), load(right_DL, d),
+            load(stay_DL, d), load(switch_DL, d), load(left_DL, d), load(right.stay_PDL, (p, first + d)),
+            load(right.switch_PDL, (p, first + d)), load(right_DL, d),
             load(product_DL, d), np.float32(1) / count_D[first + d],
         )  # fmt: skip
         store(by_allele_2L, allele, load(by_allele_2L, allele) + multiply_add(switch, factor, stayed))
@@ -332,7 +333,7 @@ def cross_span_and_sum_around(patterns, span, values, x_NL, y_NL, sums):  # type
 
 
 def pad_to_lanes(alleles_SN: np.ndarray) -> np.ndarray:
-    """Pad alleles, uint8, with 0 to a multiple of LANES haplotypes, (S, K). Give the padding a share of 0."""
+    """Pad alleles, uint8, with 0 to a multiple of LANES haplotypes, (S, K). Its share must be 0."""
     n_places, n = alleles_SN.shape
     alleles_SK = np.zeros((n_places, -(-n // LANES) * LANES), np.uint8)
     alleles_SK[:, :n] = alleles_SN
@@ -400,15 +401,17 @@ def step_list(bits_IK, place, n, emission_2, keep, arrive, value_K):  # type: ig
     """
     bits_K, bit = bits_IK[place >> 4], place & 15
     total = all_lanes(np.float32(0))
-    whole = n // LANES * LANES
-    for k in range(0, whole, LANES):
+    full_vectors_end = n // LANES * LANES
+    for k in range(0, full_vectors_end, LANES):
         emission = select_by_bit(bits_K, k, bit, emission_2[0], emission_2[1])
         value = (load(value_K, k) * keep + arrive) * emission
         store(value_K, k, value)
         total += value
-    if whole < n:
-        emission = select_by_bit(bits_K, whole, bit, emission_2[0], emission_2[1])
-        value = keep_first_lanes((load(value_K, whole) * keep + arrive) * emission, n - whole)
-        store(value_K, whole, value)
+    if full_vectors_end < n:
+        emission = select_by_bit(bits_K, full_vectors_end, bit, emission_2[0], emission_2[1])
+        value = keep_first_lanes(
+            (load(value_K, full_vectors_end) * keep + arrive) * emission, n - full_vectors_end
+        )
+        store(value_K, full_vectors_end, value)
         total += value
     return sum_lanes(total)

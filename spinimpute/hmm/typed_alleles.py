@@ -16,7 +16,7 @@ MISSING = 2
 
 @dataclass(frozen=True)
 class PanelAlleles:
-    """A panel's alleles at typed places. None is missing."""
+    """A panel's alleles at typed places. No allele is missing."""
 
     packed_SP: np.ndarray  # uint8, alleles of each place as bits (`numpy.packbits`)
     bits_NW: np.ndarray  # uint64, bit s is set if the allele at place s is 1 (`pack_rows`)

@@ -1,7 +1,8 @@
 """Build a panel file (.spin) from a phased VCF.
 
-The VCF is read in batches and written to a panel file. Then rare alleles with wrong phase are moved, and the
-genetic map and the doubts are refined if the job asks for it. `spin_files` does this for each part of X.
+The VCF is read in batches and written to a panel file. Then rare alleles with wrong phase are moved to
+the other haplotype of their sample. If the job asks for it, the genetic map and the evidence against sites
+(their doubts) are estimated. `spin_files` does this for each part of X.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from spinimpute.vcf.header import is_contig_line
 from spinimpute.vcf.index_reader import split_by_size
 
 MAP_ESTIMATED = "map estimated"  # key of the provenance
-WARN_BELOW, REFUSE_BELOW = 0.9, 0.05  # shares of the panel's sites within the range of the genetic map
+# shares of the panel's sites within the genetic map, below which a warning or an error is given
+WARN_BELOW, REFUSE_BELOW = 0.9, 0.05
 
 
 class Refinement(NamedTuple):
@@ -66,10 +68,10 @@ class BuildJob:
 def compile_panel(job: BuildJob) -> Panel:
     """Build a panel file and open it. Raises InputError like `build_panel`."""
     out = check_output(job.out, job.force, [job.vcf, job.genetic_map])
-    one = BatchReader(job.vcf, job.region, job.samples)
-    reader: BatchReader | ParallelBatchReader = one
-    if job.threads > 1 and (regions := split_by_size(Path(job.vcf), one.contigs, job.region)):
-        one.close()
+    single_reader = BatchReader(job.vcf, job.region, job.samples)
+    reader: BatchReader | ParallelBatchReader = single_reader
+    if job.threads > 1 and (regions := split_by_size(Path(job.vcf), single_reader.contigs, job.region)):
+        single_reader.close()
         reader = ParallelBatchReader(job.vcf, job.region, job.samples, regions, job.threads)
     with atomic_write(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         with partial.open("wb") as file:
@@ -113,7 +115,7 @@ def _write_panel(file: BinaryIO, reader: BatchReader | ParallelBatchReader, job:
         if chosen_map is None or writer is None:  # the first batch shows chromosome and ploidy
             chrom = batch.sites.chrom
             if not is_chromosome(chrom):
-                what = "has a space" if is_line(chrom) else "is no text of one line"
+                what = "has a space" if is_line(chrom) else "is not a line of text"
                 raise InputError("content", f"panel {job.vcf}: chromosome {chrom!r} {what}; rename it")
             chosen_map = choose_map(job.genetic_map, chrom)
             writer = PanelWriter(file, int(reader.ploidy.sum()))

@@ -19,7 +19,8 @@ A file that joins several files of one kind has the layout
     files      whole files in the layout above, each at a multiple of 64 bytes
 
 `FileKind` describes a kind of file. Damage is detected: opening a file checks the preamble, the header and
-the bounds of sections and blocks; reading a section or block checks its CRC. Both raise InputError.
+the bounds of sections and blocks; reading a section or block (but not `view`) checks its CRC. Both raise
+InputError.
 """
 
 from __future__ import annotations
@@ -212,8 +213,8 @@ class Container:
 
     def block(self, number: int) -> bytes:
         """Return the content of a block, numbered from 0. Raises InputError if it is damaged."""
-        at = ByteRange(*self._blocks[number].tolist())
-        return self._read(at, f"block {number + 1} of {self.n_blocks}", self.kind.compressed)
+        location = ByteRange(*self._blocks[number].tolist())
+        return self._read(location, f"block {number + 1} of {self.n_blocks}", self.kind.compressed)
 
     def section(self, name: str) -> bytes:
         """Return the content of a section. Raises InputError if it is damaged."""
@@ -223,8 +224,10 @@ class Container:
         """Return a section as stored, uint8 (nbytes,). It is read-only, mapped on demand, and not checked."""
         content = self.map
         if name not in self._views:
-            at = self.sections[name]
-            self._views[name] = np.frombuffer(content, np.uint8, at.nbytes, self._start + at.offset)
+            location = self.sections[name]
+            self._views[name] = np.frombuffer(
+                content, np.uint8, location.nbytes, self._start + location.offset
+            )
         return self._views[name]
 
     def require(self, fits: bool, what: str) -> None:
@@ -241,10 +244,10 @@ class Container:
         except (ValueError, struct.error, lzma.LZMAError, TooLong) as error:
             raise self.kind.damaged(self.path, f"the {what} cannot be read ({error})") from error
 
-    def _read(self, at: ByteRange, what: str, compressed: bool) -> bytes:
-        start = self._start + at.offset
-        stored = self.map[start : start + at.nbytes]
-        self.require(zlib.crc32(stored) == at.crc, f"the {what} does not match its checksum")
+    def _read(self, location: ByteRange, what: str, compressed: bool) -> bytes:
+        start = self._start + location.offset
+        stored = self.map[start : start + location.nbytes]
+        self.require(zlib.crc32(stored) == location.crc, f"the {what} does not match its checksum")
         if not compressed:
             return stored
         with self.decoding(what):
@@ -287,10 +290,10 @@ class Container:
         self.require(version >= 1 and is_inside, "its preamble is invalid")
         return version, ByteRange(offset, length, crc)
 
-    def _read_header(self, at: ByteRange) -> dict[str, Any]:
+    def _read_header(self, location: ByteRange) -> dict[str, Any]:
         """Read the header, check its entries, and fill `sections`."""
         try:
-            header = json.loads(self._read(at, "header", compressed=False))
+            header = json.loads(self._read(location, "header", compressed=False))
             json.dumps(header, ensure_ascii=False).encode()  # fails for an unpaired surrogate
         except (ValueError, RecursionError) as error:
             raise self.kind.damaged(self.path, "the header is not JSON in UTF-8") from error
@@ -303,12 +306,12 @@ class Container:
             self.require(is_right, f"the header's entry {name!r} is invalid")
         for name in (*self.kind.sections, *([_BLOCK_TABLE] if self.kind.has_blocks else [])):
             self.require(name in header["sections"], f"it has no section {name!r}")
-        least = self.kind.preamble_bytes
+        first_offset = self.kind.preamble_bytes
         for name, section in header["sections"].items():
             numbers = [section.get(key) for key in ByteRange._fields] if isinstance(section, dict) else [None]
             self.require(all(type(number) is int for number in numbers), f"section {name!r} has no offset")
             found = self.sections[name] = ByteRange(*numbers)
-            is_inside = found.nbytes >= 0 and least <= found.offset <= self._size - found.nbytes
+            is_inside = found.nbytes >= 0 and first_offset <= found.offset <= self._size - found.nbytes
             self.require(is_inside, f"section {name!r} lies outside of the file")
         return header
 
@@ -336,13 +339,13 @@ def join_files(paths: Sequence[Path], out: Path, kind: FileKind) -> None:
         size = path.stat().st_size
         ranges += _FILE_RANGE.pack(start, size)
         start += size + -size % _JOINED_ALIGNMENT
-    written = kind.joined_magic + _COUNT.pack(len(paths)) + ranges
+    preamble = kind.joined_magic + _COUNT.pack(len(paths)) + ranges
     with out.open("wb") as file:
-        file.write(written + CRC.pack(zlib.crc32(written)))
+        file.write(preamble + CRC.pack(zlib.crc32(preamble)))
         for path in paths:
             file.write(b"\0" * (-file.tell() % _JOINED_ALIGNMENT))
-            with path.open("rb") as one:
-                shutil.copyfileobj(one, file)
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, file)
         file.flush()
         os.fsync(file.fileno())
 

@@ -73,7 +73,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _are_shares(value: object) -> bool:
-    """Return whether a value is a valid `mass_below`: shares by limits such as "2", which is required."""
+    """Return whether a value is a valid `mass_below`: a share for each limit. The limit "2" is required."""
     return (
         isinstance(value, dict)
         and "2" in value
@@ -241,7 +241,10 @@ class InducingPanel:
 
     @cached_property
     def prediction_trust(self) -> np.ndarray:
-        """Trust in predictions at each site, float32 (n_sites,), see `site_trust`. Raises InputError."""
+        """Trust in each site's predictions, float32 (n_sites,), see `site_trust`.
+
+        Raises InputError if they are damaged.
+        """
         if not self.knows_discordance:
             return np.ones(self.n_sites, np.float32)
         stored = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
@@ -322,8 +325,8 @@ class InducingPanel:
             raise InputError(
                 "mismatch",
                 f"{self.path}: none of the {len(typed_index)} typed sites is among the "
-                f"{len(self.array_index)} sites of its array. Make one for the target's array with "
-                f"{call('build_inducing_panel')}",
+                f"{len(self.array_index)} sites of its array. Make a file for the target's array "
+                f"with {call('build_inducing_panel')}",
             )
 
     def check_model(self, kind: str, fingerprint: str) -> None:

@@ -138,14 +138,14 @@ def check_before_merging(
 def get_panel_paths(panel: PanelArgument) -> list[str | Path]:
     """Return the paths of one or several panels, which may be open."""
     panels = panel if isinstance(panel, Sequence) and not isinstance(panel, str) else [panel]
-    return [one if isinstance(one, str | Path) else one.path for one in panels]
+    return [item if isinstance(item, str | Path) else item.path for item in panels]
 
 
 def require_open_panel(panel: object) -> None:
     """Raise InputError if the argument is a path, in functions that need an open panel."""
     if isinstance(panel, str | Path):
         raise InputError(
-            "argument", f"panel must be an open one, such as Panel.open({str(panel)!r}), got a path"
+            "argument", f"panel must be an open panel, such as Panel.open({str(panel)!r}), got a path"
         )
 
 

@@ -123,7 +123,7 @@ class BlockPlan:
     def places(self, block: int, low: int, high: int) -> tuple[PaddedSites, np.ndarray]:
         """Return the padded typed sites of a block, and the panel frequency of ALT there, float32 (S,).
 
-        Only the typed sites with an index in [low, high) are visible; places for others are padding.
+        Only the typed sites with an index in [low, high) are visible; the other places are padding.
         """
         places = pad_typed_sites(block, self._typed_cM, self.shape, low, high)
         frequency_S = np.zeros(self.shape.n_typed, dtype=np.float32)

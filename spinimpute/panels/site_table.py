@@ -54,7 +54,7 @@ def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[st
     """
     texts = [section(key).decode() for key in _TEXTS]
     if any(character in text for text in texts for character in "\0\t\r"):
-        raise ValueError("letters that no column of a VCF can hold")
+        raise ValueError("characters that no column of a VCF can hold")
     ref, alt, name = (text.split("\n") for text in texts)
     for column in (ref, alt, name):
         if len(column) != n_sites:

@@ -5,7 +5,8 @@ An inducing point stands for several panel haplotypes (its mass). It has tokens 
 A *token* is the distribution of K-mers (alleles at K typed sites) among the point's haplotypes. Queries are
 compared with tokens. Shares are rounded to twentieths that sum to 1. (Steps of 1/31 were as accurate but made
 larger files; steps of 1/15 were less accurate.) The file has a bit for each K-mer that says whether it
-occurs, and the share of each K-mer that occurs. The most frequent K-mer is stored as 0 and has the rest.
+occurs, and the share of each K-mer that occurs. The most frequent K-mer is stored as 0 and has the remaining
+share.
 
 A *soft allele* is the mean allele of the point's haplotypes at an imputed site. It is rounded to one of 64
 levels that are evenly spaced in arcsin(sqrt(allele)), and therefore denser near 0 and 1, where rare alleles
@@ -84,20 +85,20 @@ def unpack_points(
         raise ValueError("tokens are missing")
     occurs_DVH = np.unpackbits(packed, count=n_tokens).astype(bool).reshape(shape_DVH)
     if len(code_L) != occurs_DVH.sum():
-        raise ValueError("shares of other K-mers than there are")
+        raise ValueError("the number of shares is not that of the K-mers")
     code_DVH = np.zeros(shape_DVH, dtype=np.uint8)
     code_DVH[occurs_DVH] = code_L
     most_frequent_DVH = occurs_DVH & (code_DVH == 0)
-    rest_D1H = TOKEN_STEPS - code_DVH.sum(1, keepdims=True, dtype=np.int64)
-    if (most_frequent_DVH.sum(1) != 1).any() or (rest_D1H <= 0).any():
+    remaining_D1H = TOKEN_STEPS - code_DVH.sum(1, keepdims=True, dtype=np.int64)
+    if (most_frequent_DVH.sum(1) != 1).any() or (remaining_D1H <= 0).any():
         raise ValueError("shares that do not add up to 1")
     label_CH = label.reshape(int(stored_U.sum()), n_points)
     if label_CH.max(initial=0) > LABEL_STEPS:
         raise ValueError("soft alleles above 1")
     mass_BH = torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float()
     if not (torch.isfinite(mass_BH).all() and (mass_BH >= 0).all() and mass_BH.sum() > 0):
-        raise ValueError("no masses")
-    token_DVH = np.where(most_frequent_DVH, rest_D1H, code_DVH) / np.float32(TOKEN_STEPS)
+        raise ValueError("invalid masses")
+    token_DVH = np.where(most_frequent_DVH, remaining_D1H, code_DVH) / np.float32(TOKEN_STEPS)
     stored_part = stored_U[part]
     first = int(stored_U[: part.start].sum())
     label_UH = np.zeros((len(stored_part), n_points), dtype=np.float32)

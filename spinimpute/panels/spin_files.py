@@ -38,13 +38,13 @@ def open_spin_file(path: str | Path) -> Iterator[list[Panel]]:
             if left.chrom != right.chrom or left.samples != right.samples:
                 raise InputError(
                     "mismatch",
-                    f"panel {path}: its parts are of several chromosomes or samples; build it again",
+                    f"panel {path}: its parts have different chromosomes or samples; build it again",
                 )
             if left.position[-1] >= right.position[0]:
                 raise InputError(
                     "mismatch",
-                    f"panel {path}: its parts do not follow one another ({left.chrom}:{left.position[-1]} is "
-                    f"before {right.position[0]}); build it again",
+                    f"panel {path}: its parts are not in order of position ({left.chrom}:"
+                    f"{left.position[-1]} comes before {right.position[0]}); build it again",
                 )
         yield panels
     finally:
@@ -97,7 +97,7 @@ def open_panels(paths: str | Path | Iterable[str | Path]) -> OpenPanels:
                         raise InputError(
                             "mismatch",
                             f"{other.path} and {panel.path} are both panels of chromosome {panel.chrom}: "
-                            "give one of them, or make one of them (merge_panels)",
+                            "give one of them, or merge them (merge_panels)",
                         )
                 part = find_x_region(panel) if len(opened) > 1 else None
                 name = panel.chrom if part is None else f"{panel.chrom} {part.name}"

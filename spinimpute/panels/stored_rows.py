@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-MAX_FOR_UINT16 = 65_536  # most haplotypes whose indexes fit into uint16
+MAX_FOR_UINT16 = 65_536  # maximum number of haplotypes whose indexes fit into uint16
 
 
 class StoredRows(NamedTuple):

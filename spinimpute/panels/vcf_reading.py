@@ -43,7 +43,7 @@ class SiteBatch(NamedTuple):
 class BatchReader(HaplotypeReader):
     """Reader of a panel's VCF in batches of sites.
 
-    Records of one position are sorted by REF and ALT, like in `bcftools sort`, so results do not depend on
+    Records of one position are sorted by REF and ALT, as in `bcftools sort`, so results do not depend on
     their order in the file. If several records have the same position and alleles, one is kept if their calls
     are equal, and none if they differ. `ploidy`, uint8 (n_samples,), is the ploidy in an earlier part of the
     file. Raises InputError like `HaplotypeReader`, and for missing calls.
@@ -170,7 +170,7 @@ def _block_interrupts() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """Start a thread that ends this process when its parent ends, because a killed parent cannot do so."""
+    """Start a thread that ends this process when its parent ends: a killed parent cannot end it."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "this is a process of the pool"
 

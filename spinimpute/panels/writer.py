@@ -74,8 +74,8 @@ def rewrite_panel(
     """Write a modified copy of a panel to `out`, and add `provenance` to its provenance.
 
     `cM` and `doubts` replace the panel's genetic positions and doubts. `moves` are rare alleles to move to
-    the sibling haplotype. None changes nothing. Raises InputError if the panel is damaged, and OSError if
-    `out` cannot be written.
+    the sibling haplotype. Arguments that are None change nothing. Raises InputError if the panel is damaged,
+    and OSError if `out` cannot be written.
     """
     with out.open("wb") as file:
         writer = PanelWriter(file, panel.n_haplotypes)
@@ -98,11 +98,14 @@ def rewrite_panel(
 
 def _switch_alleles(packed_XB: np.ndarray, first: int, moves: Moves) -> np.ndarray:
     """Move the alleles `moves` in packed bits of consecutive sites, which start at panel site `first`."""
-    here = slice(*np.searchsorted(moves.site_M, [first, first + len(packed_XB)]))
+    chosen = slice(*np.searchsorted(moves.site_M, [first, first + len(packed_XB)]))
     switched_XB = packed_XB.copy()
-    for haplotype_M in (moves.from_M[here], moves.to_M[here]):  # the two have different alleles: flip both
+    for haplotype_M in (
+        moves.from_M[chosen],
+        moves.to_M[chosen],
+    ):  # the two have different alleles: flip both
         bit_M = (128 >> (haplotype_M & 7)).astype(np.uint8)
-        np.bitwise_xor.at(switched_XB, (moves.site_M[here] - first, haplotype_M >> 3), bit_M)
+        np.bitwise_xor.at(switched_XB, (moves.site_M[chosen] - first, haplotype_M >> 3), bit_M)
     return switched_XB
 
 

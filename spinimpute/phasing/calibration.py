@@ -2,7 +2,7 @@
 
 Observations at neighbouring sites are correlated, but the chains treat them as independent. The chains are
 therefore overconfident, and more so at higher coverage. A temperature corrects this: each genotype
-probability is raised to a power below 1. The order of a site's three genotypes does not change.
+probability is raised to a power below 1. The ranking of a site's three genotypes does not change.
 
 Axes: S sites, H samples, 2 haplotypes of a sample; 3: genotype, as copies of ALT (0, 1 or 2).
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# Both were chosen on samples held out of the real panels, see benchmarks/tried.md.
+# These values were chosen on samples held out of the real panels, see benchmarks/tried.md.
 FREQUENCIES = (0.0005, 0.01, 0.05, 0.5)  # upper bounds of classes of minor allele frequency
 # 1 - 1 / temperature in each class, for samples that are observed at all sites
 OVERCONFIDENCE = (0.15, 0.05, 0.1, 0.25)
@@ -23,9 +23,9 @@ def haplotype_pair(genotype_S3H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Their sum is the mean number of copies m of ALT, and their product is P(2 copies). If no two numbers have
     this sum and product, both are m / 2.
     """
-    _, one_SH, two_SH = genotype_S3H.transpose(1, 0, 2)
-    mean_SH = one_SH / 2 + two_SH
-    half_difference_SH = np.sqrt((mean_SH**2 - two_SH).clip(0))
+    _, one_copy_SH, two_copies_SH = genotype_S3H.transpose(1, 0, 2)
+    mean_SH = one_copy_SH / 2 + two_copies_SH
+    half_difference_SH = np.sqrt((mean_SH**2 - two_copies_SH).clip(0))
     return (mean_SH + half_difference_SH).clip(0, 1), (mean_SH - half_difference_SH).clip(0, 1)
 
 
@@ -60,5 +60,5 @@ def calibrated_pair(
 def _genotypes(pair_2SH: np.ndarray) -> np.ndarray:
     """Return P(0, 1 and 2 copies of ALT), (S, 3, H), from the P(ALT) of two independent haplotypes."""
     p_SH, q_SH = pair_2SH
-    one_SH = p_SH * (1 - q_SH) + q_SH * (1 - p_SH)
-    return np.stack([(1 - p_SH) * (1 - q_SH), one_SH, p_SH * q_SH], axis=1)
+    one_copy_SH = p_SH * (1 - q_SH) + q_SH * (1 - p_SH)
+    return np.stack([(1 - p_SH) * (1 - q_SH), one_copy_SH, p_SH * q_SH], axis=1)

@@ -5,11 +5,11 @@ two haplotypes:
 
     P(fragment) = 1/2 sum_chain prod_site P(base at site | allele of the chain at the site)
 
-Each base of a fragment has a message: the log likelihood ratio of the base, first chain against second. The
-chains' allele probabilities in it exclude the base itself. At each site, the log odds that the fragment comes
-from the first chain are the sum of the messages of the fragment's other sites. Messages to the left of the
-current place come from the current sweep, messages to the right from the previous sweep. `likelihood_passes`
-uses the odds at heterozygous sites and when it tests whether to exchange the chains.
+Each base of a fragment has a message: the log likelihood ratio of the base, first chain against second. It
+uses the chains' allele probabilities without the base itself. At each site, the log odds that the fragment
+comes from the first chain are the sum of the messages of the fragment's other sites. Messages to the left of
+the current place come from the current sweep, messages to the right from the previous sweep.
+`likelihood_passes` uses the odds at heterozygous sites and when it tests whether to exchange the chains.
 
 Messages are computed as if the ALT of a heterozygote were certainly on the chain that more likely carries it;
 on a tie, on the first chain. At a sample's first heterozygote the chains are interchangeable, so there this
@@ -74,12 +74,12 @@ class SweptFragments(NamedTuple):
             first_H1[h + 1 :] += len(error)
             n_fragments += len(names)
         fragment_B = np.concatenate(fragment)
-        at_B = np.arange(len(fragment_B), dtype=np.int32)
+        index_B = np.arange(len(fragment_B), dtype=np.int32)
         first_F, last_F = np.empty(n_fragments, np.int32), np.empty(n_fragments, np.int32)
-        last_F[fragment_B] = at_B  # numpy keeps the last of several assignments to an element
-        first_F[fragment_B[::-1]] = at_B[::-1]
-        opened_B = np.bincount(first_F, minlength=len(at_B)) - np.bincount(last_F, minlength=len(at_B))
-        most_open = int(np.cumsum(opened_B).max(initial=0)) + 1
+        last_F[fragment_B] = index_B  # numpy keeps the last of several assignments to an element
+        first_F[fragment_B[::-1]] = index_B[::-1]
+        opened_B = np.bincount(first_F, minlength=len(index_B)) - np.bincount(last_F, minlength=len(index_B))
+        max_open = int(np.cumsum(opened_B).max(initial=0)) + 1
         return cls(
             first_H1,
             np.concatenate(place),
@@ -87,11 +87,11 @@ class SweptFragments(NamedTuple):
             np.concatenate(ref),
             first_F,
             last_F,
-            np.zeros(len(at_B), np.float32),
+            np.zeros(len(index_B), np.float32),
             np.zeros(n_fragments),
             np.zeros(n_fragments),
             np.zeros(n_samples, np.int64),
-            np.zeros((n_samples, most_open), np.int32),
+            np.zeros((n_samples, max_open), np.int32),
             np.zeros(n_samples, np.int64),
         )
 
@@ -163,7 +163,7 @@ def leave_place(fragments, lane, stop, exchanged, joint_4):  # type: ignore[no-u
     `heterozygote_factors`.
     """
     ref_ref, alt_ref, ref_alt, alt_alt = joint_4
-    # Put ALT on the more likely chain, on a tie on the first. If both orders kept their probability, the
+    # Put ALT on the more likely chain, on a tie on the first. If both orders kept their probabilities, the
     # messages of a tie would be 0, and fragments would never link this heterozygote to the next.
     either = alt_ref + ref_alt
     alt_ref, ref_alt = (0.0, either) if ref_alt > alt_ref * (1 + TIE) else (either, 0.0)

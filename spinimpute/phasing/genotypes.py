@@ -97,9 +97,8 @@ def genotypes_by_window(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield each window's first site (panel index) and its `genotypes_from_likelihoods`."""
     region = Interval(first, first + len(phred_SX3))
-    overlap_S2X = np.zeros(
-        (0, 2, phred_SX3.shape[1]), np.float32
-    )  # result in the right flank of the last window
+    # result in the right flank of the previous window
+    overlap_S2X = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)
     for window, flanked in cut_chain_windows(panel.cM, region):
 
         def report(share: float, window: Interval = window) -> None:
@@ -110,8 +109,10 @@ def genotypes_by_window(
         p_S2X = genotypes_from_likelihoods(
             panel, flanked.start, phred_SX3_flanked, haploid_X, threads, report, bases_X
         )[window.start - flanked.start :]
-        both = min(len(overlap_S2X), len(p_S2X))
-        agreement_SX = (overlap_S2X[:both, 0] - overlap_S2X[:both, 1]) * (p_S2X[:both, 0] - p_S2X[:both, 1])
+        n_shared = min(len(overlap_S2X), len(p_S2X))
+        agreement_SX = (overlap_S2X[:n_shared, 0] - overlap_S2X[:n_shared, 1]) * (
+            p_S2X[:n_shared, 0] - p_S2X[:n_shared, 1]
+        )
         p_S2X = np.where(agreement_SX.sum(axis=0) < 0, p_S2X[:, ::-1], p_S2X)
         overlap_S2X = p_S2X[window.n_sites :].copy()
         yield window.start, p_S2X[: window.n_sites]
@@ -145,7 +146,7 @@ def threads_within(
     """
     windows = [flanked for _, flanked in cut_chain_windows(panel.cM, region)]
     widest = max(flanked.n_sites for flanked in windows)
-    bases = max((one.n_at(flanked) for one in bases_X for flanked in windows), default=0)
+    bases = max((x_bases.n_at(flanked) for x_bases in bases_X for flanked in windows), default=0)
     n = panel.n_haplotypes
     n_common = n_minor = 0
     if n > MAX_COPIED:

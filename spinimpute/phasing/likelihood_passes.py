@@ -150,10 +150,10 @@ def joint(by_allele_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-unty
 
     by_allele_2L: see `sum_by_allele`. factor_2H: see `heterozygote_factors`.
     """
-    other = lane + by_allele_2L.shape[1] // 2
-    p, q = _alt(by_allele_2L, lane), _alt(by_allele_2L, other)
+    other_lane = lane + by_allele_2L.shape[1] // 2
+    p, q = _alt(by_allele_2L, lane), _alt(by_allele_2L, other_lane)
     around = (np.float64(by_allele_2L[0, lane]) + np.float64(by_allele_2L[1, lane])) * (
-        np.float64(by_allele_2L[0, other]) + np.float64(by_allele_2L[1, other])
+        np.float64(by_allele_2L[0, other_lane]) + np.float64(by_allele_2L[1, other_lane])
     )
     at_place = (
         (1 - p) * (1 - q) * likelihood_3H[0, lane]
@@ -166,8 +166,8 @@ def joint(by_allele_2L, lane, likelihood_3H, factor_2H):  # type: ignore[no-unty
 @kernel()
 def predict(by_allele_2L, lane, probability_L):  # type: ignore[no-untyped-def]
     """Fill P(ALT) of a sample's two chains, given all other places."""
-    other = lane + len(probability_L) // 2
-    probability_L[lane], probability_L[other] = _alt(by_allele_2L, lane), _alt(by_allele_2L, other)
+    other_lane = lane + len(probability_L) // 2
+    probability_L[lane], probability_L[other_lane] = _alt(by_allele_2L, lane), _alt(by_allele_2L, other_lane)
 
 
 @kernel()
@@ -178,30 +178,39 @@ def condition(swept, place, lane, fragments, stop):  # type: ignore[no-untyped-d
     """
     one, likelihood_S3H = np.float32(1), swept.likelihood_S3H
     emission_2L, factor_S2H = swept.emission_S2L[place], swept.factor_S2H
-    other = lane + emission_2L.shape[1] // 2
-    p, q = swept.probability_SL[place, lane], swept.probability_SL[place, other]
-    none, two = likelihood_S3H[place, 0, lane], likelihood_S3H[place, 2, lane]
+    other_lane = lane + emission_2L.shape[1] // 2
+    p, q = swept.probability_SL[place, lane], swept.probability_SL[place, other_lane]
+    likelihood_0, likelihood_2 = likelihood_S3H[place, 0, lane], likelihood_S3H[place, 2, lane]
     if swept.haploid_H[lane]:  # the second chain has no effect
-        _set_emission(emission_2L, lane, none, two)
-        emission_2L[:, other] = 1
+        _set_emission(emission_2L, lane, likelihood_0, likelihood_2)
+        emission_2L[:, other_lane] = 1
         return
     # likelihood of a heterozygote with ALT on the first chain, and with ALT on the second
     first = likelihood_S3H[place, 1, lane] * factor_S2H[place, 0, lane]
     second = likelihood_S3H[place, 1, lane] * factor_S2H[place, 1, lane]
     if swept.is_first:
-        p, q = _likeliest_pair(p, q, none, first, second, two)
-    _set_emission(emission_2L, lane, (one - q) * none + q * second, (one - q) * first + q * two)
-    _set_emission(emission_2L, other, (one - p) * none + p * first, (one - p) * second + p * two)
-    joint_4 = (one - p) * (one - q) * none, p * (one - q) * first, (one - p) * q * second, p * q * two
+        p, q = _likeliest_pair(p, q, likelihood_0, first, second, likelihood_2)
+    _set_emission(
+        emission_2L, lane, (one - q) * likelihood_0 + q * second, (one - q) * first + q * likelihood_2
+    )
+    _set_emission(
+        emission_2L, other_lane, (one - p) * likelihood_0 + p * first, (one - p) * second + p * likelihood_2
+    )
+    joint_4 = (
+        (one - p) * (one - q) * likelihood_0,
+        p * (one - q) * first,
+        (one - p) * q * second,
+        p * q * likelihood_2,
+    )
     leave_place(fragments, lane, stop, swept.swap_after_SH[place, lane], joint_4)
 
 
 @kernel()
-def _likeliest_pair(p, q, none, first, second, two):  # type: ignore[no-untyped-def]
+def _likeliest_pair(p, q, likelihood_0, first, second, likelihood_2):  # type: ignore[no-untyped-def]
     """Return the most likely alleles of both chains; for a tied heterozygote the first chain has ALT."""
     zero, one = np.float32(0), np.float32(1)
-    best, pair = (one - p) * (one - q) * none, (zero, zero)
-    alt_ref, ref_alt, both = p * (one - q) * first, q * (one - p) * second, p * q * two
+    best, pair = (one - p) * (one - q) * likelihood_0, (zero, zero)
+    alt_ref, ref_alt, both = p * (one - q) * first, q * (one - p) * second, p * q * likelihood_2
     if alt_ref > best:
         best, pair = alt_ref, (one, zero)
     if ref_alt > best * (one + TIE):

@@ -23,7 +23,7 @@ from spinimpute.phasing.pair_posteriors import observed_given_copied, pair_poste
 from spinimpute.sequencing.fragments import FragmentBases
 
 # These values were chosen on samples held out of the real panels, see benchmarks/tried.md.
-# Rows: share of sites below which a sample must be observed (0.29 and 2.3 reads per site), number of
+# Rows: upper limit of the share of observed sites (0.29 and 2.3 reads per site), number of
 # haplotypes, and weight of the pairs in the average. Better covered samples gain nothing from pairs.
 PAIRS = ((0.25, 192, 0.5), (0.9, 128, 0.3))
 # Pairs ignore which bases lie on the same fragment, so their weight is at most this if fragments are known.

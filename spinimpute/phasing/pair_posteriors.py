@@ -42,9 +42,12 @@ def pair_posteriors(
 def observed_given_copied(mismatch: float) -> np.ndarray:
     """Return P(genotype of the sample | genotype of the copied pair), float32 (pair 3, sample 3)."""
     kept = 1 - mismatch
-    one, both = 2 * kept * mismatch, mismatch**2
+    one_mismatch, two_mismatches = 2 * kept * mismatch, mismatch**2
     heterozygote = [kept * mismatch, kept**2 + mismatch**2, kept * mismatch]
-    return np.array([[kept**2, one, both], heterozygote, [both, one, kept**2]], np.float32)
+    return np.array(
+        [[kept**2, one_mismatch, two_mismatches], heterozygote, [two_mismatches, one_mismatch, kept**2]],
+        np.float32,
+    )
 
 
 @kernel(fast=True)
@@ -86,7 +89,7 @@ def _sum_pairs(allele_SK, likelihood_S3, jump_S, stored_BKK, arrived_TKK, genoty
 
 @kernel(fast=True)
 def _emissions(allele_K, likelihood_3, emission_2K):  # type: ignore[no-untyped-def]
-    """Fill the likelihoods of pairs at a place: allele a of one haplotype, haplotype k as the other."""
+    """Fill the likelihoods of pairs at a place: one haplotype has allele a, the other is haplotype k."""
     for a in range(2):
         for k in range(len(allele_K)):
             emission_2K[a, k] = likelihood_3[a + allele_K[k]]
@@ -112,14 +115,14 @@ def _forward(allele_K, emission_2K, jump, sum_K, next_K, pair_KK, arrived_KK):  
 
     sum_K: column sums, updated. next_K: workspace. arrived_KK: filled with values without the emissions.
     """
-    both, one, none = _shares(jump, sum_K)
+    stay_both, switch_one, switch_both = _shares(jump, sum_K)
     next_K[:] = 0
     for i in range(len(sum_K)):
-        row = one * sum_K[i] + none
+        row = switch_one * sum_K[i] + switch_both
         emission_K = emission_2K[allele_K[i]]
         pair_K, arrived_K = pair_KK[i], arrived_KK[i]
         for k in range(len(sum_K)):
-            arrived = both * pair_K[k] + (one * sum_K[k] + row)
+            arrived = stay_both * pair_K[k] + (switch_one * sum_K[k] + row)
             arrived_K[k] = arrived
             value = arrived * emission_K[k]
             pair_K[k] = value
@@ -135,15 +138,15 @@ def _backward(allele_K, emission_2K, jump, sum_K, next_K, backward_KK, arrived_K
     jump: jump probability of the next place. joined_2K: filled with the products of forward and backward
     values at this place, without its emissions, summed over the first haplotype by its allele.
     """
-    both, one, none = _shares(jump, sum_K)
+    stay_both, switch_one, switch_both = _shares(jump, sum_K)
     next_K[:] = 0
     joined_2K[:] = 0
     for i in range(len(sum_K)):
-        row = one * sum_K[i] + none
+        row = switch_one * sum_K[i] + switch_both
         emission_K, joined_K = emission_2K[allele_K[i]], joined_2K[allele_K[i]]
         backward_K, arrived_K = backward_KK[i], arrived_KK[i]
         for k in range(len(sum_K)):
-            backward = both * backward_K[k] + (one * sum_K[k] + row)
+            backward = stay_both * backward_K[k] + (switch_one * sum_K[k] + row)
             joined_K[k] += arrived_K[k] * backward
             value = backward * emission_K[k]
             backward_K[k] = value
@@ -162,6 +165,7 @@ def _sum_columns(pair_KK, sum_K):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def _genotypes(allele_K, joined_2K, genotype_3):  # type: ignore[no-untyped-def]
+    """Fill P(0, 1 and 2 ALT alleles) from joined_2K, see `_backward`."""
     genotype_3[:] = 0
     for a in range(2):
         for k in range(len(allele_K)):

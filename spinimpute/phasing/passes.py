@@ -121,7 +121,7 @@ def pass_forward(patterns, lanes, jump_S, right, core, locked_H2, is_first, deci
 
 @kernel(fast=True)
 def sum_cross(patterns, span, left_NL, right_NL, cross_DL):  # type: ignore[no-untyped-def]
-    """Sum by pattern: a haplotype's value left of a span times the other haplotype's value right of it."""
+    """Sum by pattern: left values of a target's haplotype times right values of its other haplotype."""
     cross_DL[: n_patterns(patterns, span)] = 0
     pattern_N = patterns.pattern_IN[span]
     for h in range(len(pattern_N)):
@@ -153,14 +153,14 @@ def sum_by_allele_crossed(patterns, place, values, sums, cross_DL, right, by_all
     stay_DL, switch_DL, _ = values
     left_DL, right_DL, _ = sums
     span, bits_D, count_D = place // SPAN, patterns.bits_D, patterns.count_D
-    first, at = patterns.first_I1[span], place % SPAN
+    first, p = patterns.first_I1[span], place % SPAN
     by_allele_2L[:] = 0
     for d in range(n_patterns(patterns, span)):
-        allele = allele_at(bits_D[first + d], at)
+        allele = allele_at(bits_D[first + d], p)
         stayed, switch, factor = sum_products(
             load(stay_DL, d), load(switch_DL, d), load(left_DL, d),
-            exchange_halves(load(right.stay_PDL, (at, first + d))),
-            exchange_halves(load(right.switch_PDL, (at, first + d))), exchange_halves(load(right_DL, d)),
+            exchange_halves(load(right.stay_PDL, (p, first + d))),
+            exchange_halves(load(right.switch_PDL, (p, first + d))), exchange_halves(load(right_DL, d)),
             load(cross_DL, d), np.float32(1) / count_D[first + d],
         )  # fmt: skip
         store(by_allele_2L, allele, load(by_allele_2L, allele) + multiply_add(switch, factor, stayed))
@@ -190,7 +190,7 @@ def _decide(own_2L, cross_2L, emission_2L, lane, may_cross):  # type: ignore[no-
 
 @kernel()
 def _with_emission(by_allele_2L, lane, emission_2L, emitting):  # type: ignore[no-untyped-def]
-    """Return the probability of a lane's other places and of the call of lane `emitting` at this place."""
+    """Return P(a lane's calls at all other places, the call of lane `emitting` here), up to a factor."""
     return np.float64(by_allele_2L[0, lane]) * np.float64(emission_2L[0, emitting]) + np.float64(
         by_allele_2L[1, lane]
     ) * np.float64(emission_2L[1, emitting])

@@ -5,9 +5,9 @@ The pipeline calls `phase_haplotypes` before it imputes unphased genotypes.
 A pass (`passes`) goes over all windows and decides on each unphased heterozygote. Passes are repeated. The
 first one starts without any phase. In the next few passes, heterozygotes whose last decision was doubtful
 count as missing in the backward values; their number decreases from pass to pass. The last passes vote: the
-final phase of two neighbouring heterozygotes is the one that most of them chose. The recombination scale
-alternates between three multiples of the panel's scale, because some common ancestors are recent and others
-old.
+final phase of two neighbouring heterozygotes is the one that most of these passes chose. The recombination
+scale alternates between three multiples of the panel's scale, because some common ancestors are recent and
+others old.
 
 The result is reproducible. Nothing is random. Each pass reads only the result of the previous pass, so the
 order of windows and the number of threads have no effect. Samples are sorted by a hash of their calls, so
@@ -49,7 +49,8 @@ from spinimpute.phasing.targets import (
 from spinimpute.runtime.progress import Progress, split_progress
 
 # These values were chosen on samples held out of the real panels, see benchmarks/phasing/README.md.
-# Multiples of the panel's recombination scale, used in turn. Missing calls get the alleles of the last pass.
+# Multiples of the panel's recombination scale, used in turn. The last pass uses the last one, and imputes the
+# missing calls.
 FACTORS = (12.0, 3.0, 0.5)
 # Posterior probability below which a decision is doubtful, for each pass between the first and the votes.
 # More passes gain nothing.
@@ -119,8 +120,8 @@ def phase_haplotypes(
     n_passes = 1 + len(DOUBTFUL) + VOTES
     passes = split_progress(progress, [1] * n_passes)
     scale = recombination_scale(panel, typed_index) if jumps_per_cM is None else jumps_per_cM
-    none_TX = np.zeros_like(targets.open_TX)
-    votes_TX = np.zeros(none_TX.shape, np.int8)
+    no_doubts_TX = np.zeros_like(targets.open_TX)
+    votes_TX = np.zeros(no_doubts_TX.shape, np.int8)
     with ThreadPoolExecutor(threads, "phase") as pool:
         grids = list(pool.map(partial(cut_pass_windows, panel, typed_index), shifts))
         tasks = [_cut_tasks(windows, len(targets.column_X2), threads) for windows in grids]
@@ -132,7 +133,7 @@ def phase_haplotypes(
         for number in range(1, n_passes):
             factor = FACTORS[(number - 1) % len(FACTORS)]
             voting = number > len(DOUBTFUL)
-            doubtful_TX = none_TX if voting else targets.open_TX & (posterior_TX < DOUBTFUL[number - 1])
+            doubtful_TX = no_doubts_TX if voting else targets.open_TX & (posterior_TX < DOUBTFUL[number - 1])
             posterior_TX = run(number, _Pass(scale * factor, doubtful_TX, is_first=False))
             if voting:
                 vote(targets, votes_TX)
@@ -256,7 +257,7 @@ def _cut(samples: Interval, length: int) -> list[Interval]:
 def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions) -> None:
     """Fill `Decisions` in the core of a task's window, for the task's samples."""
     window, samples = task
-    n_places, here, rows = window.sites.n_sites, window.core.slice, window.core_sites.slice
+    n_places, core, rows = window.sites.n_sites, window.core.slice, window.core_sites.slice
     patterns = span_patterns(window.panel_NW, n_places)
     with_rows = PatternsWithRows(patterns)
     groups = _cut(samples, HALF)
@@ -275,11 +276,11 @@ def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions
         pass_forward(
             patterns, lanes, jump_S, right, window.core, locked_H2, settings.is_first, lane_decisions
         )
-        decisions.decision_TX[rows, group.slice] = lane_decisions.decision_SH[here, :n]
-        decisions.posterior_TX[rows, group.slice] = lane_decisions.posterior_SH[here, :n]
-        decisions.likely_T2X[rows, 0, group.slice] = lane_decisions.probability_SL[here, :n] > 0.5
+        decisions.decision_TX[rows, group.slice] = lane_decisions.decision_SH[core, :n]
+        decisions.posterior_TX[rows, group.slice] = lane_decisions.posterior_SH[core, :n]
+        decisions.likely_T2X[rows, 0, group.slice] = lane_decisions.probability_SL[core, :n] > 0.5
         decisions.likely_T2X[rows, 1, group.slice] = (
-            lane_decisions.probability_SL[here, HALF : HALF + n] > 0.5
+            lane_decisions.probability_SL[core, HALF : HALF + n] > 0.5
         )
         del right  # frees the workspace's memory before the next group allocates more
 
@@ -296,7 +297,7 @@ def _copied_targets(
     used = np.unique(np.concatenate(others))
     if 2 * len(used) > alleles_SQ.shape[1]:  # selecting columns would take longer than packing all
         return pack_rows(alleles_SQ), others
-    return pack_rows(alleles_SQ[:, used]), [np.searchsorted(used, one) for one in others]
+    return pack_rows(alleles_SQ[:, used]), [np.searchsorted(used, copied) for copied in others]
 
 
 def _separate_alternatives(position_T: np.ndarray, targets: Targets) -> None:

@@ -5,7 +5,7 @@ the predictor makes an `Engine`, which imputes the job window by window. A windo
 sites that is computed in one step and kept in memory. An engine spreads the tasks of a window over threads;
 each task is computed by a single thread, so results do not depend on the number of threads.
 
-Axes: T typed sites, U sites of a window, Q query haplotypes (two per sample), X sites of the panel.
+Axes: T typed sites, U sites of a window, Q query haplotypes, X sites of the panel.
 """
 
 from __future__ import annotations
@@ -185,9 +185,9 @@ class Predictor(ABC):
     def needed_positions(
         self, panel: ReferencePanel, starts: TileStarts, sites: Interval, near: Interval
     ) -> tuple[int, int]:
-        """Return the first and last position of `needed_typed_sites` before the target file is read.
+        """Return the first and last position of `needed_typed_sites`, without reading the target's records.
 
-        The file's header lists the starts of its tiles. `sites` are the panel sites of the region, `near`
+        The target's header lists the starts of its tiles. `sites` are the panel sites of the region, `near`
         those of the region and its buffer.
         """
         position = panel.position

@@ -153,8 +153,8 @@ def _load(
             "arguments",
             f"the predictor {row.name!r} only computes on the processor. Leave out {argument('device')}.",
         )
-    where = choose_device((row.auto_device or "cpu") if device == "auto" else device)
-    checkpoint = Checkpoint(weights, metadata.get("model"), fingerprint(weights), where, option_values)
+    torch_device = choose_device((row.auto_device or "cpu") if device == "auto" else device)
+    checkpoint = Checkpoint(weights, metadata.get("model"), fingerprint(weights), torch_device, option_values)
     load: Callable[[Checkpoint], Predictor] = import_attribute(row.load)
     try:
         return load(checkpoint), row, option_values

@@ -65,7 +65,7 @@ MAX_MEMORY = Option(
     "size",
     "Memory budget, such as 2G. Results do not depend on it.",
     exclusive=True,
-    rule="a budget of memory must be positive",
+    rule="the memory budget must be positive",
 )
 POINTS = Option(
     "inducing_points",
@@ -214,11 +214,11 @@ def option_help(name: str) -> str:
     for row in rows:
         (option,) = (option for option in row.options if option.name == name)
         defaults.setdefault(option.default_text, []).append(row.name)
-    of = {text: ", ".join(names) for text, names in defaults.items()}
-    listed = ", ".join(f"{text} ({names})" for text, names in of.items() if text)
+    names_of_default = {text: ", ".join(names) for text, names in defaults.items()}
+    listed = ", ".join(f"{text} ({names})" for text, names in names_of_default.items() if text)
     if listed:
         return f"{options_by_name()[name].help} Default: {listed}."
-    return f"{options_by_name()[name].help} Only for {of['']}."
+    return f"{options_by_name()[name].help} Only for {names_of_default['']}."
 
 
 def _refusal_of_option(name: str, row: PredictorRow) -> str:

@@ -37,8 +37,8 @@ def aligned_blocks(read: Read) -> list[AlignedBlock]:
     """Return the aligned blocks of a read: cut it at insertions, deletions, skipped and clipped bases."""
     blocks: list[AlignedBlock] = []
     position, offset = read.reference_start, 0
-    operations = (one for one in read.cigartuples if one[0] not in _IN_NEITHER)
-    for is_aligned, run in groupby(operations, key=lambda one: one[0] in _MATCHES):
+    operations = (pair for pair in read.cigartuples if pair[0] not in _IN_NEITHER)
+    for is_aligned, run in groupby(operations, key=lambda pair: pair[0] in _MATCHES):
         if is_aligned:  # = and X may be adjacent
             length = sum(length for _, length in run)
             blocks.append(AlignedBlock(position, position + length, offset, ()))

@@ -55,13 +55,13 @@ class FragmentBases:
 
     def linked(self, sites: Interval) -> FragmentBases:
         """Return the bases at consecutive panel sites whose fragment has several bases there."""
-        here = self.take(self._rows_at(sites))
-        return here.take(np.bincount(here.fragment)[here.fragment] > 1)
+        bases = self.take(self._rows_at(sites))
+        return bases.take(np.bincount(bases.fragment)[bases.fragment] > 1)
 
     def n_at(self, sites: Interval) -> int:
         """Return the number of bases at consecutive panel sites."""
-        here = self._rows_at(sites)
-        return here.stop - here.start
+        rows = self._rows_at(sites)
+        return rows.stop - rows.start
 
     def _rows_at(self, sites: Interval) -> slice:
         return slice(*np.searchsorted(self.panel_index, sites).tolist())
@@ -144,15 +144,15 @@ def phred_of_bases(bases: FragmentBases, panel_index: np.ndarray) -> tuple[np.nd
     likelihoods of a site have a meaning.
     """
     n_sites = len(panel_index)
-    at_B = np.searchsorted(panel_index, bases.panel_index)
+    row_B = np.searchsorted(panel_index, bases.panel_index)
     is_ref = bases.allele == 0
     right_B, wrong_B = _PHRED_RIGHT[bases.quality], _PHRED_WRONG[bases.quality]
-    depth_S = np.bincount(at_B, minlength=n_sites)
+    depth_S = np.bincount(row_B, minlength=n_sites)
     phred_S3 = np.stack(
         [
-            np.bincount(at_B, np.where(is_ref, right_B, wrong_B), n_sites),
+            np.bincount(row_B, np.where(is_ref, right_B, wrong_B), n_sites),
             depth_S * _PHRED_HALF,
-            np.bincount(at_B, np.where(is_ref, wrong_B, right_B), n_sites),
+            np.bincount(row_B, np.where(is_ref, wrong_B, right_B), n_sites),
         ],
         axis=1,
     )

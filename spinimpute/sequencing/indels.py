@@ -85,7 +85,7 @@ def allele_in_read(blocks: Sequence[AlignedBlock], sequence: str, indel: Indel) 
             return _other_indel(block, index_before)
         block, has_bases = blocks[i + 1], indel.is_insertion
     following = sequence[first : block.read_stop]
-    # the sequence from the indel on if the read had the indel's bases, to find the length of the repeat
+    # the read's sequence after index_before, as if the read had the indel's bases
     longer = following if has_bases else indel.bases + following
     n_repeat = max(_repeat_length(longer, indel.bases), n_bases)
     if len(following) < n_repeat + flank:

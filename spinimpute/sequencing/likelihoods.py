@@ -72,8 +72,8 @@ class GenotypeLikelihoods:
     @property
     def known_SX(self) -> np.ndarray:
         """Whether a sample has data at a site, bool."""
-        none_SX, one_SX, two_SX = np.moveaxis(self.phred_SX3, 2, 0)
-        return (none_SX != two_SX) | ((none_SX != one_SX) & (self.ploidy == 2))
+        no_alt_SX, one_alt_SX, two_alts_SX = np.moveaxis(self.phred_SX3, 2, 0)
+        return (no_alt_SX != two_alts_SX) | ((no_alt_SX != one_alt_SX) & (self.ploidy == 2))
 
     def reorder_samples(self, samples: list[str]) -> GenotypeLikelihoods:
         """Return a copy with the samples in this order. Raises InputError if the sets of samples differ."""
@@ -144,11 +144,11 @@ def merge_likelihoods(first: GenotypeLikelihoods, second: GenotypeLikelihoods) -
     shape = (len(panel_index), len(first.samples))
     sum_SX3 = np.zeros((*shape, 3), np.int16)
     depth_SX = np.zeros(shape, np.int32)
-    for one in (first, second):
-        at_S = np.searchsorted(panel_index, one.panel_index)
-        sum_SX3[at_S] += one.phred_SX3
-        if one.depth_SX is not None:
-            depth_SX[at_S] += one.depth_SX
+    for source in (first, second):
+        row_S = np.searchsorted(panel_index, source.panel_index)
+        sum_SX3[row_S] += source.phred_SX3
+        if source.depth_SX is not None:
+            depth_SX[row_S] += source.depth_SX
     no_depth = first.depth_SX is None and second.depth_SX is None
     return GenotypeLikelihoods(
         first.samples,

@@ -63,8 +63,8 @@ class RecordLikelihoods(NamedTuple):
         no_data_X = self.call_ploidy_X == 0
         return RecordLikelihoods(
             [
-                np.where(no_data_X[:, None], two, one)
-                for one, two in zip(self.phreds, other.phreds, strict=True)
+                np.where(no_data_X[:, None], filling, own)
+                for own, filling in zip(self.phreds, other.phreds, strict=True)
             ],
             np.where(no_data_X, other.call_ploidy_X, self.call_ploidy_X),
         )
@@ -114,25 +114,25 @@ def _from_numbers(
         call_ploidy_X = (known_X * (2 * (count_X == n_genotypes) + (count_X == n_alleles))).astype(np.uint8)
         is_invalid_X = known_X & (call_ploidy_X == 0)
         if is_invalid_X.any():
-            s = int(np.argmax(is_invalid_X))
+            x = int(np.argmax(is_invalid_X))
             raise _error(
                 file,
                 record,
-                s,
-                f"{count_X[s]} values of {key}; {n_alleles} alleles have {n_genotypes}, or {n_alleles} in a "
+                x,
+                f"{count_X[x]} values of {key}; {n_alleles} alleles have {n_genotypes}, or {n_alleles} in a "
                 "haploid sample. Alleles may have been removed without their values; call the sites again",
             )
     if key == "GL":
         is_invalid = values > _ROUNDING
-        rule = "GL are logarithms of likelihoods, 0 at most; are they Phred-scaled, that is PL?"
+        rule = "GL are logarithms of likelihoods, at most 0; are they Phred-scaled, that is PL?"
         phred = np.minimum(-10 * values, np.float32(_IMPOSSIBLE))
     else:
         is_invalid = values < 0
-        rule = "PL are Phred-scaled likelihoods, 0 at least; are they logarithms, that is GL?"
+        rule = "PL are Phred-scaled likelihoods, at least 0; are they logarithms, that is GL?"
         phred = values
     if is_invalid.any():
-        s, v = np.argwhere(is_invalid)[0]
-        raise _error(file, record, int(s), f"{values[s, v]:g} in {key}; {rule}")
+        x, v = np.argwhere(is_invalid)[0]
+        raise _error(file, record, int(x), f"{values[x, v]:g} in {key}; {rule}")
     return RecordLikelihoods([_select_pair(phred, call_ploidy_X, pair) for pair in pairs], call_ploidy_X)
 
 
@@ -160,11 +160,11 @@ def _from_calls(
     """Return the likelihoods from called genotypes (GT)."""
     called = file.genotypes(record)[:, :-1]
     if called.shape[1] > 2:
-        s = int(np.argmax((called > -2).sum(axis=1)))
-        raise _error(file, record, s, f"a call of {called.shape[1]} alleles; samples have one or two")
+        x = int(np.argmax((called > -2).sum(axis=1)))
+        raise _error(file, record, x, f"a call of {called.shape[1]} alleles; samples have one or two")
     if (called >= n_alleles).any():
-        s = int(np.argmax((called >= n_alleles).any(axis=1)))
-        raise _error(file, record, s, "a genotype that names an ALT allele which the record does not have")
+        x = int(np.argmax((called >= n_alleles).any(axis=1)))
+        raise _error(file, record, x, "a genotype that names an ALT allele which the record does not have")
     is_haploid_X = called[:, -1] == -2 if called.shape[1] == 2 else np.ones(len(called), bool)
     call_ploidy_X = np.where((called >= 0).any(axis=1), np.where(is_haploid_X, 1, 2), 0).astype(np.uint8)
     phreds = []

@@ -60,7 +60,7 @@ def test_check_says_what_each_has(run, example, halves):
 
 def test_one_file_cannot_be_merged(run, halves, tmp_path):
     run("panel", "merge", halves[0], "--out", tmp_path / "o.spin").refused(
-        "at least two panels are merged: found 1"
+        "give at least two panels to merge, got 1"
     )
     run("panel", "merge", halves[0], tmp_path / "absent.spin", "--out", tmp_path / "o.spin").refused(
         "absent.spin"

@@ -152,7 +152,7 @@ def test_invalid_tokens_are_refused(small: spinimpute.InducingPanel) -> None:
         (with_byte(4, 0), "tokens of 0 SNPs"),
         (with_byte(4, 9), "tokens of 9 SNPs"),
         (content[: at_mask + 2], "tokens are missing"),
-        (with_byte(at_mask, 0b10000000), "shares of other K-mers than there are"),
+        (with_byte(at_mask, 0b10000000), "the number of shares is not that of the K-mers"),
         (with_byte(at_mask + n_mask, 5), "do not add up to 1"),  # no K-mer is left to have the rest
         (with_byte(at_mask + n_mask + 1, 0), "do not add up to 1"),  # two are
         (with_byte(at_mask + n_mask + 1, 20), "do not add up to 1"),  # nothing is left for it
@@ -275,7 +275,7 @@ def test_points_of_a_model_with_other_sizes_are_refused(
 def test_invalid_masses_are_refused(small: spinimpute.InducingPanel, mass: float) -> None:
     block = small.read(3)
     block.points["mass_BH"].fill_(mass)
-    with pytest.raises(ValueError, match="no masses"):
+    with pytest.raises(ValueError, match="invalid masses"):
         round_points(block)
 
 

@@ -239,10 +239,10 @@ class TestStrand:
     @pytest.mark.parametrize(
         ("which", "said"),
         [
-            (lambda ref, alt: True, r"A/T or C/G, so that one of them seems to be on the other strand"),
+            (lambda ref, alt: True, r"A/T or C/G, so one of them seems to be on the other strand"),
             (
                 lambda ref, alt: not is_ambiguous(ref, alt),
-                r"\d\d+ of \d+ sites with other alleles have their complements",
+                r"\d\d+ of \d+ sites with different alleles have complementary alleles",
             ),
             (is_ambiguous, r"all \d\d+ SNPs that have REF and ALT exchanged are A/T or C/G"),
         ],
@@ -285,7 +285,7 @@ class TestHowMuchIsShared:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             merge_panels(given, out)
-        return [str(one.message) for one in caught if "that both could have" in str(one.message)]
+        return [str(one.message) for one in caught if "in the range of both" in str(one.message)]
 
     def test_a_warning_if_common_sites_mostly_differ(
         self, halves: tuple[Text, Text], files: list[Path], tmp_path: Path
@@ -295,7 +295,7 @@ class TestHowMuchIsShared:
         shifted = replace(halves[1], rows=sorted(rows)).build(tmp_path / "b.spin")
         (said,) = self.warnings_of([files[0], shifted], tmp_path / "o.spin")
         assert said.startswith("a.spin and b.spin share ")
-        assert "common sites that both could have" in said
+        assert "common sites in the range of both" in said
 
     def test_usual_panels_get_no_warning(
         self, halves: tuple[Text, Text], files: list[Path], tmp_path: Path
@@ -392,7 +392,7 @@ class TestChromosomeX:
             self.joined(self.texts("a", 0), tmp_path / "a.spin"),
             self.texts("b", 1)[1].build(tmp_path / "b.spin"),
         ]
-        with pytest.raises(InputError, match=r"other parts of chromosome X \(PAR1, non-PAR; non-PAR\)"):
+        with pytest.raises(InputError, match=r"different parts of chromosome X \(PAR1, non-PAR; non-PAR\)"):
             merge_panels(files, tmp_path / "o.spin")
 
 
@@ -413,20 +413,20 @@ def sites_of(
         (sites_of(1_000, 100, chrom="21", prefix="q"), "are of chromosomes 20 and 21"),
         (
             sites_of(1_050, 100, prefix="q"),
-            "have 0 sites alike of 100 and 100, too few to .*: if they are of other genome builds, lift .*; "
-            "if not, they hold other sites; give one of them alone",
+            "share 0 sites of 100 and 100, too few to .*: if they are of different genome builds, lift .*; "
+            "if not, they have different sites; give one of them alone",
         ),
         (
             sites_of(1_050, 100, length="63025520", prefix="q"),
-            "what one of them lacks: they hold other sites; give one of them alone",
+            "sites that one of them lacks: they have different sites; give one of them alone",
         ),
         (
             sites_of(1_000, 100, prefix="q", alt="G"),
-            "lacks: 100 positions have the same REF and another ALT; write both VCFs in the same way",
+            "lacks: at 100 positions they have the same REF but different ALT; write both VCFs",
         ),
         (
             sites_of(100_000, 100, prefix="q"),
-            "they are of other regions, 20:1000-10900 and 20:100000-109900; build both of the same one",
+            "they are of different regions, 20:1000-10900 and 20:100000-109900; build both",
         ),
         (
             sites_of(1_000, 100, length="64444167", prefix="q"),
@@ -447,7 +447,9 @@ def test_a_panel_that_extends_far_beyond_the_other_is_refused(tmp_path: Path) ->
         one, rows=[*one.rows, *sites_of(1_200_000, 20_000).rows], samples=[f"q{i}" for i in range(6)]
     )
     files = build_both([one, more], tmp_path)
-    said = r"b\.spin has \d+ sites, the first at 20:\d+, more than 1 cM from any that .*a\.spin has, too"
+    said = (
+        r"b\.spin has \d+ sites, the first at 20:\d+, more than 1 cM from every site that .*a\.spin has, too"
+    )
     with pytest.raises(InputError, match=said):
         merge_panels(files, tmp_path / "o.spin")
 
@@ -455,7 +457,7 @@ def test_a_panel_that_extends_far_beyond_the_other_is_refused(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda a, b: [a], "at least two panels are merged: found 1"),
+        (lambda a, b: [a], "give at least two panels to merge, got 1"),
         (lambda a, b: [a, a], "are the same: give one of them"),
         (lambda a, b: [a, a.with_suffix(".vcf")], "a.vcf"),
     ],

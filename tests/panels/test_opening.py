@@ -51,7 +51,7 @@ def test_parts_follow_one_another(example_halves: list[Path], tmp_path: Path) ->
     for parts in ([second, first], [first, first]):
         join_panels(parts, tmp_path / "x.spin")
         with (
-            pytest.raises(InputError, match="parts do not follow one another"),
+            pytest.raises(InputError, match="parts are not in order of position"),
             open_reference(tmp_path / "x.spin"),
         ):
             pass

@@ -42,7 +42,7 @@ def test_unusable_arrays(example_panel, random_network):
     ):
         with pytest.raises(ValueError, match=message):
             spinimpute.impute_haplotypes(example_panel, alleles, sites, predictor=random_network)
-    with pytest.raises(InputError, match=r"must be an open one, such as Panel.open\('p.spin'\)"):
+    with pytest.raises(InputError, match=r"must be an open panel, such as Panel.open\('p.spin'\)"):
         spinimpute.impute_haplotypes("p.spin", good, typed)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no site in typed_sites"):
         spinimpute.impute_haplotypes(example_panel, good[:0], typed[:0], predictor=random_network)

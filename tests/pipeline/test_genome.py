@@ -339,7 +339,7 @@ class TestPanelsThatCannotBeMerged:
         [
             (
                 lambda position, line: [line.replace(f"\t{position}\t", f"\t{position + 7}\t")],
-                "have 0 sites alike",
+                "share 0 sites of",
             ),
             (
                 lambda position, line: [line] if position <= 200_000 else [],

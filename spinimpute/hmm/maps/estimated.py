@@ -3,7 +3,7 @@
 Published maps describe other populations, and many species have none. The genetic distances between common
 sites are tuned to most of the panel's haplotypes (`tuning`). The other haplotypes are held out to test the
 result: if they are more likely under the tuned map than under the panel's present map, the tuned map is used.
-Exact maps of simulated panels win this test against tuned maps.
+In simulated panels, whose present map is exact, the tuned map fails this test.
 
 Axes: T sites, N haplotypes, Q held-out haplotypes, X all sites of the panel.
 """
@@ -65,9 +65,9 @@ def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> 
     """Estimate a panel's genetic map from its haplotypes, starting from its present map.
 
     Returns None if the estimate is not better than the present map, or if there are too few sites or
-    haplotypes. The estimate is scaled to the length of the present map, or to 1 cM/Mb if that has almost no
-    length. frequency_X: ALT frequencies. The result depends neither on threads nor on the order of the
-    haplotypes.
+    haplotypes. The estimate is scaled to the length of the present map, or to 1 cM/Mb if the present
+    map has almost no length. frequency_X: ALT frequencies. The result depends neither on threads nor on the
+    order of the haplotypes.
     """
     index_T = spread_sites(panel.position, frequency_X, 0)
     n_held_out = min(parameters.MAX_HELD_OUT, panel.n_haplotypes // 5)
@@ -118,7 +118,7 @@ def spread_sites(position_X: np.ndarray, frequency_X: np.ndarray, shift: int) ->
 def _test_sites(index_T: np.ndarray) -> np.ndarray:
     """Choose the sites of TEST_INTERVALS evenly spaced intervals.
 
-    The distance between two intervals is so large that every haplotype switches there.
+    Two intervals are so far apart that every haplotype switches between them.
     """
     n, length = parameters.TEST_INTERVALS, parameters.TEST_SITES
     if len(index_T) <= n * length:

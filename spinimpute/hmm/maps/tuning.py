@@ -127,23 +127,24 @@ def _count_switches(
 
 
 def fair_order(alleles: Iterable[np.ndarray]) -> np.ndarray:
-    """Return an order of haplotypes, int64 (N,), of which any first part is a fair sample.
+    """Return an order of haplotypes, int64 (N,), whose first n haplotypes are a fair sample for each n.
 
-    It does not depend on their order in the file. Haplotypes are sorted by a hash of their alleles and, if
-    several have the same alleles, of their number among these. alleles: uint8 (S, N), a few sites at a time.
+    The result does not depend on the order in the file. Haplotypes are sorted by a hash of their alleles.
+    Equal haplotypes are numbered, and the hash includes the number. alleles: uint8 (S, N), a few sites at a
+    time.
     """
     hash_N: np.ndarray | None = None
     for alleles_SN in alleles:
-        here_N = content_hash(alleles_SN)
-        hash_N = here_N if hash_N is None else _mix_bits(hash_N) + here_N
+        batch_N = content_hash(alleles_SN)
+        hash_N = batch_N if hash_N is None else _mix_bits(hash_N) + batch_N
     assert hash_N is not None, "there are sites"
     return _order_by_hash(hash_N)
 
 
 def fair_samples(alleles_SN: np.ndarray, sample_N: np.ndarray) -> np.ndarray:
-    """Return an order of samples, int64 (X,), of which any first part is a fair sample.
+    """Return an order of samples, int64 (X,), whose first n samples are a fair sample for each n.
 
-    It does not depend on their order in the file, except among samples with equal haplotypes. sample_N:
+    The result depends on the order in the file only among samples with equal haplotypes. sample_N:
     int64, the sample of each haplotype.
     """
     hash_X = np.zeros(int(sample_N.max()) + 1, np.uint64)

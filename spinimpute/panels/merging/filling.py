@@ -1,7 +1,7 @@
 """Impute the alleles of two panels at sites that one of them lacks, window by window.
 
-`merge` first counts the apparent carriers at every such site, then decides with `lost_sites` whether the site
-was lost or the allele is absent, and then asks for the alleles.
+`merge` first counts the apparent carriers at every such site. Then `lost_sites`, which explains this term,
+decides whether the site was lost or the allele is absent. Finally `merge` asks for the alleles.
 
 Axes: S sites of the union of both panels, T sites in both panels, U sites in one panel, N bits of a site in
 both panels, P bytes of these bits.
@@ -97,8 +97,8 @@ class Filling:
         second_has = self.union.index_S[1] != ABSENT
         count_S = np.empty(len(second_has), np.int64)
         for number, chosen in enumerate((~second_has, second_has)):
-            at = np.flatnonzero(chosen)
-            count_S[at] = self._counts(number, at)
+            rows = np.flatnonzero(chosen)
+            count_S[rows] = self._counts(number, rows)
         return count_S
 
     def _counts(self, number: int, chosen: np.ndarray) -> np.ndarray:
@@ -130,8 +130,8 @@ class Filling:
             ones = np.packbits(np.ones(panel.n_haplotypes, np.uint8))
             rows = self.union.rows(self.panels, number, lacking_U[mine])
             rows[self.minor_is_ref_S[lacking_U[mine]]] ^= ones
-            at = number * self.widths[0]
-            carriers_UP[mine, at : at + self.widths[number]] = rows
+            first_byte = number * self.widths[0]
+            carriers_UP[mine, first_byte : first_byte + self.widths[number]] = rows
             bits.append(number * n_first + np.arange(panel.n_haplotypes, dtype=np.int32))
         haplotypes_N = np.concatenate(bits).astype(np.int32)
         return match_carriers_longer(

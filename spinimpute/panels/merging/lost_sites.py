@@ -5,10 +5,10 @@ carriers* are haplotypes that match carriers in the other panel longest (`neares
 some even if nobody carries the allele: their ancestors branched off just before the mutation.
 
 The decision compares numbers of sites. (1) A common allele is not absent by chance. Every common site that a
-panel lacks is therefore lost, and the ratio of lacking to shared common sites is the ratio of lost to kept
-sites, also for rare alleles. (2) For rare alleles, the ratio times the number of shared sites with similar
-counts of carriers is the expected number of lost sites. If it is less than half of the lacking sites with
-similar counts, most of these are not lost: the allele is absent.
+panel lacks is therefore lost. The number of these sites, divided by the number of shared common sites,
+estimates the ratio of lost to kept sites, also for rare alleles. (2) For rare alleles, the ratio times the
+number of shared sites with similar counts of carriers is the expected number of lost sites. If it is less
+than half of the lacking sites with similar counts, most of these are not lost: the allele is absent.
 
 A panel may have been filtered for a minimum number of copies, such as five. Its sites then show nothing about
 rarer alleles, and sites with fewer apparent carriers count as lost.
@@ -41,7 +41,7 @@ def lost_sites(
     apparent_U is the number of apparent carriers in the panel that lacks a site. minor_U is the number of
     carriers of the same allele (the rarer one) in the other panel. carried_T and minor_T are the true numbers
     in these two panels at the sites that both have. `n_haplotypes` is the size of the panel that lacks the
-    sites, `n_other` of the other. `min_copies` is the result of `estimate_min_copies` for the former.
+    sites, `n_other` that of the other panel. `min_copies` is the `estimate_min_copies` of the former panel.
     """
     min_apparent, min_carriers = (
         max(COMMON * n, min(MIN_COMMON_COPIES, n / 2)) for n in (n_haplotypes, n_other)
@@ -67,8 +67,8 @@ def _bins(counts: np.ndarray) -> np.ndarray:
     return np.frexp(counts.astype(np.float64))[1]
 
 
-def _count_similar(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _count_similar(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return for each pair of bins the number of sites with both counts in these or neighbouring bins."""
     counts = np.zeros((_BINS + 2, _BINS + 2), np.int64)
-    np.add.at(counts, (1 + _bins(one), 1 + _bins(other)), 1)
+    np.add.at(counts, (1 + _bins(first), 1 + _bins(second)), 1)
     return sliding_window_view(counts, (3, 3)).sum(axis=(2, 3))

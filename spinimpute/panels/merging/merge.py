@@ -63,9 +63,9 @@ def merge_panels(
 
     The merged panel has all sites and all haplotypes. Haplotypes of a panel that lacks a site get the alleles
     of the haplotypes that they resemble most at the sites around it. If hardly any of them would get the
-    minor allele, nobody in the panel carries it, and all get the major allele. A sample that is in two panels
-    with the same haplotypes is kept once, with a warning. The chromosome's name and the genetic map are the
-    first panel's.
+    minor allele, all get the major allele, as if nobody in the panel carried the minor allele. A sample that
+    is in two panels with the same haplotypes is kept once, with a warning. The chromosome's name and the
+    genetic map are the first panel's.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def merge_panels(
         parts of X; or, without `force`, `out` exists.
     """
     if len(panels) < 2:
-        raise InputError("content", f"at least two panels are merged: found {len(panels)}")
+        raise InputError("content", f"give at least two panels to merge, got {len(panels)}")
     out = check_output(out, force, panels)
     threads = choose_threads(threads)
     with ExitStack() as stack:
@@ -123,18 +123,18 @@ def check_mergeable(panels: Sequence[str | Path]) -> None:
 
 
 def _check_mergeable(opened: Sequence[Sequence[Panel]]) -> None:
-    for one, other in itertools.combinations(opened, 2):
-        if [panel.checksum for panel in one] == [panel.checksum for panel in other]:
+    for first, second in itertools.combinations(opened, 2):
+        if [panel.checksum for panel in first] == [panel.checksum for panel in second]:
             raise InputError(
-                "mismatch", f"panels {one[0].path} and {other[0].path} are the same: give one of them"
+                "mismatch", f"panels {first[0].path} and {second[0].path} are the same: give one of them"
             )
-        check_chromosome_and_build(one[0], other[0])
-        names, others = _names_of_parts(one), _names_of_parts(other)
-        if (len(one) > 1 or len(other) > 1) and names != others:
+        check_chromosome_and_build(first[0], second[0])
+        first_names, second_names = _names_of_parts(first), _names_of_parts(second)
+        if (len(first) > 1 or len(second) > 1) and first_names != second_names:
             raise InputError(
                 "mismatch",
-                f"panels {one[0].path} and {other[0].path} have other parts of chromosome X "
-                f"({', '.join(names)}; {', '.join(others)}): build both of the same parts",
+                f"panels {first[0].path} and {second[0].path} have different parts of chromosome X "
+                f"({', '.join(first_names)}; {', '.join(second_names)}): build both of the same parts",
             )
     for parts in zip(opened[0], opened[1], strict=True):
         check_early(*parts)
@@ -280,7 +280,7 @@ def _warn(pairs: Sequence[tuple[Panel, Panel]], unions: Sequence[SiteUnion], sha
     if different:
         sentences.append(
             f"{different} have other haplotypes and are kept twice: if they are the same people, leave them "
-            "out of one of the VCFs (bcftools view --samples ^NAME) and build its panel anew"
+            "out of one of the VCFs (bcftools view --samples ^NAME) and build its panel again"
         )
     both = f"{first} and {second} both have {len(shared.same_name)} samples ({names})"
     warnings.warn(f"{both}: {'; '.join(sentences)}", stacklevel=4)

@@ -49,10 +49,10 @@ def _add_lengths(  # type: ignore[no-untyped-def]
             if side == 0:
                 previous_N2[haplotype, 0], previous_N2[haplotype, 1] = start_carrier, start_other
                 continue
-            carrier = min(previous_N2[haplotype, 0], start_carrier)
-            other = min(previous_N2[haplotype, 1], start_other)
-            length_N2[haplotype, 0] += min(place - carrier, FLANK)
-            length_N2[haplotype, 1] += min(place - other, FLANK)
+            carrier_start = min(previous_N2[haplotype, 0], start_carrier)
+            other_start = min(previous_N2[haplotype, 1], start_other)
+            length_N2[haplotype, 0] += min(place - carrier_start, FLANK)
+            length_N2[haplotype, 1] += min(place - other_start, FLANK)
 
 
 @kernel()
@@ -92,7 +92,7 @@ def match_carriers_longer(
     second_has_U: np.ndarray,
     below_mutation: bool = False,
 ) -> np.ndarray:
-    """Find the haplotypes that match carriers longer than other haplotypes, bool (U, 8 P).
+    """Find the haplotypes that match a carrier longer than any non-carrier, bool (U, 8 P).
 
     packed_TP (uint8) are the haplotypes at the T sites, which should include FLANK sites on both sides of the
     U sites. haplotypes_N (int32) are the indexes of bits that are haplotypes; those below `n_first` belong to

@@ -1,7 +1,7 @@
 """Unite the sites of two panels, and check that the panels can be merged.
 
 Sites are the same if they have equal position, REF and ALT. SNPs with REF and ALT exchanged are also the same
-site, because one panel then does not have the genome's REF. The alleles of the second panel are exchanged.
+site: in one of the panels, REF differs from the genome. The alleles of the second panel are then exchanged.
 
 Axes: S sites of the union, T sites in both panels.
 """
@@ -21,7 +21,7 @@ from spinimpute.runtime.errors import InputError, argument, call
 
 ABSENT = -1
 MIN_SHARED = 0.1  # minimum share of the smaller panel's sites that both must have
-MIN_SHARED_COMMON = 0.5  # minimum share of the common sites that both have; below, a warning is given
+MIN_SHARED_COMMON = 0.5  # share of common sites in both panels, below which a warning is given
 COMMON = 0.05  # minimum minor allele frequency of a common site
 MIN_SITES = 10  # minimum number of sites for a conclusion
 MIN_COMPLEMENTS = 0.05  # share of complementary alleles, at shared positions, from which panels are refused
@@ -31,7 +31,7 @@ MAX_DISTANCE_CM = 1.0  # maximum distance to a site in both panels; alleles furt
 
 @dataclass(frozen=True, eq=False)
 class SiteUnion:
-    """The sites of two panels, sorted by position. Alleles and IDs are the first panel's if possible."""
+    """The sites of two panels, sorted by position. Shared sites have the first panel's alleles and IDs."""
 
     sites: Sites
     cM: np.ndarray  # genetic positions by the first panel's map, float64 (S,)
@@ -87,31 +87,31 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     """
     partner, swapped = _match_sites(first.sites, second.sites)
     _check_strand(first, second, second.sites, partner, swapped)
-    n_shared, least = int((partner != ABSENT).sum()), _min_shared(first, second)
-    if n_shared < least:
+    n_shared, min_shared = int((partner != ABSENT).sum()), _min_shared(first, second)
+    if n_shared < min_shared:
         raise InputError(
             "content",
-            f"panels {first.path} and {second.path} have {n_shared} sites alike of {first.n_sites} and "
-            f"{second.n_sites}, too few to fill in what one of them lacks: "
-            f"{_explain_few_shared(first, second, least)}",
+            f"panels {first.path} and {second.path} share {n_shared} sites of {first.n_sites} and "
+            f"{second.n_sites}, too few to impute the sites that one of them lacks: "
+            f"{_explain_few_shared(first, second, min_shared)}",
         )
-    only = np.flatnonzero(partner == ABSENT)
-    position = np.concatenate([first.position, second.position[only]])
+    only_second = np.flatnonzero(partner == ABSENT)
+    position = np.concatenate([first.position, second.position[only_second]])
     order = np.argsort(position, kind="stable")  # sites of the first panel come first
-    index = np.concatenate([np.arange(first.n_sites), np.full(len(only), ABSENT)])
-    other = np.full(first.n_sites, ABSENT)
+    index = np.concatenate([np.arange(first.n_sites), np.full(len(only_second), ABSENT)])
+    second_index = np.full(first.n_sites, ABSENT)
     matched = np.flatnonzero(partner != ABSENT)
-    other[partner[matched]] = matched
-    other = np.concatenate([other, only])
+    second_index[partner[matched]] = matched
+    second_index = np.concatenate([second_index, only_second])
     swapped_all = np.zeros(len(order), bool)
     swapped_all[partner[swapped]] = True
-    multiallelic = np.concatenate([first.multiallelic, second.multiallelic[only]])
+    multiallelic = np.concatenate([first.multiallelic, second.multiallelic[only_second]])
     multiallelic[partner[matched]] |= second.multiallelic[matched]
     union = SiteUnion(
-        Sites.concatenate([first.sites, second.sites.take(only)]).take(order),
-        np.concatenate([first.cM, _map_positions(first, second, second.position[only])])[order],
+        Sites.concatenate([first.sites, second.sites.take(only_second)]).take(order),
+        np.concatenate([first.cM, _map_positions(first, second, second.position[only_second])])[order],
         multiallelic[order],
-        (index[order], other[order]),
+        (index[order], second_index[order]),
         swapped_all[order],
     )
     _check_distances(first, second, union)
@@ -121,7 +121,8 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
 def few_shared_warning(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
     """Return a warning if panels share too few of their common sites, else "".
 
-    A common site within the range of the other panel should be in that panel, too, unless it has few sites.
+    A common site within the range of the other panel should be in that panel, too, unless that panel has few
+    sites.
     """
     names = " and ".join(panel.path.name for panel in panels)
     shares: list[tuple[float, int, int]] = []
@@ -139,7 +140,7 @@ def few_shared_warning(panels: tuple[Panel, Panel], union: SiteUnion) -> str:
     if share >= MIN_SHARED_COMMON:
         return ""
     return (
-        f"{names} share {n_shared} of {n_common} common sites that both could have. Unless they are of "
+        f"{names} share {n_shared} of {n_common} common sites in the range of both. Unless they are of "
         "different arrays, check the alleles of both by the same reference genome (bcftools norm --check-ref)"
     )
 
@@ -238,16 +239,18 @@ def _check_strand(
     else:
         at_shared_position = np.isin(theirs.position, first.position)
         unmatched = theirs.take((partner == ABSENT) & at_shared_position)
-        other = replace(
+        complements = replace(
             unmatched, ref=[*map(complement, unmatched.ref)], alt=[*map(complement, unmatched.alt)]
         )
-        complements = int((_match_sites(first.sites, other)[0] != ABSENT).sum())
-        if complements >= max(MIN_SITES, len(unmatched) / 2, MIN_COMPLEMENTS * at_shared_position.sum()):
-            why = f"{complements} of {len(unmatched)} sites with other alleles have their complements"
+        n_complements = int((_match_sites(first.sites, complements)[0] != ABSENT).sum())
+        if n_complements >= max(MIN_SITES, len(unmatched) / 2, MIN_COMPLEMENTS * at_shared_position.sum()):
+            why = (
+                f"{n_complements} of {len(unmatched)} sites with different alleles have complementary alleles"
+            )
     if why:
         raise InputError(
             "mismatch",
-            f"panels {first.path} and {second.path}: {why}, so that one of them seems to be on the other "
+            f"panels {first.path} and {second.path}: {why}, so one of them seems to be on the other "
             "strand. Set its alleles by the reference genome (bcftools +fixref) and build it again",
         )
 
@@ -257,8 +260,8 @@ def _explain_few_shared(first: Panel, second: Panel, least: float) -> str:
     (start, end), (other_start, other_end) = (panel.position[[0, -1]] for panel in (first, second))
     if end < other_start or other_end < start:
         return (
-            f"they are of other regions, {first.chrom}:{start}-{end} and {second.chrom}:{other_start}-"
-            f"{other_end}; build both of the same one"
+            f"they are of different regions, {first.chrom}:{start}-{end} and {second.chrom}:{other_start}-"
+            f"{other_end}; build both of the same region"
         )
     places, others = (
         {(position, ref) for position, ref, _ in keys} for keys in (first.sites.keys(), second.sites.keys())
@@ -266,16 +269,16 @@ def _explain_few_shared(first: Panel, second: Panel, least: float) -> str:
     n_same_ref = len(places & others)
     if n_same_ref >= least:
         return (
-            f"{n_same_ref} positions have the same REF and another ALT; write both VCFs in the same way "
-            "(bcftools norm --multiallelics -any) and build the panels again, or give one of them alone"
+            f"at {n_same_ref} positions they have the same REF but different ALT; write both VCFs the same "
+            "way (bcftools norm --multiallelics -any) and build the panels again, or give one of them alone"
         )
     builds = _builds(first, second)
-    other_sites = "they hold other sites; give one of them alone"
+    other_sites = "they have different sites; give one of them alone"
     if all(builds):
         return other_sites
     return (
-        "if they are of other genome builds, lift the VCF of one of them over (bcftools +liftover) and build "
-        f"it again; if not, {other_sites}"
+        "if they are of different genome builds, lift the VCF of one of them over (bcftools +liftover) and "
+        f"build it again; if not, {other_sites}"
     )
 
 
@@ -285,12 +288,12 @@ def _check_distances(first: Panel, second: Panel, union: SiteUnion) -> None:
     if len(far):
         which = int(union.index_S[0][far[0]] == ABSENT)
         has, lacks = ((first, second), (second, first))[which]
-        at = f"{union.sites.chrom}:{union.sites.position[far[0]]}"
+        first_site = f"{union.sites.chrom}:{union.sites.position[far[0]]}"
         raise InputError(
             "arguments",
-            f"panel {has.path} has {len(far)} sites, the first at {at}, more than {MAX_DISTANCE_CM:g} cM "
-            f"from any that {lacks.path} has, too: build both of the same region ({call('build_panel')} with "
-            f"{argument('region')})",
+            f"panel {has.path} has {len(far)} sites, the first at {first_site}, more than "
+            f"{MAX_DISTANCE_CM:g} cM from every site that {lacks.path} has, too: build both of the same "
+            f"region ({call('build_panel')} with {argument('region')})",
         )
 
 

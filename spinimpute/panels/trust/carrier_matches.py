@@ -15,15 +15,15 @@ from spinimpute.genotypes.bit_rows import ALL_ONES, leading_zeros, trailing_zero
 from spinimpute.runtime.kernels import kernel
 
 MAX_MISMATCHES = 1  # mismatches that a match may contain on each side: a wrong call or a mutation
-MAX_CM, MIN_CM = 2.0, 1e-3  # cM: maximum length of a match on one side; added to each length
+MAX_CM, MIN_CM = 2.0, 1e-3  # cM: maximum length on one side; length that is added to each side
 
 
 @kernel()
-def _left_end(one_W, other_W, place):  # type: ignore[no-untyped-def]
+def _left_end(first_W, second_W, place):  # type: ignore[no-untyped-def]
     """Return the place of the second mismatch to the left of `place`, or -1 if there is none."""
     remaining, nearest = MAX_MISMATCHES, place - 1
     for word in range(nearest >> 6, -1, -1):  # -1 >> 6 is -1: no word is searched
-        differ = one_W[word] ^ other_W[word]
+        differ = first_W[word] ^ second_W[word]
         if word == nearest >> 6:
             differ &= ALL_ONES >> np.uint64(63 - (nearest & 63))
         while differ:
@@ -36,11 +36,11 @@ def _left_end(one_W, other_W, place):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _right_end(one_W, other_W, place, n_places):  # type: ignore[no-untyped-def]
+def _right_end(first_W, second_W, place, n_places):  # type: ignore[no-untyped-def]
     """Return the place of the second mismatch from `place` to the right, or n_places if there is none."""
     remaining = MAX_MISMATCHES
-    for word in range(place >> 6, len(one_W)):
-        differ = one_W[word] ^ other_W[word]
+    for word in range(place >> 6, len(first_W)):
+        differ = first_W[word] ^ second_W[word]
         if word == place >> 6:
             differ &= ALL_ONES << np.uint64(place & 63)
         while differ:
@@ -52,9 +52,9 @@ def _right_end(one_W, other_W, place, n_places):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _match(one_W, other_W, place, cM, cM_T):  # type: ignore[no-untyped-def]
+def _match(first_W, second_W, place, cM, cM_T):  # type: ignore[no-untyped-def]
     """Return the length of a match around a site: log(cM to the left) + log(cM to the right)."""
-    first, last = _left_end(one_W, other_W, place), _right_end(one_W, other_W, place, len(cM_T))
+    first, last = _left_end(first_W, second_W, place), _right_end(first_W, second_W, place, len(cM_T))
     left = cM - cM_T[first] if first >= 0 else MAX_CM
     right = cM_T[last] - cM if last < len(cM_T) else MAX_CM
     return math.log(min(left, MAX_CM) + MIN_CM) + math.log(min(right, MAX_CM) + MIN_CM)
@@ -71,18 +71,18 @@ def fill_gains(bits_NW, cM_T, place_R, cM_R, start_R1, carrier_C, sibling_N, gai
     for r in range(len(place_R)):
         first, last = start_R1[r], start_R1[r + 1]
         for i in range(first, last):
-            one = carrier_C[i]
-            sibling = sibling_N[one]
+            carrier = carrier_C[i]
+            sibling = sibling_N[carrier]
             gain_C[i] = np.nan
-            if sibling == one or (i > first and carrier_C[i - 1] == sibling):
+            if sibling == carrier or (i > first and carrier_C[i - 1] == sibling):
                 continue
             if i + 1 < last and carrier_C[i + 1] == sibling:
                 continue
             best = best_of_sibling = -np.inf
             for j in range(first, last):
                 if j != i:
-                    other_W = bits_NW[carrier_C[j]]
-                    best = max(best, _match(bits_NW[one], other_W, place_R[r], cM_R[r], cM_T))
-                    matched = _match(bits_NW[sibling], other_W, place_R[r], cM_R[r], cM_T)
+                    other_carrier_W = bits_NW[carrier_C[j]]
+                    best = max(best, _match(bits_NW[carrier], other_carrier_W, place_R[r], cM_R[r], cM_T))
+                    matched = _match(bits_NW[sibling], other_carrier_W, place_R[r], cM_R[r], cM_T)
                     best_of_sibling = max(best_of_sibling, matched)
             gain_C[i] = best_of_sibling - best

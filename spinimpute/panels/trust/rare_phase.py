@@ -109,8 +109,8 @@ def _compute_gains(
     )
     start_R = rows.start_X1[rare - rare[0]]
     start_R1 = np.concatenate([[0], np.cumsum(n_carriers_R)])
-    place_C = np.arange(start_R1[-1]) - np.repeat(start_R1[:-1], n_carriers_R)
-    byte_C = np.repeat(start_R, n_carriers_R) + place_C * rows.number_bytes
+    rank_C = np.arange(start_R1[-1]) - np.repeat(start_R1[:-1], n_carriers_R)
+    byte_C = np.repeat(start_R, n_carriers_R) + rank_C * rows.number_bytes
     bytes_CB = rows.stored[byte_C[:, None] + np.arange(rows.number_bytes)]
     carrier_C = bytes_CB.view(f"<u{rows.number_bytes}")[:, 0].astype(np.int64)
     gain_C = np.empty(len(carrier_C))

@@ -6,7 +6,7 @@ unrelated to them. A site's discordance is *confirmed* if predictions of held-ou
 certain there. `spinimpute.pipeline.trust` computes both values when a panel is built.
 
 The default predictor reduces its trust only at sites with a confirmed discordance. Plain Li and Stephens
-copying (in phasing, and in chains of sequenced samples) trusts all discordant sites less.
+copying (in phasing, and in chains of sequenced samples) reduces the trust at all discordant sites.
 """
 
 from __future__ import annotations

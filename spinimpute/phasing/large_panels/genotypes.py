@@ -1,9 +1,9 @@
 """Genotypes of sequenced samples from a panel of more than MAX_COPIED haplotypes.
 
 `search` finds the most likely haplotypes of each sample in each window. Then the sample's chains copy only
-these (`state_chains`), so their time hardly depends on the size of the panel. The largest panels cannot be
-searched completely. For these the chains run twice: haplotypes with long matches to the first result are
-added for the second run.
+these (`state_chains`), so their time hardly depends on the size of the panel. Chains cannot search the
+largest panels completely. For these, haplotypes with long matches to the result of the search are added. The
+chains then run a second time, with haplotypes that match the result of the first run.
 
 Axes: S sites, R sites at which the copied haplotypes may differ, T common sites, X samples, W windows, C
 chosen haplotypes, 2 haplotypes of a sample; 3: genotype, as copies of ALT.
@@ -72,7 +72,7 @@ def genotypes_from_large_panel(
         for low in range(0, n_samples, BATCH_SAMPLES):
             batch = np.arange(low, min(low + BATCH_SAMPLES, n_samples))
             bases = [bases_X[x] for x in batch.tolist()] if bases_X else []
-            linked_X = [linked_at(one, sites.start, search.common_T) for one in bases]
+            linked_X = [linked_at(bases_of_sample, sites.start, search.common_T) for bases_of_sample in bases]
             copied_XW, p_T2X = _search_batch(search, phred_SX3[:, batch], haploid_X[batch], linked_X, pool)
             report(len(batch) / 4)
             for number in range(rounds):
@@ -148,9 +148,9 @@ def linked_at(bases: FragmentBases, first: int, site_R: np.ndarray) -> FragmentB
 
     site_R: the sites, counted from panel index `first`. The result's `panel_index` is an index of site_R.
     """
-    at_B = np.searchsorted(site_R, bases.panel_index - first)
-    used_B = site_R[at_B.clip(max=len(site_R) - 1)] == bases.panel_index - first
-    numbered = replace(bases, panel_index=at_B.astype(np.int32)).take(used_B)
+    row_B = np.searchsorted(site_R, bases.panel_index - first)
+    used_B = site_R[row_B.clip(max=len(site_R) - 1)] == bases.panel_index - first
+    numbered = replace(bases, panel_index=row_B.astype(np.int32)).take(used_B)
     return numbered.linked(Interval(0, len(site_R)))
 
 

@@ -1,4 +1,4 @@
-"""The alleles of a large panel in a form from which those of a few haplotypes can be taken quickly.
+"""The alleles of a large panel in a form from which the alleles of a few haplotypes are read quickly.
 
 At most sites of a large panel, few haplotypes have the minor allele. For these rare sites, each haplotype has
 a list of the sites at which it has the minor allele. For the common sites, all alleles are kept as bits, one
@@ -52,9 +52,9 @@ class HaplotypeAlleles:
             row, byte = np.nonzero(packed_RB)  # few bytes; only these are unpacked
             byte_of_carrier, bit = np.nonzero(np.unpackbits(packed_RB[row, byte][:, None], axis=1))
             carrier = 8 * byte[byte_of_carrier] + bit
-            is_one = carrier < n  # excludes the padding bits of a row, which ^= 255 has set
-            site.append(rows_R[row[byte_of_carrier[is_one]]].astype(np.int32))
-            haplotype.append(carrier[is_one].astype(np.int32))
+            is_haplotype = carrier < n  # excludes the padding bits of a row, which ^= 255 has set
+            site.append(rows_R[row[byte_of_carrier[is_haplotype]]].astype(np.int32))
+            haplotype.append(carrier[is_haplotype].astype(np.int32))
         haplotype_C = np.concatenate(haplotype)
         order_C = np.argsort(haplotype_C, kind="stable")
         first_N1 = np.searchsorted(haplotype_C[order_C], np.arange(n + 1))
@@ -94,7 +94,7 @@ class HaplotypeAlleles:
         length_K = self.first_N1[chosen_K + 1] - self.first_N1[chosen_K]
         column_C = np.repeat(np.arange(len(chosen_K)), length_K)
         list_K = np.cumsum(length_K) - length_K  # index of each list
-        at_C = np.arange(len(column_C)) + np.repeat(self.first_N1[chosen_K] - list_K, length_K)
-        site_C = self.site_C[at_C].astype(np.int64)
-        here_C = (site_C >= low) & (site_C < high) & (self.minor_count_S[site_C] >= min_carriers_K[column_C])
-        return site_C[here_C], column_C[here_C]
+        index_C = np.arange(len(column_C)) + np.repeat(self.first_N1[chosen_K] - list_K, length_K)
+        site_C = self.site_C[index_C].astype(np.int64)
+        kept_C = (site_C >= low) & (site_C < high) & (self.minor_count_S[site_C] >= min_carriers_K[column_C])
+        return site_C[kept_C], column_C[kept_C]

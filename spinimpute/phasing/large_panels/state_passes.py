@@ -139,12 +139,12 @@ def _join_cross(states, place, left_2K, right_2K, cross_2L):  # type: ignore[no-
     zero, one = np.float32(0), np.float32(1)
     for c in range(2):
         left_K, right_K = left_2K[c], right_2K[1 - c]
-        alt, both = all_lanes(zero), all_lanes(zero)
+        alt, total = all_lanes(zero), all_lanes(zero)
         for k in range(0, len(left_K), LANES):
             product = load(left_K, k) * load(right_K, k)
-            both += product
+            total += product
             alt += product * select_by_bit(bits_K, k, bit, zero, one)
-        _set_joined(sum_lanes(both), sum_lanes(alt), c, cross_2L)
+        _set_joined(sum_lanes(total), sum_lanes(alt), c, cross_2L)
 
 
 @kernel()

@@ -1,7 +1,8 @@
 """The states that a sample's chains copy: its most likely haplotypes in each window, and representatives.
 
 Representatives are haplotypes that stand for all others of the panel. Without them the chains would know
-nothing about allele frequencies where none of the chosen haplotypes fits, and would rely on these too much.
+nothing about allele frequencies where none of the chosen haplotypes fits, and would rely on the chosen ones
+too much.
 
 Axes: S sites, R sites at which the states may differ, B bytes of a site's packed bits, W windows, K states, C
 chosen haplotypes of a window, N panel haplotypes.
@@ -84,16 +85,16 @@ def fill_slots(chosen_W: Sequence[np.ndarray]) -> np.ndarray:
 
 def choose_representatives(chosen_C: np.ndarray, n_haplotypes: int) -> np.ndarray:
     """Choose at most MAX_REPRESENTATIVES haplotypes, int64, about evenly spaced, none of them in chosen_C."""
-    other = spread(min(MAX_REPRESENTATIVES, n_haplotypes - len(chosen_C)), n_haplotypes)
-    is_chosen = np.isin(other, chosen_C)
-    taken = {*chosen_C.tolist(), *other.tolist()}
+    representatives = spread(min(MAX_REPRESENTATIVES, n_haplotypes - len(chosen_C)), n_haplotypes)
+    is_chosen = np.isin(representatives, chosen_C)
+    taken = {*chosen_C.tolist(), *representatives.tolist()}
     for number in np.flatnonzero(is_chosen).tolist():  # take the next free haplotype instead
-        haplotype = int(other[number])
+        haplotype = int(representatives[number])
         while haplotype in taken:
             haplotype = (haplotype + 1) % n_haplotypes
         taken.add(haplotype)
-        other[number] = haplotype
-    return other
+        representatives[number] = haplotype
+    return representatives
 
 
 def spread(n: int, n_haplotypes: int) -> np.ndarray:

@@ -1,10 +1,10 @@
 """A shortcut for gaps in which all candidates of a query have the same alleles.
 
-There the networks would predict the candidates' alleles anyway, so these alleles are predicted without the
-networks. Candidates agree in seven of ten gaps with real arrays, and in nine of ten with dense arrays and
-large panels. Rare alleles are still predicted by the networks. The networks have learned how reliable rare
-alleles are, and that an allele with one or two panel copies may be on the wrong haplotype of its sample. A
-*pattern* is one of the distinct haplotypes within a gap.
+The networks would predict these alleles anyway, so they are predicted without the networks. Candidates agree
+in seven of ten gaps with real arrays, and in nine of ten with dense arrays and large panels. Rare alleles are
+still predicted by the networks. The networks have learned how reliable rare alleles are, and that an allele
+with one or two panel copies may be on the wrong haplotype of its sample. A *pattern* is one of the distinct
+haplotypes within a gap.
 
 Axes: Q queries, G gaps of a tile or block, P both ends of a block's gaps (G + 1), D patterns of all gaps of
 a tile, U sites, N panel haplotypes, C candidates, W 64-bit words. A trailing 1 means one more than the axis.

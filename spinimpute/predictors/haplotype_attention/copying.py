@@ -6,8 +6,8 @@ pattern. Then only the minor alleles of patterns with a positive weight are visi
 
 Axes: N panel haplotypes, Q queries, G gaps, B blocks, K classes, U sites of a block, D patterns of a gap,
 M members of classes, V value, W 64-bit words, T slots of a hash table, I patterns of a query's class members
-in a gap ("slots"), E ends of a gap, L lanes, X panel rows or entries (query, site) with a minor allele. A
-trailing 1 means one more than the axis.
+in a gap ("slots"), E ends of a gap, L lanes, X panel rows, entries (query, site) with a minor allele, or rows
+of lanes, Y all lanes of these rows. A trailing 1 means one more than the axis.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BLOCK_GAPS = 16
 MIN_TRUSTED_COPIES = 3  # an allele with fewer panel copies may be on the wrong haplotype of its sample
 MAX_UINT16_PATTERNS = 2**16  # number of patterns that uint16 can index
 INITIAL_SLOTS = 1_024  # initial number of slots of the hash table
-BYTES_PER_HASHING = 512  # bytes of a row (8 haplotypes each) to hash at a time: their hashes fit the L1 cache
+BYTES_PER_HASHING = 512  # bytes (8 haplotypes each) that are hashed at a time: their hashes fit the L1 cache
 
 
 class GapPatterns(NamedTuple):
@@ -42,8 +42,8 @@ class GapPatterns(NamedTuple):
     # uint64, gap by gap and pattern by pattern. Each pattern has a bit for each site of its gap, padded to
     # whole words. Bit u is set if the pattern has the minor allele of the gap's site u.
     minor_W: np.ndarray
-    # uint16 (B, N): bit g is set if a haplotype has an allele with fewer than MIN_TRUSTED_COPIES copies in
-    # gap g of the block
+    # uint16 (B, N): bit g is set if the haplotype has, in gap g of the block, an allele with fewer than
+    # MIN_TRUSTED_COPIES copies
     rare_BN: np.ndarray
 
 
@@ -127,38 +127,39 @@ def _number_patterns(hash_N, table_T, owner_T, pattern_N, representative_N):  # 
     """Number the distinct hashes in order of appearance, and return their count.
 
     pattern_N gets the number of each haplotype's hash, representative_N the first haplotype of each number.
-    The hash table has 2^n slots, at least twice the number of hashes. Few slots are used at first, and more
-    when half of them are full: a small table stays in the CPU's cache.
+    The number of slots of the hash table is a power of two, and at least twice the number of hashes. At first
+    only INITIAL_SLOTS are used, so that they stay in the CPU's cache. Twice as many are used when half of
+    them are full.
     """
     size = min(INITIAL_SLOTS, len(table_T))
     mask = np.uint64(size - 1)
     owner_T[:size] = -1
     n_patterns = 0
     for n in range(len(hash_N)):
-        at = _find_slot(hash_N[n], table_T, owner_T, mask)
-        if owner_T[at] < 0:
-            table_T[at], owner_T[at] = hash_N[n], n_patterns
+        slot = _find_slot(hash_N[n], table_T, owner_T, mask)
+        if owner_T[slot] < 0:
+            table_T[slot], owner_T[slot] = hash_N[n], n_patterns
             representative_N[n_patterns] = n
             n_patterns += 1
-        pattern_N[n] = owner_T[at]
+        pattern_N[n] = owner_T[slot]
         if 2 * n_patterns > size:
             size *= 2
             mask = np.uint64(size - 1)
             owner_T[:size] = -1
             for d in range(n_patterns):
                 number = hash_N[representative_N[d]]
-                at = _find_slot(number, table_T, owner_T, mask)
-                table_T[at], owner_T[at] = number, d
+                slot = _find_slot(number, table_T, owner_T, mask)
+                table_T[slot], owner_T[slot] = number, d
     return n_patterns
 
 
 @kernel()
 def _find_slot(number, table_T, owner_T, mask):  # type: ignore[no-untyped-def]
     """Return the slot of a hash in the table, or a free slot if the table lacks the hash."""
-    at = scramble(number) & mask
-    while owner_T[at] >= 0 and table_T[at] != number:
-        at = (at + np.uint64(1)) & mask
-    return at
+    slot = scramble(number) & mask
+    while owner_T[slot] >= 0 and table_T[slot] != number:
+        slot = (slot + np.uint64(1)) & mask
+    return slot
 
 
 @kernel()
@@ -179,13 +180,13 @@ def _mark_packed(rows, x, rare, new_index_N, representative_D, minor_W, word, wi
     stored, first, ref_is_minor = rows.stored, rows.start_X1[x], rows.ref_is_minor_X[x]
     if rare:  # only small panels store rare alleles as bits, not as lists
         for haplotype in range(len(new_index_N)):
-            one = (stored[first + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
-            if one != ref_is_minor:
+            is_alt = (stored[first + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
+            if is_alt != ref_is_minor:
                 rare_N[new_index_N[haplotype]] |= rare_bit
     for d in range(len(representative_D)):
         haplotype = representative_D[d]
-        one = (stored[first + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
-        if one != ref_is_minor:
+        is_alt = (stored[first + (haplotype >> 3)] >> (7 - (haplotype & 7))) & 1
+        if is_alt != ref_is_minor:
             minor_W[word + d * width] |= bit
 
 
@@ -194,10 +195,10 @@ def _mark_minor_alleles(  # type: ignore[no-untyped-def]
     rows, first_row, stop_row, copies_X, new_index_N, pattern_N, representative_D, minor_W, first_word,
     rare_N, rare_bit,
 ):  # fmt: skip
-    """Set the bits of a gap, which has the rows [first_row, stop_row).
+    """Set the bits of the minor alleles of a gap, which has the rows [first_row, stop_row).
 
-    In minor_W, from first_word on: those of the patterns' minor alleles. In rare_N: rare_bit of haplotypes
-    with an allele that may be misphased.
+    The bits of the gap's patterns start at minor_W[first_word]. rare_bit is set in rare_N for haplotypes with
+    an allele that has fewer than MIN_TRUSTED_COPIES copies.
     """
     width = (stop_row - first_row + 63) >> 6
     for x in range(first_row, stop_row):
@@ -310,7 +311,8 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
     rank_I = np.empty(max_patterns, np.int32)
     times_I, sibling_times_I = np.zeros(max_patterns, np.int32), np.zeros(max_patterns, np.int32)
     class_slots_I, class_sibling_slots_I = np.empty(max_patterns, np.int32), np.empty(max_patterns, np.int32)
-    # sums for the left end of the gap (weight, then V weighted values), then sums for the right end
+    # Arrays ..._XL hold n_rows rows of lanes per item: sums for the left end of the gap (the weight, then V
+    # weighted values), then sums for the right end.
     n_rows = -(-2 * width // LANES)
     class_XL, all_XL = np.zeros((n_rows, LANES), np.float32), np.empty((n_rows, LANES), np.float32)
     pattern_XL = np.empty((max_patterns * n_rows, LANES), np.float32)
@@ -346,7 +348,7 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                     store(all_XL, x, load(all_XL, x) + load(class_XL, x) * np.float32(count))
                 logit = logit_QGK[q, g, k]
                 first = first_QGK[q, g, k]
-                # many members share a pattern: count the members of each pattern, then add multiples
+                # Many members share a pattern: count the members of each pattern, then add multiples.
                 n_class_slots = n_class_sibling_slots = 0
                 for m in range(first, first + count):
                     haplotype = member_M[m]
@@ -408,17 +410,17 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
             for i in range(n_slots):
                 slot = rank_I[i]
                 slot_D[pattern_I[slot]] = -1
-                at = first_word + n_words * pattern_I[slot]
+                pattern_word = first_word + n_words * pattern_I[slot]
                 best = best_I[slot]
                 for word in range(n_words):
-                    minor = minor_W[at + word]
+                    minor = minor_W[pattern_word + word]
                     # Patterns come in order of decreasing logit. At undecided sites, all patterns so far had
                     # the minor allele. The first pattern without it has the best non-carrier.
-                    others = undecided_W[word] & ~minor
+                    decided = undecided_W[word] & ~minor
                     undecided_W[word] &= minor
-                    while others:
-                        u = (word << 6) + trailing_zeros(others)
-                        others &= others - np.uint64(1)
+                    while decided:
+                        u = (word << 6) + trailing_zeros(decided)
+                        decided &= decided - np.uint64(1)
                         if u < n_sites:
                             best_non_carrier_U[u] = best
                     while minor:
@@ -431,9 +433,9 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                             store(site_XL, row, load(site_XL, row) + load(pattern_XL, slot * n_rows + x))
             for slot in range(n_sibling_slots):
                 sibling_slot_D[sibling_pattern_I[slot]] = -1
-                at = first_word + n_words * sibling_pattern_I[slot]
+                pattern_word = first_word + n_words * sibling_pattern_I[slot]
                 for word in range(n_words):
-                    minor = minor_W[at + word]
+                    minor = minor_W[pattern_word + word]
                     while minor:
                         u = (word << 6) + trailing_zeros(minor)
                         minor &= minor - np.uint64(1)
@@ -441,12 +443,12 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                         sibling_UE[u, 1] += sibling_IE[slot, 1]
             for u in range(n_sites):
                 site = gap_start_G1[g] + u
-                t = fraction_U[site]
-                s = np.float32(1.0) - t
+                right_share = fraction_U[site]
+                left_share = np.float32(1.0) - right_share
                 left = u * n_rows * LANES
                 right = left + width
-                p = s * site_Y[left] + t * site_Y[right]
-                sibling_p = s * sibling_UE[u, 0] + t * sibling_UE[u, 1]
+                p = left_share * site_Y[left] + right_share * site_Y[right]
+                sibling_p = left_share * sibling_UE[u, 0] + right_share * sibling_UE[u, 1]
                 if p <= 0 and sibling_p <= 0:
                     continue
                 site_X[n_found], query_X[n_found] = site, q
@@ -464,8 +466,8 @@ def _copy_block(weights, classes, sibling_N, patterns, sites, entries):  # type:
                 carrier_scale = np.float32(1.0) / (p + np.float32(EPSILON))
                 other_scale = np.float32(1.0) / (np.float32(1.0) - p + np.float32(EPSILON))
                 for v in range(1, width):
-                    carried = s * site_Y[left + v] + t * site_Y[right + v]
-                    total = s * all_Y[v] + t * all_Y[width + v]
+                    carried = left_share * site_Y[left + v] + right_share * site_Y[right + v]
+                    total = left_share * all_Y[v] + right_share * all_Y[width + v]
                     f = COPIED_FEATURES + v - 1
                     pooled_XF[n_found, f] = carried * carrier_scale
                     pooled_XF[n_found, f + n_value] = (total - carried) * other_scale

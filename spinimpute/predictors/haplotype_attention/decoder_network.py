@@ -162,7 +162,7 @@ def decode(
     """Return P(ALT) at a block's sites, float32 (U, Q).
 
     spread_QGE is the entropy of the weights of classes. In gaps where the candidates agree
-    (`agreed_patterns`), minor alleles get probability 0 here; `fill_agreed` writes those of the candidates.
+    (`agreed_patterns`), minor alleles get probability 0 here; `fill_agreed` writes the candidates' alleles.
     """
     out_UQ = np.empty((len(sites.gap_U), len(spread_QGE)), np.float32)
     _fill_absent(weights, spread_QGE, agreed_QG, sites, out_UQ)

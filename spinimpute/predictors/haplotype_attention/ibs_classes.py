@@ -108,22 +108,22 @@ def _key(left_1, left_2, right_1, right_2):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _class_key(differences_CP, c, at, cumulative_S1, information_S, n_places):  # type: ignore[no-untyped-def]
+def _class_key(differences_CP, c, column, cumulative_S1, information_S, n_places):  # type: ignore[no-untyped-def]
     """Return the key of a candidate's class and the sort value of that class.
 
-    `at` is the column of the first difference to the right of the gap. The sort value increases with the
+    `column` is that of the first difference to the right of the gap. The sort value increases with the
     information of the class. Ties are broken by a hash of the key.
     """
-    left_1, left_2 = differences_CP[c, at - 1], differences_CP[c, at - 2]
-    right_1, right_2 = differences_CP[c, at], differences_CP[c, at + 1]
+    left_1, left_2 = differences_CP[c, column - 1], differences_CP[c, column - 2]
+    right_1, right_2 = differences_CP[c, column], differences_CP[c, column + 1]
     key = _key(left_1, left_2, right_1, right_2)
-    # read from both arrays in any case: numba then counts no references to them
+    # Both entries are read in any case: numba then counts no references to the arrays.
     left, right = information_S[max(left_1, 0)], information_S[min(right_1, n_places - 1)]
     information = cumulative_S1[right_2] - cumulative_S1[left_2 + 1]
     information -= left if left_1 >= 0 else np.float32(0)
     information -= right if right_1 < n_places else np.float32(0)
     tie_breaker = ((key * np.int64(-7046029254386353131)) >> np.int64(33)) & np.int64(0x7FFFFFFF)
-    # the bit patterns of non-negative floats sort like the floats
+    # The bit patterns of non-negative floats sort like the floats.
     return key, (np.int64(bits_of_float(max(information, np.float32(0)))) << np.int64(32)) | tie_breaker
 
 
@@ -142,18 +142,18 @@ def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-
 
 @kernel()
 def _describe_differences(q, g, n_found, information, distances, work, classes):  # type: ignore[no-untyped-def]
-    """Write the features of the n_found classes of query q at gap g that depend on the two differences.
+    """Write the features of n_found classes that depend on the two differences on each side.
 
-    These are the differences of the classes' best members. The inner loops run over classes, because these
-    loops can be vectorized.
+    The classes are those of query q at gap g. All members of a class have these differences; they are read
+    from the best member. The inner loops run over classes, because these loops can be vectorized.
     """
     information_S, other_S = information.query_QS[q], information.other_QS[q]
     log_left_S1, log_right_S1 = distances.log_left_GS1[g], distances.log_right_GS1[g]
     cumulative_S1, differences_CP, column_C = work.cumulative_S1, work.differences_CP, work.column_C
     best_K, skipped_2K, features_FK = work.best_K, work.skipped_2K, classes.features_QGFK[q, g]
     n_places = len(information_S)
-    here = cumulative_S1[distances.first_place + g]
-    least, zero = np.float32(INFORMATION_OFFSET), np.float32(0)
+    up_to_gap = cumulative_S1[distances.first_place + g]
+    offset, zero = np.float32(INFORMATION_OFFSET), np.float32(0)
     for k in range(n_found):
         skipped_2K[0, k] = skipped_2K[1, k] = 0
     for j in range(DEPTH):
@@ -162,8 +162,8 @@ def _describe_differences(q, g, n_found, information, distances, work, classes):
             left, right = differences_CP[c, column_C[c] - 1 - j], differences_CP[c, column_C[c] + j]
             features_FK[j, k] = log_left_S1[left + 1]
             features_FK[2 * DEPTH + j, k] = log_right_S1[right]
-            features_FK[DEPTH + j, k] = here - cumulative_S1[left + 1] - skipped_2K[0, k]
-            features_FK[3 * DEPTH + j, k] = cumulative_S1[right] - here - skipped_2K[1, k]
+            features_FK[DEPTH + j, k] = up_to_gap - cumulative_S1[left + 1] - skipped_2K[0, k]
+            features_FK[3 * DEPTH + j, k] = cumulative_S1[right] - up_to_gap - skipped_2K[1, k]
             left_exists, right_exists = np.float32(left >= 0), np.float32(right < n_places)
             left, right = max(left, 0), min(right, n_places - 1)
             skipped_2K[0, k] += left_exists * information_S[left]
@@ -174,8 +174,8 @@ def _describe_differences(q, g, n_found, information, distances, work, classes):
                 features_FK[LOG_COUNT + 3, k] = right_exists * information_S[right]
                 features_FK[LOG_COUNT + 4, k] = right_exists * other_S[right]
         for k in range(n_found):
-            features_FK[DEPTH + j, k] = fast_log(max(features_FK[DEPTH + j, k], zero) + least)
-            features_FK[3 * DEPTH + j, k] = fast_log(max(features_FK[3 * DEPTH + j, k], zero) + least)
+            features_FK[DEPTH + j, k] = fast_log(max(features_FK[DEPTH + j, k], zero) + offset)
+            features_FK[3 * DEPTH + j, k] = fast_log(max(features_FK[3 * DEPTH + j, k], zero) + offset)
 
 
 @kernel()
@@ -186,9 +186,9 @@ def _describe_members(q, g, n_found, work, classes):  # type: ignore[no-untyped-
     count_K, features_FK = classes.count_QGK[q, g], classes.features_QGFK[q, g]
     for k in range(n_found):
         c = best_K[k]
-        passed = column_C[c] - DEPTH
+        n_left = column_C[c] - DEPTH
         features_FK[LOG_COUNT, k] = fast_log(count_K[k])
-        left, right = outside_C2[c, 0] + passed, outside_C2[c, 1] + between_C[c] - passed
+        left, right = outside_C2[c, 0] + n_left, outside_C2[c, 1] + between_C[c] - n_left
         features_FK[LOG_COUNT + 5, k] = (np.float32(left) + np.float32(0.5)) / n_scanned_2[0]
         features_FK[LOG_COUNT + 6, k] = (np.float32(right) + np.float32(0.5)) / n_scanned_2[1]
         for side in range(2):
@@ -200,8 +200,8 @@ def _describe_members(q, g, n_found, work, classes):  # type: ignore[no-untyped-
 
 
 @kernel(inline=True)
-def _comes_before(score_C, one, other):  # type: ignore[no-untyped-def]
-    return score_C[one] > score_C[other] or (score_C[one] == score_C[other] and one < other)
+def _comes_before(score_C, c, other_c):  # type: ignore[no-untyped-def]
+    return score_C[c] > score_C[other_c] or (score_C[c] == score_C[other_c] and c < other_c)
 
 
 @kernel()
@@ -227,15 +227,15 @@ def _sort(rank_C, n, score_C, merged_C):  # type: ignore[no-untyped-def]
                 continue
             for i in range(first, middle):
                 merged_C[i] = rank_C[i]
-            i, j, to = first, middle, first
+            i, j, k = first, middle, first
             while i < middle:
                 if j < last and _comes_before(score_C, rank_C[j], merged_C[i]):
-                    rank_C[to] = rank_C[j]
+                    rank_C[k] = rank_C[j]
                     j += 1
                 else:
-                    rank_C[to] = merged_C[i]
+                    rank_C[k] = merged_C[i]
                     i += 1
-                to += 1
+                k += 1
         width *= 2
 
 
@@ -247,9 +247,8 @@ class _Workspace(NamedTuple):
     differences_CP: np.ndarray  # int32, see `_find_differences`
     column_C: np.ndarray  # int32, column of differences_CP with the first difference to the right of the gap
     between_C: np.ndarray  # int32, number of differences between the block's first and last gap
-    outside_C2: (
-        np.ndarray
-    )  # int32, number of differences within SCANNED_PLACES places left and right of the block
+    # int32, number of differences within SCANNED_PLACES places left and right of the block
+    outside_C2: np.ndarray
     key_C: np.ndarray  # int64, see `_class_key`
     score_C: np.ndarray  # int64, sort value, see `_class_key`
     rank_C: np.ndarray  # int64, candidates, sorted by `_sort`
@@ -404,14 +403,16 @@ class Information(NamedTuple):
         frequency_S is the panel's frequency of allele 1. An allele that the panel lacks is treated as if half
         a haplotype carried it.
         """
-        least = 0.5 / n_haplotypes
-        table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(least, 1)
+        min_frequency = 0.5 / n_haplotypes
+        table_S3 = np.stack([1 - frequency_S, frequency_S, np.ones_like(frequency_S)], axis=1).clip(
+            min_frequency, 1
+        )
         information_S3 = -np.log(table_S3).astype(np.float32)
         with np.errstate(divide="ignore"):
             other_S3 = -np.log(-np.expm1(-information_S3))
         other_S3 = np.where(information_S3 > 0, other_S3, 0).astype(np.float32)
-        at_SQ = query_SQ.astype(np.int64)
-        return cls(*(np.take_along_axis(x, at_SQ, axis=1).T.copy() for x in (information_S3, other_S3)))
+        column_SQ = query_SQ.astype(np.int64)
+        return cls(*(np.take_along_axis(x, column_SQ, axis=1).T.copy() for x in (information_S3, other_S3)))
 
 
 class GapDistances(NamedTuple):

@@ -64,6 +64,7 @@ class HaplotypeEpisode:
 
 @kernel()
 def _fill_class_alleles(first_QGK, count_QGK, member_M, sibling_N, alleles_GUN, alleles_QGUK, sibling_QGUK):  # type: ignore[no-untyped-def]
+    """Fill alleles_QGUK and sibling_QGUK of `HaplotypeEpisode`."""
     n_queries, n_gaps, n_classes = count_QGK.shape
     n_sites = alleles_GUN.shape[1]
     for q in range(n_queries):

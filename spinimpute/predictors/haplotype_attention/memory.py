@@ -25,7 +25,7 @@ MAX_QUERIES = 128  # queries that a thread computes together
 MIN_QUERIES = 16  # minimum of queries that a thread computes together if there is no memory budget
 THREAD_BYTES = 40e6  # per thread with MAX_QUERIES queries, plus POSTERIOR_BYTES, ENTRY_BYTES and results
 POSTERIOR_BYTES = 24  # per query of a thread and panel haplotype: probabilities of candidates
-MAX_COUNTED = 45_000  # panel haplotypes to count there and in MATCH_BYTES, because candidates are limited
+MAX_COUNTED = 45_000  # maximum number of panel haplotypes for POSTERIOR_BYTES and MATCH_BYTES
 ENTRY_BYTES = 98  # per query of a thread and site of a block
 # Limits of one thread, unless MIN_QUERIES queries exceed them. Candidate arrays above their limit would be
 # allocated again for every batch of queries.
@@ -108,7 +108,7 @@ class JobSizes:
 
 
 def limits_of(job: ImputationJob) -> Limits:
-    """Return the limits for a job with its option `max_memory`. Raise InputError if that is too small."""
+    """Return the limits for a job with its option `max_memory`. Raise InputError if it is too small."""
     if not len(job.typed_index):
         return DEFAULT
     budget = job.options.get("max_memory")

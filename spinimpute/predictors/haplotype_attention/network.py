@@ -129,8 +129,8 @@ def copy_alleles(
 ) -> Copied:
     """Average the alleles of classes; return `Copied` of shape (Q, G, U).
 
-    alleles_QGUK is the share of the members of a class that carry the minor allele, sibling_QGUK that share
-    of their siblings. fraction_GU is the position in the gap: 0 at the left typed site, 1 at the right one.
+    alleles_QGUK is the share of the members of a class that carry the minor allele, sibling_QGUK the share of
+    siblings that do. fraction_GU is the position in the gap: 0 at the left typed site, 1 at the right one.
     """
     t_GU1 = fraction_GU.unsqueeze(-1)
     value_QGVK = weights.value_QGVK

@@ -8,8 +8,8 @@ Let a of the N panel haplotypes agree with the sample's first haplotype, and b w
 number of haplotypes that agree with the first haplotype while their sibling agrees with the second. A person
 outside the panel has the two observed haplotypes with probability (a / N) (b / N), approximately; a random
 person of the panel has them with probability p / N. The odds of being in the panel are therefore the prior
-odds times N p / (a b). Differences at typed places lower the odds, because a difference is either a wrong
-call, or the sample is a relative who shares the haplotypes only in a part of the chromosome.
+odds times N p / (a b). A difference at a typed place lowers the odds: either the call is wrong, or the
+sample is a relative who shares the haplotypes only in a part of the chromosome.
 
 A sample whose two haplotypes agree with each other is not tested: the second one adds no evidence.
 
@@ -57,7 +57,7 @@ def find_members(
 
     One of PLACES_PER_ERROR places may differ. Queries that agree with more than MAX_MATCHING candidates are
     omitted. sibling_N is the sibling of each panel haplotype, or the haplotype itself if it has none.
-    `siblings` are the query's siblings; all calls of a missing sibling are missing. `block` may be any block
+    `siblings` are the queries' siblings; all calls of a missing sibling are missing. `block` may be any block
     of the tile, because a haplotype that agrees at all places is a candidate in every block.
     """
     probability_Q = np.zeros(len(queries.bits_XW), np.float32)

@@ -4,8 +4,7 @@ The first correction predicts alleles without the network, as the average of the
 with their posterior probabilities in the model of Li and Stephens. This prediction is mixed with that of the
 network. The mixture is more accurate than either prediction alone. In panels larger than those of training
 (6,000 haplotypes), hundreds of haplotypes match a query equally well, and the model of Li and Stephens is
-close to the truth. There both predictions get equal weights. `benchmarks.imputation left-out` compares
-weights.
+close to the truth. There it gets more weight. `benchmarks.imputation left-out` compares weights.
 
 The second correction adapts the prior odds of rare alleles to the panel's site frequency spectrum. If c of n
 panel haplotypes have an allele, a further haplotype has it with probability r c / n. The *return ratio* r is
@@ -57,6 +56,7 @@ def posterior_weight(n_haplotypes: int) -> float:
 
 @kernel(fast=True)
 def _pool_alleles(candidates, patterns, sites, wanted_QG, out_UQ):  # type: ignore[no-untyped-def]
+    """Fill out_UQ, see `posterior_alleles`."""
     haplotype_C, posterior_CP, first_Q1 = candidates
     first_gap, gap_start_G1, fraction_U, _ = sites
     pattern_NG = patterns.pattern_BNG[first_gap // BLOCK_GAPS]
@@ -74,14 +74,14 @@ def _pool_alleles(candidates, patterns, sites, wanted_QG, out_UQ):  # type: igno
             if n_sites == 0 or not wanted_QG[q, g]:
                 continue
             gap, n_words = first_gap + g, (n_sites + 63) >> 6
-            place = gap % BLOCK_GAPS
+            gap_in_block = gap % BLOCK_GAPS
             n_slots = 0
             left_sum = right_sum = np.float32(1e-12)
             for c in range(first_Q1[q], first_Q1[q + 1]):
                 left, right = posterior_CP[c, g], posterior_CP[c, g + 1]
                 left_sum += left
                 right_sum += right
-                pattern = pattern_NG[haplotype_C[c], place]
+                pattern = pattern_NG[haplotype_C[c], gap_in_block]
                 slot = slot_D[pattern]
                 if slot < 0:
                     slot = n_slots

@@ -89,8 +89,8 @@ class TileSizes:
     places: int  # typed places of the largest tile
     sites: int  # panel sites of the largest tile
     block_sites: int  # panel sites of the largest block
-    all_gaps: int
-    all_sites: int
+    all_gaps: int  # of the whole panel
+    all_sites: int  # of the whole panel
 
     @classmethod
     def of(

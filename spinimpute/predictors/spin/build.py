@@ -85,7 +85,7 @@ def build_inducing_panel(
     Raises
     ------
     InputError
-        The panel is closed. Or the array cannot be read, or shares no site with the panel. Or the model is
+        `panel` is a path. Or the array cannot be read, or shares no site with the panel. Or the model is
         not one of SPIN. Or `out` cannot be written, or it exists and `force` is not set.
     ValueError
         `array` holds indices that are not increasing or not in the panel.

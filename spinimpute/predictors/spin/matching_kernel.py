@@ -35,7 +35,7 @@ def fill_match(  # type: ignore[no-untyped-def]
     match_DH = np.zeros((n_columns, n_padded), np.float32)
     run_weight_DH = np.zeros((n_columns, n_padded), np.float32)
     cumulative_H = np.empty(n_points, np.float32)
-    sum_H, other_H = np.empty(n_padded, np.float32), np.empty(n_padded, np.float32)
+    sum_H, information_H = np.empty(n_padded, np.float32), np.empty(n_padded, np.float32)
     query_information_D = np.empty(n_columns, np.float32)
     one, zero = np.float32(1), np.float32(0)
     for q in range(n_queries):
@@ -56,13 +56,15 @@ def fill_match(  # type: ignore[no-untyped-def]
                     cumulative_H[h] += scaled * match_DH[d, h]
                     run_weight_DH[d, h] = fast_exp(cumulative_H[h])
             for t in range(tolerances):
-                _sum_runs(run_weight_DH, first, stop, step_D, query_information_D, sum_H, other_H)
+                _sum_runs(run_weight_DH, first, stop, step_D, query_information_D, sum_H, information_H)
                 length, information = 2 * side * tolerances + t, (2 * side + 1) * tolerances + t
                 for h in range(n_points):
                     runs_FQH[length, q, h] = (
                         fast_log(sum_H[h] + np.float32(DISTANCE_OFFSET)) * np.float32(0.25) + one
                     )
-                    runs_FQH[information, q, h] = fast_log(one + max(other_H[h], zero)) * np.float32(0.5)
+                    runs_FQH[information, q, h] = fast_log(one + max(information_H[h], zero)) * np.float32(
+                        0.5
+                    )
 
 
 @kernel(fast=True)

@@ -99,9 +99,8 @@ class GenotypeSPIN(nn.Module):
         )
         scales = torch.linspace(math.log(MIN_SCALE), math.log(MAX_SCALE), s.heads)
         self.log_scale = nn.Parameter(scales)
-        lean_G = torch.zeros(
-            s.heads
-        )  # initially a quarter of the heads prefers the left, a quarter the right
+        # Initially a quarter of the heads prefers the left, a quarter the right.
+        lean_G = torch.zeros(s.heads)
         lean_G[0::4], lean_G[1::4] = -2.0, 2.0
         self.lean = nn.Parameter(lean_G)
         self.prior = nn.Parameter(torch.full((s.heads,), 0.7))

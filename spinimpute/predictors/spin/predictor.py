@@ -174,7 +174,7 @@ class SPINPredictor(Predictor):
         if block.k != k:
             raise InputError(
                 "damaged",
-                f"a block of inducing points has tokens of {block.k} SNPs, where the model reads {k}: the "
+                f"a block of inducing points has tokens of {block.k} SNPs, but the model reads {k}: the "
                 "file is damaged. Make it again.",
             )
         points = CarriedPoints(**{name: value.to(self.device)[None] for name, value in block.points.items()})

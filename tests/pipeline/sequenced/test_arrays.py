@@ -111,7 +111,7 @@ def test_other_unusable_arguments(world):
             spinimpute.impute_likelihoods(panel, good, elsewhere)
         with pytest.raises(InputError, match="there is no site in sites"):
             spinimpute.impute_likelihoods(panel, good[:0], index[:0])
-    with pytest.raises(InputError, match="panel must be an open one"):
+    with pytest.raises(InputError, match="panel must be an open panel"):
         spinimpute.impute_likelihoods(str(world.panel), good, index)  # type: ignore[arg-type]
     points: Any = SimpleNamespace(haplotypes=None, path=Path("p.spip"), holds="inducing points")
     message = r"p\.spip: sequenced samples cannot be imputed from inducing points"
