@@ -1,1 +1,1 @@
-"""Inducing panels: what they cost in accuracy, and what they tell about the people they were made of."""
+"""Inducing panels: their accuracy, and what they reveal about the people from whom they were built."""

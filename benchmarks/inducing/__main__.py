@@ -1,4 +1,4 @@
-"""Inducing panels: accuracy against size, and who can be told to have been in the panel.
+"""Inducing panels: accuracy by size, and membership inference (whose haplotypes were in the panel?).
 
 Installs nothing: bcftools must be on the PATH for `curve --parts`, scikit-learn (extra: bench) for
 `membership`. Results are written to results/DATE-NAME.
@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def numbers(text: str) -> list[int]:
-    """Whole numbers with commas."""
+    """Parse whole numbers that are separated by commas."""
     return [int(part) for part in text.split(",")]
 
 

@@ -1,8 +1,8 @@
-"""What an attacker computes: how well a person's haplotypes fit a file, beside people who are not in it.
+"""Features that an attacker computes: how well a person's haplotypes fit a file, compared with non-members.
 
-Axes: X sites, Q haplotypes of the people who are tested, two columns each in the order of people; P people; H
-inducing points; of a block: U sites, S typed places, D columns of K-mers, V K-mers. Every feature is float64
-(P,); larger speaks for membership.
+Axes: X sites, Q haplotypes of the tested people, with two adjacent columns for each person; P people; H
+inducing points; in a block: U sites, S typed places, D columns of K-mers, V K-mers. Every feature is float64
+(P,). Larger values are evidence for membership.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ ERRORS = (0.001, 0.03)
 
 
 def of_person(value_Q: np.ndarray) -> np.ndarray:
-    """The sum over a person's two haplotypes."""
+    """Return the sum over a person's two haplotypes."""
     return value_Q.reshape(-1, 2).sum(1).astype(np.float64)
 
 
 def count_features(
     alleles_XQ: np.ndarray, panel: InducingPanel, reference: InducingPanel, sites: np.ndarray
 ) -> Features:
-    """From allele counts alone: the likelihood ratio of a person's alleles, sites taken as independent.
+    """Return the likelihood ratio of a person's alleles from allele counts alone, with sites taken as
+    independent.
 
-    sites: bool (X,), those that are known to the attacker.
+    sites: bool (X,), sites that the attacker knows.
     """
     n = panel.n_haplotypes
     inside = (panel.allele_count[sites] / n).clip(LEAST, 1 - LEAST)
@@ -45,11 +46,11 @@ def count_features(
 
 
 def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarray) -> Features:
-    """How likely a person's haplotypes are as noisy draws from the inducing points, block by block.
+    """Return how likely a person's haplotypes are as noisy draws from the inducing points, block by block.
 
-    "own": at the sites that a block imputes, each site once; "wide": at those that are not typed, and by the
-    K-mers of typed sites in and around the block, which tell inducing points apart. Draws err with the
-    probability in the name.
+    "own" uses the sites that a block imputes; each site counts once. "wide" uses untyped sites, and the
+    K-mers of typed sites in and around the block, which distinguish inducing points. The number in a name is
+    the error rate of the draws.
     """
     names = [f"{reach} {error}" for reach in ("own", "wide") for error in ERRORS]
     out = {name: np.zeros(alleles_XQ.shape[1]) for name in names}
@@ -113,7 +114,7 @@ def _mixture(fit_HQ: np.ndarray, share_H: np.ndarray) -> np.ndarray:
 
 
 def imputed(panel: InducingPanel, predictor: BlockPredictor, alleles_XQ: np.ndarray) -> np.ndarray:
-    """P(ALT), float32 (X, Q), of people who are typed at the array's sites, to the decimals of an output."""
+    """Return P(ALT), float32 (X, Q), of people typed at the array's sites, rounded like an output."""
     p_XQ = np.empty(alleles_XQ.shape, dtype=np.float32)
     typed_TQ = alleles_XQ[panel.array_index]
     for number in range(panel.n_blocks):
@@ -125,9 +126,9 @@ def imputed(panel: InducingPanel, predictor: BlockPredictor, alleles_XQ: np.ndar
 
 
 def dosage_features(alleles_XQ: np.ndarray, p_XQ: np.ndarray, sites: np.ndarray) -> Features:
-    """How well a person's alleles were imputed: the model's loss.
+    """Return how well a person's alleles were imputed: the model's loss.
 
-    sites: bool (X,), those that count (not typed, known to the attacker).
+    sites: bool (X,), the sites that count (untyped, and known to the attacker).
     """
     p = p_XQ[sites].clip(DOSAGE_STEP / 2, 1 - DOSAGE_STEP / 2)
     carried = alleles_XQ[sites] > 0
@@ -137,13 +138,13 @@ def dosage_features(alleles_XQ: np.ndarray, p_XQ: np.ndarray, sites: np.ndarray)
 
 
 def against(found: Features, reference: Features) -> Features:
-    """Features of the file, and their excess over those of a file of other people."""
+    """Return features of the file, and their differences from the features of a file of other people."""
     excess = {f"{name}, excess": found[name] - reference[name] for name in found}
     return {**found, **excess}
 
 
 def carrier_ranks(alleles_XQ: np.ndarray, p_XQ: np.ndarray, rare: np.ndarray) -> tuple[int, int]:
-    """How many alleles have one carrier among the people, and for how many that one has the highest dosage.
+    """Count alleles with a single carrier among the people, and those whose carrier has the highest dosage.
 
     rare: int (R,), sites whose minor allele has one copy in the panel.
     """
@@ -162,5 +163,5 @@ def carrier_ranks(alleles_XQ: np.ndarray, p_XQ: np.ndarray, rare: np.ndarray) ->
 
 
 def table_of(features: Mapping[str, np.ndarray]) -> np.ndarray:
-    """(P, features), in the order of the names."""
+    """Return the features as a table (P, features), in the order of the names."""
     return np.stack([features[name] for name in sorted(features)], axis=1)

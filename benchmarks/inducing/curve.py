@@ -1,4 +1,4 @@
-"""`curve`: accuracy against the number of inducing points and the size of the file."""
+"""`curve`: accuracy by number of inducing points and by file size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHOLE_FILE, OWN_FILE = "file of the whole array", "file of those sites"
 
 @dataclass(frozen=True)
 class File:
-    """An inducing panel and what was imputed from it."""
+    """An inducing panel, and the file that was imputed from it."""
 
     label: str
     inducing_points: int
@@ -32,7 +32,7 @@ class File:
 
 
 def curve(arguments: argparse.Namespace) -> None:
-    """Builds and imputes with the command line, scores with the neutral scorer."""
+    """Build and impute with the command line, and score with the independent scorer."""
     case = find_case(arguments.case, arguments.data)
     out = result_folder(arguments.results, f"curve-{case.name}")
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ def command(work: Path, label: str, stage: str, *words: object) -> Stage:
 def make(
     case: Case, array: Path, target: Path, h: int, label: str, made: Path, out: Path, threads: int
 ) -> File:
-    """Build an inducing panel for an array, unless it is there, and impute a target from it."""
+    """Build an inducing panel for an array, unless it exists, and impute a target from it."""
     build = Stage(label, "build", 1, 0.0, 0.0, [])
     if not made.exists():
         build = command(made.parent, label, "build", "panel", "build", "--vcf", case.panel,
@@ -93,7 +93,7 @@ def make(
 
 
 def parts_table(case: Case, arguments: argparse.Namespace, work: Path, out: Path) -> str:
-    """Targets that have typed only some of the array, from its file and from one made for what they typed."""
+    """Compare the array's file with a file for the typed sites, for targets that lack sites of the array."""
     if shutil.which("bcftools") is None:
         raise SystemExit("bcftools is not on the PATH (needed for --parts)")
     h, imputed = arguments.parts_points, {}
@@ -153,7 +153,7 @@ def table(rows: Sequence[Accuracy], files: Sequence[File], sizes: dict[str, int]
 def draw(
     rows: Sequence[Accuracy], files: Sequence[File], sizes: dict[str, int], case: Case, out: Path
 ) -> None:
-    """r2 against the file's size; a curve for all sites and for each bin."""
+    """Draw r2 against file size, with a curve for all sites and for each bin."""
     import matplotlib
 
     matplotlib.use("Agg")

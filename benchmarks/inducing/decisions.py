@@ -1,4 +1,4 @@
-"""From features to decisions: error rates of single features, and of what shadow files teach.
+"""From features to decisions: error rates of single features, and of a classifier trained on shadow files.
 
 Axes: P people.
 """
@@ -15,7 +15,7 @@ FALSE_POSITIVES = 0.01
 
 @dataclass(frozen=True)
 class Trial:
-    """One random half of a panel: what the attacker measures, and who was in the half.
+    """One random half of a panel: the attacker's features, and who was in the half.
 
     features: float64 (P, features); member: bool (P,).
     """
@@ -26,8 +26,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """auc: mean over halves; auc_spread: its standard deviation; found: share of members told apart at 1 %
-    false positives, all halves together."""
+    """auc: mean over halves; auc_spread: its standard deviation; found: share of members that are detected at
+    1 % false positives, over all halves together.
+    """
 
     auc: float
     auc_spread: float
@@ -35,14 +36,14 @@ class Outcome:
 
 
 def area(score: np.ndarray, member: np.ndarray) -> float:
-    """Probability that a member scores higher than another person; ties count half."""
+    """Return the probability that a member scores higher than another person; ties count half."""
     inside, outside = score[member], np.sort(score[~member])
     below = np.searchsorted(outside, inside, "left") + np.searchsorted(outside, inside, "right")
     return float(below.mean() / 2 / len(outside))
 
 
 def found_at(score: np.ndarray, member: np.ndarray, rate: float = FALSE_POSITIVES) -> float:
-    """Share of members above a threshold that at most this share of the others exceeds."""
+    """Return the share of members above a threshold that at most a share `rate` of non-members exceeds."""
     outside = np.sort(score[~member])[::-1]
     return float((score[member] > outside[int(rate * len(outside))]).mean())
 
@@ -55,14 +56,14 @@ def outcome(scores: Sequence[np.ndarray], trials: Sequence[Trial]) -> Outcome:
 
 
 def best_feature(trials: Sequence[Trial]) -> Outcome:
-    """The single feature of the largest area; chosen afterwards, so to the attacker's advantage."""
+    """Return the single feature with the largest area. It is chosen afterwards, which favours the attack."""
     n_features = trials[0].features.shape[1]
     outcomes = [outcome([trial.features[:, i] for trial in trials], trials) for i in range(n_features)]
     return max(outcomes, key=lambda found: found.auc)
 
 
 def learned(trials: Sequence[Trial]) -> Outcome:
-    """Logistic regression taught by the other halves: an attacker who has made such files himself."""
+    """Fit a logistic regression to the other halves, like an attacker who has built such files."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

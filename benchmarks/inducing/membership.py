@@ -1,8 +1,9 @@
-"""`membership`: who was in the panel that a file was made of?
+"""`membership`: can an attacker infer who was in the panel from which a file was built?
 
-The file is made of a random half of a panel's people. The attacker has the file and a person's full
-haplotypes in the region, and must say whether the person was in the half. He also has people of his own: half
-of those who were left out, of whom he makes a file in the same way; the other half are tested beside members.
+The file is built from a random half of a panel's people. The attacker has the file and a person's full
+haplotypes in the region, and must decide whether the person was in the half. The attacker also has data of
+half of the people who were left out, and builds a file from them in the same way. The other people who were
+left out are tested together with members.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ALL_SITES = "all sites"
 class Half:
     """A random half of a panel and the people who are tested on it.
 
-    alleles_XQ: of the tested people, uint8; member: bool (P,).
+    alleles_XQ: alleles of the tested people, uint8; member: bool (P,).
     """
 
     panel: spinimpute.Panel
@@ -48,7 +49,7 @@ class Half:
     member: np.ndarray
 
     def some(self, people: int) -> Half:
-        """The first so many members and others."""
+        """Return the first `people` members and the first `people` non-members."""
         chosen = np.zeros(len(self.member), dtype=bool)
         for inside in (True, False):
             chosen[np.flatnonzero(self.member == inside)[:people]] = True
@@ -56,7 +57,7 @@ class Half:
 
 
 def membership(arguments: argparse.Namespace) -> None:
-    """Halves are drawn by seeds 1, 2, ...; files are made with the library."""
+    """Run all attacks. Halves are drawn with the seeds 1, 2, ...; files are built with the library."""
     case = find_case(arguments.case, arguments.data)
     out = result_folder(arguments.results, f"membership-{case.name}")
     found = Findings(arguments.copies)
@@ -103,7 +104,7 @@ def draw(whole: spinimpute.Panel, case: Case, seed: int, people: int, work: Path
 
 
 class Findings:
-    """Trials by attack, inducing points (0: none) and known sites; and what else was counted."""
+    """Trials by attack, number of inducing points (0: none) and known sites, and further counts."""
 
     def __init__(self, copies: int) -> None:
         self.copies = copies
@@ -119,7 +120,7 @@ class Findings:
         self.trials.setdefault((attack, points, sites), []).append(Trial(table_of(features), member))
 
     def known(self, panel: spinimpute.InducingPanel | spinimpute.Panel) -> dict[str, np.ndarray]:
-        """Which sites the attacker knows of: all, and those of several copies in the half."""
+        """Return the sites that the attacker knows: all sites, or those with several copies in the half."""
         minor = np.minimum(panel.allele_count, panel.n_haplotypes - panel.allele_count)
         return {ALL_SITES: np.ones(panel.n_sites, dtype=bool), f"≥{self.copies} copies": minor >= self.copies}
 
@@ -203,7 +204,7 @@ def _cell(found: Outcome) -> str:
 
 
 def about_panel(half: Half, found: Findings) -> None:
-    """What the panel itself tells, and how many are excluded by its allele counts."""
+    """Record what the panel itself reveals, and how many people its allele counts exclude."""
     panel = half.panel
     haplotypes = {column.tobytes() for column in np.packbits(panel.alleles(0, panel.n_sites), axis=0).T}
     tested = np.packbits(half.alleles_XQ, axis=0).T
@@ -226,7 +227,7 @@ def make(
 def about_files(
     half: Half, case: Case, points: Sequence[int], threads: int, work: Path, found: Findings
 ) -> None:
-    """An attacker with the file."""
+    """Record the attack of somebody who has the file."""
     for i, h in enumerate(points):
         with (
             make(half.panel, case, h, threads, work) as file,
@@ -247,7 +248,9 @@ def about_files(
 def about_dosages(
     half: Half, case: Case, points: Sequence[int], threads: int, work: Path, found: Findings
 ) -> None:
-    """An attacker who may impute the person's array genotypes from the file, and never sees it."""
+    """Record the attack of somebody who can impute the person's array genotypes from the file, but never sees
+    it.
+    """
     for h in points:
         predictor = load_predictor(name="spin")
         with (

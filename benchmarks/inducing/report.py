@@ -16,7 +16,7 @@ from spinimpute.predictors.loading import load_predictor
 
 
 def result_folder(results: Path, name: str) -> Path:
-    """results/DATE-NAME, made; files of an earlier run of the same day are replaced."""
+    """Create results/DATE-NAME. Files of an earlier run on the same day are replaced."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     folder = results / f"{today}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def write_configuration(
     places: dict[Path, str],
     commands: Iterable[Sequence[str]] = (),
 ) -> None:
-    """configuration.json: what is needed to understand and to repeat the run."""
+    """Write configuration.json: all that is needed to understand and to repeat the run."""
     options = {
         name: value
         for name, value in vars(arguments).items()

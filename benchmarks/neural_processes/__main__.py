@@ -8,10 +8,10 @@
     python -m benchmarks.neural_processes figure
     python -m benchmarks.neural_processes contexts
 
-Every model sees the same tasks. Results with configuration and log go to results/DATE-NAME, or to
-results/DATE-NAME-steps-N for other numbers of steps than 600; `--after-steps N` starts from the latter.
-Existing models are not trained again, so that an interrupted command continues. Inducing models have 64
-inducing points by default; the paper uses half the smallest context.
+All models are trained on the same tasks. Results with configuration and log go to results/DATE-NAME, or to
+results/DATE-NAME-steps-N if the number of steps is not 600. `--after-steps N` starts from the models of such
+a folder. Existing models are not trained again, so an interrupted command can be continued. Inducing models
+have 64 inducing points by default; the paper uses half the smallest context.
 """
 
 from __future__ import annotations

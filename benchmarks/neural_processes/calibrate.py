@@ -1,4 +1,6 @@
-"""Calibration with few context points: Table 18 of the SPIN paper, whose models were trained with more."""
+"""Calibration with few context points: Table 18 of the SPIN paper, whose models were trained with more
+points.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ PUBLISHED_CONTEXT = (64, 128)  # that models were trained with
 
 
 def calibrate(arguments: argparse.Namespace) -> None:
-    """Calibrate models of 600 steps at 4, 8 and 16 context points, beside the paper's figures.
+    """Measure the calibration of models of 600 steps at 4, 8 and 16 context points, next to the paper's
+    values.
 
-    The paper's models were trained with 64 to 128 points. Figures of calibration and of predictions (Figures
-    7 and 6) are of the first seed.
+    The paper's models were trained with 64 to 128 points. The figures of calibration and of predictions
+    (Figures 7 and 6) show the first seed.
     """
     torch.set_num_threads(arguments.threads)
     low, high = arguments.context

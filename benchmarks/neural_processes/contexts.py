@@ -1,4 +1,4 @@
-"""Tables of log-likelihoods of all models, between marks in docs/ and benchmarks/README.md."""
+"""Tables of log-likelihoods of all models, written between marks in docs/ and benchmarks/README.md."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def with_tables(text: str, results: Path) -> str:
 
 
 class Run(NamedTuple):
-    """A run: range of context points in the test, steps, and the range and steps of the training before, if
-    any.
+    """A training run and its test.
 
-    `low_floor` tells whether predicted standard deviations may be small.
+    It is identified by the range of context points in the test, the number of steps, and the range and steps
+    of an earlier training, if any. `low_floor` is true if predicted standard deviations may be small.
     """
 
     context: tuple[int, int]
@@ -68,7 +68,7 @@ class Run(NamedTuple):
 
     @property
     def as_they_are(self) -> bool:
-        """Whether models of few points are tested without further training."""
+        """Whether models trained with few points are tested without further training."""
         if self.low_floor:
             return False
         if self.after is None:
@@ -77,7 +77,10 @@ class Run(NamedTuple):
 
 
 def asked(results: Path) -> str:
-    """Models trained with few points and tested with any number, with the cost of a training step."""
+    """Return the table of models trained with few points and tested with any number of points.
+
+    The table includes the cost of a training step.
+    """
     of_run = {
         run: [row for row in found if not row["kind"].endswith(BEFORE)]
         for run, found in read_runs(results).items()
@@ -93,20 +96,20 @@ def asked(results: Path) -> str:
 
 
 def trained(results: Path) -> str:
-    """Models trained with the contexts of the test."""
+    """Return the table of models trained with the context sizes of the test."""
     return _table(
         {run: found for run, found in read_runs(results).items() if run.after is None and not run.low_floor}
     )
 
 
 def further(results: Path) -> str:
-    """Models trained with smaller contexts before, other than those of `asked`."""
+    """Return the table of models trained first with smaller contexts, except those of `asked`."""
     of_run = {run: found for run, found in read_runs(results).items() if run.after and not run.low_floor}
     return _table({run: found for run, found in of_run.items() if not run.as_they_are})
 
 
 def floor(results: Path) -> str:
-    """Runs whose standard deviations may be small."""
+    """Return the table of runs whose predicted standard deviations may be small."""
     return _table({run: found for run, found in read_runs(results).items() if run.low_floor})
 
 
@@ -119,7 +122,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
 
 
 def read_runs(results: Path) -> dict[Run, list[dict[str, Any]]]:
-    """Rows of all models of every run; the latest, for models that were run twice."""
+    """Read the rows of all models of every run. For models that were run twice, the latest row is used."""
     latest: dict[Run, dict[tuple[str, str], dict[str, Any]]] = {}
     for folder in sorted(results.iterdir()):
         named = FOLDER.fullmatch(folder.name)

@@ -1,4 +1,4 @@
-"""Time and memory of a training step against the context, and of predictions from a very large context."""
+"""Time and memory of a training step by context size, and of predictions from a very large context."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Costs = dict[str, dict[int, tuple[float, float]]]  # of a model and a context: s
 
 
 def cost(arguments: argparse.Namespace) -> None:
-    """Time and memory of one training step for growing contexts; CIPNP alone with a very large one.
+    """Measure one training step for growing contexts, and CIPNP with a very large context.
 
     Existing rows of cost.tsv are not measured again.
     """
@@ -54,7 +54,7 @@ def cost(arguments: argparse.Namespace) -> None:
 
 
 def seconds_per_step(model: NeuralProcess, task: TaskBatch, repeats: int = 3) -> float:
-    """Wall-clock time of a loss and its gradient, the fastest of several."""
+    """Return the wall-clock time of a loss and its gradient, the fastest of several."""
     times = []
     for _ in range(repeats + 1):
         started = time.perf_counter()
@@ -67,8 +67,9 @@ def seconds_per_step(model: NeuralProcess, task: TaskBatch, repeats: int = 3) ->
 
 
 def saved_bytes(model: NeuralProcess, task: TaskBatch) -> int:
-    """Bytes that a training step keeps between its two passes, without parameters; each tensor's storage
-    counts once.
+    """Return the bytes that a training step keeps between its two passes, without parameters.
+
+    The storage of each tensor counts once.
     """
     kept: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
@@ -117,9 +118,9 @@ def report(costs: Costs, large: dict[str, float]) -> str:
 
 
 def growth(cost_of: dict[int, float]) -> tuple[float, float | None]:
-    """r² of the straight line through costs by context, and the ratio of their late to their early slope.
+    """Return r² of the straight line through costs by context, and the ratio of the late to the early slope.
 
-    None where the early slope is below a hundredth of the costs for each doubling: the costs do not grow.
+    None if the early slope is below a hundredth of the costs for each doubling: the costs do not grow.
     """
     x, y = np.array(list(cost_of), float), np.array(list(cost_of.values()))
     residual = y - np.polyval(np.polyfit(x, y, 1), x)
@@ -131,7 +132,7 @@ def growth(cost_of: dict[int, float]) -> tuple[float, float | None]:
 
 
 def large_context(arguments: argparse.Namespace) -> dict[str, float]:
-    """Seconds and megabytes in a process of its own, on the CPU."""
+    """Measure seconds and megabytes in a separate process on the CPU."""
     command = [sys.executable, "-m", "benchmarks.neural_processes", "large"]
     command += ["--threads", str(arguments.threads)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -153,6 +154,6 @@ def large(arguments: argparse.Namespace) -> None:
 
 
 def peak_mb() -> float:
-    """Largest resident set so far; `getrusage` would include that of the parent process."""
+    """Return the peak resident set so far; `getrusage` would include that of the parent process."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) / 1024

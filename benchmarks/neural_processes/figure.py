@@ -16,7 +16,7 @@ from spinimpute.neural_processes.models import KINDS
 
 
 def figure(_: argparse.Namespace) -> None:
-    """Draw the results of `train` (600 steps with 64 to 128 points, tested with any number) and `cost`."""
+    """Draw the results of `cost` and of `train` (600 steps with 64 to 128 points, tested with any number)."""
     picture = Figure(figsize=(13, 4), layout="constrained")
     likelihood, memory, time = picture.subplots(1, 3)
     for kind, points in likelihoods(results.RESULTS).items():
@@ -44,12 +44,14 @@ def figure(_: argparse.Namespace) -> None:
 
 
 def style(kind: str) -> dict[str, Any]:
-    """Style of a kind, the same in all panels."""
+    """Return the style of a kind, which is the same in all panels."""
     return {"marker": "o", "markersize": 3, "label": kind, "color": f"C{KINDS.index(kind)}"}
 
 
 def likelihoods(folder: Path) -> dict[str, list[tuple[float, float, float]]]:
-    """Log-likelihoods by kind and test range: its middle, mean and standard deviation over seeds."""
+    """Return log-likelihoods by kind and test range: middle of the range, mean and standard deviation over
+    seeds.
+    """
     of_kind: dict[str, list[tuple[float, float, float]]] = {}
     runs = [(np.mean(run.context), rows) for run, rows in read_runs(folder).items() if run.as_they_are]
     for kind in KINDS:

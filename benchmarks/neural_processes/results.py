@@ -1,4 +1,4 @@
-"""Folders of results, and their configurations."""
+"""Result folders and their configurations."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def machine(device: str) -> dict[str, object]:
 
 
 def run_name(context: tuple[int, int], steps: int, track: str = "", start: str | None = None) -> str:
-    """Name of a run's results.
+    """Return the name of a run's results.
 
-    `track` names the kernel and floor, "" for the usual ones; `start` is the run whose weights it starts
-    from.
+    `track` names the kernel and the floor, "" for the usual ones. `start` is the run whose weights are the
+    initial weights.
     """
     points = f"context-{context[0]}-{context[1]}{track}"
     if start is not None:
@@ -34,12 +34,12 @@ def run_name(context: tuple[int, int], steps: int, track: str = "", start: str |
 
 
 def find_folder(name: str, results: Path | None = None) -> Path | None:
-    """The latest results/DATE-NAME, in this package by default."""
+    """Return the latest results/DATE-NAME, in this package by default."""
     return max((results or RESULTS).glob(f"????-??-??-{name}"), default=None)
 
 
 def folder_of(name: str) -> Path:
-    """An existing folder of any date, or a new one of today."""
+    """Return an existing folder of any date, or a new folder with today's date."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     folder = find_folder(name) or RESULTS / f"{today}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,6 +47,6 @@ def folder_of(name: str) -> Path:
 
 
 def mean_and_spread(values: Sequence[float]) -> str:
-    """Mean and standard deviation over seeds; the mean alone for one seed."""
+    """Return mean and standard deviation over seeds; for one seed, the mean alone."""
     sd = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
     return f"{np.mean(values):.4f}{sd}"

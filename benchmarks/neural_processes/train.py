@@ -104,7 +104,7 @@ def train_one(
     out: Path,
     start: Path | None,
 ) -> None:
-    """Train, score and log one model, from the weights `start`, unless it has a score."""
+    """Train, score and log one model, unless it has a score. `start` has the initial weights."""
     result = out / f"{kind}-{seed}.json"
     if result.exists():
         return
@@ -144,7 +144,7 @@ def train_one(
 
 
 def table(out: Path) -> str:
-    """Mean and standard deviation over seeds, also written to report.md."""
+    """Return a table of means and standard deviations over seeds, and write it to report.md."""
     rows = [
         [
             "model",

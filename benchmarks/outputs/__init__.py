@@ -1,1 +1,1 @@
-"""Checksums of what the commands write, to compare two versions of the program."""
+"""Checksums of the outputs of commands, to compare two versions of the program."""

@@ -1,9 +1,10 @@
-"""Checksums of what the commands write, to compare two versions of the program.
+"""Checksums of the outputs of commands, to compare two versions of the program.
 
     python -m benchmarks.outputs checksums.tsv --data shared/data
     python -m benchmarks.outputs before.tsv --data shared/data --python other/venv/bin/python
 
-`diff` shows which outputs differ. Of VCF and BCF files the records are compared, not the headers.
+`diff` of two such files lists the outputs that differ. For VCF and BCF files, the records are compared, not
+the headers.
 """
 
 from __future__ import annotations

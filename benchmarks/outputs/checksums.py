@@ -14,7 +14,7 @@ WORDED = (".html", ".svg", ".csi", ".tbi", ".jsonl")  # their words, times or of
 
 
 def outputs_in(folder: Path) -> set[Path]:
-    """The output files below a folder, relative to it."""
+    """Return the output files below a folder, relative to the folder."""
     return {
         path.relative_to(folder)
         for path in folder.rglob("*")
@@ -25,7 +25,7 @@ def outputs_in(folder: Path) -> set[Path]:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file; of the records of a VCF or BCF; of the tensors of a checkpoint."""
+    """Return the SHA-256 of a file. For VCF and BCF it covers the records, for a checkpoint the tensors."""
     digest = hashlib.sha256()
     if path.name.endswith((".vcf", ".vcf.gz", ".bcf")):
         for record in cyvcf2.VCF(str(path)):

@@ -1,6 +1,6 @@
 """The commands whose outputs are compared.
 
-Outputs hold the command that made them, so paths are relative to the folder of the set, where commands run.
+Outputs contain the command that made them, so all paths are relative to the folder in which commands run.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ Commands = Callable[[Runner], Iterator[str]]
 
 
 def all_sets(data: Path | None) -> Iterator[tuple[str, Commands]]:
-    """Names of the sets, and their commands.
+    """Return the names of the sets, and their commands.
 
-    Commands come one by one: some read what earlier ones wrote.
+    The order matters, because some commands read what earlier commands wrote.
 
     Parameters
     ----------

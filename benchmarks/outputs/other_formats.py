@@ -1,4 +1,4 @@
-"""A target in other formats than VCF: PLINK 1, PLINK 2 and the text of 23andMe."""
+"""A target in formats other than VCF: PLINK 1, PLINK 2 and the text format of 23andMe."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What building, keeping and reading large panel files takes."""
+"""Time, memory and disk space to build and read large panel files."""

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.panels`: seconds, memory and bytes of panel files of very many haplotypes.
+"""`python -m benchmarks.panels`: seconds, memory and bytes of panel files with very many haplotypes.
 
     python -m benchmarks.panels --haplotypes 20000 --length 200000
 
-A panel is simulated and written as BCF; `spinimpute panel build` and readers of the panel file are measured
-as processes of their own. Results go to `results/DATE-HAPLOTYPES-LENGTH/`.
+A panel is simulated and written as BCF. `spinimpute panel build` and readers of the panel file are measured
+as separate processes. Results go to `results/DATE-HAPLOTYPES-LENGTH/`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seconds to read stretches of a panel file, printed as JSON: started by `python -m benchmarks.panels`."""
+"""Seconds to read intervals of a panel file, printed as JSON; `python -m benchmarks.panels` starts this."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPED_SITES = 512  # evenly spread over the panel, as those of an array
 
 
 def seconds_of(path: str) -> dict[str, float]:
-    """What is timed, twice: blocks that are read for the first time are checked against their CRC."""
+    """Return seconds by action, each done twice: the CRC of a block is checked only when it is first read."""
     found = {}
     with Panel.open(path) as panel:
         panel.packed(0, min(256, panel.n_sites))  # what is compiled or loaded once

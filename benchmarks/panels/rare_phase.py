@@ -1,9 +1,9 @@
-"""How many rare alleles of a panel are on the wrong haplotype, and are those that are moved the wrong ones?
+"""Wrong phase of rare alleles in panels: how frequent is it, and are the moved alleles the wrong ones?
 
-Simulated panels with the flaws of real ones, beside the same panels without: of alleles by their carriers how
-many are wrong, what is estimated, how many are moved, and how many of these were wrong. Of real panels, where
-the truth is not known, what is estimated and moved.
-Installs nothing; data as for `benchmarks.imputation`.
+Simulated panels with the errors of real panels are compared with the same panels without errors. By number of
+carriers, the tables show how many alleles are on the wrong haplotype, the estimate of this number, how many
+alleles are moved, and how many of these were wrong. In real panels the truth is unknown: only the estimated
+and moved alleles are counted. Installs nothing; data as for `benchmarks.imputation`.
 
 Axes: X sites, N panel haplotypes.
 """

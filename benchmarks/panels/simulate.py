@@ -1,4 +1,4 @@
-"""A simulated panel of very many people, whose sites are mostly rare, as a phased BCF with its index."""
+"""A simulated panel of very many people with mostly rare variants, as a phased BCF with its index."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ GROWTH_TIME = 250  # for so many generations: 1.5 million people today
 
 
 def write_panel(path: Path, n_haplotypes: int, length: int, seed: int) -> tuple[int, int]:
-    """Write the BCF; returns the number of sites and the number of those with fewer than 1 copy in 1,000.
+    """Write the BCF. Return the number of sites, and the number of sites with fewer than 1 copy in 1,000.
 
-    The same arguments give the same file with the same msprime.
+    With the same version of msprime, equal arguments give equal files.
     """
     import msprime
 

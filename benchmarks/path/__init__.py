@@ -1,1 +1,1 @@
-"""How long the path of one run through the code is."""
+"""Number of functions that one run enters."""

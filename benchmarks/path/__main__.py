@@ -1,7 +1,7 @@
-"""Count the functions that `spinimpute impute` enters for the phased example, and how deep calls are nested.
+"""Count the functions that `spinimpute impute` enters for the phased example, and the depth of nested calls.
 
-A comprehension or generator expression is part of the function that it stands in. Numba kernels count where
-Python calls them; what they call in compiled code does not.
+A comprehension or generator expression is part of the function that contains it. Numba kernels count if
+Python calls them; calls inside compiled code do not count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Switch errors of people who are left out of a panel, whose phase there is taken for the truth.
+"""Switch errors of people who are left out of a panel; their phase in the panel is taken as the truth.
 
-The settings of phasing were chosen by this, never by the targets: `--set` changes one of
-`spinimpute.phasing.phase` or `spinimpute.hmm.parameters` and shows what it does. Installs nothing; data as
-for `benchmarks.imputation`.
+The settings of phasing were chosen with this command, never with the targets. `--set` changes a constant of
+`spinimpute.phasing.phase` or `spinimpute.hmm.parameters` to measure its effect. Installs nothing; data as for
+`benchmarks.imputation`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETTINGS = ("CORE", "FLANK", "PHASING_MISMATCH", "FACTORS", "DOUBTFUL", "VOTES",
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The typed sites of those who stay, as `phasing.phase` asks for a panel, and the others' calls."""
+    """Typed sites of the remaining panel, in the form that `phasing.phase` needs, and calls of the others."""
 
     alleles_TN: np.ndarray
     cM: np.ndarray
@@ -58,7 +58,7 @@ class LeftOut:
 
 
 def leave_out(name: str, data: Path, people: int, seed: int) -> LeftOut:
-    """The panel of a case at its typed sites, without `people` people drawn at random."""
+    """Return the panel of a case at its typed sites, without `people` people drawn at random."""
     case = find_case(name, data)
     panel = read_haplotypes(case.panel, role="panel", allow_missing=False)
     row_of: dict[tuple[int, str, str], int] = {}  # the first of duplicates, as in a panel that is built
@@ -96,7 +96,7 @@ def _trust(case: Case, stayed: list[str], keys: list[tuple[int, str, str]]) -> n
 
 
 def switch_error(phased_TX2: np.ndarray, truth_TX2: np.ndarray, open_TX: np.ndarray) -> tuple[int, int]:
-    """Neighbouring heterozygotes joined the other way, and all neighbours."""
+    """Return the number of switch errors, and of all pairs of neighbouring heterozygotes."""
     errors = pairs = 0
     for x in range(open_TX.shape[1]):
         same = (phased_TX2[:, x, 0] == truth_TX2[:, x, 0])[open_TX[:, x]]
@@ -105,7 +105,7 @@ def switch_error(phased_TX2: np.ndarray, truth_TX2: np.ndarray, open_TX: np.ndar
 
 
 def measure(name: str, arguments: argparse.Namespace) -> list[str]:
-    """A row of the table: the mean over the seeds."""
+    """Return a row of the table: means over the seeds."""
     errors, seconds = [], 0.0
     for seed in arguments.seeds:
         left = leave_out(name, arguments.data, arguments.people or PEOPLE.get(name, 50), seed)

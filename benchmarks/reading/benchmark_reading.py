@@ -1,11 +1,11 @@
-"""Times panel build, opening a panel with its sites, and reading haplotypes; run from the repository root.
+"""Time panel build, opening a panel with its sites, and reading haplotypes. Run it from the repository root.
 
     python benchmarks/reading/benchmark_reading.py
     python benchmarks/reading/benchmark_reading.py --data FOLDER --repeat 5 --out results.tsv
 
 Each panel is `FOLDER/NAME/panel.bcf` with the PLINK map `FOLDER/maps/MAP`, as in `benchmarks/imputation`.
-Every measurement is a process of its own, timed inside after the imports: nothing is cached but the file in
-the page cache. Its peak memory includes Python and the imports, which the row "imports" shows alone.
+Every measurement is a separate process, timed after its imports. Only the file itself is cached, by the
+operating system. The peak memory includes Python and the imports; the row "imports" shows them alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ACTIONS = ("imports", "panel build", "open", "open and sites", "all alleles", "r
 
 
 def action(name: str, panel_vcf: str, genetic_map: str, spin: str) -> Callable[[], None]:
-    """What is timed; its imports are done when it is returned."""
+    """Return the function to time; its imports are done when it is returned."""
     from spinimpute.panels.panel import Panel
     from spinimpute.pipeline.maps.build import build_panel
     from spinimpute.vcf.reader import read_haplotypes
@@ -59,7 +59,7 @@ def action(name: str, panel_vcf: str, genetic_map: str, spin: str) -> Callable[[
 
 
 def measure(arguments: list[str]) -> None:
-    """In the process that is measured: prints seconds and peak memory in MB as JSON."""
+    """Print seconds and peak memory in MB as JSON, inside the measured process."""
     run = action(*arguments)
     start = time.perf_counter()
     run()
@@ -67,9 +67,9 @@ def measure(arguments: list[str]) -> None:
 
 
 def peak_memory_mb() -> float:
-    """The largest resident memory of this program, which Linux tells; NaN elsewhere.
+    """Return the peak resident memory of this program as reported by Linux; NaN on other systems.
 
-    Not ru_maxrss: a program that is started inherits the peak of the one that started it.
+    ru_maxrss is not used: a new program inherits the peak of the program that started it.
     """
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
@@ -77,7 +77,7 @@ def peak_memory_mb() -> float:
 
 
 def fastest(arguments: list[str], repeat: int) -> tuple[float, float]:
-    """Seconds of the fastest of `repeat` processes, and the peak memory of the same."""
+    """Return the seconds of the fastest of `repeat` processes, and the peak memory of this process."""
     command = [sys.executable, str(Path(__file__).resolve()), "--measure", *arguments]
     runs = []
     for _ in range(repeat):
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def built_size(vcf: Path, genetic_map: Path, spin: Path) -> tuple[int, int]:
-    """Build the panel that the other actions open; its numbers of sites and haplotypes."""
+    """Build the panel that the other actions open. Return its numbers of sites and haplotypes."""
     from spinimpute.pipeline.maps.build import build_panel
 
     with build_panel(vcf, spin, genetic_map) as panel:

@@ -1,12 +1,13 @@
-"""Accuracy by the sizes that a model has at work, on simulated panels.
+"""Accuracy by the sizes that a model uses in imputation, on simulated panels.
 
 usage: python benchmarks/simulated/ablation.py [--predictor spin] [--model model.safetensors] [--out FILE]
 
-Haplotype attention: IBS classes; haplotypes looked for at each typed site, at most taken there, and typed
-sites around a block where they are looked for. SPIN: gaps of a block, typed sites on each side of them,
-inducing points, rounds of the encoder.
+Sizes of haplotype attention: the number of IBS classes; the numbers of haplotypes searched and at most used
+at each typed site; and the number of typed sites around a block at which they are searched. Sizes of SPIN:
+gaps of a block, typed sites on each side of the block, inducing points, rounds of the encoder.
 
-Choices of defaults are made here, never on the real target files of `benchmarks/imputation`. Needs msprime.
+Defaults are chosen with this script, never with the real target files of `benchmarks/imputation`. Needs
+msprime.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ SPIN_GRID = [
 
 
 def simulated_set(seed: int, people: int, rate: float, density: float) -> tuple[Segment, np.ndarray]:
-    """A segment of 0.9 Mb and the typed sites of an array that prefers common ones."""
+    """Return a segment of 0.9 Mb, and the typed sites of an array that prefers common sites."""
     settings = SimulationSettings(
         length=(900_000, 900_001),
         samples=(people, people + 1),
@@ -87,7 +88,7 @@ def simulated_set(seed: int, people: int, rate: float, density: float) -> tuple[
 
 
 def write_panel(segment: Segment, folder: Path) -> spinimpute.Panel:
-    """The segment without its last people, as a panel file."""
+    """Write the segment without its last people as a panel file."""
     alleles = segment.alleles(0, segment.n_sites)[:, : -2 * TARGETS]
     names = "\t".join(f"p{i}" for i in range(alleles.shape[1] // 2))
     vcf, genetic_map = folder / "panel.vcf", folder / "panel.map"
@@ -105,7 +106,7 @@ def write_panel(segment: Segment, folder: Path) -> spinimpute.Panel:
 
 
 def resized(loaded: SPINPredictor, core: int, flank: int, points: int, rounds: int) -> SPINPredictor:
-    """The same weights with other sizes."""
+    """Return a model with the same weights and other sizes."""
     model = GenotypeSPIN(dataclasses.replace(loaded.model.settings, core=core, flank=flank, rounds=rounds))
     model.load_state_dict(loaded.model.state_dict())
     return SPINPredictor(model, loaded.fingerprint, torch.device("cpu"), points)
@@ -114,7 +115,7 @@ def resized(loaded: SPINPredictor, core: int, flank: int, points: int, rounds: i
 def variants(
     loaded: HaplotypePredictor | SPINPredictor,
 ) -> list[tuple[str, HaplotypePredictor | SPINPredictor]]:
-    """The same weights with other sizes, each with a name."""
+    """Return models with the same weights and other sizes, each with a name."""
     if isinstance(loaded, SPINPredictor):
         names = ("core", "flank", "points", "rounds")
         return [(_named(names, sizes), resized(loaded, *sizes)) for sizes in SPIN_GRID]
@@ -135,7 +136,9 @@ def _named(names: Sequence[str], sizes: Sequence[int]) -> str:
 
 
 def r2_by_frequency(p_UQ: np.ndarray, truth_UQ: np.ndarray, frequency: np.ndarray) -> list[float]:
-    """Pooled dosage r2 of all sites and of each bin, genotypes turned to the panel's minor allele."""
+    """Return the pooled dosage r2 of all sites and of each bin, counted in copies of the panel's minor
+    allele.
+    """
     dosage, minor = minor_allele_dosage(p_UQ[:, ::2] + p_UQ[:, 1::2], frequency)
     truth, _ = minor_allele_dosage((truth_UQ[:, ::2] + truth_UQ[:, 1::2]).astype(np.float32), frequency)
     statistics = site_statistics(truth, dosage)

@@ -1,10 +1,10 @@
-"""Accuracy by the numbers of candidates that haplotype attention takes, on a case of `benchmarks.imputation`.
+"""Accuracy by the numbers of candidates of haplotype attention, on a case of `benchmarks.imputation`.
 
 usage: python benchmarks/simulated/candidates.py FOLDER [--model FILE] [--grid 6,160,4:24,640,2] [--out FILE]
 
-A set of numbers is: haplotypes looked for at each typed site and side, at most taken there, and typed sites
-around a block where they are looked for. The folder is one that `python -m benchmarks.imputation simulate` or
-`relate` made, of a seed that no table of results has: choices are made here.
+A triple of numbers is: haplotypes searched at each typed site and side; haplotypes at most used there; and
+typed sites around a block at which they are searched. FOLDER is made by `python -m benchmarks.imputation
+simulate` or `relate`. Its seed must not occur in any table of results, because settings are chosen here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GRID = "6,120,2:12,120,2:12,160,2:24,640,2"
 
 
 def measure(case: Case, panel: Path, model: Path | None, numbers: str, work: Path) -> list[str]:
-    """A row of the table: numbers, processor seconds, pooled r2 of all sites and by frequency."""
+    """Return a row of the table: numbers, processor seconds, pooled r2 of all sites and by frequency."""
     base = load_predictor(model)
     assert isinstance(base, HaplotypePredictor)
     candidates = CandidateSettings(*(int(number) for number in numbers.split(",")))

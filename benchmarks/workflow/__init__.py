@@ -1,1 +1,3 @@
-"""The Snakemake workflow: does a run that is killed again and again end as one that is left alone?"""
+"""The Snakemake workflow: is the result of a run that was killed repeatedly equal to that of an undisturbed
+run?
+"""

@@ -1,4 +1,4 @@
-"""The Snakemake workflow under bad conditions. Needs `pip install '.[workflow]'`.
+"""The Snakemake workflow with killed runs. Needs `pip install '.[workflow]'`.
 
 python -m benchmarks.workflow kills --kills 8 --seed 1
 

@@ -1,4 +1,4 @@
-"""The workflow on the example is killed at random moments and goes on, until it has ended."""
+"""The workflow on the example is killed at random moments and restarted, until it is complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FINAL = ("example.20.vcf.gz", "example.20.vcf.gz.tbi", "report.tsv")
 
 @dataclass(frozen=True)
 class Round:
-    """From an empty folder to the end. left: temporary files that stayed behind."""
+    """A run from an empty folder to the end. left: temporary files that were not removed."""
 
     attempts: list[Attempt]
     sums: dict[str, str]
@@ -32,7 +32,7 @@ class Round:
 
     @property
     def made_twice(self) -> list[str]:
-        """Steps that were finished, and done again after a kill."""
+        """Steps that were complete, and were run again after a kill."""
         finished = [step for each in self.attempts for step in each.finished]
         return [step for step in sorted(set(finished)) for _ in range(finished.count(step) - 1)]
 
@@ -40,7 +40,7 @@ class Round:
 def round_of_kills(
     folder: Path, draw: random.Random, longest: float, most: int, say: Callable[[str], None]
 ) -> Round:
-    """Run the workflow in `folder`, killed at most so often, each time at a random moment."""
+    """Run the workflow in `folder`. Kill it up to the given number of times, each time at a random moment."""
     copy_example(folder)
     attempts: list[Attempt] = []
     while not attempts or attempts[-1].killed:

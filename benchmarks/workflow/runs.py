@@ -1,4 +1,4 @@
-"""Runs of the imputation workflow on the example in three chunks, also such as are killed."""
+"""Runs of the imputation workflow on the example in three chunks, including killed runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 300  # seconds
 
 
 def copy_example(folder: Path) -> Path:
-    """Where the workflow looks for it when it runs in `folder`."""
+    """Copy the example to the place where the workflow looks for it when it runs in `folder`."""
     shutil.copytree(REPOSITORY / "data" / "example", folder / "data" / "example")
     return folder
 
@@ -44,7 +44,7 @@ def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run until it ended or was killed. finished, running: steps, by rule and number of the chunk."""
+    """A run until it ended or was killed. finished, running: steps, as rule and number of the chunk."""
 
     seconds: float
     killed: bool
@@ -53,9 +53,9 @@ class Attempt:
 
 
 def attempt(folder: Path, kill_after: float | None = None) -> Attempt:
-    """Run the workflow, or go on with it; after so many seconds kill Snakemake and all its jobs.
+    """Start or continue the workflow. Kill Snakemake and all its jobs after this number of seconds.
 
-    Raises RuntimeError if it ends with an error.
+    Raises RuntimeError if the workflow ends with an error.
     """
     log = folder / "snakemake.log"
     started = time.perf_counter()
@@ -77,7 +77,7 @@ def attempt(folder: Path, kill_after: float | None = None) -> Attempt:
 
 
 def steps(log: str) -> tuple[list[str], list[str]]:
-    """Steps that a run of Snakemake finished, and those that it only began."""
+    """Return the steps that a run of Snakemake finished, and the steps that it only started."""
     begun: dict[str, str] = {}
     finished = []
     rule = job = ""
@@ -95,14 +95,14 @@ def steps(log: str) -> tuple[list[str], list[str]]:
 
 
 def unlock(folder: Path) -> None:
-    """What has to be done after a kill."""
+    """Remove Snakemake's lock, which is necessary after a kill."""
     done = snakemake(folder, *CHUNKS, "--unlock")
     if done.returncode:
         raise RuntimeError(f"the workflow cannot be unlocked:\n{done.stderr[-3000:]}")
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """SHA-256 of all that a run made but logs and what its killed jobs had not finished."""
+    """Return the SHA-256 of all files of a run, except logs and files that killed jobs left unfinished."""
     made = folder / "imputed"
     return {
         str(path.relative_to(made)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -112,5 +112,5 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def unfinished(folder: Path) -> list[Path]:
-    """Temporary files that killed jobs left behind."""
+    """Return the temporary files that killed jobs left behind."""
     return list((folder / "imputed").rglob(".*.part"))

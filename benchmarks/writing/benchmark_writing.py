@@ -1,10 +1,10 @@
-"""Times GenotypeWriter on random genotypes; run from the repository root.
+"""Time GenotypeWriter on random genotypes. Run it from the repository root.
 
     python benchmarks/writing/benchmark_writing.py
     python benchmarks/writing/benchmark_writing.py --threads 1,2,4 --formats GT,DS,HDS,GP
 
-Two kinds of dosages: "imputed" (mostly certain, allele frequencies as in a population) is what a run writes;
-"noise" (uniform) compresses worst.
+There are two kinds of dosages. "imputed" (mostly certain, with the allele frequencies of a population)
+resembles the dosages of real runs; "noise" (uniform) compresses worst.
 """
 
 import argparse
@@ -22,7 +22,7 @@ BLOCK = 2_000  # records per call of write_block
 
 
 def random_dosages(n_sites: int, n_haplotypes: int, kind: str, rng: np.random.Generator) -> np.ndarray:
-    """P(ALT) of each haplotype, float32 (n_sites, n_haplotypes)."""
+    """Return P(ALT) of each haplotype, float32 (n_sites, n_haplotypes)."""
     if kind == "noise":
         return rng.random((n_sites, n_haplotypes), dtype=np.float32)
     frequency = rng.beta(0.15, 1.5, size=(n_sites, 1)).astype(np.float32)
@@ -33,7 +33,7 @@ def random_dosages(n_sites: int, n_haplotypes: int, kind: str, rng: np.random.Ge
 
 
 def time_writing(path: Path, dosage: np.ndarray, formats: list[str], threads: int) -> float:
-    """Seconds to write the file and its index."""
+    """Return the seconds to write the file and its index."""
     n_sites, n_haplotypes = dosage.shape
     n_samples = n_haplotypes // 2
     position = np.arange(1, n_sites + 1, dtype=np.int64) * 1_000
