@@ -1,6 +1,4 @@
-"""True genotypes and imputed dosages as arrays, counted in copies of the panel's minor allele like the
-scorer.
-"""
+"""True genotypes and imputed dosages as arrays, in copies of the panel's minor allele as in the scorer."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Kept:
-    """Result of one run. If the command refused, peak_mb and seconds are None, and needed_mb is what it asked
-    for.
+    """Result of one run. If the command refused: peak_mb and seconds are None, needed_mb is what it
+    requested.
     """
 
     sizes: Sizes

@@ -76,9 +76,7 @@ def trust(true_XS: np.ndarray, probability_XSG: np.ndarray) -> list[Trust]:
 
 
 def true_r2(true_XS: np.ndarray, dosage_XS: np.ndarray) -> np.ndarray:
-    """Return the squared correlation of each site, (X,): 0 if the dosage is constant, NaN if the truth is
-    constant.
-    """
+    """Return the squared correlation of each site, (X,): 0 if the dosage, NaN if the truth is constant."""
     sums = site_statistics(true_XS, dosage_XS)
     return np.array([mean_variant_r2(sums[i : i + 1]) for i in range(len(sums))])
 

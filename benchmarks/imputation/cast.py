@@ -72,9 +72,7 @@ class Cast:
 
 
 def relations(n_targets: int, share: float, rng: np.random.Generator) -> list[str]:
-    """Draw the relation of each target to a relative in the panel, or UNRELATED; all kinds are equally
-    frequent.
-    """
+    """Draw the relation of each target to a relative in the panel, or UNRELATED, in equal parts."""
     n_related = round(n_targets * share)
     kinds = [KINDS[i % len(KINDS)] for i in range(n_related)] + [UNRELATED] * (n_targets - n_related)
     return [kinds[i] for i in rng.permutation(n_targets)]

@@ -34,9 +34,7 @@ TOLERATED = 1e-3  # of a dosage
 
 @dataclass(frozen=True)
 class Way:
-    """Division of a region into chunks. buffer: cM, None for none. overlap: cM that a chunk shares with the
-    next.
-    """
+    """Division of a region into chunks. buffer: cM, or None. overlap: cM that two chunks share."""
 
     buffer: float | None = None
     overlap: float = 0.0

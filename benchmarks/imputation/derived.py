@@ -14,8 +14,7 @@ from benchmarks.imputation.cases import Case, samples
 
 
 def thinned(case: Case, part: int, seed: int, folder: Path) -> Case:
-    """Keep one of `part` typed sites, at random. With the same seed, thinner arrays are subsets of denser
-    arrays.
+    """Keep one of `part` typed sites, at random. With equal seeds, thinner arrays are parts of denser ones.
 
     The sites of the full array are never scored, so all arrays are scored on the same sites.
     """
@@ -68,9 +67,7 @@ def _take_people(source: Path, names: Sequence[str], out: Path, *options: str) -
 
 
 def merged(files: Sequence[Path], out: Path) -> None:
-    """Merge the people of all files. INFO fields are left out, because they describe the people of a single
-    file.
-    """
+    """Merge the people of all files. INFO fields are left out: each describes the people of one file."""
     bare = []
     for i, path in enumerate(files):
         one = out.with_name(f"{out.name}.{i}.bcf")

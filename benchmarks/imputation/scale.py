@@ -1,6 +1,4 @@
-"""`scale`: time and memory by size of the panel, number of targets and number of typed sites, on simulated
-data.
-"""
+"""`scale`: time and memory by panel size, number of targets and number of typed sites, simulated."""
 
 from __future__ import annotations
 

@@ -26,8 +26,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """auc: mean over halves; auc_spread: its standard deviation; found: share of members that are detected at
-    1 % false positives, over all halves together.
+    """Success of an attack over all halves.
+
+    auc: mean over halves. auc_spread: its standard deviation. found: share of members that are detected at 1
+    % false positives, over all halves together.
     """
 
     auc: float

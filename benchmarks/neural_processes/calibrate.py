@@ -1,6 +1,4 @@
-"""Calibration with few context points: Table 18 of the SPIN paper, whose models were trained with more
-points.
-"""
+"""Calibration with few context points (Table 18 of the SPIN paper, whose models learned with more)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""The tables of the papers on SPIN, NPT and FT-Transformer, by the papers' protocols, and a page of them.
+"""The tables of the papers on SPIN, NPT and FT-Transformer by the papers' protocols, and a page with all
+tables.
 
     python -m benchmarks.papers table3 --seeds 1 2 3
     python -m benchmarks.papers page
 
-A cell of a table (window, method, seed) has a result file of its own and is not made again, so that an
-interrupted command continues. Every cell has one thread.
+A cell of a table (window, method, seed) has its own result file and is not made again, so an interrupted
+command can be continued. Every cell uses one thread.
 """
 
 from __future__ import annotations

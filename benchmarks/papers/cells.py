@@ -1,9 +1,9 @@
-"""Cells of tables: each has a result file of its own, and existing files are not made again.
+"""Cells of tables: each cell has its own result file, and existing files are not made again.
 
     results/TABLE/NAME.json    {"command", "commit", "date", "machine", "seed", "configuration", "found", ...}
 
-A cell is made in a process of its own, so that its peak of memory is its own. Its file appears when it is
-complete.
+A cell is made in a separate process, so the peak memory is that of the cell alone. The file appears when the
+cell is complete.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cell:
 def make_cells(cells: Iterable[Cell], results: Path, limit: float = math.inf) -> None:
     """Make the missing cells; no cell starts after `limit` seconds.
 
-    Raises SystemExit when the time is over, or when cells failed, after all others are made.
+    Raises SystemExit if the time is over, or, after all cells have been tried, if cells failed.
     """
     began, failed = time.monotonic(), []
     for cell in cells:
@@ -86,5 +86,5 @@ def write_result(path: Path, words: Sequence[str], found: dict[str, Any]) -> Non
 
 
 def read_results(table: str, results: Path = RESULTS) -> list[dict[str, Any]]:
-    """Results of a table by name."""
+    """Return the results of a table by name."""
     return [json.loads(path.read_text()) for path in sorted((results / table).glob("*.json"))]

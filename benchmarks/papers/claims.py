@@ -1,6 +1,6 @@
-"""The papers' claims with our results and a verdict for each, and the papers' own figures.
+"""The papers' claims, our results and a verdict for each claim, and the papers' own numbers.
 
-Verdicts are computed from result files. A claim without results is "not run yet".
+Verdicts are computed from result files. A claim without results has the verdict "not run yet".
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ SPIN_PAPER, NPT_PAPER, FT_PAPER = "SPIN", "NPT", "FT-Transformer"
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim: paper and table (`source`), our result with numbers (`because`), and a short version
-    (`in_short`).
+    """A claim of a paper.
+
+    source: paper and table; because: our result with numbers; in_short: a short version.
     """
 
     source: str
@@ -57,28 +58,28 @@ class Section:
 
 
 def protocol(name: str) -> str:
-    """Our protocol, and its differences from the paper's."""
+    """Describe our protocol and its differences from the paper's."""
     return (Path(__file__).parent / "protocols" / f"{name}.md").read_text().strip()
 
 
 def not_run(source: str, says: str, how: str) -> Claim:
-    """A claim without results; `how` is the command, or the substitute."""
+    """Return a claim without results; `how` is the command, or the substitute."""
     return Claim(source, says, NOT_RUN, how)
 
 
 def verdict(holds: Sequence[bool]) -> str:
-    """Verdict of a claim with several parts."""
+    """Return the verdict of a claim with several parts."""
     return HOLDS if all(holds) else PARTLY if any(holds) else FAILS
 
 
 def at_most_partly(found: str) -> str:
-    """Verdict of a claim that was not tested by the paper's protocol."""
+    """Return the verdict of a claim that was not tested by the paper's protocol."""
     return PARTLY if found == HOLDS else found
 
 
 @cache
 def published(paper: str, table: str) -> dict[tuple[str, str], str]:
-    """The paper's figures by row and column, with their spread."""
+    """Return the paper's numbers by row and column, with their spread."""
     with PUBLISHED.open() as file:
         return {
             (line["row"], line["column"]): line["value"] + (f" ± {line['spread']}" if line["spread"] else "")
@@ -88,7 +89,7 @@ def published(paper: str, table: str) -> dict[tuple[str, str], str]:
 
 
 def published_table(paper: str, table: str) -> str:
-    """The whole table of the paper, for tables that we have no results for."""
+    """Return the whole table of the paper, for tables without our own results."""
     figures = published(paper, table)
     rows, columns = (list(dict.fromkeys(key[i] for key in figures)) for i in (0, 1))
     lines = [[f"{paper} paper, Table {table}", *columns]]
@@ -96,13 +97,13 @@ def published_table(paper: str, table: str) -> str:
 
 
 def published_number(paper: str, table: str, row: str, column: str) -> float:
-    """A published figure without its spread; millions (16.7M) are spelled out."""
+    """Return a published number without its spread; millions (16.7M) are spelled out."""
     text = published(paper, table)[row, column].partition(" ")[0]
     return float(text.removesuffix("M")) * (1e6 if text.endswith("M") else 1)
 
 
 def mean_text(values: Sequence[float], digits: int = 2) -> str:
-    """Mean ± standard deviation and the number of values; – without values."""
+    """Return mean ± standard deviation and the number of values; – without values."""
     if not values:
         return "–"
     spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""

@@ -1,4 +1,4 @@
-"""Tables with results of other benchmarks: their commands, with the settings of the existing results.
+"""Commands for tables whose results are those of other benchmarks, with the settings of the existing results.
 
 These commands do not repeat existing results.
 """

@@ -1,9 +1,9 @@
 """Tables 3, 5 to 7, 9, 10 and 20 of the SPIN paper: methods on windows of the genome, by cell and seed.
 
 Table 7 has the windows of Table 3 one by one. Table 10 is the search of settings, which never reads a target.
-Tables 5, 6, 9 and 20 each change one property of SPIN-16: training hides single labels of a query, a part of
-the network is missing, fewer panel haplotypes are shown, or the numbers of inducing points and latent
-attributes differ.
+Tables 5, 6, 9 and 20 each change one property of SPIN-16: training hides single labels of a query (5), a part
+of the network is missing (6), the context has fewer panel haplotypes (9), or the numbers of inducing points
+and latent attributes differ (20).
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _cells(
 
 
 def one(arguments: argparse.Namespace) -> None:
-    """Print one cell as a line of JSON."""
+    """Make one cell, and print it as a line of JSON."""
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     window = read_window(find_case(arguments.case, arguments.data), arguments.window)
@@ -162,7 +162,7 @@ def one(arguments: argparse.Namespace) -> None:
 
 
 def with_share(window: Window, share: float) -> Window:
-    """The window with a share of the training people, and the validation people."""
+    """Return the window with a share of the training people, and all validation people."""
     if share == 1:
         return window
     trains = np.flatnonzero(~window.is_validation_N)

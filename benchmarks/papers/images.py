@@ -1,7 +1,7 @@
 """Table 19 of the SPIN paper: images whose patches are attributes, each embedded by a linear map.
 
-MNIST and CIFAR-10 are not available: Fashion-MNIST (Debian's dataset-fashion-mnist) and scikit-learn's digits
-stand in for MNIST. The label is a column beside the patches, visible in the context and hidden in queries.
+MNIST and CIFAR-10 are not available. Fashion-MNIST (Debian's dataset-fashion-mnist) and scikit-learn's digits
+replace MNIST. The label is a column next to the patches, visible in the context and hidden in queries.
 
 Axes: N rows of a context, Q queries, D columns (patches, then the label), P numbers of a cell, E width of an
 embedding, K classes.
@@ -85,7 +85,7 @@ def table19(arguments: argparse.Namespace) -> Iterator[Cell]:
 
 
 def load(name: str) -> Images:
-    """Load a set of images; SystemExit where the files are not installed."""
+    """Load a set of images; raises SystemExit if the files are not installed."""
     if name == DIGITS:
         digits = load_digits()
         order = np.random.default_rng(SPLITS_SEED).permutation(len(digits.target))
@@ -111,7 +111,7 @@ def load(name: str) -> Images:
 
 
 def cut(pixels: np.ndarray, side: int) -> np.ndarray:
-    """Images (N, height, width) to patches (N, patches, side * side), row by row."""
+    """Cut images (N, height, width) into patches (N, patches, side * side), row by row."""
     n, height, width = pixels.shape
     blocks = pixels.reshape(n, height // side, side, width // side, side).transpose(0, 1, 3, 2, 4)
     return blocks.reshape(n, -1, side * side)
@@ -145,14 +145,14 @@ class ImageNetwork:
         self.network.embedding = PatchEmbedding(columns, self.numbers, recipe.width)  # type: ignore[assignment]
 
     def rows(self, part: str, chosen: Tensor, label: Tensor) -> Tensor:
-        """Cells (1, N, D, P) of these images, with these labels."""
+        """Return the cells (1, N, D, P) of images with labels."""
         patches = self.images.patches[part][chosen]
         cells = nn.functional.pad(patches, (0, self.numbers - patches.shape[2]))
         labels = nn.functional.one_hot(label, self.numbers).float()
         return torch.cat((cells, labels[:, None]), 1)[None]
 
     def label_logits(self, context_1NDP: Tensor, query_1QDP: Tensor) -> Tensor:
-        """Logits (Q, K); labels of the queries are hidden."""
+        """Return logits (Q, K); the labels of the queries are hidden."""
         shown = torch.zeros(context_1NDP.shape[:3], dtype=torch.bool)
         hidden = self.is_label_D.expand(query_1QDP.shape[:3])
         logits_1QDK: Tensor = self.network(context_1NDP, shown, query_1QDP, hidden)
@@ -178,7 +178,7 @@ class ImageNetwork:
         return train(self.network, recipe, loss, held_out)
 
     def context(self, shuffled: int | None = None) -> Tensor:
-        """Training images (at most MOST_CONTEXT) with their labels, or with shuffled labels."""
+        """Return training images (at most MOST_CONTEXT) with their labels, or with shuffled labels."""
         label = self.images.labels["train"][:MOST_CONTEXT]
         if shuffled is not None:
             label = label[torch.randperm(len(label), generator=torch.Generator().manual_seed(shuffled))]
@@ -186,7 +186,7 @@ class ImageNetwork:
 
     @torch.no_grad()
     def predict(self, part: str, context_1NDP: Tensor) -> Tensor:
-        """Logits (Q, K) of images, without their labels."""
+        """Return logits (Q, K) of images without their labels."""
         self.network.eval()
         every = torch.arange(len(self.images.labels[part]))
         return torch.cat([
@@ -196,7 +196,7 @@ class ImageNetwork:
 
 
 def one(arguments: argparse.Namespace) -> None:
-    """Prints one line of JSON."""
+    """Make one cell, and print it as a line of JSON."""
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     images = load(arguments.name)

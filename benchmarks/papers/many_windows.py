@@ -1,9 +1,9 @@
-"""Tables 4, 5 and 8 of the SPIN paper: one network for several windows, tested on those and on others.
+"""Tables 4, 5 and 8 of the SPIN paper: one network for several windows, tested on these and on other windows.
 
     python -m benchmarks.papers table4 --untyped 100 200 400
 
-Every step draws a window, and from it queries and their context; the network does not know the window. The
-paper tests on the training windows. Here two of ten windows are never trained on.
+Every step draws a window, and from the window queries and their context; the network does not know the
+window. The paper tests on the training windows. Here, two of ten windows are never used in training.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def add_command(commands: Any) -> None:
 
 
 def table4(arguments: argparse.Namespace) -> Iterator[Cell]:
-    """Make the cells; token masking is for the smallest windows and SPIN alone, as in the paper."""
+    """Make the cells; as in the paper, token masking is for the smallest windows and SPIN alone."""
     for seed in arguments.seeds:
         for case in arguments.cases:
             for untyped in arguments.untyped:
@@ -70,7 +70,7 @@ def table4(arguments: argparse.Namespace) -> Iterator[Cell]:
 
 
 def one(arguments: argparse.Namespace) -> None:
-    """Prints one line of JSON."""
+    """Make one cell, and print it as a line of JSON."""
     torch.set_num_threads(1)
     started = time.process_time()
     windows = read_windows(find_case(arguments.case, arguments.data), Cut(WINDOWS, arguments.untyped))
@@ -89,7 +89,7 @@ def one(arguments: argparse.Namespace) -> None:
 
 
 def train_together(windows: list[Window], method: str, seed: int, recipe: WindowRecipe) -> dict[str, Any]:
-    """Train on several windows; validation people of these windows choose the weights.
+    """Train on several windows; the weights are chosen on the validation people of these windows.
 
     Targets are read after training.
     """

@@ -1,4 +1,4 @@
-"""Tables 4, 5 and 13 of the NPT paper: the effect of NPT's parts, and of its settings."""
+"""Tables 4, 5 and 13 of the NPT paper: the effect of NPT's parts and settings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ OF_TABLE_5 = {NPT_WITHOUT_ABA: "without ABA", NO_FEATURE_MASKING: "without featu
 
 
 def by_fold(rows: Sequence[dict[str, Any]]) -> Found:
-    """RMSE by set, method and fold, for the largest number of steps of a set."""
+    """Return RMSE by set, method and fold, for the largest number of steps of a set."""
     most: dict[str, int] = defaultdict(int)
     for row in rows:
         most[row["set"]] = max(most[row["set"]], row["configuration"]["steps"])
@@ -68,7 +68,7 @@ def by_fold(rows: Sequence[dict[str, Any]]) -> Found:
 
 
 def differences(found: Found, name: str, method: str) -> np.ndarray:
-    """RMSE of a method minus that of NPT, on their common folds."""
+    """Return RMSE of a method minus that of NPT, on their common folds."""
     mine, base = found.get((name, method), {}), found.get((name, BASE), {})
     return np.array([mine[fold] - base[fold] for fold in sorted(mine.keys() & base.keys())])
 
@@ -107,7 +107,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def variant_ranks(found: Found) -> dict[str, list[float]]:
-    """Ranks by RMSE among the variants of Table 13, on their common folds."""
+    """Return ranks by RMSE among the variants of Table 13, on their common folds."""
     of = {method: found.get((RANKED_SET, method), {}) for method in OF_TABLE_13}
     folds = sorted(set.intersection(*(set(by) for by in of.values())))
     by_fold_FM = [rankdata([of[method][fold] for method in of]) for fold in folds]

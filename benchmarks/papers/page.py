@@ -1,4 +1,4 @@
-"""`page`: every table of the papers, ours beside theirs, and a verdict for each claim.
+"""`page`: every table of the papers with our results, and a verdict for each claim.
 
 tables.md has all tables, README.md the five most important verdicts. Both are made from result files alone.
 """

@@ -1,8 +1,8 @@
 """Appendix A.7 of the SPIN paper: one table of random bits, whose labels can only be copied from other rows.
 
-The table has 5,000 rows of 30 feature bits and 20 label bits. A part of the rows is copied without labels,
-and the copies are divided into queries for training, validation and tests; the rows themselves remain in the
-context. So labels of test queries are in the context, and no loss depends on them.
+The table has 5,000 rows of 30 feature bits and 20 label bits. Some of the rows are copied without labels. The
+copies are divided into queries for training, validation and tests; the original rows remain in the context.
+The labels of test queries are therefore in the context, but no loss depends on them.
 
 Axes: N rows of the table, Q queries, L label bits.
 """
@@ -50,7 +50,7 @@ def table_a7(arguments: argparse.Namespace) -> Iterator[Cell]:
 
 
 def one(arguments: argparse.Namespace) -> None:
-    """Prints one line of JSON."""
+    """Make one cell, and print it as a line of JSON."""
     torch.set_num_threads(1)
     recipe = WindowRecipe(steps=arguments.steps, k=1, dropout=0.0, attribute_weight=0.0)
     print(json.dumps(random_bits(arguments.method, arguments.seed, recipe)))
@@ -61,7 +61,8 @@ def random_bits(
 ) -> dict[str, Any]:
     """Train and test on the table.
 
-    A training batch has queries, the rows that they copy, and others; tests have the whole table.
+    A training batch has queries, the rows of which they are copies, and other rows. Tests have the whole
+    table.
     """
     torch.manual_seed(seed)
     started = time.process_time()

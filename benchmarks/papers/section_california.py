@@ -40,7 +40,7 @@ WHOLE = ("3", "23", "10", "11", "24", "25")
 
 
 def section(results: Path) -> Section:
-    """The section, from the results of `benchmarks.tabular`."""
+    """Return the section, from the results of `benchmarks.tabular`."""
     folder = results / "california"
     fits = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
     of_seeds = ensembles(folder)
@@ -138,7 +138,7 @@ def _biases_needed(fits: Fits) -> Claim:
 
 
 def seconds(fits: Fits, model: str) -> list[float]:
-    """Processor seconds; wall-clock seconds of fits that lack them."""
+    """Return processor seconds, or wall-clock seconds of fits without them."""
     return [fit.get("processor_seconds", fit["fit_seconds"]) for fit in fits if fit["model"] == model]
 
 

@@ -59,7 +59,7 @@ def squared(row: dict[str, Any]) -> float:
 
 
 def section(results: Path, own: Path) -> Section:
-    """The section, from the results of `benchmarks.tabular` and, with `own`, of this folder."""
+    """Return the section, from the results of `benchmarks.tabular` and, with `own`, of this folder."""
     found, parts_of_npt = read_results(results / "tables"), read_cells("npt4", own)
     parts = [
         protocol("measures"),
@@ -87,7 +87,7 @@ def section(results: Path, own: Path) -> Section:
 
 
 def measured(found: Fits, measure: Measure, name: str, method: str) -> list[float]:
-    """A measure by fold; empty for fits without probabilities."""
+    """Return a measure by fold; empty for fits without probabilities."""
     values = (measure(row) for row in found.get(name, {}).get(method, []))
     return [value for value in values if value is not None]
 
@@ -126,13 +126,13 @@ RANKED: dict[str, tuple[str, Sequence[str], Measure, bool]] = {
 
 
 def ranks(values: Sequence[Sequence[float]], more_is_better: bool) -> np.ndarray:
-    """Mean rank of each column over rows, the best is 1."""
+    """Return the mean rank of each column over rows; the best rank is 1."""
     signed = -np.array(values) if more_is_better else np.array(values)
     return np.mean([rankdata(row) for row in signed], 0)
 
 
 def mean_ranks(found: Fits, metric: str) -> dict[str, tuple[float, float]]:
-    """Our ranks, and the paper's recomputed, for common methods and available sets."""
+    """Return our ranks, and the paper's recomputed ranks, for common methods and available sets."""
     table, sets, measure, more = RANKED[metric]
     ours = [[_mean(found, measure, name, method) for method in SHARED] for name in sets]
     theirs = [[published_number(NPT_PAPER, table, OF_NPT_PAPER[m], name) for m in SHARED] for name in sets]

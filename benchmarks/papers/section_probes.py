@@ -38,7 +38,7 @@ SPOILT = ("yacht", "concrete")
 
 
 def section(probes: Path, results: Path) -> Section:
-    """The section, from the results of `benchmarks.tabular`."""
+    """Return the section, from the results of `benchmarks.tabular`."""
     rows = [json.loads(path.read_text()) for path in sorted(probes.glob("*-*-*.json"))]
     pictures, bits = read_results("table19", results), read_results("tableA7", results)
     parts = [

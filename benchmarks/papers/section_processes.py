@@ -36,7 +36,7 @@ MANY_STEPS = 20_000
 
 
 def section(results: Path) -> Section:
-    """The section, from the results of `benchmarks.neural_processes`."""
+    """Return the section, from the results of `benchmarks.neural_processes`."""
     runs = {run: rows for run, rows in read_runs(results).items() if run.after is None and not run.low_floor}
     costs, calibration = _costs(results), _calibration(results)
     parts = [

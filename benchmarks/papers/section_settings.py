@@ -45,7 +45,7 @@ Setting = tuple[float, ...]
 
 
 def parts(rows: Sequence[Row], results: Path) -> list[str]:
-    """Sections, from the rows of Table 3."""
+    """Return sections from the rows of Table 3."""
     told = []
     if rows:
         told += ["### Table 6, and contexts with shuffled labels"]
@@ -63,7 +63,7 @@ def parts(rows: Sequence[Row], results: Path) -> list[str]:
 
 
 def claims(rows: Sequence[Row], results: Path) -> list[Claim]:
-    """rows: of Table 3."""
+    """Return claims; rows: rows of Table 3."""
     found = [
         _ablation([*rows, *read_results("table6", results)]),
         _masking(rows, read_results("table5", results)),

@@ -56,7 +56,7 @@ SLACK = 0.01  # ranks, ratios: equal
 
 
 def section(results: Path, own: Path) -> Section:
-    """results: of `benchmarks.tabular`; own: of this folder."""
+    """Return the section; results: those of `benchmarks.tabular`; own: those of this folder."""
     found, in_form = read_results(results / "tables"), read_cells("table11", own)
     parts_of_npt = read_cells("npt4", own)
     memory = json.loads((results / "memory" / "memory.json").read_text())

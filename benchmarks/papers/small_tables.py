@@ -1,10 +1,10 @@
-"""Small sets by fold: SPIN in the paper's form, NPT, Set Transformer, and NPT without one of its parts.
+"""Small sets by fold: SPIN as in the paper, NPT, Set Transformer, and NPT without one of its parts.
 
-Table 11 of the SPIN paper, Tables 4 and 5 of NPT's.
+Table 11 of the SPIN paper, and Tables 4 and 5 of the NPT paper.
 
-All training rows are a batch. A share of them are queries, with hidden labels and some hidden attributes; the
-others are their context. The validation part chooses the weights; then it and the training part are the
-context of the test part. Settings are fixed: no test row of any fold influences them.
+All training rows are one batch. Some of them are queries with hidden labels and some hidden attributes; the
+other rows are their context. The weights are chosen on the validation part. Then the training and validation
+parts are the context of the test part. Settings are fixed; no test row of any fold influences them.
 
 Axes: N rows, D columns (the label is the last).
 """
@@ -64,8 +64,9 @@ TRUE, SHUFFLED = "training rows", "training rows, labels shuffled"
 class TableRecipe(Recipe):
     """Training of a network on a small table.
 
-    hidden_attributes: share of the queries' attributes; attribute_weight: initial lambda, as in the paper's
-    scripts for these sets; annealed: lambda falls to 0; labels_shown: of the context in training.
+    hidden_attributes: share of the queries' attributes. attribute_weight: initial lambda, as in the paper's
+    scripts for these sets. annealed: lambda falls to 0. labels_shown: labels of the context are visible in
+    training.
     """
 
     steps: int = 500
@@ -151,7 +152,7 @@ def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | NPT | SetTra
 
 
 class TableNetwork:
-    """A network with a scaled table (N, D), with scales of the training rows."""
+    """A network with a scaled table (N, D); the scales are those of the training rows."""
 
     def __init__(self, method: str, table_ND: np.ndarray, train_N: np.ndarray, recipe: TableRecipe) -> None:
         self.recipe = recipe
@@ -165,7 +166,7 @@ class TableNetwork:
     def outputs(
         self, context_ND: Tensor, query_ND: Tensor, hidden_ND: Tensor, labels_shown: bool = True
     ) -> Tensor:
-        """Outputs (N, D) for all cells of the queries; `labels_shown` shows the context's labels."""
+        """Return outputs (N, D) for all cells of the queries; `labels_shown` shows the context's labels."""
         context_hidden_ND = torch.zeros(context_ND.shape, dtype=torch.bool)
         if not labels_shown:
             context_hidden_ND |= self.is_label_D
@@ -203,7 +204,7 @@ class TableNetwork:
 
     @torch.no_grad()
     def rmse(self, context_N: np.ndarray, asked_N: np.ndarray, shuffled: int | None = None) -> float:
-        """RMSE in units of the label; `seed` shuffles the labels of the context."""
+        """Return RMSE in units of the label; `seed` shuffles the labels of the context."""
         self.network.eval()
         context_ND, query_ND = self.table_ND[context_N].clone(), self.table_ND[asked_N]
         if shuffled is not None:
@@ -214,7 +215,7 @@ class TableNetwork:
 
 
 def one(arguments: argparse.Namespace) -> None:
-    """Prints one line of JSON."""
+    """Make one cell, and print it as a line of JSON."""
     torch.set_num_threads(1)
     torch.manual_seed(arguments.fold + 1)
     started = time.process_time()

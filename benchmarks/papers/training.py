@@ -1,4 +1,4 @@
-"""The papers' training: LAMB under Lookahead, a flat then falling learning rate, clipped gradients."""
+"""The papers' training: LAMB with Lookahead, a constant and then falling learning rate, clipped gradients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ WEIGHT_BYTES = 4
 
 @dataclass(frozen=True)
 class Recipe:
-    """Training and size of a network; the paper's settings, with the exceptions on the page.
+    """Training and size of a network: the paper's settings, with the exceptions listed on the page.
 
-    hidden_rows: share of a batch that are queries; h, f: inducing points and latent attributes; looks: number
-    of validations.
+    hidden_rows: share of a batch that are queries. h, f: numbers of inducing points and latent attributes.
+    looks: number of validations.
     """
 
     steps: int = 1_000
@@ -48,8 +48,8 @@ def train(
 ) -> dict[str, Any]:
     """Train, and restore the weights with the lowest validation loss.
 
-    `loss_of` is the loss of a step, from 0. Seconds are of the processor, without validation. The peak of
-    memory is the growth of the process plus the weights, which existed before.
+    `loss_of` returns the loss of a step, counted from 0. Seconds are processor seconds without validation.
+    The peak memory is the growth of the process plus the weights, which existed before.
     """
     optimiser = Lookahead(Lamb(network.parameters(), lr=recipe.learning_rate))
     schedule = flat_then_cosine(optimiser, recipe.steps)

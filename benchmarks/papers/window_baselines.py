@@ -1,7 +1,8 @@
 """Baselines on a window: frequencies, k-NN, boosting, an MLP, Beagle.
 
-All but Beagle see the window's 150 typed SNPs as bits. Beagle sees all typed sites of the case, and in a
-second run those of the window alone. Searched settings (Table 10) are chosen on the validation people.
+All baselines but Beagle see the window's 150 typed SNPs as bits. Beagle sees all typed sites of the case, and
+in a second run those of the window alone. The settings of a search (Table 10) are chosen on the validation
+people.
 
 Axes: N panel haplotypes, Q target haplotypes, S typed sites, U untyped sites.
 """
@@ -44,7 +45,7 @@ def frequencies(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
 
 
 def neighbours(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
-    """Mean of the nearest haplotypes, weighted by the inverse Hamming distance."""
+    """Return the mean of the nearest haplotypes, weighted by the inverse Hamming distance."""
     train_N, asked_N = ~window.is_validation_N, window.is_validation_N
     fits = {}
     for k in (k for k in NEIGHBOURS if k <= train_N.sum()):
@@ -58,9 +59,10 @@ def neighbours(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
 
 
 def boosting(window: Window, typed_QS: np.ndarray, seed: int, published: bool = False) -> Answer:
-    """A model for each site, with the better of two depths.
+    """Fit a model for each site, with the better of two depths.
 
-    It has 100 trees at a rate of .01 (as published), or at .1 as many as help the validation people.
+    It has 100 trees at a rate of .01 (as published), or at a rate of .1 the number of trees with the lowest
+    validation loss.
     """
     from lightgbm import LGBMClassifier, early_stopping
 
@@ -102,7 +104,7 @@ def published_boosting(window: Window, typed_QS: np.ndarray, seed: int) -> Answe
 
 
 def mlp(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
-    """One network for all sites; the paper trains one for each site."""
+    """Fit one network for all sites; the paper trains one for each site."""
     train_N, asked_N = ~window.is_validation_N, window.is_validation_N
     fits = {}
     for penalty in PENALTIES:
@@ -119,9 +121,7 @@ def mlp(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
 
 
 def beagle(window: Window, typed_QS: np.ndarray, seed: int, near: bool = False) -> Answer:
-    """Beagle's probabilities of haplotypes, from the whole panel and all typed sites, or those near the
-    window.
-    """
+    """Run Beagle with the whole panel, and all typed sites or those near the window; return P(ALT)."""
     check_programs()
     case, program = window.case, Beagle()
     with tempfile.TemporaryDirectory() as folder:
@@ -143,7 +143,7 @@ def beagle(window: Window, typed_QS: np.ndarray, seed: int, near: bool = False) 
 
 
 def beagle_near(window: Window, typed_QS: np.ndarray, seed: int) -> Answer:
-    """Beagle with the input of the networks: the typed sites of the window."""
+    """Run Beagle with the input of the networks: the typed sites of the window."""
     return beagle(window, typed_QS, seed, near=True)
 
 

@@ -1,7 +1,7 @@
 """The papers' networks on one window: K-mers of typed and untyped SNPs as columns, latent inducing points.
 
-Training is by episodes: a share of the rows of a batch (target masking) are queries, whose labels are all
-hidden, and the others are their context. Tests hide the labels of targets in the same way and show the panel.
+A training step is a task: some rows of a batch (target masking) are queries, whose labels are all hidden, and
+the other rows are their context. Tests hide the labels of targets in the same way and show the panel.
 
 Axes: N rows of a context, Q queries, D columns (30 K-mers of typed sites, 20 of untyped), K K-mers.
 """
@@ -36,8 +36,8 @@ Network = SPIN | NPT | SetTransformer
 class WindowRecipe(Recipe):
     """Training of a network on a window.
 
-    k: SNPs of a K-mer; hidden_attributes, hidden_labels: share of the queries' tokens (all labels: chunk
-    masking, fewer: token masking); attribute_weight: initial lambda.
+    k: SNPs of a K-mer. hidden_attributes, hidden_labels: share of the queries' tokens that are hidden (all
+    labels: chunk masking; fewer: token masking). attribute_weight: initial lambda.
     """
 
     dropout: float = 0.4  # as searched: Table 10
@@ -95,7 +95,7 @@ class WindowNetwork:
         self.network = build(method, columns, recipe) if network is None else network
 
     def train(self, train_N: np.ndarray, validation_N: np.ndarray, seed: int) -> dict[str, Any]:
-        """Train on the rows train_N; validation_N choose the weights."""
+        """Train on the rows train_N; the weights are chosen on the rows validation_N."""
         generator = torch.Generator().manual_seed(seed)
         return train(
             self.network,
@@ -105,7 +105,7 @@ class WindowNetwork:
         )
 
     def loss(self, step: int, train_N: np.ndarray, generator: torch.Generator) -> Tensor:
-        """Loss of a batch of the rows train_N."""
+        """Return the loss of a batch of the rows train_N."""
         rows = torch.from_numpy(np.flatnonzero(train_N))
         chosen = rows[torch.randperm(len(rows), generator=generator)[: self.recipe.batch]]
         weight = attribute_weight(step, self.recipe.steps, self.recipe.attribute_weight)
@@ -136,7 +136,7 @@ class WindowNetwork:
         return logits
 
     def label_logits(self, context_ND: Tensor, typed_QD: Tensor) -> Tensor:
-        """Logits (Q, label columns, K) of queries with visible typed K-mers, given a context."""
+        """Return logits (Q, label columns, K) of queries with visible typed K-mers, given a context."""
         hidden_token, n_labels = 2**self.recipe.k, self.label_ND.shape[1]
         query_1QD = nn.functional.pad(typed_QD, (0, n_labels), value=hidden_token)[None]
         hidden_1QD = self.is_label_D.expand(query_1QD.shape)
@@ -144,12 +144,12 @@ class WindowNetwork:
 
     @torch.no_grad()
     def predict(self, context_ND: Tensor, typed_QD: Tensor) -> Tensor:
-        """`label_logits` after training, in chunks."""
+        """Return `label_logits` after training, computed in batches."""
         self.network.eval()
         return torch.cat([self.label_logits(context_ND, part) for part in typed_QD.split(QUERIES_AT_ONCE)])
 
     def context(self, chosen_N: np.ndarray, shuffled_labels: int | None = None) -> Tensor:
-        """Rows of the panel with their labels; with a seed, with shuffled labels."""
+        """Return rows of the panel with their labels; with a seed, with shuffled labels."""
         typed_ND, label_ND = self.typed_ND[chosen_N], self.label_ND[chosen_N]
         if shuffled_labels is not None:
             generator = torch.Generator().manual_seed(shuffled_labels)
@@ -157,12 +157,12 @@ class WindowNetwork:
         return torch.cat((typed_ND, label_ND), 1)
 
     def cross_entropy(self, context_N: np.ndarray, asked_N: np.ndarray) -> float:
-        """Nats a K-mer of panel rows, given others."""
+        """Return the cross-entropy (nats per K-mer) of panel rows, given other rows."""
         logit_QDK = self.predict(self.context(context_N), self.typed_ND[asked_N])
         return float(nn.functional.cross_entropy(logit_QDK.flatten(0, 1), self.label_ND[asked_N].flatten()))
 
     def probabilities(self, typed_QS: np.ndarray, context_ND: Tensor) -> np.ndarray:
-        """P(ALT) of each haplotype, (Q, U)."""
+        """Return P(ALT) of each haplotype, (Q, U)."""
         typed_QD = kmer_tokens(torch.from_numpy(typed_QS), self.recipe.k)[0]
         logit_QDK = self.predict(context_ND, typed_QD)
         p_QU: np.ndarray = kmer_allele_probabilities(logit_QDK, self.n_sites).numpy()

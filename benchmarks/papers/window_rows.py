@@ -1,4 +1,4 @@
-"""Result rows of windows: their groups, the rows to compare, and their scores."""
+"""Result rows of windows: grouping, selection for comparisons, and scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place_of(row: Row) -> Place:
 
 
 def steps_of(row: Row) -> int:
-    """Number of steps; 0 for methods without steps."""
+    """Return the number of steps; 0 for methods without steps."""
     steps: int = row["configuration"].get("steps", 0)
     return steps
 
@@ -37,7 +37,7 @@ def by_method(rows: Iterable[Row]) -> dict[str, dict[Place, list[Row]]]:
 
 
 def by_settings(rows: Iterable[Row]) -> list[tuple[str, str, list[Row]]]:
-    """Method, its name with steps, dropout and another learning rate, and its rows, ordered as METHODS."""
+    """Return method, name (with steps, dropout, another learning rate) and rows, in the order of METHODS."""
     found: dict[tuple[int, int, float, float], list[Row]] = defaultdict(list)
     for row in rows:
         settings = row["configuration"]
@@ -53,7 +53,7 @@ def by_settings(rows: Iterable[Row]) -> list[tuple[str, str, list[Row]]]:
 
 
 def shared_windows(rows: Iterable[Row], methods: Sequence[str]) -> list[Place]:
-    """Windows that all of the methods have."""
+    """Return the windows for which all of the methods have results."""
     found = by_method(rows)
     return sorted(set.intersection(*(set(found[method]) for method in methods)))
 
@@ -64,7 +64,7 @@ def best_settings(rows: Iterable[Row]) -> list[Row]:
 
 
 def preferred(rows: Iterable[Row]) -> list[Row]:
-    """Run of a method on a window and seed with the lowest validation loss."""
+    """Select the run with the lowest validation loss for each method, window and seed."""
     return _least_loss(rows, lambda row: (row["method"], place_of(row), row["seed"]))
 
 
@@ -82,7 +82,9 @@ def _loss(row: Row) -> float:
 
 
 def at_equal_steps(rows: Iterable[Row], methods: Sequence[str]) -> tuple[list[Row], list[Place]]:
-    """Rows of each window with the most steps that all these networks have there, and the windows."""
+    """Return the rows of each window with the largest common number of steps of these networks, and the
+    windows.
+    """
     found, chosen, places = by_method(best_settings(rows)), [], []
     for place in shared_windows(rows, methods):
         steps = set.intersection(*({steps_of(row) for row in found[m][place]} for m in methods))
@@ -93,12 +95,12 @@ def at_equal_steps(rows: Iterable[Row], methods: Sequence[str]) -> tuple[list[Ro
 
 
 def points(rows: Sequence[Row], score: str = R2, context: str = TRUE) -> float:
-    """Mean over seeds, in points."""
+    """Return the mean over seeds, in points."""
     return 100 * float(np.mean([row["found"][context][score] for row in rows]))
 
 
 def seeds_text(rows: Iterable[Row]) -> str:
-    """Number of seeds of a window, as text."""
+    """Return the number of seeds of a window as text."""
     seeds: dict[Place, set[int]] = defaultdict(set)
     for row in rows:
         seeds[place_of(row)].add(row["seed"])
@@ -112,7 +114,7 @@ def named(places: Sequence[Place]) -> str:
 
 
 def of_sets(values: Sequence[float], places: Sequence[Place]) -> str:
-    """Mean of each set's windows, and the smallest and largest value."""
+    """Return the mean over each set's windows, and the smallest and largest value, as text."""
     told = []
     for case in dict.fromkeys(case for case, _ in places):
         mine = [value for value, place in zip(values, places, strict=True) if place[0] == case]

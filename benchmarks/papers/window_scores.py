@@ -1,10 +1,11 @@
 """Scores of a window: the paper's R², and r² of minor-allele dosages.
 
-The paper pools all test haplotypes and SNPs, so that differences between sites count: allele frequencies
-alone score well. So r² of dosages of the minor allele is shown too. Both are computed on the dosages of
-people: in one of the sets the phase of targets and truth differ. The score of haplotypes is kept as well.
+The paper pools all test haplotypes and SNPs, so differences between sites count: allele frequencies alone
+score well. The r² of minor-allele dosages is therefore shown, too. Both are computed from the dosages of
+people, because the phases of targets and truth differ in one of the sets. The score of haplotypes is also
+stored.
 
-Axes: Q target haplotypes (those of a person are neighbours), U untyped sites, P people.
+Axes: Q target haplotypes (those of a person are adjacent), U untyped sites, P people.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ COMMON = 0.01  # minor allele frequency in the panel, above which a site is comm
 
 
 def window_scores(p_QU: np.ndarray, truth_QU: np.ndarray, frequency_U: np.ndarray) -> dict[str, float]:
-    """Scores of a window; `frequency_U` is the frequency of ALT in the panel."""
+    """Return the scores of a window; `frequency_U` is the frequency of ALT in the panel."""
     dosage_UP, true_UP = _dosages(p_QU), _dosages(truth_QU)
     minor_UP, minor_U = minor_allele_dosage(dosage_UP, frequency_U)
     statistics = site_statistics(minor_allele_dosage(true_UP, frequency_U)[0], minor_UP)

@@ -1,9 +1,9 @@
-"""Windows of the genome as in the SPIN paper (A.3): 100 untyped SNPs, the 150 nearest typed ones.
+"""Windows of the genome as in the SPIN paper (A.3): 100 untyped SNPs and the 150 nearest typed SNPs.
 
-Panel haplotypes train, and a part of the panel's people is the validation part. Targets are read by scoring
-alone.
+Panel haplotypes are the training data; some of the panel's people are held out for validation. Targets are
+read only for scoring.
 
-Axes: N panel haplotypes, Q target haplotypes (those of a person are neighbours), S typed sites, U untyped
+Axes: N panel haplotypes, Q target haplotypes (those of a person are adjacent), S typed sites, U untyped
 sites, V all sites of a file.
 """
 
@@ -28,7 +28,7 @@ Site = tuple[int, str, str]
 
 @dataclass(frozen=True)
 class Cut:
-    """Number of windows, and their numbers of untyped SNPs and typed sites."""
+    """Number of windows, and numbers of untyped SNPs and typed sites of a window."""
 
     windows: int = 5
     untyped: int = 100
@@ -70,7 +70,7 @@ class Targets(NamedTuple):
 
 
 def read_sites(path: Path) -> Sites:
-    """Read all biallelic sites, which must be phased and complete; otherwise SystemExit."""
+    """Read all biallelic sites, which must be phased and complete; otherwise raise SystemExit."""
     file = cyvcf2.VCF(str(path))
     sites, alleles = [], []
     for record in file:
@@ -85,14 +85,14 @@ def read_sites(path: Path) -> Sites:
 
 
 def nearest_typed(position_T: np.ndarray, start: int, stop: int, number: int) -> np.ndarray:
-    """Indices, in order, of the typed sites that are nearest to the interval from start to stop."""
+    """Return the indices, in order, of the typed sites nearest to the interval from start to stop."""
     distance_T = np.maximum(np.maximum(start - position_T, position_T - stop), 0)
     chosen: np.ndarray = np.sort(np.argsort(distance_T, kind="stable")[:number])
     return chosen
 
 
 def first_untyped(n_untyped: int, cut: Cut) -> list[int]:
-    """First untyped SNP of each window: at random in its part, a fifth for five windows."""
+    """Return the first untyped SNP of each window, drawn at random within equal parts of the untyped SNPs."""
     rng = np.random.default_rng(PLACES_SEED)
     edges = np.linspace(0, n_untyped, cut.windows + 1).astype(int)
     return [int(rng.integers(low, high - cut.untyped + 1)) for low, high in pairwise(edges)]
@@ -108,7 +108,7 @@ def read_window(case: Case, number: int, cut: Cut = Cut()) -> Window:
 
 
 def read_windows(case: Case, cut: Cut) -> list[Window]:
-    """Read all windows of a case; of the target's file and of the truth, the sites alone."""
+    """Read all windows of a case. Of the target's and the truth's files, only the sites are read."""
     panel = read_sites(case.panel)
     typed, true = set(_site_names(case.target)), set(_site_names(case.truth))
     varies_V = panel.allele_VX.min(1) < panel.allele_VX.max(1)
@@ -135,7 +135,7 @@ def read_windows(case: Case, cut: Cut) -> list[Window]:
 
 
 def kept_apart(n_people: int) -> np.ndarray:
-    """Haplotypes (bool) of the validation people; both of a person or neither."""
+    """Return which haplotypes are for validation, bool; both haplotypes of a person, or neither."""
     order = np.random.default_rng(PEOPLE_SEED).permutation(n_people)
     chosen = np.zeros(n_people, bool)
     chosen[order[: round(VALIDATION * n_people)]] = True
@@ -143,7 +143,7 @@ def kept_apart(n_people: int) -> np.ndarray:
 
 
 def read_targets(window: Window) -> Targets:
-    """Alleles of the targets at the window's sites."""
+    """Return the alleles of the targets at the window's sites."""
     typed_VQ, truth_VQ = (
         _alleles_at(path, sites)
         for path, sites in (

@@ -1,1 +1,1 @@
-"""Does anything crash, stay silent or leave files behind, whatever it is given and whenever it is stopped?"""
+"""Does a command crash, hide an error or leave files behind, whatever its input and whenever it stops?"""

@@ -1,4 +1,4 @@
-"""What the commands do with damaged inputs, kills and full disks.
+"""Behaviour of the commands with damaged inputs, kills and full disks.
 
 python -m benchmarks.reliability fuzz --mutations 100000 --seed 1
 

@@ -1,4 +1,4 @@
-"""Damage to reads and to headers of variant files: what lies behind lengths and checksums that stay right."""
+"""Damage to reads, and to headers of variant files, with correct lengths and checksums."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _CRC = struct.Struct("<I")
 
 
 def damaged_header(content: bytes, draw: Random) -> bytes:
-    """A VCF with another header; the records stay."""
+    """Return a VCF with a damaged header; the records are unchanged."""
     end = content.index(b"\n#CHROM") + 1
     return damaged_text(content[:end], draw) + content[end:]
 
 
 def roomy_bam(content: bytes) -> bytes:
-    """A BAM, written without compression, whose header has room: another one moves no read from its place."""
+    """Return an uncompressed BAM whose header has room, so that another header moves no read."""
     header, *blocks = _bgzf_blocks(content)
     return stored_block(header, _ROOM) + b"".join(map(stored_block, blocks))
 
 
 def damaged_bam(content: bytes, draw: Random) -> bytes:
-    """A BAM of `roomy_bam` with another header or other reads, where the index expects them."""
+    """Return a BAM of `roomy_bam` with a damaged header or damaged reads, at the offsets of the index."""
     if draw.random() < RAW:
         return damaged_bytes(content, draw)
     header, *blocks = _bgzf_blocks(content)
@@ -53,7 +53,7 @@ def damaged_bam(content: bytes, draw: Random) -> bytes:
 
 
 def stored_block(data: bytes, size: int = 0) -> bytes:
-    """A BGZF block without compression, of that size if the data leave room: behind them are empty pieces."""
+    """Return an uncompressed BGZF block, padded to this size with empty pieces if the data leave room."""
     if not data:
         return EOF_BLOCK
     packed = b"\0" + struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data
@@ -75,7 +75,7 @@ def _bgzf_blocks(content: bytes) -> Iterator[bytes]:
 
 
 def roomy_cram(content: bytes) -> bytes:
-    """A CRAM whose header has room: another one moves no read from its place."""
+    """Return a CRAM whose header has room, so that another header moves no read."""
     first, *others = _containers(content)
     first.blocks[:] = [_text_block(_text_of(first.blocks[0]))]
     header = bytes(6) + bytes([1, 1, 0])  # no reference, place, length, records, bases; one block, at 0
@@ -90,7 +90,7 @@ class _Container(NamedTuple):
 
 
 def damaged_cram(content: bytes, draw: Random) -> bytes:
-    """A CRAM with another header, or other bytes in a container or a block; the checksums are right."""
+    """Return a CRAM with a damaged header, container or block; the checksums are correct."""
     if draw.random() < RAW:
         return damaged_bytes(content, draw)
     containers = list(_containers(content))

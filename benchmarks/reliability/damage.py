@@ -1,4 +1,4 @@
-"""Damage to bytes and to text. What is done follows from the random numbers alone."""
+"""Damage to bytes and to text, which depends only on the random numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIELD = re.compile(rb"[^\t, :;=|/<>]+")
 
 
 def damaged_bytes(content: bytes, draw: Random) -> bytes:
-    """Bits, bytes, numbers and pieces are changed in up to three places."""
+    """Change bits, bytes, numbers and pieces in up to three places."""
     out = bytearray(content)
     for _ in range(draw.randint(1, MOST_CHANGES)):
         draw.choice(_BYTE_CHANGES)(out, draw)
@@ -37,7 +37,7 @@ def damaged_bytes(content: bytes, draw: Random) -> bytes:
 
 
 def damaged_text(content: bytes, draw: Random) -> bytes:
-    """Lines and fields are changed in up to three places; now and then bytes."""
+    """Change lines and fields in up to three places; occasionally change bytes."""
     if draw.random() < 0.15:
         return damaged_bytes(content, draw)
     lines = content.split(b"\n")

@@ -1,4 +1,4 @@
-"""The commands that are killed, or whose disk fills up, on the example of the repository."""
+"""The commands that are killed, or run on a disk that fills up, with the example of the repository."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 def prepare(folder: Path) -> None:
-    """Make what the commands read: a panel, an imputed file and two chunks."""
+    """Make the inputs of the commands: a panel, an imputed file and two chunks."""
     panel = ["--panel", f"{folder}/panel.spin", "-t", "1", "-q"]
     source = ["--vcf", f"{EXAMPLE}/panel.vcf.gz", "--map", f"{EXAMPLE}/genetic.map"]
     run_here(["panel", "build", *source, "-o", f"{folder}/panel.spin", "-t", "1", "-q"])
@@ -36,5 +36,5 @@ def prepare(folder: Path) -> None:
 
 
 def words_of(name: str, made: Path, out: Path) -> list[str]:
-    """The command line of a command."""
+    """Return the command line of a command."""
     return [word.format(e=EXAMPLE, g=made, out=out) for word in COMMANDS[name].split()]

@@ -1,4 +1,4 @@
-"""Runs functions in forked children under limits: all that is slow to load is loaded once, in the parent."""
+"""Run functions in forked children under limits. Slow imports are done once, in the parent."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _UNHANDLED = 1
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may take.
+    """Limits of a child.
 
     Attributes
     ----------
     seconds : int
-        Of processor time; on the clock, it may be twice as many.
+        Processor time. The limit of wall-clock time is twice as high.
     memory : int
-        Bytes of memory in use, beyond those at the start. It may ask for four times as many.
+        Bytes of memory in use, beyond those at the start. Four times as many may be requested.
     file_bytes : int
-        Of any file that it writes.
+        Size of any file that it writes.
     """
 
     seconds: int = 15
@@ -51,11 +51,11 @@ class Ended:
     status : int
         Exit status, or the negative number of a signal.
     out, err, fault : str
-        What it wrote to standard output and standard error, and where a signal found it.
+        Its standard output and standard error, and where a signal interrupted it.
     seconds : float
-        Of processor time, or on the clock if that was too much.
+        Processor time, or wall-clock time if that exceeded its limit.
     memory : int
-        The most bytes that it used, beyond those at the start.
+        Peak number of bytes in use, beyond those at the start.
     """
 
     status: int
@@ -69,23 +69,23 @@ class Ended:
 def run_forked(
     function: Callable[[], None], folder: Path, limits: Limits, place: Path | None = None
 ) -> Ended:
-    """Run a function in a child of its own.
+    """Run a function in a forked child.
 
     Parameters
     ----------
     function : callable
         May raise SystemExit.
     folder : Path
-        What the child says is kept there: the FILES.
+        Folder for the child's output: the FILES.
     limits : Limits
-        What it may take.
+        Limits of the child.
     place : Path or None
-        The folder in which it runs; by default the same.
+        Working folder of the child; by default `folder`.
 
     Returns
     -------
     Ended
-        When it has ended, or was killed.
+        The result, when the child has ended or was killed.
     """
     if threading.active_count() > 1:
         raise RuntimeError(f"threads are running, children could wait for them: {threading.enumerate()}")

@@ -1,4 +1,4 @@
-"""The forms of input, the commands that read them, and one damaged case of them for each number."""
+"""The input formats, the commands that read them, and a damaged case of a format for each number."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ DAMAGE: tuple[tuple[str, Damage], ...] = (
 
 @dataclass(frozen=True)
 class Form:
-    """A form of input.
+    """An input format.
 
     Attributes
     ----------
     files : tuple of str
-        Of the good inputs; one of them is damaged.
+        Names of the good inputs; one of them is damaged.
     commands : tuple of str
         Command lines, of which one is run: {d} is the damaged file and {stem} its path without suffix, {g}
-        the folder of good files, {o} that of the outputs.
+        the folder of good files, {o} the folder of outputs.
     beside : tuple of str
-        Suffixes of good files that must lie beside the damaged one, in place of its own.
+        Suffixes of good files that must be next to the damaged file, in place of its own.
     memory, seconds : int
-        Bytes and processor time that its commands may take.
+        Bytes and processor time that its commands may use.
     """
 
     files: tuple[str, ...]
@@ -338,7 +338,7 @@ _ARGUMENTS = (
 
 
 def good_case(form: Form, number: int, good: Path, folder: Path) -> Case:
-    """A case without damage: the command of a form that has a number, counted from 0."""
+    """Return a case without damage: the command of a format with this number, counted from 0."""
     name = form.files[number % len(form.files)] if form.files else ""
     return _case(form, name, None, form.commands[number], good, folder)
 
@@ -349,18 +349,18 @@ def make_case(form: Form, good: Path, draw: Random, folder: Path) -> Case:
     Parameters
     ----------
     form : Form
-        Of the input.
+        Format of the input.
     good : Path
         The folder of good inputs.
     draw : Random
-        All that is random.
+        Source of all randomness.
     folder : Path
-        Where it is run: its inputs and outputs are in folders of it.
+        Where the case is run; inputs and outputs are in folders of it.
 
     Returns
     -------
     Case
-        The damaged file with those beside it, and the command line.
+        The damaged file with the files next to it, and the command line.
     """
     if form.files:
         name = draw.choice(form.files)

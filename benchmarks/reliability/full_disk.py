@@ -1,4 +1,4 @@
-"""The command `full-disk`: a disk that fills up at random points."""
+"""The command `full-disk`: commands on a disk that fills up at random points."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ LIMITS = Limits(seconds=60)
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[None]:
-    """A file system of so many bytes in an empty folder. Raises RuntimeError if none may be mounted."""
+    """Mount a file system of a given size in an empty folder. Raises RuntimeError without permission to
+    mount.
+    """
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -37,7 +39,7 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
 
 
 def full_disk(arguments: argparse.Namespace) -> None:
-    """The command."""
+    """Run the command `full-disk`."""
     folder = begin_results(arguments, f"full-disk --points {arguments.points} --seed {arguments.seed}")
     draw = random.Random(arguments.seed)
     rows = [["command", "bytes of its outputs", "points", "one message, nothing left", "else"]]

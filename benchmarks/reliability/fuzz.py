@@ -1,4 +1,4 @@
-"""The commands `fuzz`, which tries damaged inputs of all forms, and `again`, which repeats one of them."""
+"""The commands `fuzz`, which tries damaged inputs of all formats, and `again`, which repeats one of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Round = tuple[str, dict[str, float], list[Any]]  # a form, its counts, and its f
 
 
 def fuzz(arguments: argparse.Namespace) -> None:
-    """The command."""
+    """Run the command `fuzz`."""
     names = list(FORMS) if arguments.forms is None else arguments.forms.split(",")
     if unknown := [name for name in names if name not in FORMS]:
         raise SystemExit(f"there is no form {', '.join(unknown)}; choose of {', '.join(FORMS)}")
@@ -46,7 +46,7 @@ def fuzz(arguments: argparse.Namespace) -> None:
 
 
 def again(arguments: argparse.Namespace) -> None:
-    """The command: run one case, and say all that it said."""
+    """Run the command `again`: run one case, and print all of its output."""
     with fuzzer_in_memory(arguments.seed) as fuzzer:
         result = fuzzer.run(arguments.form, arguments.number)
         print("spinimpute", shlex.join(result.case.words).encode(errors="backslashreplace").decode())
@@ -61,7 +61,7 @@ def again(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def fuzzer_in_memory(seed: int) -> Iterator[Fuzzer]:
-    """A fuzzer whose files are kept in memory, where that is possible."""
+    """Return a fuzzer whose files are kept in memory, if that is possible."""
     place = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=place) as folder:
         yield Fuzzer(Path(folder), seed)
@@ -164,7 +164,7 @@ def _keep(
 
 
 def report(state: dict[str, Any]) -> str:
-    """Markdown: a row for each form, and one for each group of failures."""
+    """Return the report in Markdown: a row for each format, and one for each group of failures."""
     seed = state["seed"]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""Runs damaged cases, one after the other, each in a forked child, and judges them."""
+"""Run damaged cases one after the other, each in a forked child, and judge the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNFINISHED = (".part", ".parts", ".tmp", ".state")
 
 @dataclass(frozen=True)
 class Result:
-    """A case that was run; `output`: what reading its outputs said, if they are not whole."""
+    """A case that was run; `output`: the error from reading its outputs, if they are incomplete."""
 
     case: Case
     ended: Ended
@@ -38,12 +38,12 @@ class Result:
 
 
 def write_good_inputs(folder: Path, run: Command) -> None:
-    """Write the good inputs of all forms, and the shipped models, into an empty folder.
+    """Write the good inputs of all formats, and the shipped models, into an empty folder.
 
     Parameters
     ----------
     folder : Path
-        Where they go. It is the working folder meanwhile, so that inputs hold no path of it.
+        The folder. It is the working folder in the meantime, so inputs do not contain its path.
     run : callable
         Runs a command line of spinimpute.
     """
@@ -56,16 +56,16 @@ def write_good_inputs(folder: Path, run: Command) -> None:
 
 
 class Fuzzer:
-    """Makes good inputs once, and cases of them that depend on the seed, the form and a number alone.
+    """Makes good inputs once, and cases that depend only on the seed, the format and a number.
 
     Parameters
     ----------
     folder : Path
         An empty folder, best in memory.
     seed : int
-        Of all cases.
+        Seed of all cases.
     limits : Limits
-        What a case may take.
+        Limits of a case.
     """
 
     def __init__(self, folder: Path, seed: int, limits: Limits | None = None) -> None:
@@ -82,14 +82,16 @@ class Fuzzer:
             raise RuntimeError(f"good inputs were not made: exit {making.exitcode}")
 
     def beside(self, name: str) -> Fuzzer:
-        """The same fuzzer, whose cases are in a folder of their own: it may run at the same time."""
+        """Return a fuzzer with the same inputs whose cases have a separate folder, so both may run at the
+        same time.
+        """
         other = copy.copy(self)
         other.folder = self.folder / name
         other.folder.mkdir()
         return other
 
     def warm_up(self, names: Sequence[str] = tuple(FORMS)) -> None:
-        """Run each command of some forms on good files in this process, so that its modules are loaded."""
+        """Run each command of some formats on good files in this process, so that its modules are loaded."""
         for name in names:
             for number in range(len(FORMS[name].commands)):
                 case = good_case(FORMS[name], number, self.good, self.folder / "run")
@@ -98,16 +100,16 @@ class Fuzzer:
                     run_here(case.words)
 
     def case(self, name: str, number: int) -> Case:
-        """The case of a form that has a number."""
+        """Return the case of a format with this number."""
         return make_case(FORMS[name], self.good, Random(f"{self.seed} {name} {number}"), self.folder / "run")
 
     def run(self, name: str, number: int) -> Result:
-        """Run a case and judge it; its files stay until the next one."""
+        """Run a case and judge it; its files are kept until the next case."""
         form = FORMS[name]
         return self.run_case(self.case(name, number), bool(form.files), form.memory, form.seconds)
 
     def run_good(self, name: str) -> Result:
-        """Run the first command of a form on good files."""
+        """Run the first command of a format on good files."""
         return self.run_case(good_case(FORMS[name], 0, self.good, self.folder / "run"))
 
     def run_case(
@@ -118,16 +120,16 @@ class Fuzzer:
         Parameters
         ----------
         case : Case
-            Its words are as `make_case` has them.
+            The words of its command line are those of `make_case`.
         outputs_are_known : bool
-            Whether it must have written the files that its words name.
+            Whether it must write the files that its command line names.
         memory, seconds : int
-            Bytes and processor time that it may take, if more than the limits say.
+            Bytes and processor time that it may use, if more than the limits.
 
         Returns
         -------
         Result
-            Whether it ended as it must.
+            Whether it ended as it should.
         """
         folder = self._write_files(case)
         place = folder / "cwd" / "deep" / "er"  # ../../x is still a place of ours
@@ -192,7 +194,7 @@ class Fuzzer:
 
 
 def run_here(words: Sequence[str]) -> None:
-    """Run a command line of spinimpute in this process, in silence. Raises what the command raises."""
+    """Run a command line of spinimpute in this process, without output. Raises what the command raises."""
     from spinimpute.cli.main import spinimpute as group
 
     said = io.StringIO()

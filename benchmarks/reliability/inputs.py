@@ -1,4 +1,4 @@
-"""Small good files of every form that a command reads: five targets, a panel of 24 people, 60 sites."""
+"""Small good files of every format that a command reads: five targets, a panel of 24 people, 60 sites."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Site:
-    """haplotypes: 0 or 1, first of the panel's people, then of the targets."""
+    """haplotypes: 0 or 1, first those of the panel's people, then those of the targets."""
 
     position: int
     ref: str
@@ -65,9 +65,9 @@ def make_inputs(folder: Path, run: Command) -> None:
     Parameters
     ----------
     folder : Path
-        Where they go.
+        The folder.
     run : callable
-        Runs a command line of spinimpute, which makes what no other program writes.
+        Runs a command line of spinimpute, to write files that no other program writes.
     """
     draw = random.Random(1)
     sites = mosaic_sites(draw)
@@ -83,7 +83,7 @@ def make_inputs(folder: Path, run: Command) -> None:
 
 
 def mosaic_sites(draw: random.Random) -> list[Site]:
-    """Mosaics of few founders, so that haplotypes match over many sites."""
+    """Return sites at which haplotypes are mosaics of few founders, so that they match over many sites."""
     n_haplotypes = 2 * (PEOPLE + TARGETS)
     founder = [draw.randrange(FOUNDERS) for _ in range(n_haplotypes)]
     sites = []
@@ -106,7 +106,7 @@ def vcf_text(
     length: int = 63_025_520,
     haploid: Callable[[int, int], bool] = lambda person, position: False,
 ) -> str:
-    """A VCF of some people; `haploid` says who has one copy of which position."""
+    """Return a VCF of some people; `haploid` tells who is haploid at a position."""
     columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *names]
     lines = ["\t".join(columns)]
     for number, site in enumerate(sites):
@@ -125,18 +125,20 @@ def vcf_text(
 
 
 def bgzf(content: bytes, block: int = BLOCK_SIZE) -> bytes:
-    """A content in blocks of so many bytes."""
+    """Return the content as BGZF, in blocks of this many bytes."""
     blocks = [compress_block(content[start : start + block]) for start in range(0, len(content), block)]
     return b"".join(blocks) + EOF_BLOCK
 
 
 def checksum_of(description: Any) -> str:
-    """The checksum beside the description of a table's model."""
+    """Return the checksum that is stored with the description of a tabular model."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def always_the_same(model: bytes) -> bytes:
-    """A model without what differs from run to run: the order of its metadata, and the memory it took."""
+    """Return a model without values that differ from run to run: the order of its metadata, and its peak
+    memory.
+    """
     length = int.from_bytes(model[:8], "little")
     tree = json.loads(model[8 : 8 + length])
     metadata = json.loads(tree["__metadata__"]["metadata"])
@@ -149,7 +151,7 @@ def always_the_same(model: bytes) -> bytes:
 
 
 def in_one_order(model: bytes) -> bytes:
-    """A safetensors file with the entries of its head sorted; the library writes metadata in any order."""
+    """Return a safetensors file with sorted header entries; the library writes metadata in any order."""
     length = int.from_bytes(model[:8], "little")
     head = json.dumps(json.loads(model[8 : 8 + length]), sort_keys=True).encode()
     head += b" " * (-len(head) % 8)

@@ -35,7 +35,7 @@ SCRIPT = "from spinimpute.__main__ import main; main()"
 
 @dataclass
 class Tally:
-    """What was found of a command; `found` counts what must not be."""
+    """Results of a command; `found` counts violations."""
 
     kills: int = 0
     too_late: int = 0
@@ -43,7 +43,7 @@ class Tally:
 
 
 class Killer:
-    """Runs a command in processes of their own, in a folder with an empty $TMPDIR."""
+    """Runs a command in separate processes, in a folder with an empty $TMPDIR."""
 
     def __init__(self, name: str, made: Path, folder: Path) -> None:
         self.out, self.temporary, self.log = folder / "out", folder / "tmp", folder / "log.txt"
@@ -65,7 +65,7 @@ class Killer:
             )
 
     def finish(self) -> float:
-        """Run to the end; the seconds that it took."""
+        """Run the command to its end, and return its seconds."""
         started = time.perf_counter()
         process = self.start()
         if process.wait(LIMIT):
@@ -92,7 +92,7 @@ class Killer:
 def kill_once(
     killer: Killer, draw: random.Random, longest: float, expected: dict[str, str], tally: Tally
 ) -> None:
-    """Kill a command at a random moment; look at what is there; run it again, and look again."""
+    """Kill a command at a random moment and check its files; run it again, and check again."""
     kind = draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
     whole_group = draw.random() < 0.5
     process = killer.start()
@@ -136,7 +136,7 @@ def kill_once(
 
 
 def kills(arguments: argparse.Namespace) -> None:
-    """The command."""
+    """Run the command `kills`."""
     command = f"kills --kills {arguments.kills} --workflow {arguments.workflow} --seed {arguments.seed}"
     folder = begin_results(arguments, command)
     draw = random.Random(arguments.seed)

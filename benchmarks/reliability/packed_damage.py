@@ -1,4 +1,4 @@
-"""Damage behind right checksums and lengths: what a file holds is changed, then it is packed again."""
+"""Damage with correct checksums and lengths: the content of a file is changed, and then packed again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FLOATS = (float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 1e30, 3e38, 1e-
 
 
 def behind_gzip(damage: Damage) -> Damage:
-    """Damage to what a gzip file holds; now and then to the file."""
+    """Damage the content of a gzip file, or occasionally the file."""
 
     def damaged(content: bytes, draw: Random) -> bytes:
         if draw.random() < RAW:
@@ -53,7 +53,7 @@ def behind_gzip(damage: Damage) -> Damage:
 
 
 def behind_bgzf(damage: Damage) -> Damage:
-    """The same of blocked gzip. Blocks may be lost, doubled or in another order, all of them whole."""
+    """Damage the content of a BGZF file. Whole blocks may be lost, repeated or exchanged."""
 
     def damaged(content: bytes, draw: Random) -> bytes:
         action = draw.random()
@@ -70,7 +70,7 @@ def behind_bgzf(damage: Damage) -> Damage:
 
 
 def behind_zip(damage: Damage) -> Damage:
-    """The same of a zip archive of one file."""
+    """Damage the content of a zip archive of one file."""
 
     def damaged(content: bytes, draw: Random) -> bytes:
         if draw.random() < RAW:
@@ -87,7 +87,7 @@ def behind_zip(damage: Damage) -> Damage:
 
 
 def damaged_bcf(stream: bytes, draw: Random) -> bytes:
-    """An unpacked BCF with another header, or other bytes in a record; all lengths are right."""
+    """Damage the header of an unpacked BCF, or bytes of a record; all lengths are correct."""
     if draw.random() < RAW:
         return damaged_bytes(stream, draw)
     start = START_BYTES + header_length(stream[:START_BYTES])
@@ -111,7 +111,7 @@ def damaged_bcf(stream: bytes, draw: Random) -> bytes:
 
 
 def damaged_panel(kind: FileKind) -> Damage:
-    """Damage to a panel file: to its preamble, header, sections or parts; the checksums are right."""
+    """Damage the preamble, header, sections or parts of a panel file; the checksums are correct."""
 
     def damaged(content: bytes, draw: Random) -> bytes:
         action = draw.random()
@@ -144,7 +144,7 @@ damaged_spip = damaged_panel(inducing_panel.KIND)
 
 
 def damaged_joined(content: bytes, draw: Random) -> bytes:
-    """Damage to a file of several panels: to its places, or to one of the panels; the checksums are right."""
+    """Damage the offsets in a file of several panels, or one of the panels; the checksums are correct."""
     kind = panel.KIND
     first = len(kind.joined_magic)
     (count,) = struct.unpack_from("<I", content, first)
@@ -170,7 +170,7 @@ def damaged_joined(content: bytes, draw: Random) -> bytes:
 
 
 def damaged_model(content: bytes, draw: Random) -> bytes:
-    """Damage to a model: to what describes its tensors, to its metadata, or to its weights."""
+    """Damage a model: the description of its tensors, its metadata or its weights."""
     action = draw.random()
     if action < 0.1:
         return damaged_bytes(content, draw)
@@ -207,7 +207,7 @@ def damaged_model(content: bytes, draw: Random) -> bytes:
 
 
 def unpacked_panel(content: bytes, kind: FileKind) -> tuple[dict[str, Any], dict[str, bytes], list[bytes]]:
-    """Header, sections and parts of a panel file, decompressed."""
+    """Return header, sections and parts of a panel file, decompressed."""
     _, _, _, offset, length, _ = kind.preamble.unpack_from(content)
     header = json.loads(content[offset : offset + length])
     sections = {}
@@ -229,18 +229,18 @@ def assembled(
     stored_sections: Mapping[str, bytes] | None = None,
     stored_parts: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """A panel file with right checksums.
+    """Return a panel file with correct checksums.
 
     Parameters
     ----------
     kind : FileKind
-        What it is.
+        Kind of the file.
     header : dict or bytes
-        Its entries; as bytes a JSON object, whose last byte gives way to the places of the sections.
+        Entries of the header. In bytes (a JSON object), the offsets of the sections replace the last byte.
     sections, parts : bytes by name, and in their order
         Contents.
     stored_sections, stored_parts : mapping
-        In place of some of them: as they are stored.
+        Stored bytes that replace some of the contents.
 
     Returns
     -------
@@ -286,7 +286,7 @@ def _records(stream: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def in_place(content: bytes, draw: Random) -> bytes:
-    """Damage that mostly keeps the length, which is often checked first."""
+    """Damage bytes, mostly without changing the length, which is often checked first."""
     out = damaged_bytes(content, draw)
     return out[: len(content)].ljust(len(content), b"\0") if draw.random() < 0.7 else out
 

@@ -1,4 +1,4 @@
-"""Folders of results: the day, the name, and the configuration that they were made with."""
+"""Result folders: their names, and the configuration of the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("spinimpute", "numpy", "numba", "torch", "cyvcf2", "pandas", "click"
 
 
 def configuration_of(command: str, **more: Any) -> dict[str, Any]:
-    """What was run, with what and on what."""
+    """Return what was run, with which settings and on which machine."""
     return {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "command": f"python -m benchmarks.reliability {command}",
@@ -30,7 +30,7 @@ def configuration_of(command: str, **more: Any) -> dict[str, Any]:
 
 
 def begin_results(arguments: argparse.Namespace, command: str, **more: Any) -> Path:
-    """Make the folder of a run's results; `name` and `results` of the arguments say where."""
+    """Make the folder of a run's results, from the arguments `name` and `results`."""
     configuration = configuration_of(command, **more)
     folder: Path = arguments.results / f"{configuration['date']}-{arguments.name}"
     if folder.exists():

@@ -1,4 +1,4 @@
-"""Good files of sequenced samples: reads, a reference genome, likelihoods, lists; two panels to be merged."""
+"""Good files of sequenced samples: reads, a reference genome, likelihoods, lists; and two panels to merge."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_sequenced_inputs(folder: Path, run: Command) -> None:
     Parameters
     ----------
     folder : Path
-        Where they go.
+        The folder.
     run : callable
         Runs a command line of spinimpute.
     """

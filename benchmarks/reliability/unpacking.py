@@ -1,4 +1,4 @@
-"""The command `unpacking`: files of about a megabyte that unpack to a gigabyte, in every compressed form."""
+"""The command `unpacking`: files of a megabyte that unpack to a gigabyte, in every compressed format."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALL = b"rs1\t20\t1000000\tAA\n"
 
 
 def in_blocks(content: bytes, fill: Fill) -> Iterator[bytes]:
-    """BGZF: the content, then the fill in full blocks."""
+    """Return BGZF: the content, then the fill in full blocks."""
     for start in range(0, len(content), BLOCK_SIZE):
         yield compress_block(content[start : start + BLOCK_SIZE])
     whole = BLOCK_SIZE - BLOCK_SIZE % len(fill)
@@ -54,7 +54,7 @@ def in_blocks(content: bytes, fill: Fill) -> Iterator[bytes]:
 
 
 def in_gzip(content: bytes, fill: Fill) -> Iterator[bytes]:
-    """One gzip member: the content, then the fill."""
+    """Return one gzip member: the content, then the fill."""
     packer = zlib.compressobj(6, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     yield packer.compress(content)
     piece = fill * (PIECE // len(fill))
@@ -64,14 +64,14 @@ def in_gzip(content: bytes, fill: Fill) -> Iterator[bytes]:
 
 
 def in_long_header(content: bytes, fill: Fill) -> Iterator[bytes]:
-    """A BCF whose header has the fill at its end."""
+    """Return a BCF whose header has the fill at its end."""
     length = header_length(content[:START_BYTES])
     start = content[: START_BYTES - 4] + struct.pack("<I", min(length + SIZE, 2**32 - 1))
     yield from in_blocks(start + content[START_BYTES : START_BYTES + length - 1], fill)
 
 
 def in_long_record(content: bytes, fill: Fill) -> Iterator[bytes]:
-    """A BCF whose first record states that the fill belongs to it."""
+    """Return a BCF whose first record declares the fill as its own."""
     end = START_BYTES + header_length(content[:START_BYTES])
     yield from in_blocks(content[:end] + struct.pack("<2I", SIZE // 2, SIZE // 2), fill)
 
@@ -104,7 +104,7 @@ PACKED: tuple[Packed, ...] = (
 
 
 def write_zip(source: Path, out: Path) -> None:
-    """An archive whose only file has a line of a gigabyte."""
+    """Write an archive whose only file has a line of a gigabyte."""
     with zipfile.ZipFile(source) as archive:
         content = archive.read(archive.namelist()[0])
     with (
@@ -117,7 +117,7 @@ def write_zip(source: Path, out: Path) -> None:
 
 
 def write_parquet(source: Path, out: Path) -> None:
-    """A table of a gigabyte of zeros."""
+    """Write a table of a gigabyte of zeros."""
     rows = pa.table({name: pa.array([b"\0" * PIECE]) for name in pq.read_table(source).column_names[:1]})
     with pq.ParquetWriter(out, rows.schema, compression="zstd") as writer:
         for _ in range(SIZE // PIECE):
@@ -125,7 +125,7 @@ def write_parquet(source: Path, out: Path) -> None:
 
 
 def write_spip(source: Path, out: Path, section: str | None) -> None:
-    """An inducing panel with a section, or its first part, of a gigabyte."""
+    """Write an inducing panel with a section, or a first part, of a gigabyte."""
     kind = inducing_panel.KIND
     header, sections, parts = unpacked_panel(source.read_bytes(), kind)
     packer = lzma.LZMACompressor(
@@ -139,7 +139,7 @@ def write_spip(source: Path, out: Path, section: str | None) -> None:
 
 
 def unpacking(arguments: argparse.Namespace) -> None:
-    """The command."""
+    """Run the command `unpacking`."""
     folder = begin_results(arguments, "unpacking", memory=LIMITS.memory)
     rows = [["file", "filled with", "bytes", "outcome", "seconds of processor", "MiB at most", "said"]]
     with fuzzer_in_memory(1) as fuzzer:

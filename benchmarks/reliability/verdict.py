@@ -1,4 +1,4 @@
-"""What became of a case: a whole result, a refusal, or a failure with the place where it arose."""
+"""Result of a case: a complete output, an error message, or a failure with its location."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ERROR = re.compile(
 
 @dataclass(frozen=True)
 class Verdict:
-    """group: of failures, the same for those that have a cause in common."""
+    """group: group of failures; failures with the same cause have the same group."""
 
     kind: str
     group: str = ""
@@ -32,16 +32,16 @@ def judge(ended: Ended, left: Sequence[str], limits: Limits) -> Verdict:
     Parameters
     ----------
     ended : Ended
-        The command.
+        The result of the command.
     left : sequence of str
-        Files that are there and should not be.
+        Files that should not exist.
     limits : Limits
-        What it might take.
+        Limits of the command.
 
     Returns
     -------
     Verdict
-        COMPLETE only says that the command says so: its outputs are to be read.
+        COMPLETE means only that the command reports success: its outputs must still be read.
     """
     for found in (
         _too_much(ended, limits),
@@ -119,7 +119,7 @@ def _said(ended: Ended) -> str:
 
 
 def plain(text: str) -> str:
-    """A message without what is different in each case: paths, numbers, quoted words."""
+    """Return a message without the parts that differ between cases: paths, numbers, quoted words."""
     text = text[:400]  # some messages repeat a long field
     text = re.sub(r"\S*/[^\s:,]*", "FILE", text)
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)

@@ -1,4 +1,4 @@
-"""Reads an output to its end with our own readers: an error means that it is not whole."""
+"""Read an output to its end with our own readers; an error means that the output is incomplete."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PNG_END = b"IEND\xaeB`\x82"
 
 
 def read_whole(path: Path) -> None:
-    """Read an output of any kind, which its suffix tells; a file without a known one is not read.
+    """Read an output of any kind, which is known from its suffix. A file with an unknown suffix is not read.
 
     Raises
     ------
     Exception
-        It is not whole.
+        The output is incomplete.
     """
     name = path.name
     if name.endswith((".vcf", ".vcf.gz", ".bcf")):

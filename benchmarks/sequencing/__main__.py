@@ -1,14 +1,14 @@
-"""Imputation of sequenced samples from genotype likelihoods, beside GLIMPSE2.
+"""Imputation of sequenced samples from genotype likelihoods, compared with GLIMPSE2.
 
     python -m benchmarks.sequencing compare 1x.reads 4x.sites
     python -m benchmarks.sequencing simulated chr20_eur --coverage 0.5,1
     python -m benchmarks.sequencing simulated chr22_1kg --left-out --people 60 --seed 5
 
-`compare` imputes likelihoods of 100 people of chr22_1kg, of which GLIMPSE2's results are at hand: they were
-made once, elsewhere, so that its seconds are stated and not measured beside ours. `simulated` makes
-likelihoods of a real set's targets first, or of people taken out of its panel, by whom alone settings are
-chosen. Both count accuracy by the panel's minor allele frequency with the neutral scorer, and how often
-genotypes are right that are said to be.
+`compare` imputes likelihoods of 100 people of chr22_1kg. GLIMPSE2's results for these people exist already.
+They were made on another machine, so its seconds are stated, but not measured. `simulated` first makes
+likelihoods of a real set's targets, or of people taken out of its panel; only the latter are used to choose
+settings. Both commands measure accuracy by the panel's minor allele frequency with the independent scorer,
+and the calibration of genotype probabilities.
 
     python -m benchmarks.sequencing growth --cache FOLDER
 
@@ -17,24 +17,26 @@ with 5,000 and 50,000 haplotypes.
 
     python -m benchmarks.sequencing large --cache FOLDER
 
-`large` imputes such reads from panels of 20,000 and 200,000 haplotypes, of which chains copy the likeliest,
-and beside that with chains that copy all, up to `--all-up-to` haplotypes.
+`large` imputes such reads from panels of 20,000 and 200,000 haplotypes, of which chains copy the most likely.
+For comparison, panels of up to `--all-up-to` haplotypes are also imputed with chains that copy all
+haplotypes.
 
     python -m benchmarks.sequencing fragments
 
 `fragments` imputes BAM files of simulated reads of people taken out of a panel, and the likelihoods that the
-same reads give site by site: what is it worth that alleles of one fragment are of one haplotype?
+same reads give site by site. The difference shows the value of knowing that all alleles of a fragment are on
+one haplotype.
 
     python -m benchmarks.sequencing indels
     python -m benchmarks.sequencing indels --aligner bwa --name indels-bwa
 
-`indels` imputes BAM files of such people whose insertions and deletions are in their reads, too, with
-`--indels` and without it; with `--aligner` the reads are aligned by bwa mem.
+`indels` imputes BAM files of such people whose reads also contain insertions and deletions, with and without
+`--indels`. With `--aligner`, bwa mem aligns the reads.
 
     python -m benchmarks.imputation relate chr22_1kg FOLDER --people 40 --relatives 0 --seed 3
     python -m benchmarks.sequencing phase FOLDER --beside before=OLD/.venv/bin/spinimpute
 
-`phase` imputes simulated likelihoods of people left out of panels and counts switch errors, beside other
+`phase` imputes simulated likelihoods of people left out of panels and counts switch errors, for several
 versions of spinimpute.
 """
 
@@ -56,7 +58,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def numbers(text: str) -> list[int]:
-    """Whole numbers with commas between them."""
+    """Parse numbers that are separated by commas."""
     return [int(part) for part in text.split(",")]
 
 

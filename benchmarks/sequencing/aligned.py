@@ -1,4 +1,4 @@
-"""Simulated reads, aligned by bwa mem as if it were not known where they are from."""
+"""Simulated reads, aligned by bwa mem as if their origin were unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
 
 def aligned_again(people: SequencedPeople, paths: Sequence[Path], seed: int, aligner: str) -> list[Path]:
-    """Files of pairs that `SequencedPeople.write_bams` has made with this seed, aligned by this program."""
+    """Align the read pairs of `SequencedPeople.write_bams` with this seed, and return the files."""
     folder = paths[0].parent
     reference = folder / "reference.fa"
     genome = people.genome(np.random.default_rng(seed)).tobytes().decode()

@@ -1,4 +1,4 @@
-"""Runs `impute --gl`, scores it, and writes the tables.
+"""Run `impute --gl`, score its output, and write the tables.
 
 Axes: S sites, X samples, 3: copies of ALT.
 """
@@ -32,7 +32,7 @@ PEER = "GLIMPSE2"
 
 
 def compare(arguments: argparse.Namespace) -> None:
-    """Files of likelihoods of chr22_1kg, beside GLIMPSE2's results."""
+    """Impute files of likelihoods of chr22_1kg, and compare with GLIMPSE2's results."""
     case = find_case("chr22_1kg", arguments.data)
     made = {}
     for name in arguments.files:
@@ -42,7 +42,7 @@ def compare(arguments: argparse.Namespace) -> None:
 
 
 def simulated(arguments: argparse.Namespace) -> None:
-    """Likelihoods made of the targets of a set."""
+    """Impute simulated likelihoods of the targets of a set."""
     case, of = find_case(arguments.case, arguments.data), "simulated"
     if arguments.left_out:
         case, of = leave_out(case, arguments.people, arguments.work), "left-out"
@@ -64,7 +64,7 @@ def simulated_likelihoods(case: Case, coverage: str, out: Path, arguments: argpa
 
 
 def leave_out(case: Case, people: int, work: Path) -> Case:
-    """A case whose panel has lost some people, drawn at random, and whose truth they are."""
+    """Return a case with some random people taken out of its panel; they are the truth."""
     drawn = np.random.default_rng(LEFT_OUT_SEED).choice(samples(case.panel), people, replace=False)
     names = work / "left-out.txt"
     names.write_text("".join(f"{name}\n" for name in sorted(drawn.tolist())))
@@ -121,14 +121,14 @@ def impute(
     arguments: argparse.Namespace,
     program: Sequence[str] = INSTALLED,
 ) -> Stage:
-    """Impute the samples of these options."""
+    """Impute the samples with these options."""
     words = ["impute", *given, "--panel", panel, "--out", out, "--format", "GT,DS,GP"]
     words += ["--threads", arguments.threads, "-q", "-f", "--decimals", "5"]
     return run(imputer, stage, [*program, *words], arguments.work / "log.txt")
 
 
 def truth_of(case: Case, likelihoods: Path, work: Path) -> Path:
-    """The truth of those samples."""
+    """Return the truth of these samples."""
     names = work / "samples.txt"
     names.write_text("\n".join(samples(likelihoods)) + "\n")
     truth = work / "truth.bcf"
@@ -138,7 +138,7 @@ def truth_of(case: Case, likelihoods: Path, work: Path) -> Path:
 
 
 def score(case: Case, truth: Path, imputed: Mapping[str, Path], table: Path, scorer: Path) -> list[Accuracy]:
-    """Write and read the table of the neutral scorer."""
+    """Write and read the table of the independent scorer."""
     nothing = truth.with_name("nothing.vcf")  # is left out: no site is typed
     with nothing.open("wb") as file:
         subprocess.run(["bcftools", "view", "-h", truth], check=True, stdout=file)
@@ -153,7 +153,7 @@ def score(case: Case, truth: Path, imputed: Mapping[str, Path], table: Path, sco
 
 
 def calibration(truth: Path, imputed: Path, panel: Path) -> str:
-    """Shares of right genotypes by the stated probability of the likeliest one, and by frequency."""
+    """Return shares of correct genotypes by the highest genotype probability, and by frequency."""
     copies = {_key(r): r.genotype.array()[:, :2].sum(axis=1) for r in VCF(str(truth))}
     frequency = {_key(r): np.mean(r.genotype.array()[:, :2]) for r in VCF(str(panel))}
     n_right = np.zeros((len(EDGES) - 1, len(STATED) - 1))
@@ -181,7 +181,7 @@ def calibration(truth: Path, imputed: Path, panel: Path) -> str:
 
 
 def switch_errors(imputed: Mapping[str, Path], truth: Path) -> dict[str, list[str]]:
-    """Switch error rate and pairs of each file, for its own heterozygotes and for those of all files."""
+    """Return switch error rates and pairs of each file, for its own heterozygotes and for shared ones."""
     names = samples(truth)
     calls = {
         label: {_key(r): r.genotype.array()[:, :2] for r in VCF(str(path), samples=names)}

@@ -1,4 +1,4 @@
-"""`fragments`: reads as BAM files, beside the likelihoods that they give site by site."""
+"""`fragments`: reads as BAM files, compared with the likelihoods that they give site by site."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADER = """##fileformat=VCFv4.2
 
 
 def fragments(arguments: argparse.Namespace) -> None:
-    """Both kinds of reads at all depths."""
+    """Impute both kinds of reads at all depths."""
     case = leave_out(find_case(arguments.case, arguments.data), arguments.people, arguments.work)
     folder = result_folder(arguments, f"fragments-{case.name}")
     panel = built_panel(case, arguments.work / "panel.spin")
@@ -57,7 +57,7 @@ def fragments(arguments: argparse.Namespace) -> None:
 
 
 def people_of(case: Case, panel: Path, *, with_indels: bool = False) -> SequencedPeople:
-    """Those of the truth, at its SNPs, and at its insertions and deletions."""
+    """Return the people of the truth at its SNPs, and at its insertions and deletions."""
     truth = VCF(str(case.truth))
     records = [
         (r.POS, r.REF, r.ALT[0], r.genotype.array()[:, :2].ravel())

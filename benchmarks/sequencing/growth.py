@@ -1,4 +1,4 @@
-"""`growth`: processor time and memory against the numbers of samples and of panel haplotypes, simulated."""
+"""`growth`: processor time and memory by numbers of samples and of panel haplotypes, simulated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = ("haplotypes", "sites", "samples", "processor_seconds", "of_a_sample", "s
 
 
 def growth(arguments: argparse.Namespace) -> None:
-    """Every number of samples with every panel, from the smallest on; one beyond a limit ends its panel."""
+    """Run all numbers of samples with every panel, ascending; a run over a limit is the last of its panel."""
     pairs = list(product(sorted(arguments.haplotypes), sorted(arguments.samples)))
     sizes = {(n, x): Sizes(n, 2 * x, TYPED) for n, x in pairs}
     people = max(one.people() for one in sizes.values())

@@ -1,4 +1,4 @@
-"""What reads say of insertions and deletions, with `--indels`.
+"""`indels`: insertions and deletions in reads, with `--indels`.
 
 Axes: S sites, X samples.
 """
@@ -32,7 +32,7 @@ QUALITIES = (0, 10, 15, 20, 30, 41)
 
 
 def indels(arguments: argparse.Namespace) -> None:
-    """Reads of pairs at all depths, with and without the option."""
+    """Impute read pairs at all depths, with and without the option."""
     case = leave_out(find_case(arguments.case, arguments.data), arguments.people, arguments.work)
     folder = result_folder(arguments, f"indels-{case.name}")
     panel = built_panel(case, arguments.work / "panel.spin")

@@ -1,4 +1,4 @@
-"""`large`: chains that copy the likeliest haplotypes of a large panel, beside those that copy all of them."""
+"""`large`: chains that copy the most likely haplotypes of a large panel, or all of its haplotypes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COPY_ALL = (
 
 
 def large_panels(arguments: argparse.Namespace) -> None:
-    """Every panel at every coverage."""
+    """Impute every panel at every coverage."""
     sizes = {n: Sizes(n, 2 * arguments.people, TYPED) for n in sorted(arguments.haplotypes)}
     people = max(one.people() for one in sizes.values())
     history = History(people, arguments.length, arguments.centimorgans, arguments.seed)

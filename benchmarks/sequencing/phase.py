@@ -18,7 +18,7 @@ HEAD = ["set", "reads a site", "version", "switch errors", "pairs", "both call",
 
 
 def phase(arguments: argparse.Namespace) -> None:
-    """Every set at every coverage, imputed by every version."""
+    """Impute every set at every coverage with every version."""
     programs = {label: (path,) for label, _, path in (text.partition("=") for text in arguments.beside)}
     programs[OURS] = INSTALLED
     folder = result_folder(arguments, "phase-left-out")

@@ -1,4 +1,4 @@
-"""What all commands do: build a panel, make the folder of results, write down how they were made."""
+"""Steps that all commands share: build a panel, make the result folder, write the configuration."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ INSTALLED = (sys.executable, "-P", "-m", "spinimpute")  # whatever the working f
 
 
 def built_panel(case: Case, out: Path, program: Sequence[str] = INSTALLED) -> Path:
-    """The panel of a case, compiled."""
+    """Return the compiled panel of a case."""
     build = ["panel", "build", "--vcf", case.panel, *case.map_arguments, "--out", out, "-q"]
     subprocess.run([*program, *map(str, build)], check=True)
     return out
 
 
 def result_folder(arguments: argparse.Namespace, name: str) -> Path:
-    """A folder with the date and `--name`, or else this name."""
+    """Return a folder with the date and `--name`, or else this name."""
     folder: Path = arguments.results / f"{today()}-{arguments.name or name}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def today() -> str:
-    """The date in UTC."""
+    """Return the date in UTC."""
     return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
 
 

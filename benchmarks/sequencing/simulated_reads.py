@@ -1,10 +1,11 @@
 """BAM files of simulated reads, of people whose haplotypes are known.
 
-The reference is made: letters at random, and REF at the sites; behind insertions and deletions their letters
-are repeated up to MOST_COPIES times, if the next site is not before. A fragment starts anywhere, is of either
-haplotype with equal chance, and is read from both ends, or from one through to the other. A base has a
-quality of 20 to 27, and is another letter with the chance that this says. Of n copies in a row a read has one
-more or less with a chance of 10^(-10/n), from LEAST_SLIPPING copies on. Reads have the CIGAR that is right.
+The reference is simulated: random bases, and REF at the sites. The bases of an insertion or deletion are
+repeated up to MOST_COPIES times after it, unless the next site is closer. A fragment starts anywhere, is of
+either haplotype with equal probability, and is read from both ends, or in one read if it is short. A base has
+a quality of 20 to 27, and is wrong with the probability that this quality states. From LEAST_SLIPPING copies
+on, a read of n copies in a row has one copy more or less with a probability of 10^(-10/n). Reads have the
+correct CIGAR.
 
 Axes: S sites, Q haplotypes.
 """
@@ -34,13 +35,13 @@ class ReadKind:
     Attributes
     ----------
     name : str
-        In tables.
+        Name in tables.
     fragment : int
         Mean length of a fragment.
     spread : int
-        Its standard deviation.
+        Standard deviation of this length.
     read : int
-        What is read of it from either end; all of it, as one read, where it is no longer than this.
+        Number of bases that are read from either end. A fragment of at most this length is one read.
     """
 
     name: str
@@ -55,10 +56,10 @@ LONG = ReadKind("5 kb", 5_000, 500, 10_000)
 
 @dataclass(frozen=True)
 class SequencedPeople:
-    """Sites of a chromosome, and alleles (0, 1) of people's haplotypes, those of a person side by side.
+    """Sites of a chromosome, and alleles (0, 1) of people's haplotypes; those of a person are adjacent.
 
-    SNPs, and insertions and deletions with one letter before them, by position. Of alleles that overlap a
-    haplotype has the first.
+    Sites are SNPs, and insertions and deletions with one base before them, by position. If alleles of a
+    haplotype overlap, only the first is used.
     """
 
     chrom: str
@@ -71,11 +72,11 @@ class SequencedPeople:
 
     @property
     def start(self) -> int:
-        """0-based position of the first letter of the genome that is made."""
+        """0-based position of the first base of the simulated genome."""
         return max(0, self.position[0] - MARGIN)
 
     def genome(self, rng: np.random.Generator) -> np.ndarray:
-        """Letters of the reference, uint8, from `start` on."""
+        """Bases of the reference, uint8, from `start` on."""
         genome = LETTERS[rng.integers(0, 4, self.position[-1] + MARGIN - self.start)]
         for at, ref, alt in self._sites():
             if len(ref) != len(alt):
@@ -86,7 +87,7 @@ class SequencedPeople:
         return genome
 
     def write_bams(self, folder: Path, kind: ReadKind, coverage: float, seed: int) -> list[Path]:
-        """One file for each person, with its index."""
+        """Write one file for each person, with its index."""
         rng = np.random.default_rng(seed)
         genome = self.genome(rng)
         paths = []

@@ -1,1 +1,1 @@
-"""How SPIN on genotypes learns to impute regions that it never saw, and what the paper's own form reaches."""
+"""How SPIN on genotypes learns to impute unseen regions, and the accuracy of SPIN as in the paper."""

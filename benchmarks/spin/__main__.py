@@ -1,12 +1,12 @@
-"""Studies of how SPIN on genotypes is trained, at equal budgets, on simulated segments alone.
+"""Studies of the training of SPIN on genotypes, with equal budgets, on simulated segments alone.
 
     python -m benchmarks.spin ablation --seeds 1 2 3
     python -m benchmarks.spin masking --seeds 1 2 3
     python -m benchmarks.spin segments --seeds 1 2 3
     python -m benchmarks.spin paper --seeds 1 2 3
 
-Every run is written to results/DATE-COMMAND when it is done and not made again: an interrupted command goes
-on where it was. Needs msprime. Run it with OMP_NUM_THREADS=1.
+Every run is written to results/DATE-COMMAND when it is complete, and is not repeated: an interrupted command
+continues. Needs msprime. Run it with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations

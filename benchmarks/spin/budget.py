@@ -1,4 +1,4 @@
-"""The budget of a run, equal for all rows of a table: sizes, tasks, steps, and what it is scored on."""
+"""The budget of a run, equal for all rows of a table: sizes, tasks, steps, and the held-out tasks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ SEGMENTS = 600  # as in configs/spin.toml
 
 @dataclass(frozen=True)
 class Budget:
-    """held_out: number of segments of `SimulatedSource.validation`; sets: of `benchmarks.simulated.ablation`;
-    episodes_each: drawn from each segment of both."""
+    """Sizes of a run and of its test.
+
+    held_out: number of segments of `SimulatedSource.validation`. sets: number of sets of
+    `benchmarks.simulated.ablation`. episodes_each: number of tasks drawn from each segment of both.
+    """
 
     spin: SPINSettings
     episodes: EpisodeSettings
@@ -29,12 +32,12 @@ class Budget:
     sets: tuple[tuple[int, int, float, int], ...]
 
     def training(self, seed: int, chosen: Mapping[str, Any]) -> TrainingSettings:
-        """Of one run; the tasks of a seed are the same in all rows."""
+        """Return the settings of one run; the tasks of a seed are the same in all rows."""
         settings = {"steps": self.steps, "seed": seed, **chosen}
         return TrainingSettings(**settings, validate_every=max(settings["steps"] // 3, 1), validation_tasks=8)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON of it."""
+        """Return the budget as JSON values."""
         return asdict(self)
 
 

@@ -12,16 +12,16 @@ def kmer_tokens(alleles: np.ndarray, k: int = 5) -> tuple[np.ndarray, np.ndarray
 @overload
 def kmer_tokens(alleles: Tensor, k: int = 5) -> tuple[Tensor, Tensor]: ...
 def kmer_tokens(alleles: np.ndarray | Tensor, k: int = 5) -> tuple[np.ndarray | Tensor, np.ndarray | Tensor]:
-    """Tokens of the alleles along the last axis, which stands for neighbouring SNPs.
+    """Return the tokens of alleles along the last axis, which are neighbouring SNPs.
 
-    The first SNP of a K-mer is its most significant bit. The last K-mer is filled up with 0.
+    The first SNP of a K-mer is its most significant bit. The last K-mer is padded with 0.
 
     Parameters
     ----------
     alleles : integers (..., n_snps)
         0, 1 or -1 (missing), an array or a tensor; the results are of the same kind.
     k : int
-        SNPs of a K-mer.
+        Number of SNPs of a K-mer.
 
     Returns
     -------

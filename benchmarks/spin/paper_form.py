@@ -1,12 +1,12 @@
-"""The paper's form: K-mers of typed and untyped sites as columns, latent inducing points, the flat predictor.
+"""SPIN as in the paper: K-mers of typed and untyped sites as columns, latent inducing points, flat predictor.
 
-SPIN of Rastogi et al. 2023 (section 3.2, A.2 and A.3), meta-trained across segments: a column is a place of a
-block, first the K-mers of typed places, then those of the untyped sites of each gap. Besides the column's own
-weights the network is told positions and frequencies of its SNPs, which the paper, trained on one window,
-does not need.
+SPIN of Rastogi et al. 2023 (section 3.2, A.2 and A.3), meta-trained across segments. Columns are the K-mers
+of a block's typed places, then the K-mers of the untyped sites of each gap. In addition to the columns' own
+weights, the network receives positions and frequencies of the SNPs. The paper trains on a single window and
+does not need them.
 
-Axes: B blocks, N context haplotypes, Q queries, S typed places, G gaps, U sites of a gap, D columns,
-V K-mers, C numbers on a column, L label columns of a gap.
+Axes: B blocks, N context haplotypes, Q queries, S typed places, G gaps, U sites of a gap, D columns, V
+K-mers, C numbers on a column, L label columns of a gap.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PaperForm(nn.Module):
         self.spin = SPIN(config) if head == "flat" else CIPNP(replace(config, predictor="tokenwise"))
 
     def tokens(self, typed_BXS: Tensor, label_BXGU: Tensor) -> Tensor:
-        """Tokens (B, X, D) of alleles, 2^K where one of them is -1."""
+        """Return tokens (B, X, D) of alleles, 2^K if an allele is -1."""
         return torch.cat(
             [kmer_tokens(typed_BXS, self.k)[0], kmer_tokens(label_BXGU, self.k)[0].flatten(2)], -1
         )
@@ -63,7 +63,7 @@ class PaperForm(nn.Module):
     def side(
         self, typed_BS: tuple[Tensor, Tensor, Tensor], label_BGU: tuple[Tensor, Tensor, Tensor]
     ) -> Tensor:
-        """Numbers (B, D, C), from positions in cM, frequencies, and whether there is a site."""
+        """Return numbers (B, D, C) from positions in cM, frequencies, and whether there is a site."""
         return torch.cat([self._numbers(*typed_BS), self._numbers(*label_BGU).flatten(1, 2)], dim=1)
 
     def _numbers(self, cM: Tensor, frequency: Tensor, valid: Tensor) -> Tensor:
@@ -82,9 +82,9 @@ class PaperForm(nn.Module):
 
 
 class PaperLearner(SPINLearner):
-    """Episodes of SPIN, with the loss of the paper: labels, and fewer and fewer hidden attributes.
+    """Training tasks of SPIN, with the loss of the paper: labels, and fewer and fewer hidden attributes.
 
-    hidden_share: of the queries' label tokens in training; 1 is chunk masking.
+    hidden_share: share of the queries' label tokens that are hidden in training; 1 is chunk masking.
     """
 
     model: PaperForm  # type: ignore[assignment]
@@ -97,7 +97,7 @@ class PaperLearner(SPINLearner):
         self.hidden_share = hidden_share
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """As of `Learner`; without gradients all labels are hidden."""
+        """See `Learner`. Without gradients, all labels are hidden."""
         assert isinstance(task, Episode)
         model, hidden_token = self.model, 2**self.settings.k
         valid_BGU = self._float(task.valid_BGU)
@@ -157,7 +157,7 @@ class Frequencies(SPINLearner):
         self.model = nn.Module()  # type: ignore[assignment]
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """As of `Learner`; there is nothing to learn."""
+        """See `Learner`. There is nothing to learn."""
         assert isinstance(task, Episode)
         asked = task.valid_BGU > 0
         truth = task.truth_BGUQ[asked].astype(np.float32)

@@ -1,4 +1,4 @@
-"""The rows of each table: what is trained, on what."""
+"""The rows of each table: learner and training data."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ LONGER = 4  # times the steps, for the paper's form
 class Row:
     """A learner and its training.
 
-    segments: different ones that training sees; steps: times the budget's, 0 for what is not trained here;
-    training: settings that are not the budget's.
+    segments: number of different training segments. steps: multiple of the budget's steps, 0 if the model is
+    not trained here. training: settings that differ from the budget's.
     """
 
     name: str
@@ -68,7 +68,7 @@ def frequencies(budget: Budget) -> Frequencies:
 
 
 def shipped(budget: Budget) -> VariantLearner:
-    """With the flanks and inducing points that it has at work."""
+    """Return the shipped model, with the flanks and inducing points that it uses in imputation."""
     loaded = load_predictor(name="spin", device="cpu")
     assert isinstance(loaded, SPINPredictor)
     settings = replace(loaded.model.settings, inducing_points=DEFAULT_INDUCING_POINTS)
@@ -83,7 +83,7 @@ SPIN = Row("SPIN", partial(variant, GenotypeSPIN))
 
 
 def masking() -> list[Row]:
-    """Chunk masking is `SPIN` itself: nothing is shown."""
+    """Return the rows of the table of masking. Chunk masking is `SPIN` itself: no label is shown."""
 
     def token(share: float) -> Row:
         return Row(f"token masking, {share:.0%} hidden", partial(_token_masking, share))

@@ -1,4 +1,4 @@
-"""Trains and scores the rows of a table; each is written as soon as it is known."""
+"""Train and score the rows of a table; each result is written as soon as it is known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ NEVER = 0  # the seed of what is not trained
 
 
 def run_table(name: str, about: str, rows: Sequence[Row], arguments: argparse.Namespace) -> None:
-    """What a folder of this table has already is not made again; a folder has one budget only."""
+    """Run the rows of a table that have no result in its folder. All results of a folder have the same
+    budget.
+    """
     budget: Budget = arguments.budget
     folder = find_folder(name, arguments.results) or result_folder(arguments.results, name)
     _write_configuration(folder / "configuration.json", budget)

@@ -1,6 +1,6 @@
-"""Held-out tasks, the same for all rows and seeds, and pooled r² of minor-allele dosages in them.
+"""Held-out tasks, equal for all rows and seeds, and pooled r² of minor-allele dosages in these tasks.
 
-Axes: U hidden sites of an episode, Q query haplotypes.
+Axes: U hidden sites of a task, Q query haplotypes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _sources(budget: Budget) -> dict[str, list[HaplotypeSource]]:
 
 @cache
 def held_out(budget: Budget, shape: BlockShape, points: int) -> dict[str, list[Episode]]:
-    """Episodes of each group. What they ask for depends on the core of a block, not on flank and points."""
+    """Return tasks of each group. Their hidden sites depend on a block's core, not on its flank or points."""
     return {
         group: [
             draw_episode(source, np.random.default_rng([7, len(group), i, j]), budget.episodes, shape, points)
@@ -47,7 +47,10 @@ def held_out(budget: Budget, shape: BlockShape, points: int) -> dict[str, list[E
 
 
 def score(learner: SPINLearner, budget: Budget) -> dict[str, float]:
-    """Pooled r² of all SCORES, with as many inducing points as the settings allow; NaN without sites."""
+    """Return the pooled r² of all SCORES; NaN without sites.
+
+    Blocks have at most the number of inducing points in the learner's settings.
+    """
     settings = learner.settings
     scores = dict.fromkeys(SCORES, float("nan"))
     for group, episodes in held_out(budget, settings.shape, settings.inducing_points).items():

@@ -1,10 +1,11 @@
 """Token masking for SPIN on genotypes: only a random share of a query's labels is hidden in training.
 
-Labels are no tokens of this model's queries: a query is its typed alleles, labels are what inducing points
-carry. So shown labels enter where typed alleles do, in the match: to the logits of head g is added weight_g
-times the log-likelihood of the shown alleles, given the alleles that the point carries and a rate of errors;
-both are learned. With nothing shown it is `GenotypeSPIN` itself, at work and under chunk masking. Making
-shown labels typed places of the block instead would change K-mers, runs and the block's geometry as well.
+A query of this model consists of its typed alleles; inducing points carry the labels. A query therefore has
+no label tokens. Shown labels enter the match instead, like typed alleles: weight_g times their log-likelihood
+is added to the logits of head g, given the alleles that the point carries and an error rate. The weights and
+the error rate are learned. Without shown labels (in imputation, and under chunk masking) the model is
+`GenotypeSPIN` itself. If shown labels became typed places of the block, K-mers, runs and the block's geometry
+would change as well.
 
 Axes: as of `spinimpute.predictors.spin.network`; U labels.
 """
@@ -28,9 +29,9 @@ START_LOGIT = -4.6  # of the rate of errors: .01
 
 
 class ShownLabels(GenotypeSPIN):
-    """Attention that counts shown labels, too.
+    """Attention that also uses shown labels.
 
-    shown: alleles (B, Q, U), and 1 where a label is shown (B, U); None if there is nothing.
+    shown: alleles (B, Q, U), and 1 for a shown label (B, U); None without shown labels.
     """
 
     def __init__(self, settings: SPINSettings) -> None:
@@ -48,7 +49,7 @@ class ShownLabels(GenotypeSPIN):
         return super().predict(logit_BGQH, points, sites)
 
     def log_likelihood(self, allele_BQU: Tensor, shown_BU: Tensor, label_BHU: Tensor) -> Tensor:
-        """Of shown alleles, given the points, (B, Q, H)."""
+        """Return the log-likelihood of shown alleles, given the points, (B, Q, H)."""
         error = torch.sigmoid(self.shown_error)
         p_BUH = (error + (1 - 2 * error) * label_BHU).transpose(1, 2)
         shown_BU1 = shown_BU.unsqueeze(-1)
@@ -56,7 +57,10 @@ class ShownLabels(GenotypeSPIN):
 
 
 class TokenMaskingLearner(VariantLearner):
-    """Hides this share of the labels in training, the same ones of all queries of a block; all at work."""
+    """Learner that hides this share of the labels in training, the same for all queries of a block.
+
+    Outside training, all labels are hidden.
+    """
 
     model: ShownLabels
 
@@ -65,7 +69,7 @@ class TokenMaskingLearner(VariantLearner):
         self.hidden_share = hidden_share
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
-        """As of `SPINLearner`; without gradients nothing is learned, and nothing shown."""
+        """See `SPINLearner`. Without gradients, nothing is learned and no label is shown."""
         assert isinstance(task, Episode)
         if not torch.is_grad_enabled():
             return super().outcome(task, progress, rng)

@@ -1,4 +1,4 @@
-"""`GenotypeSPIN` without one of its ideas each; they differ from it in that idea alone.
+"""Variants of `GenotypeSPIN`, each of which lacks one of its ideas.
 
 Axes: as of `spinimpute.predictors.spin.network`; E numbers of an embedding, W width of the decoder.
 """
@@ -23,7 +23,7 @@ OF_A_SITE, OF_A_BLOCK = 4, 32  # numbers that labels are embedded in
 
 
 class VariantLearner(SPINLearner):
-    """`SPINLearner` with another network, on the processor."""
+    """`SPINLearner` with another network, on the CPU."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class VariantLearner(SPINLearner):
 
 
 class EmbeddingDecoder(LabelDecoder, ABC):
-    """What is read of the labels is embedded; a prediction starts as the panel's frequency."""
+    """Decoder that embeds the labels that were read; initial predictions are the panel's frequency."""
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__(settings.heads + settings.pair_heads, settings.decoder_hidden)
@@ -45,7 +45,7 @@ class EmbeddingDecoder(LabelDecoder, ABC):
 
     @abstractmethod
     def of_labels(self, attention_BGQH: Tensor, label_BHU: Tensor) -> Tensor:
-        """What the heads read: (B, Q, U, W)."""
+        """Return what the heads read: (B, Q, U, W)."""
 
     def decode(
         self, attention: HeadAttention, label_BHU: Tensor, sites: SiteInformation
@@ -62,7 +62,7 @@ class EmbeddingDecoder(LabelDecoder, ABC):
 
 
 class SiteEmbedding(EmbeddingDecoder):
-    """Each label through a projection that all sites share; a network reads the heads' means."""
+    """Each label is embedded by a projection that all sites share; a network reads the heads' means."""
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__(settings)
@@ -76,8 +76,10 @@ class SiteEmbedding(EmbeddingDecoder):
 
 
 class BlockEmbedding(EmbeddingDecoder):
-    """The labels of a block together through one projection, as the tokens of the paper's datapoints: a place
-    of a block has weights of its own. A network reads the heads' means, place by place."""
+    """The labels of a block are embedded together by one projection, like tokens of the paper's datapoints.
+
+    Each place of a block has its own weights. A network reads the heads' means, place by place.
+    """
 
     def __init__(self, settings: SPINSettings, places: int) -> None:
         super().__init__(settings)
@@ -106,8 +108,11 @@ def block_embedding(
 
 
 class ConstantStarts(GenotypeSPIN):
-    """Inducing points start from learned constants, as many as there would be groups to start from; where the
-    sites by which haplotypes are compared are others in each block, from the panel's frequencies."""
+    """Inducing points start from learned constants; their number is that of the groups in `GenotypeSPIN`.
+
+    If the sites by which haplotypes are compared differ between blocks, points start from the panel's
+    frequencies at these sites.
+    """
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__(settings)
@@ -130,7 +135,7 @@ class ConstantStarts(GenotypeSPIN):
 
 
 class TokensAlone(GenotypeSPIN):
-    """Inducing points compete for haplotypes by their tokens alone, not by alleles at untyped sites."""
+    """Inducing points compete for haplotypes by their tokens alone, without the alleles at untyped sites."""
 
     def encode(
         self,
@@ -144,7 +149,7 @@ class TokensAlone(GenotypeSPIN):
 
 
 class ReadingEncoder(CompetingEncoder[Keys]):
-    """Softmax over the haplotypes: each inducing point reads for itself, and all have the same mass."""
+    """Softmax over the haplotypes: each inducing point reads independently, and all have the same mass."""
 
     def forward(
         self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
@@ -169,11 +174,11 @@ class NoCompetition(GenotypeSPIN):
 
 
 class ConstantsWithoutCompetition(ConstantStarts, NoCompetition):
-    """As the paper's: constants that read for themselves."""
+    """As in the paper: points start from constants and read independently."""
 
 
 class NoiseStart(GenotypeSPIN):
-    """Queries and keys start unlike one another: the confusion of K-mers and the sharpness are noise."""
+    """The confusion of K-mers and the sharpness start as noise, so queries and keys do not start alike."""
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__(settings)
@@ -182,4 +187,4 @@ class NoiseStart(GenotypeSPIN):
 
 
 class NoiseStartOfConstants(NoiseStart, ConstantsWithoutCompetition):
-    """Neither points from data, that compete, nor a steep start."""
+    """`ConstantsWithoutCompetition` with the initialization of `NoiseStart`."""

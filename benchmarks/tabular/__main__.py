@@ -1,4 +1,4 @@
-"""Tables of the SPIN and NPT papers: our estimators beside gradient boosting, k-NN and scikit-learn's MLP.
+"""Tables of the SPIN and NPT papers: our estimators, gradient boosting, k-NN and scikit-learn's MLP.
 
     python -m benchmarks.tabular tables --data FOLDER --seconds 60 --folds 3 --sets yacht concrete boston
     python -m benchmarks.tabular report

@@ -1,8 +1,8 @@
 """California Housing with the settings of Gorishniy et al. (2021).
 
-RMSE in 100,000 dollars (the paper: FT-T .459, ResNet .486, MLP .499), and whether the attention of [CLS], or
-the norms of the vectors that it reads, rank the columns as permutation importance does. Predictions of the
-test part are stored, so that ensembles of seeds can be scored:
+Results are RMSE in 100,000 dollars (the paper: FT-T .459, ResNet .486, MLP .499), and whether the attention
+of [CLS], or the norms of the vectors that [CLS] reads, rank the columns like permutation importance.
+Predictions of the test part are stored, so that ensembles of seeds can be scored:
 
     predictions/MODEL-SEED.json    4 decimals; predictions/target.json has the labels
 """
@@ -35,7 +35,10 @@ REPEATS = 5  # of each column's permutation
 
 
 class FTTransformerWithoutBiases(FTTransformerRegressor):
-    """Tokens are x W without biases of features (here a bias and an embedding of the index)."""
+    """Variant whose tokens are x W, without biases of features.
+
+    `FTTransformer` has a bias and an embedding of the index.
+    """
 
     def _make_network(self) -> nn.Module:
         network = super()._make_network()
@@ -106,7 +109,7 @@ def _read_predictions(results: Path) -> dict[str, list[np.ndarray]]:
 
 
 def ensembles(results: Path) -> dict[str, tuple[list[float], float]]:
-    """RMSE of each seed, and of the mean of their predictions, for models with several seeds."""
+    """Return RMSE of each seed, and of the mean of all predictions, for models with several seeds."""
     predictions = _read_predictions(results)
     if not predictions:
         return {}

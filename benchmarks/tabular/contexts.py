@@ -1,7 +1,7 @@
-"""Errors of a trained SPIN with other contexts than all training rows.
+"""Errors of a trained SPIN with contexts other than all training rows.
 
 The network is not trained again. Differences are paired by test row: the same weights predict the same rows
-with the true context and with another one.
+with the true context and with another context.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ NAMES = ("shuffled labels", "one row", "half of the rows")
 
 
 def errors_by_context(model: Any, problem: Problem, rows: pd.DataFrame, target: np.ndarray) -> dict[str, Any]:
-    """Losses of test rows with every context, and the paired difference from the true context.
+    """Return losses of test rows with every context, and the paired differences from the true context.
 
-    A row's loss is its squared error, or whether its class is wrong; the mean where a context is drawn
-    several times.
+    The loss of a row is its squared error, or whether its class is wrong. If a context is drawn several
+    times, it is the mean loss.
     """
     rows, target = rows.iloc[:MOST_TESTED], target[:MOST_TESTED]
     rng = np.random.default_rng(problem.seed)
@@ -60,7 +60,9 @@ def _summary(loss_T: np.ndarray, regression: bool) -> float:
 
 
 def context_table(found: dict[str, dict[str, list[dict]]]) -> str:
-    """A row for each set: means over folds, and the significance of the difference to the other context."""
+    """Return a row for each set: means over folds, and the significance of the difference to the other
+    context.
+    """
     lines = [["", "true context", *NAMES, *(f"p, {name} no worse" for name in NAMES[:2]), "test rows"]]
     for name, by_method in found.items():
         folds = [row["contexts"] for row in by_method.get("SPIN", []) if "contexts" in row]

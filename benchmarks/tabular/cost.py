@@ -1,6 +1,6 @@
-"""Time and memory of a training step and of predictions, against the rows of the context and the columns.
+"""Time and memory of a training step and of predictions, by numbers of context rows and of columns.
 
-Each point is measured in a process of its own: peak memory is the growth of that process.
+Each point is measured in a separate process: peak memory is the growth of this process.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ MEASURED = ("step_seconds", "predict_seconds", "peak_bytes")
 
 
 def power(results: list[dict[str, Any]], kind: str, axis: str, measure: str) -> float | None:
-    """Exponent with which a cost grows with the size, from the three largest sizes; None for one size."""
+    """Return the exponent with which a cost grows with size, from the three largest sizes; None for one."""
     rows = [row for row in results if (row["kind"], row["axis"]) == (kind, axis)][-3:]
     if len(rows) < 2:
         return None

@@ -1,7 +1,7 @@
 """Tables that only attention between rows can solve: random labels, two clusters, looking up a label.
 
-Every table is new, in training and in tests, so that none can be memorised. In all of them queries are rows
-of the context without their labels; queries read the context and never each other.
+Every table is new, in training and in tests, so no table can be memorised. In all tables, queries are rows of
+the context without their labels. Queries read the context, never each other.
 
 Axes: B tables, N rows (of the context, and as many queries), D columns, K outputs.
 """
@@ -50,7 +50,9 @@ class Training:
 
 
 class Task(NamedTuple):
-    """Context and query (B, N, D), the columns that queries lack (bool, labels_D), and their true values."""
+    """Context and query (B, N, D), the columns that are hidden in queries (bool, labels_D), and their true
+    values.
+    """
 
     context: Tensor
     query: Tensor
@@ -62,8 +64,9 @@ Network = SPIN | NPT | CarryingNetwork
 
 
 def predicted(network: Network, task: Task, blind: bool = False) -> Tensor:
-    """Outputs (B, N, L, K) for the label columns of the queries; `blind` leaves inducing points at their
-    start.
+    """Return outputs (B, N, L, K) for the label columns of the queries.
+
+    With `blind`, inducing points keep their initial values.
     """
     if isinstance(network, CarryingNetwork):
         return torch.stack(
@@ -127,7 +130,7 @@ def train(
 
 
 def make_npt(vocabulary: int, columns: int, width: int, heads: int, **more: Any) -> NPT:
-    """An NPT of one block whose rows attend to similar rows from the first step (see `start_alike`)."""
+    """Make an NPT of one block whose rows attend to similar rows from the first step (see `start_alike`)."""
     network = NPT(vocabulary, columns, width, 1, MABOptions(heads=heads, learned_residual=True), **more)
     for module in network.modules():
         if isinstance(module, ABD):
@@ -136,10 +139,10 @@ def make_npt(vocabulary: int, columns: int, width: int, heads: int, **more: Any)
 
 
 def make_spin(config: SPINConfig, task: Task) -> SPIN:
-    """A SPIN whose inducing points start as the task's queries (1, H, D) before XABD.
+    """Make a SPIN whose inducing points start as the task's queries (1, H, D) before XABD.
 
-    They find similar rows from the first step. With random starts training takes many times as long, or
-    fails.
+    They find similar rows from the first step. With random initial values, training takes many times as long,
+    or fails.
     """
     network = SPIN(config)
     for module in network.modules():
@@ -155,7 +158,7 @@ def make_spin(config: SPINConfig, task: Task) -> SPIN:
 
 
 def random_tables(count: int, rows: int, key_bits: int, label_bits: int, generator: torch.Generator) -> Task:
-    """Tables of distinct random keys and random labels."""
+    """Return tables of distinct random keys and random labels."""
     keys_BN = torch.rand(count, 2**key_bits, generator=generator).argsort(1)[:, :rows]
     keys = (keys_BN[:, :, None] >> torch.arange(key_bits)) & 1
     labels = torch.randint(0, 2, (count, rows, label_bits), generator=generator)
@@ -178,11 +181,11 @@ def random_labels(
     `model` is NPT, SPIN (with any words after it), or "SPIN without XABD", whose inducing points never read
     the context.
 
-    The paper has one table of 5,000 rows, 30 feature bits and 20 label bits, in training and tests; weights
-    can memorise it, and XABA alone indeed gets 70 % there. Here every table is new, so that labels can only
-    be looked up. 5,000 rows × 20 bits do not fit in H, so tables are small, and H has more points than the
-    table has rows. With 6 key bits there is a point for every possible key; with more, the points are fixed
-    before the table is known, and some rows share one.
+    The paper has one table of 5,000 rows, 30 feature bits and 20 label bits, in training and tests. Weights
+    can memorise this table, and XABA alone indeed gets 70 % there. Here every table is new, so labels can
+    only be looked up. 5,000 rows × 20 bits do not fit in H, so tables are small, and H has more points than
+    the table has rows. With 6 key bits, there is a point for every possible key. With more key bits, the
+    points are fixed before the table is known, and some rows share a point.
     """
     torch.manual_seed(seed)
     started = time.process_time()
@@ -224,8 +227,9 @@ def random_labels(
 def cluster_tables(
     count: int, rows: int, centroid_2D: Tensor, fixed_2L: Tensor | None, generator: torch.Generator
 ) -> tuple[Task, Tensor]:
-    """Noisy copies of two centroids, and the cluster of each row (B, N); label strings are fixed or drawn for
-    each table.
+    """Return noisy copies of two centroids, and the cluster of each row (B, N).
+
+    Label strings are fixed, or drawn for each table.
     """
     cluster_BN = torch.randint(0, 2, (count, rows), generator=generator)
     label_B2L = torch.randint(0, 2, (count, 2, CLUSTER_LABEL_BITS), generator=generator)
@@ -239,12 +243,13 @@ def cluster_tables(
 
 
 def clusters(labels: str, seed: int, figure: Path | None, *, steps: int = 1_200) -> dict[str, Any]:
-    """Appendix A.8 of the SPIN paper: does each of two inducing points stand for one of two noisy clusters?
+    """Appendix A.8 of the SPIN paper: does each of two inducing points represent one of two noisy clusters?
 
     `labels` is "SPIN" (a cluster's label strings are drawn for every table, so that H is needed) or "SPIN
     fixed labels" (as in the paper; weights can learn them without H). All rows are new. The paper does not
-    name its predictor; ours is the token-wise one, with one layer. The clusters lie so far apart in 120 bits
-    that untrained attention separates them too: hence the figures of the untrained network.
+    name its predictor; ours is the token-wise predictor with one layer. The clusters are so distant in 120
+    bits that untrained attention separates them, too. The results of the untrained network are therefore also
+    given.
     """
     torch.manual_seed(seed)
     started = time.process_time()
@@ -353,7 +358,9 @@ class Protein:
     def draw(
         self, part: str, variant: str, count: int, rows: int, generator: torch.Generator, other: bool = False
     ) -> Task:
-        """`count` batches of rows and of the context: their copies, or with `other` different rows."""
+        """Draw `count` batches of rows, and their context: copies of the rows, or with `other` different
+        rows.
+        """
         noisy, plus_one = VARIANTS[variant]
         every = self.rows[part]
         query = every[torch.randint(len(every), (count, rows), generator=generator)]
@@ -376,7 +383,8 @@ class Protein:
 def lookup(
     protein: Protein, variant: str, model: str, seed: int, *, rows: int = 64, steps: int = 3_000
 ) -> dict[str, Any]:
-    """Section 4.2 and appendix B.1.2 of the NPT paper: the context holds copies of the queries with labels.
+    """Section 4.2 and appendix B.1.2 of the NPT paper: the context contains copies of the queries with
+    labels.
 
     `variant`: "random_features" (the last three features are noise, N(1, 1), different in both copies),
     "add_one" (the label in the context is one standard deviation higher), "both", "original". `model`: NPT,

@@ -1,4 +1,4 @@
-"""Measures of class probabilities: negative log-likelihood, and the area under ROC of two classes."""
+"""Measures of class probabilities: negative log-likelihood, and area under the ROC curve."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ LEAST = 1e-15  # a probability of 0 that comes true would cost without end
 
 
 def class_measures(target: np.ndarray, classes: np.ndarray, probability_NK: np.ndarray) -> dict[str, float]:
-    """`log_loss`, in nats a row, and "auroc" for two classes.
+    """Return `log_loss`, in nats per row, and "auroc" for two classes.
 
-    A class that training lacks (`classes` are sorted, and those of the columns) has probability 0.
+    `classes` are sorted and belong to the columns. A class that is absent from training has probability 0.
     """
     column = np.minimum(classes.searchsorted(target), len(classes) - 1)
     given = probability_NK.astype(float)[np.arange(len(target)), column]

@@ -1,6 +1,6 @@
-"""Peak memory of the attention models on the papers' sets, beside NPT's.
+"""Peak memory of the attention models on the papers' sets, compared with NPT's.
 
-Each model is measured in a process of its own: the growth during a fit of 20 steps with the settings of
+Each model is measured in a separate process: the growth during a fit of 20 steps with the settings of
 `tables`, after a fit to 20 rows (libraries alone take 100 MB). More steps need no more memory.
 """
 
@@ -44,7 +44,7 @@ def memory(arguments: argparse.Namespace) -> None:
 
 
 def one_memory(arguments: argparse.Namespace) -> None:
-    """Prints one line of JSON."""
+    """Measure one model, and print the result as a line of JSON."""
     torch.set_num_threads(1)
     table = load_table(arguments.name, arguments.data)
     parts = split(table, 0)

@@ -1,11 +1,10 @@
-"""Methods of the comparison: each trains on one part and validates on another, within a budget of processor
-seconds.
+"""Methods of the comparison, each trained on one part and validated on another within a time budget.
 
-A method is a function (Problem) -> Fitted. Networks spend the budget on one run with the estimator's defaults
-(batches of 64 rows below 2,000 rows, otherwise 256). They keep the weights that validated best, on as many
-rows as keep validation below LOOKING of the budget. Measuring their speed is part of the budget, and they
-make at least 20 steps. All other methods search: first their defaults, then random settings, until the budget
-is spent; the setting that validates best is kept.
+A method is a function (Problem) -> Fitted. The budget is in processor seconds. Networks spend it on one run
+with the estimator's defaults (batches of 64 rows below 2,000 rows, otherwise 256). They keep the weights with
+the lowest validation loss. The number of validation rows is limited, so that validation takes less than
+LOOKING of the budget. The budget includes measuring their speed, and they make at least 20 steps. All other
+methods try their defaults, then random settings, until the budget is spent, and keep the best in validation.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Problem:
 
 @dataclass
 class Fitted:
-    """A prediction function and a description; for a classifier also its classes and their probabilities."""
+    """A prediction function and a description; classifiers also have their classes and probabilities."""
 
     predict: Callable[[pd.DataFrame], np.ndarray]
     settings: dict[str, Any]
@@ -89,14 +88,14 @@ class Fitted:
 
 
 def loss(target: np.ndarray, predicted: np.ndarray, regression: bool) -> float:
-    """Root of the mean squared error, or share of wrong classes."""
+    """Return the root of the mean squared error, or the share of wrong classes."""
     if regression:
         return float(np.sqrt(np.mean((target - predicted) ** 2)))
     return float(np.mean(target != predicted))
 
 
 def network(kind: str, module: str = "spinimpute.tabular") -> Callable[[Problem], Fitted]:
-    """One of our estimators, or one of another module, which is loaded when used."""
+    """Return one of our estimators, or one of another module, which is loaded when it is used."""
 
     def fit(problem: Problem) -> Fitted:
         estimator = getattr(
@@ -155,7 +154,7 @@ def _speed(
 
 
 def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> Callable[[Problem], Fitted]:
-    """The best of the settings that are tried until the budget is spent."""
+    """Return the best of the settings that are tried until the budget is spent."""
 
     def fit(problem: Problem) -> Fitted:
         started, best, lowest, tried = time.process_time(), None, np.inf, 0

@@ -1,7 +1,7 @@
-"""Poker hands: the value of a context that is given at test time alone (the SPIN paper's table 2).
+"""Poker hands: the value of a context that is only given in tests (Table 2 of the SPIN paper).
 
-In the paper the size of the context is that of the batch, and so changes the training. Here SPIN and NPT are
-trained for the same seconds with the same batches; then test hands are predicted from 512 to all training
+In the paper, the size of the context is that of the batch, so it changes the training. Here, SPIN and NPT are
+trained for the same seconds with the same batches. Test hands are then predicted from 512 to all training
 hands, and from contexts with shuffled labels.
 """
 

@@ -1,6 +1,6 @@
-"""How SPIN and NPT use other rows: simulated tables (`lookups`), then real ones with corrupted contexts.
+"""How SPIN and NPT use other rows: simulated tables (`lookups`), then real tables with corrupted contexts.
 
-On real tables: corruption (NPT paper, B.2.1) permutes every column of the context independently; deletion
+On real tables: corruption (NPT paper, B.2.1) permutes every column of the context independently. Deletion
 (B.3.2) removes context rows that a prediction does not need, and measures whether the needed rows are near.
 
 Axes: T test rows, N context rows, D columns with the label.
@@ -99,8 +99,8 @@ def spoilt_context(
 ) -> dict[str, Any]:
     """Corruption and deletion with an estimator that is trained as in `tables`, on the first fold.
 
-    Corruption is one permutation for all test rows at a time, which equals one for each: our queries do not
-    see each other. Deletion removes rows in blocks of a tenth of the remaining rows.
+    One permutation is used for all test rows. This equals one permutation for each row, because our queries
+    do not see each other. Deletion removes rows in blocks of a tenth of the remaining rows.
     """
     started = time.process_time()
     parts = split(table, 0)
@@ -200,8 +200,8 @@ def _permuted(table_ND: Tensor, generator: torch.Generator) -> Tensor:
 def deletion(context: _Context, query: Tensor, generator: torch.Generator) -> dict[str, float]:
     """Algorithm 2 of the NPT paper, with blocks of rows instead of rows.
 
-    Gives distances (root mean square over scaled features) from test rows to rows that remain, to as many
-    random rows, and to deleted ones.
+    Returns distances (root mean square over scaled features) from test rows to the remaining rows, to as many
+    random rows, and to deleted rows.
     """
     n_tests, n_rows = len(query), context.size
     kept_TN = torch.ones(n_tests, n_rows, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Tables of a comparison from its result files, with the papers' figures beside ours."""
+"""Tables of a comparison from its result files, with the papers' numbers next to ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_PAPER = ("SPIN", "NPT", "Set-TF", "GBT", "KNN", "MLP")  # as the SPIN paper c
 
 
 def read_results(folder: Path) -> dict[str, dict[str, list[dict]]]:
-    """Fits by set and method."""
+    """Return fits by set and method."""
     found: dict[str, dict[str, list[dict]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(folder.glob("*-*-*.json")):
         row = json.loads(path.read_text())
@@ -41,7 +41,7 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def score(row: dict[str, Any]) -> float:
-    """RMSE, or accuracy in per cent."""
+    """Return RMSE, or accuracy in per cent."""
     return row["loss"] if row["task"] == "regression" else 100 * (1 - row["loss"])
 
 
@@ -69,9 +69,7 @@ def _any(by_method: dict) -> dict:
 
 
 def mean_ranks(found: dict, methods: Sequence[str]) -> tuple[np.ndarray, int]:
-    """Mean ranks of the methods by mean loss, on the sets that all of them have, and the number of these
-    sets.
-    """
+    """Return the methods' mean ranks by mean loss on their common sets, and the number of these sets."""
     ranks = [
         rankdata([np.mean([row["loss"] for row in by_method[method]]) for method in methods])
         for by_method in found.values()

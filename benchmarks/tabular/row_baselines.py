@@ -1,6 +1,6 @@
-"""Networks that FT-Transformer is compared with (Gorishniy et al. 2021), on our row estimators.
+"""Networks with which FT-Transformer is compared (Gorishniy et al. 2021), as row estimators.
 
-Sizes lie within that paper's search ranges; nothing is tuned. Axes: see `spinimpute.nn`.
+Sizes are within that paper's search ranges; nothing is tuned. Axes: see `spinimpute.nn`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ class DCN2(nn.Module):
 
 
 class AutoInt(nn.Module):
-    """Song et al. (2019): self-attention among the tokens of columns, ReLU(attended + W x); the output reads
-    all tokens.
+    """Song et al. (2019): self-attention among the tokens of columns, ReLU(attended + W x).
+
+    The output is computed from all tokens.
     """
 
     def __init__(

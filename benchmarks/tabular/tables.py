@@ -1,4 +1,4 @@
-"""Run the fits one after the other, each in a process of its own; existing results are kept."""
+"""Run the fits one after the other, each in a separate process; existing results are kept."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tables(arguments: argparse.Namespace) -> None:
 
 
 def one(arguments: argparse.Namespace) -> None:
-    """Prints one line of JSON."""
+    """Run one fit, and print the result as a line of JSON."""
     torch.set_num_threads(1)
     table = load_table(arguments.name, arguments.data)
     parts = split(table, arguments.fold)

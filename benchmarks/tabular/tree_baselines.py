@@ -1,4 +1,4 @@
-"""Networks of steps, trees and boosting that FT-Transformer is compared with: NODE, TabNet, GrowNet.
+"""Tree-like and boosted networks with which FT-Transformer is compared: NODE, TabNet, GrowNet.
 
 They use our row estimators, with sizes that fit in the budget of the comparison; nothing is tuned.
 
@@ -34,7 +34,7 @@ class ObliviousTrees(nn.Module):
         self.register_buffer("started", torch.tensor(False))
 
     def forward(self, x_NX: Tensor) -> Tensor:
-        """Responses of all trees, (N, T, O)."""
+        """Return the responses of all trees, (N, T, O)."""
         chosen_NTD = torch.tensordot(x_NX, entmax15(self.choice_XTD, dim=0), 1)
         if not self.started:
             self._start(chosen_NTD.detach())
@@ -62,7 +62,7 @@ def entmax15_of_two(x: Tensor) -> Tensor:
 
 
 class NODE(nn.Module):
-    """Layers of trees; each reads the row and all trees before it. The output is their mean."""
+    """Layers of trees; each layer reads the row and all trees before it. The output is their mean."""
 
     def __init__(self, schema: Schema, outputs: int, layers: int, trees: int, depth: int) -> None:
         super().__init__()

@@ -1,3 +1,1 @@
-"""The Snakemake workflow: is the result of a run that was killed repeatedly equal to that of an undisturbed
-run?
-"""
+"""The Snakemake workflow: does a run that is killed repeatedly give the results of an undisturbed run?"""
