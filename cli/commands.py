@@ -248,8 +248,8 @@ def command_text(ctx: click.Context, without: Collection[str]) -> str:
     r"""Return the command line for the header of an output, with all options that differ from their defaults.
 
     A shell accepts the text. Control characters and undecodable bytes are written as in $'\x0a'. Values from
-    environment variables are included. Options in `without` are omitted, because they do not change the
-    results: so the same results give the same bytes.
+    environment variables are included. Options in `without` are omitted: they do not change the results, so
+    equal results give equal bytes.
     """
     words = ctx.command_path.split()
     for parameter in ctx.command.params:

@@ -105,8 +105,8 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     "--buffer",
     type=float,
     metavar="CM",
-    help="Use only typed sites within this distance of a region, and farther ones on which the results of a "
-    "phased target depend. Default: all typed sites of the chromosome.",
+    help="Use only typed sites within this distance of a region. For a phased target, further sites are "
+    "added where the results depend on them. Default: all typed sites of the chromosome.",
     group="Region",
 )
 @option(

@@ -31,17 +31,21 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 
 # name -> (module of this package, function in it, line in the list of commands)
 COMMANDS = {
-    "panel": ("panel", "panel", "Build, describe and verify reference panels."),
+    "panel": ("panel", "panel", "Build, merge, tune, describe and verify reference panels."),
     "impute": ("impute", "impute", "Impute genotypes from a reference panel."),
     "ligate": ("ligate", "ligate", "Join separately imputed chunks of a chromosome."),
     "check": ("check", "check", "Compare a target's sites and calls with a panel."),
-    "convert": ("convert_and_phase", "convert", "Convert a target of any format to VCF or BCF."),
+    "convert": (
+        "convert_and_phase",
+        "convert",
+        "Convert a target of any format to VCF, BCF, PLINK 2 or BGEN.",
+    ),
     "phase": ("convert_and_phase", "phase", "Phase genotypes with a reference panel."),
     "evaluate": ("evaluate", "evaluate", "Compare imputed with true genotypes."),
     "np": ("np", "np", "Train, evaluate and plot neural processes on Gaussian-process tasks."),
     "tabular": ("tabular", "tabular", "Learn from tables and predict a column."),
     "train": ("train", "train", "Train a model on simulated segments or on a panel."),
-    "version": ("main", "version", "Versions of models and libraries, and the hardware."),
+    "version": ("main", "version", "Print the versions of models and libraries, and the hardware."),
 }
 
 
@@ -79,9 +83,9 @@ def spinimpute() -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def version(as_json: bool) -> None:
-    """Versions of spinimpute, its models and its libraries, and the hardware."""
+    """Print the versions of spinimpute, its models and its libraries, and the hardware."""
     from spinimpute.predictors.loading import environment
 
     found = environment()
@@ -111,7 +115,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         status = run_command(arguments)
     finally:
-        for number in FORWARDED:  # the command has ended, only buffered output is still to be written
+        for number in FORWARDED:  # the command has ended, and only buffered output remains to be written
             signal.signal(number, signal.SIG_IGN)
         notify("opened", "exit", str(status))
     gc.freeze()  # otherwise Python searches all objects for garbage at exit, for a tenth of a second

@@ -26,7 +26,7 @@ _log: IO[str] | None = None
 
 
 def is_log(path: Path) -> bool:
-    """Whether an existing file is a log or empty. Raises OSError if the file cannot be read."""
+    """Return whether an existing file is a log or empty. Raises OSError if the file cannot be read."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -127,12 +127,12 @@ def train(
         settings = TrainingSettings(steps, learning_rate, seed=seed, bfloat16=bf16)
     except ValueError as error:
         raise InputError("argument", str(error)) from error
-    with _convert_errors("training cannot begin" if init is None else f"--init {init}"):
+    with _convert_errors("training cannot start" if init is None else f"--init {init}"):
         trainer = gaussian_trainer(model, settings, tasks, where, start)
     if resume:
         trainer.restore_state(state)
     try:
-        with _convert_errors("training cannot go on"), progress_bar("training", quiet) as progress:
+        with _convert_errors("training failed"), progress_bar("training", quiet) as progress:
 
             def report(step: int, loss: float) -> None:
                 progress(step / steps)
@@ -212,8 +212,8 @@ def evaluate(
 ) -> None:
     """Print the log-likelihood on held-out tasks, its gap to the oracle, and the calibration error.
 
-    The oracle is the exact posterior of the Gaussian process, with the model's minimum standard deviation. No
-    model can do better.
+    The oracle is the exact posterior of the Gaussian process. The gap is to the floored oracle, which has at
+    least the model's minimum standard deviation.
     """
     from spinimpute.neural_processes.evaluation import calibration, score
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
@@ -233,7 +233,7 @@ def evaluate(
             errors = [calibration(model, tasks, n, batches, samples, where).error for n in (4, 8, 16)]
         if index == 0:
             click.echo(head.replace(" ", "\t"))
-        # of the rounded numbers, so that the printed columns add up
+        # gap of the rounded numbers, so that the printed columns add up
         gap = round(scores.floored, 4) - round(scores.log_likelihood, 4)
         numbers = [scores.log_likelihood, scores.se, scores.oracle, scores.floored, gap, *errors]
         click.echo("\t".join([Path(path).name, *(f"{x:.4f}" for x in numbers)]))
@@ -257,12 +257,12 @@ def plot(models: tuple[str, ...], out: str, what: str, batches: int, force: bool
     from spinimpute.runtime.output_files import atomic_write, check_output
 
     if not out.endswith(".png"):
-        raise InputError("argument", f"{out}: the picture is a PNG; give a name that ends with .png")
+        raise InputError("argument", f"{out}: the figure is a PNG. Give a name that ends with .png")
     path = check_output(out, force, models)
     stems = [Path(name).stem for name in models]
     names = stems if len(set(stems)) == len(stems) else models
     loaded = {name: _load(model_path, "cpu") for name, model_path in zip(names, models, strict=True)}
-    with _convert_errors("there is no picture"), atomic_write(path) as partial:
+    with _convert_errors("the figure cannot be made"), atomic_write(path) as partial:
         if what == "predictions":
             tasks = next(iter(loaded.values()))[1]
             plot_predictions({name: model for name, (model, _) in loaded.items()}, tasks, partial)

@@ -129,13 +129,13 @@ def predictor_options(function: Function) -> Function:
 
 
 def refuse_options(ctx: click.Context, names: tuple[str, ...], what: str) -> None:
-    """Raise InputError if one of these options is on the command line. It has no effect on `what`."""
+    """Raise InputError if one of these options, which have no effect on `what`, is on the command line."""
     for parameter in ctx.command.params:
         if parameter.name not in names:
             continue
         if ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
             flag = max(parameter.opts, key=len)
-            raise InputError("arguments", f"{flag} has no meaning for {what}. Leave it out")
+            raise InputError("arguments", f"{flag} has no effect on {what}. Leave it out")
 
 
 def load_sexes(path: str | None) -> dict[str, bool] | None:

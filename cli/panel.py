@@ -312,7 +312,7 @@ def _describe(out: str, built: ReferencePanel) -> None:
 
 
 def _describe_changes(built: ReferencePanel) -> None:
-    """Print the estimated map and the moved alleles, in which a new panel differs from its VCF."""
+    """Print how the genetic map and the phase of a new panel differ from those of its VCF."""
     from spinimpute.panels.build import MAP_ESTIMATED
     from spinimpute.panels.panel import MOVED
 
@@ -370,8 +370,7 @@ def info(file: str) -> None:
     type=float,
     metavar="CM",
     default=0.0,
-    help="Overlap with the previous chunk. From it, 'ligate' finds the phase between chunks of sequenced "
-    "samples.",
+    help="Overlap with the previous chunk. 'ligate' compares the phase of sequenced samples in overlaps.",
 )
 def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:
     """Print regions that can be imputed separately and joined with 'ligate', and their sizes."""

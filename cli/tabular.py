@@ -1,6 +1,6 @@
 """`spinimpute tabular fit | predict | info | benchmark`: train neural networks on tables in files.
 
-They read a table, call the estimators of `spinimpute.tabular` and write models, predictions or scores.
+The commands read a table, call estimators of `spinimpute.tabular` and write models, predictions or scores.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def fit(
     path = check_output(out, force, [choice.table])
     where = choose_device(device)
     table = read_labelled_table(choice, quiet)
-    with convert_estimator_errors("training cannot go on"):
+    with convert_estimator_errors("training failed"):
         estimator = _estimator(kind, table.task, settings, steps)
         estimator.set_params(device=where, random_state=seed, verbose=verbose and not quiet)
         estimator.fit(table.features, table.label, table.weight)
@@ -165,7 +165,7 @@ def predict(
     path = None if out == "-" else check_output(out, force, [model, table])
     estimator = load_estimator(model, choose_device(device))
     if probabilities and not hasattr(estimator, "predict_proba"):
-        raise InputError("mismatch", f"--probabilities: {model} predicts numbers, which have none")
+        raise InputError("mismatch", f"--probabilities: {model} predicts numbers, not classes")
     if not hasattr(estimator, "feature_names_in_"):
         raise InputError("content", f"tabular model {model}: it was fitted without names of columns")
     rows = read_table(table)
@@ -337,7 +337,7 @@ def benchmark(
                 f"{seconds:.1f} s"
             )
 
-    with convert_estimator_errors("the comparison cannot go on"):
+    with convert_estimator_errors("the comparison failed"):
         scores = compare(
             table.features, table.label, table.task, kinds, folds, seed,
             weight=table.weight, parameters=parameters, report=report,

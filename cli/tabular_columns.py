@@ -125,7 +125,7 @@ def read_labelled_table(choice: ColumnChoice, quiet: bool) -> LabelledTable:
 def _feature_columns(rows: pd.DataFrame, choice: ColumnChoice) -> list[str]:
     """Return all columns except the target, the weights and the ignored columns.
 
-    Raises InputError if an option names an unknown column, or two options the same column.
+    Raises InputError if an option names an unknown column, or if two options name the same column.
     """
     table, target, weights, categorical = choice.table, choice.target, choice.weights, choice.categorical
     others = {
@@ -205,7 +205,7 @@ def _label(column: pd.Series, table: str, task: str) -> np.ndarray:
 
 
 def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Series, table: str) -> None:
-    """Raise InputError if the same number is spelled in two ways, such as 1 and 1.0: which class is it?"""
+    """Raise InputError if a number is spelled in two ways, such as 1 and 1.0: are they one class or two?"""
     first: dict[float | Decimal, str] = {}
     for row, (name, rounded) in enumerate(zip(label.tolist(), number.tolist(), strict=True)):
         value = rounded if abs(rounded) < MAX_EXACT_INTEGER else Decimal(name)
@@ -213,7 +213,7 @@ def _require_one_spelling(label: np.ndarray, number: np.ndarray, column: pd.Seri
             raise InputError(
                 "content",
                 f"table {table}: row {column.index[row] + 1}, target {column.name!r}: {name!r} and "
-                f"{first[value]!r} are the same number; write every class in one way",
+                f"{first[value]!r} are the same number. Write each class always alike",
             )
 
 
@@ -253,7 +253,7 @@ def select_features(
             found[name] = parse_categories(column)
             different = found[name].nunique()
             if not no_other_text and different == len(column) > MANY_CATEGORIES:
-                warn(f"column {name!r} holds another text in every row, taken for {different} categories")
+                warn(f"column {name!r} holds a different text in every row: {different} categories")
         else:
             found[name] = parse_numbers(column, table)
             if not no_other_text and (found[name] != found[name]).all():

@@ -1,7 +1,7 @@
 """Options for the panel and the target: array genotypes (--vcf, PLINK) or sequenced samples (--gl, --bam).
 
-The commands receive a repeatable option as a text if it was given once, and as a tuple of texts if it was
-given several times. The functions of the library accept both.
+The commands receive --vcf, --gl and --panel as a text if given once, and as a tuple of texts if given
+several times. The functions of the library accept both.
 """
 
 from __future__ import annotations

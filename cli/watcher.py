@@ -2,8 +2,8 @@
 
 C libraries such as htslib crash on some damaged files, and the system kills a process when memory runs out.
 A command therefore runs in a child process. The child sends its parent notices of the files that it opens
-and closes (see `spinimpute.runtime.open_files`). If the child is killed, by a crash or by
-the user, the parent removes the child's temporary files and prints one message.
+and closes (see `spinimpute.runtime.open_files`). If the child is killed, by a crash or by the user, the
+parent removes the child's temporary files and prints one message.
 
 A second pipe carries what libraries print on stderr. The parent hides text that was printed while a file was
 read, because htslib quotes headers and records of any length. The command prints a message of its own.

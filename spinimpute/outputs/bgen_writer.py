@@ -35,11 +35,10 @@ _SEX = {True: "1", False: "2", None: "0"}
 class BgenWriter(OutputGroup):
     """A context manager that writes blocks of records; after an exception no file remains.
 
-    The FORMAT fields of the layout decide what is stored. With HDS, it is the probability of each haplotype's
-    alleles. With GT alone, genotypes have the probabilities 0 and 1. Otherwise, genotype probabilities are
-    stored. P(ALT) of each haplotype is first rounded to the layout's `decimals`, as in VCF. `sexes` says
-    which samples are male. Raises InputError if a path cannot be written, or if PLINK cannot read a sample's
-    name.
+    The FORMAT fields of the layout decide what is stored. With HDS, allele probabilities of each
+    haplotype are stored, otherwise genotype probabilities. With GT alone, these are 0 and 1. P(ALT) of each
+    haplotype is first rounded to the layout's `decimals`, as in VCF. `sexes` says which samples are male.
+    Raises InputError if a path cannot be written, or if PLINK cannot read a sample's name.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class BgenWriter(OutputGroup):
             self._file.write(struct.pack("<I", len(header) + len(samples_block)) + header + samples_block)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
-        """Set the ploidy of the following blocks: the parts of chromosome X differ in it."""
+        """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
         self._ploidy = np.asarray(ploidy).astype(np.uint8)
         self._last_column_n = np.cumsum(self._ploidy) - 1  # column of each sample's last haplotype
         self._haploid = self._ploidy == 1
@@ -111,7 +110,7 @@ class BgenWriter(OutputGroup):
         if self._phased:
             values = np.rint(np.stack([1 - first, 1 - last], axis=1) * _MAX_STORED)
         else:
-            # The cumulative probabilities are rounded: their differences are never negative.
+            # Cumulative probabilities are rounded, so that their differences are never negative.
             p_none = np.where(self._haploid, 1 - first, (1 - first) * (1 - last))
             p_below_two = np.rint((1 - first * last) * _MAX_STORED)
             p_none = np.rint(p_none * _MAX_STORED)

@@ -76,7 +76,7 @@ class PlinkWriter(OutputGroup):
             )
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
-        """Set the ploidy of the following blocks: the parts of chromosome X differ in it."""
+        """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
         self._ploidy = np.asarray(ploidy)
         self._layout = SampleLayout(self._ploidy, ("DS",) if self._has_dosages else ("GT",), self._codes)
 

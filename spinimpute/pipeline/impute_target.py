@@ -43,7 +43,7 @@ class TargetImputer:
     """
 
     predictor: Predictor
-    options: Mapping[str, Any]  # of the predictor
+    options: Mapping[str, Any]  # options of the predictor
     writer: RecordWriter
     summary: ImputationSummary
     threads: int  # results do not depend on the number of threads
@@ -194,8 +194,8 @@ class TargetImputer:
 class WindowRecords:
     """Converts imputed windows to records with R2, AF and FAR; typed calls are written unchanged.
 
-    FAR (far from any typed site) is written only for panels of haplotypes. With a panel of inducing points,
-    only the typed sites that the region's blocks use are read, so other typed sites may be near.
+    FAR (far from any typed site) is written only for panels of haplotypes. With inducing points, only the
+    typed sites that the region's blocks use are read, so unread typed sites may be near.
     """
 
     panel: ReferencePanel

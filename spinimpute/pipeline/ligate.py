@@ -3,7 +3,7 @@
 Every chunk is read twice: once to check all its records before anything is written, and once to copy the
 records as bytes. Genotypes are decoded only in overlaps of neighbouring chunks. There, `ligate` compares the
 phase of the two chunks. If it is opposite for a sample, this sample's haplotypes are exchanged in the right
-chunk, which is the only change of records.
+chunk. Records are not changed otherwise.
 
 Axes: R records, N samples; a trailing 2 is the two haplotypes of a sample.
 """
@@ -108,7 +108,7 @@ def ligate(
     chunks : sequence of str or Path
         Files that `impute` wrote for regions, in any order.
     out : str or Path
-        BCF if the chunks are BCF, otherwise `.vcf.gz` or `.vcf`. Renamed from a temporary name when complete.
+        Output file: BCF if the chunks are BCF, otherwise `.vcf.gz` or `.vcf`.
     panel : ReferencePanel, str or Path, optional
         The panel from which the chunks were imputed. If it is given, each of its sites must be in a chunk.
     output_type : str, optional
@@ -158,9 +158,7 @@ def ligate(
         with open_reference(panel) as panels:
             check_panel(read, panels, str(panel_path), allow_gaps, summary.warnings)
     if "GT" not in read[0].formats and any(join.sites for join in summary.joins):
-        summary.warnings.append(
-            "the chunks have no GT: haplotypes are joined as they are, whatever the phase"
-        )
+        summary.warnings.append("the chunks have no GT: haplotypes are joined without comparing the phase")
     contigs = {
         defined[1]: contig_length(line)
         for line in read[0].lines
@@ -224,7 +222,7 @@ def _write_overlap(
             if left_dosage_RN is not None and right_dosage_RN is not None:
                 difference = np.fmax.reduce(np.abs(left_dosage_RN - right_dosage_RN), axis=None, initial=0.0)
                 join.largest_difference = max(join.largest_difference or 0.0, float(difference))
-    # agreement_N compares the files. Where the left chunk itself is exchanged, the sign is reversed.
+    # agreement_N compares the input files; the sign is reversed for samples exchanged in the left chunk
     swap_right_N = np.where(swap_N, -agreement_N, agreement_N) < 0
     join.exchanged = int(swap_right_N.sum())
     return swap_right_N

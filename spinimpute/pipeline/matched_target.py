@@ -143,8 +143,8 @@ def read_matched(
     """Read a target, repair its alleles and match it to the parts of a panel.
 
     Without `allow_unphased`, unphased heterozygotes raise InputError, and calls of duplicate records with
-    conflicting phases are set missing. `only` is the region to read, if the file format allows to read a
-    part; then it is not checked whether the target as a whole fits the panel. With `force`, a target that
+    conflicting phases are set missing. `only` is the region to read, if the file format supports this;
+    then it is not checked whether the target as a whole fits the panel. With `force`, a target that
     does not fit the panel is accepted.
     """
     read = partial(

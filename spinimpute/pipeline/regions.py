@@ -44,7 +44,7 @@ class PanelInterval(NamedTuple):
 def panel_intervals(
     panels: Sequence[ReferencePanel], regions: Sequence[Region]
 ) -> tuple[dict[str, list[PanelInterval]], list[str]]:
-    """Return the intervals of panel sites in the regions, by checksum of the panel, and warnings.
+    """Return the intervals of panel sites in the regions, as lists by panel checksum, and warnings.
 
     `panels` are the parts of one chromosome. Panels without sites in the regions have no entry. Intervals are
     sorted by position; overlapping and adjacent regions are joined. Without regions, all sites are returned.
@@ -110,9 +110,9 @@ class RegionSelection:
     min_typed_ratio: float | None = None
 
     def buffer_to_read(self, panels: Sequence[ReferencePanel]) -> float | None:
-        """Return the buffer if it may be enough to read a part of the target, otherwise None.
+        """Return the buffer if a part of the target may be enough for the regions, otherwise None.
 
-        It may be enough only with the default treatment of sites, which `phase` and `convert` also use.
+        A part may be enough only with the default treatment of sites, which `phase` and `convert` also use.
         """
         settings = self.settings
         is_default = settings.ambiguous == "frequency" and settings.chain is None and settings.samples is None
@@ -122,7 +122,7 @@ class RegionSelection:
         """Return the part of a target to read to check whether it fits the panels; None for the whole file.
 
         This check is done before panels are merged. If the file was written by `phase` or `convert`, the part
-        reaches from the first region to the last one with their buffers: later, no more may be read.
+        reaches from the first region to the last one with their buffers, as later steps may read no more.
         """
         first = panels[0]
         found, _ = panel_intervals(panels, self.regions)
@@ -233,7 +233,7 @@ def choose_targets(
 def count_targets(
     summary: ImputationSummary, read: TargetRead, chosen: Sequence[RegionTarget], buffered: bool
 ) -> None:
-    """Add counts and warnings to a summary. `buffered`: whether `chosen` targets have a part of the sites."""
+    """Add counts and warnings to a summary. `buffered`: whether `chosen` has only the needed sites."""
     read.count(summary)
     for matched in read.matched:
         own_targets = [one for one in chosen if one.matched.panel.checksum == matched.panel.checksum]
@@ -281,8 +281,8 @@ def keep_needed_sites(
 ) -> MatchedTarget:
     """Return the target with only the matched sites that are used to impute the panel sites `sites`.
 
-    These are the sites within the buffer, and all sites on which the results of a phased target depend. The
-    recombination scale from all sites is kept.
+    These are the sites within the buffer and those that the predictor needs for the same result as with all
+    sites, if the target is phased. The recombination scale from all sites is kept.
     """
     matched = matched.with_recombination_scale()
     panel, match = matched.panel, matched.match
@@ -296,7 +296,7 @@ def keep_needed_sites(
 def unmatched_sites(target: RegionTarget, warnings: list[str]) -> np.ndarray:
     """Return the rows, int64, of typed sites in the regions that are not in the panel and can be written.
 
-    Sites with unknown alleles or unphased genotypes cannot be written; `warnings` gets their number.
+    Sites with unknown alleles or unphased genotypes cannot be written; their number is added to `warnings`.
     """
     haplotypes, sites = target.matched.target, target.matched.target.sites
     unmatched = target.matched.match.unmatched_index
@@ -304,7 +304,7 @@ def unmatched_sites(target: RegionTarget, warnings: list[str]) -> np.ndarray:
     unknown = np.array([UNKNOWN_ALLELE in (sites.ref[i], sites.alt[i]) for i in rows], bool)
     if unknown.any():
         warnings.append(
-            f"{unknown.sum()} unmatched typed sites are left out: their file does not give their alleles"
+            f"{unknown.sum()} unmatched typed sites are left out: the file does not give their alleles"
         )
         rows = rows[~unknown]
     if haplotypes.unphased is not None:

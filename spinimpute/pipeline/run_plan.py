@@ -49,7 +49,7 @@ class Chromosome:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The chromosomes of each output. If `skip_absent`, skip those that the target lacks."""
+    """The chromosomes of each output. With `skip_absent`, chromosomes that the target lacks are skipped."""
 
     outputs: dict[Path, list[Chromosome]]
     regions: Sequence[Region]
@@ -67,8 +67,8 @@ def plan_run(
 ) -> RunPlan:
     """Plan which chromosomes are imputed, from which files, into which outputs.
 
-    If `out` contains PLACEHOLDER, each chromosome has its own output. `files` are the target files; there are
-    none if samples have only reads or an array. Raises InputError if the files cannot be used together.
+    If `out` contains PLACEHOLDER, each chromosome has its own output. `files` are the target files, empty
+    if samples have only reads or an array. Raises InputError if the files cannot be used together.
     """
     one_output = get_single_output(out)
     if len(files) < 2 and len(panels) < 2 and one_output is not None:
@@ -131,9 +131,10 @@ def assign_files(
     """Assign panels and a target file to each chromosome.
 
     Returns a list of chromosomes, a dict with a warning for each chromosome that lacks a panel or a target
-    file, and a list of other warnings. Chromosomes are sorted like the target's contig lines; others follow
-    in the order 1 to 22, X, Y, MT. If there are regions, chromosomes without regions are dropped. Raises
-    InputError if two target files have the same chromosome or different samples, or if a region has no panel.
+    file, and a list of other warnings. Chromosomes are sorted like the target's contig lines. Chromosomes
+    without a contig line follow in the order 1 to 22, X, Y, MT. If there are regions, chromosomes without
+    regions are dropped. Raises InputError if two target files have the same chromosome or different samples,
+    or if a region has no panel.
     """
     chromosomes = _join_same_chromosome([_open_chromosome(one, next(iter(files), "")) for one in panels])
     for region in regions:
@@ -205,8 +206,8 @@ def _assign_targets(
 ) -> tuple[list[str], list[Chromosome], dict[str, str]]:
     """Assign one of several target files to each chromosome.
 
-    Returns the contigs of the first file (none if they lack a chromosome), the chromosomes with their files,
-    and a warning for each chromosome without a file or a panel.
+    Returns the contigs of the first file (an empty list if they lack a chromosome), the chromosomes with
+    their files, and a warning for each chromosome without a file or a panel.
     """
     contigs: list[str] = []
     samples: list[str] = []
@@ -256,7 +257,7 @@ def _assign_targets(
         raise InputError(
             "mismatch",
             f"the targets contain chromosomes {', '.join(names)}, the panels "
-            f"{', '.join(one.name for one in chromosomes)}: they have none in common",
+            f"{', '.join(one.name for one in chromosomes)}: they have no chromosome in common",
         )
     left_out |= {
         name: f"target {path}: chromosome {name} is left out: no panel contains it"

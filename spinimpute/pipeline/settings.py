@@ -88,8 +88,7 @@ class RegionSettings:
         if self.buffer_cM is not None and not regions:
             raise InputError(
                 "arguments",
-                f"a buffer lies around a region: give {argument('region')}, or leave "
-                f"{argument('buffer_cM')} out",
+                f"a buffer needs a region. Give {argument('region')}, or leave {argument('buffer_cM')} out",
             )
         if self.buffer_cM is not None and not self.buffer_cM >= 0:
             raise InputError(
@@ -186,7 +185,7 @@ class Resources:
             raise InputError(
                 "memory",
                 "max_memory is no option of PredictorSettings: give the budget with "
-                f"Resources({argument('max_memory')}), which holds for the whole run",
+                f"Resources({argument('max_memory')}), which applies to the whole run",
             )
         return {**predictor.options, "max_memory": self.max_memory}
 

@@ -113,7 +113,7 @@ def convert(
     output: FileSettings = FileSettings(),
     force: bool = False,
 ) -> ImputationSummary:
-    """Write a target in any format as an indexed VCF or BCF, matched to a panel.
+    """Convert a target of any format to VCF, BCF, PLINK 2 or BGEN, matched to a panel.
 
     The output contains the typed sites that are in the panel, with the panel's REF and ALT. Alleles of the
     other strand and exchanged alleles are repaired. Phased and unphased genotypes remain as they are.
@@ -201,7 +201,7 @@ def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
         if one.panel.haplotypes is not None and one.jumps_per_cM is not None
     ]
     # `starts_line` allows `impute` to read only a part of the file. We omit it if the chromosome has parts
-    # or if only some samples are haploid, because all their calls are needed to recognize them.
+    # or if only some samples are haploid, because all calls are needed to recognize haploid samples.
     first = matched[0]
     starts = []
     if len(matched) == 1 and (first.target.ploidy == first.target.ploidy[0]).all():

@@ -1,7 +1,7 @@
 """Lift targets over to the panel's genome build with a chain file (UCSC), the option `--chain`.
 
-It lists intervals of one genome build and where they lie in another one, on the same or on the other
-strand. Positions outside these intervals are dropped.
+A chain file lists intervals of one genome build and where they lie in another one, on the same or on the
+other strand. Positions outside these intervals are dropped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Lift:
         return (lifted_position, found[0][2] == "-") if 1 <= lifted_position <= LAST_POSITION else None
 
     def convert_alleles(self, position: int, alleles: Sequence[str]) -> tuple[int, list[str]] | str:
-        """Return a site's position and alleles in the panel's build, or the reason why it has none there.
+        """Return a site's position and alleles in the panel's build, or the reason why it has none.
 
         The first allele is REF. Symbolic alleles such as "<*>" are not changed.
         """

@@ -52,7 +52,7 @@ class _PlinkSite(NamedTuple):
 
 
 def is_plink(path: Path) -> bool:
-    """Whether a file is a .bed or .pgen, by its first bytes."""
+    """Return whether a file is a .bed or .pgen, by its first bytes."""
     try:
         with path.open("rb") as file:
             return file.read(len(_PLINK_MAGIC)) == _PLINK_MAGIC
@@ -97,7 +97,7 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
             raise NoRecord(
                 "content",
                 f"target {variants}, variant {first + 1}: its alleles are {'/'.join(alleles)}, and no "
-                f"variant on chromosome {panel.chrom} has letters of bases. Recode them (plink --alleleACGT "
+                f"variant on chromosome {panel.chrom} has bases as alleles. Recode them (plink --alleleACGT "
                 "for 1 to 4, or --update-alleles)",
             )
         raise NoRecord(
@@ -110,8 +110,8 @@ def read_plink(path: Path, panel: Sites, contig_line: str, lift: Lift | None = N
         calls, unphased = _read(reader, rows, len(samples))
     positions, ref, alt, ids, *_ = (list(column) for column in zip(*rows, strict=True))
     sites = Sites(panel.chrom, np.array(positions, np.int64), ref, alt, ids)
-    none = unphased if unphased.any() else None
-    return Calls(sites, calls, samples, contig_line, dict(skipped), none, sexes)
+    unphased_or_none = unphased if unphased.any() else None
+    return Calls(sites, calls, samples, contig_line, dict(skipped), unphased_or_none, sexes)
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
         fields = line.split()
         if line.startswith("#"):
             if fields[0] in ("#FID", "#IID"):
-                columns = {name.lstrip("#"): place for place, name in enumerate(fields)}
+                columns = {name.lstrip("#"): column for column, name in enumerate(fields)}
                 if "IID" not in columns:
                     raise InputError(
                         "content",
@@ -219,11 +219,11 @@ def _sites(
         return
     alleles = _alleles(table, variant)
     if lift is not None:
-        place = lift.convert(position)
-        if place is None:
+        lifted = lift.convert(position)
+        if lifted is None:
             skipped[NOT_IN_CHAIN] += 1
             return
-        position, other_strand = place
+        position, other_strand = lifted
         if other_strand and max(map(len, alleles)) > 1:
             skipped[INDEL_ON_OTHER_STRAND] += 1
             return
@@ -237,7 +237,7 @@ def _sites(
                 skipped[NO_ALT] += 1
                 continue
             first, second = choose_alleles({known.upper()}, panel_alleles.get(position, []))
-            # in the file, allele 0 is its REF; `swapped` says whether it is the panel's ALT
+            # whether allele 0, the file's REF, is the second allele here
             swapped = (first == known.upper()) != (known == ref)
             yield _PlinkSite(position, first, second, name, variant, number, swapped)
         elif _BASES.fullmatch(ref) and _BASES.fullmatch(alt):

@@ -100,11 +100,11 @@ def read_descriptor(data: bytes, at: int) -> tuple[int, int, int]:
     kind, count = data[at] & 15, data[at] >> 4
     at += 1
     if count == 15:
-        size = data[at] & 15
-        if size not in _INTEGERS:
-            raise BadRecord("a length in it is not an integer")
-        count = read_integer(data, at + 1, size)
-        at += 1 + SIZES[size]
+        count_type = data[at] & 15
+        if count_type not in _INTEGERS:
+            raise BadRecord("a number of values in it is not an integer")
+        count = read_integer(data, at + 1, count_type)
+        at += 1 + SIZES[count_type]
     return kind, count, at
 
 

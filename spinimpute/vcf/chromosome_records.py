@@ -34,7 +34,7 @@ _READ_BYTES = 1 << 20
 class ChromosomeRecords:
     """Iterator over the records of a chromosome or region. It can be used once.
 
-    The file is read through its index if the index is not older than the file, and else from the start.
+    The file is read through its index if the index is not older than the file, otherwise from the start.
     The argument `chrom` names the chromosome, with or without "chr". None means that the file has only one.
 
     After the first record, the attributes `chrom` and `contig_line` are the chromosome's name in the file and
@@ -168,7 +168,9 @@ def count_records(
             _bcf_positions(reader, not start_offset.offset) if file_is_bcf else _text_positions(reader)
         ):
             if is_first and (name_or_index != expected or position > start_offset.latest):
-                raise DamagedFile(f"the record at byte {start_offset.offset >> 16} is not that of the index")
+                raise DamagedFile(
+                    f"the record at byte {start_offset.offset >> 16} is not the one that the index lists"
+                )
             is_first = False
             if name_or_index != wanted:
                 if in_contig:
@@ -187,7 +189,7 @@ def _offset_before(
 ) -> tuple[BinStart, IndexedContig]:
     """Return the last offset in the index whose record precedes all wanted records, and its contig.
 
-    Wanted are the records of `contig` from position `start` on. The default is the start of the file.
+    The wanted records are those of `contig` from `start` or later. The default is the start of the file.
     """
     first = contig.starts[0].offset
     starts = [(bin_start, contig) for bin_start in contig.starts if bin_start.latest < start]

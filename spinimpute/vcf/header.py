@@ -1,7 +1,7 @@
 """Headers of VCF and BCF files: read the header of an input, and compose the header of an output.
 
 A BCF record refers to contigs and to FILTER, INFO and FORMAT fields by index. The index of a header line is
-its IDX entry, as in "##INFO=<ID=AF,...,IDX=3>", or else the number of earlier names. Contigs are numbered
+its IDX entry, as in "##INFO=<ID=AF,...,IDX=3>", or else the number of names before it. Contigs are numbered
 separately from fields.
 """
 
@@ -115,7 +115,7 @@ class OutputLayout(NamedTuple):
     ploidy: np.ndarray  # 1 or 2 for each sample
     contig_lines: Sequence[str]  # "##contig=<ID=...>", one per contig; their order gives the BCF indexes
     header_lines: Sequence[str] = ()  # further lines, written after all others
-    formats: Sequence[str] = ("GT", "DS")  # FORMAT fields: GT, DS, HDS and GP, in any order; GT must be first
+    formats: Sequence[str] = ("GT", "DS")  # FORMAT fields: GT first, then DS, HDS and GP in any order
     extra_info_lines: Sequence[str] = ()  # definitions of additional numeric INFO fields and flags
     decimals: int = DEFAULT_DECIMALS  # of DS, HDS and GP
 
@@ -123,7 +123,7 @@ class OutputLayout(NamedTuple):
 def make_header(layout: OutputLayout) -> OutputHeader:
     """Compose the header of an output file.
 
-    Raises InputError if a sample name is invalid or repeated, and ValueError if a line is.
+    Raises InputError if a sample name is invalid or repeated, and ValueError if a header line is.
     """
     if not layout.samples:
         raise ValueError("there are no samples to write")

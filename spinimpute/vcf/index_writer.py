@@ -35,7 +35,7 @@ class ContigRecords:
 
 
 def encode_index(contigs: Sequence[ContigRecords], csi_length: int | None, *, is_bcf: bool = False) -> bytes:
-    """Return an index, not yet compressed: CSI for positions up to `csi_length`, or TBI if that is None.
+    """Return an index, not yet compressed: CSI for positions up to `csi_length`, or TBI if it is None.
 
     For a VCF, `contigs` are the contigs with records, in file order. For a BCF, they are all contigs of the
     header, because BCF records refer to them by index. For TBI, no record may end beyond TBI_MAX_LENGTH.

@@ -50,8 +50,8 @@ def _round_units(probability_X, one, certain, units_X):  # type: ignore[no-untyp
 class NumberCodes:
     """The integer codes for the values of DS, HDS and GP.
 
-    The code of a value from 0 to 2 is the value in units of the last decimal, so `one` is the code of 1. Two
-    higher codes are `missing` and `absent`. For example, the second HDS of a haploid sample is absent.
+    The code of a value from 0 to 2 is the value in units of the last decimal, so `one` is the code of 1. The
+    next two codes are `missing` and `absent`. For example, the second HDS of a haploid sample is absent.
     """
 
     def __init__(self, decimals: int) -> None:

@@ -77,7 +77,7 @@ class IndexedFile(OutputGroup):
     def append(
         self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
     ) -> None:
-        """Append r encoded records `data` on a contig, after all earlier records.
+        """Append r records of a contig after all earlier records. `data` are the encoded records.
 
         For each record, give the 1-based position, the length of REF and the length in bytes: integers (r,).
         Raises InputError if the file cannot be written, for example because the disk is full.
@@ -194,7 +194,7 @@ class GenotypeWriter(IndexedFile):
                 f"no contig line was given for {chrom}, only for {', '.join(self._header.contigs)}"
             )
         if chrom in self._records and chrom != next(reversed(self._records)):
-            raise ValueError(f"the records of {chrom} are not all together")
+            raise ValueError(f"the records of {chrom} are not consecutive")
         previous = self._last_position if chrom in self._records else 0
         if (np.diff(sites.position, prepend=previous) < 0).any():
             raise ValueError(f"the positions on {chrom} go backwards")

@@ -321,7 +321,7 @@ def test_invented_alleles_are_not_written(run, panel, people, tmp_path):
     report = final_report(tmp_path / "r.txt", samples, [*sites[:6], lone, *sites[6:]])
     out = tmp_path / "o.vcf"
     run.impute(report, panel, out, "--keep-unmatched").ok(
-        "1 unmatched typed sites are left out: their file does not give their alleles"
+        "1 unmatched typed sites are left out: the file does not give their alleles"
     )
     assert all(v.ALT != ["N"] for v in cyvcf2.VCF(str(out)))
 

@@ -144,7 +144,7 @@ def test_regions_without_a_site_are_named(run, example, panel, tmp_path):
         (["--regions-file", "BED", "--regions-file", "BED"], "--regions-file is given 2 times"),
         (["--regions-file", "no.bed"], "regions file no.bed: cannot be read"),
         (["--regions-file", "TARGET"], "target.vcf.gz, line 7: start"),
-        (["--buffer", "1"], "a buffer lies around a region: give --region"),
+        (["--buffer", "1"], "a buffer needs a region. Give --region"),
     ],
 )
 def test_errors(run, example, panel, bed, tmp_path, words, said):

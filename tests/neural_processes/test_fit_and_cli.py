@@ -216,7 +216,7 @@ def test_damaged_models(tmp_path: Path) -> None:
         changed = metadata | {"tasks": {"gaussian": tasks | {setting: value}}}
         save_tensors(tmp_path / "tasks", arrays, changed, MODEL_FORMAT)
         assert "the description of its tasks is invalid" in refused("evaluate", tmp_path / "tasks")
-    for value, said in ((np.nan, "weights that are not finite"), (1e30, "there is no picture")):
+    for value, said in ((np.nan, "weights that are not finite"), (1e30, "the figure cannot be made")):
         same = {name: np.full_like(array, value) for name, array in arrays.items()}
         save_tensors(tmp_path / "same", same, metadata, MODEL_FORMAT)
         assert said in refused(*plot, tmp_path / "same")

@@ -62,7 +62,7 @@ def test_classes(benchmark: Run) -> None:
         (["--models", ""], "there is no model ''"),
         (
             ["--folds", "31"],
-            "the comparison cannot go on: 31 folds need at least 62 rows with weights above 0, got 60",
+            "the comparison failed: 31 folds need at least 62 rows with weights above 0, got 60",
         ),
         (["--ignore", "price"], "'price' is given for both --target and --ignore"),
         (["--task", "regression", "--target", "town"], "'town' holds text; use --task classification"),

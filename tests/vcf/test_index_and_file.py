@@ -172,7 +172,7 @@ def test_counts_do_not_trust_the_index(write: Callable[..., Path], form: str) ->
     (contig,) = read_index(path)
     first, late = contig.starts[0], contig.starts[-1]
     wrong = contig._replace(starts=[first, late._replace(latest=late.latest // 4)])
-    with pytest.raises(DamagedFile, match="is not that of the index"):
+    with pytest.raises(DamagedFile, match="is not the one that the index lists"):
         count_records(path, [wrong], wrong, Region("20", late.latest // 4 + 1))
     wrong = contig._replace(starts=[first, late._replace(offset=late.offset + (5 << 16), latest=500)])
     with pytest.raises(DamagedFile, match="no BGZF block starts"):

@@ -435,7 +435,7 @@ def test_blocks_that_do_not_fit(tmp_path):
     with pytest.raises(ValueError, match="go backwards"):
         writer.write_block("20", sites, dosage, {}, None, typed)
     writer.write_block("21", sites, dosage, {}, None, typed)
-    with pytest.raises(ValueError, match="not all together"):
+    with pytest.raises(ValueError, match="not consecutive"):
         writer.write_block("20", sites, dosage, {}, None, typed)
     writer.abandon()
     assert list(tmp_path.iterdir()) == []

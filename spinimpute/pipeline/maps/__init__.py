@@ -1,1 +1,1 @@
-"""Panel files whose genetic maps are fitted to them."""
+"""Build panel files, and fit their genetic maps to their haplotypes."""

@@ -187,7 +187,7 @@ def _collect_report_data(
         SampleQuality(intervals[0].likelihoods.samples)
     )
     provenance = data.provenance
-    method = "two chains a sample that copy the panel (Li and Stephens); no network"
+    method = "two chains per sample that copy the panel (Li and Stephens); no network"
     provenance.add_run(output.header_lines, method)
     provenance.add("target", sequencing.description)
     for interval in intervals:

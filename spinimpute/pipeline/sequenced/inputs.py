@@ -96,7 +96,7 @@ class SequencingSettings:
 class LikelihoodReader:
     """Reader of genotype likelihoods at the sites of a panel's parts.
 
-    The order of samples is that of the likelihoods; without likelihoods, that of the array, or else that of
+    Samples are in the order of the likelihoods; without likelihoods, in the order of the array, or else of
     the files of reads. With `force`, array genotypes that do not fit the panel are accepted, and
     likelihoods and reads may cover the same sites. `warnings` collects warnings to the user, and
     `no_data_reasons` the reasons why files have no data in a region.
@@ -156,7 +156,7 @@ class LikelihoodReader:
         """Raise InputError if likelihoods and reads cover the same sites of a sample.
 
         If the likelihoods were computed from these reads, the reads would count twice. With `force`, the user
-        says that they are from different libraries; then only a warning is added.
+        states that both are of different libraries; then only a warning is added.
         """
         samples, settings = likelihoods.samples, self.settings
         _, at_likelihoods, at_reads = np.intersect1d(
@@ -223,7 +223,7 @@ class LikelihoodReader:
         )
 
     def _none_if_absent(self, region: Region | None, read: Callable[[], Read]) -> Read | None:
-        """Return the result of `read`; None if the file has no data in a region, as other files may have."""
+        """Return the result of `read`; None without data in a region: other files may have data there."""
         try:
             return read()
         except (NoRecord, NoMatch) as error:
@@ -251,9 +251,8 @@ def likelihoods_from_calls(matched: MatchedTarget, region: Region | None = None)
     missing_TX = (first_TX < 0) | (second_TX < 0)
     copies_TX3 = np.arange(3)
     phred_TX3 = CALL_ERROR_PHRED * np.abs((first_TX + second_TX)[..., None] - copies_TX3)
-    phred_TX3 = np.where(
-        haploid_X[:, None], phred_TX3 // 2, phred_TX3
-    )  # haploid: copies are 0 or 2, so halve
+    # the allele of a haploid genotype was counted twice: halve its distance
+    phred_TX3 = np.where(haploid_X[:, None], phred_TX3 // 2, phred_TX3)
     phred_TX3[missing_TX] = 0
     return GenotypeLikelihoods(
         target.samples,

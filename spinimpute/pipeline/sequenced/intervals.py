@@ -223,14 +223,14 @@ def check_sequenced(
     """Read the data of sequenced samples at the sites of a panel like `impute_sequenced`.
 
     Returns a summary, and the reasons why `impute_sequenced` would refuse files of reads, such as a missing
-    index, another genome build or other names of chromosomes. If files of reads are refused, the summary is
-    about the other ones. It is empty if none is left, or if there are also likelihoods or an array.
+    index, another genome build or other names of chromosomes. If files of reads are refused, the summary
+    counts the other files. It is empty if no file is left, or if there are also likelihoods or an array.
     """
     summary = SequencedSummary()
     refusals = {}  # reason by index of the file
     for i, path in enumerate(sequencing.alignments):
         try:
-            with warnings.catch_warnings(action="ignore"):  # warnings come when the file is read
+            with warnings.catch_warnings(action="ignore"):  # the warnings are repeated when the file is read
                 AlignmentFile(path, panels[-1], sequencing.reference).close()
         except InputError as error:
             refusals[i] = str(error)

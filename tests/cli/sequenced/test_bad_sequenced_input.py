@@ -73,7 +73,7 @@ def test_one_kind_of_target(refused, given, named):
     ids=" ".join,
 )
 def test_options_of_arrays(refused, gl, option):
-    refused(f"{option[0]} has no meaning for sequenced samples", "--gl", gl, *option)
+    refused(f"{option[0]} has no effect on sequenced samples", "--gl", gl, *option)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_options_of_arrays(refused, gl, option):
 )
 def test_options_of_reads(refused, example, option):
     target = example / "target.vcf.gz"
-    refused(f"{option[0]} has no meaning for targets that are not sequenced", "--vcf", target, *option)
+    refused(f"{option[0]} has no effect on targets that are not sequenced", "--vcf", target, *option)
 
 
 def test_reads_are_not_lifted_over(refused, bam):
-    refused("--chain has no meaning for reads (--bam without --gl)", "--bam", bam, "--chain", "c.chain")
+    refused("--chain has no effect on reads (--bam without --gl)", "--bam", bam, "--chain", "c.chain")
 
 
 def test_chain_files_that_cannot_be(refused, gl, tmp_path):

@@ -75,7 +75,7 @@ def test_check_takes_the_likelihoods_of_one_chromosome(run, gl, small_panel):
 )
 def test_options_of_arrays(run, gl, small_panel, option):
     run("check", "--gl", gl, "--panel", small_panel, *option).refused(
-        f"{option[0]} has no meaning for sequenced samples (--gl, --bam)"
+        f"{option[0]} has no effect on sequenced samples (--gl, --bam)"
     )
 
 
@@ -137,5 +137,5 @@ def test_every_file_that_impute_refuses_is_named(run, truth, write_reads, small_
 
 def test_options_of_reads(run, gl, small_panel):
     run("check", "--gl", gl, "--panel", small_panel, "--max-depth", 3).refused(
-        "--max-depth has no meaning for likelihoods without reads"
+        "--max-depth has no effect on likelihoods without reads"
     )
