@@ -97,7 +97,7 @@ class GeneticMap:
             content = path.read_bytes()  # in one piece: the rows are read twice, and a pipe cannot be reread
         except OSError as error:
             raise InputError("read", f"{path}: cannot read the genetic map: {error.strerror}") from error
-        columns, first_row = _recognise(path, next(_rows(path, content), None))
+        columns, first_row = _detect_format(path, next(_rows(path, content), None))
         fail = _failure(path)
         positions: list[int] = []
         cMs: list[float] = []
@@ -128,9 +128,10 @@ class GeneticMap:
             positions.append(position)
             cMs.append(cM)
         if not positions:
-            found = ", ".join(list(other_chromosomes)[:10]) or "none"
+            names_found = ", ".join(list(other_chromosomes)[:10]) or "none"
             raise InputError(
-                "mismatch", f"{path}: no row of chromosome {chrom}, only of {found}. Give the map of {chrom}"
+                "mismatch",
+                f"{path}: no row of chromosome {chrom}, only of {names_found}. Give the map of {chrom}",
             )
         if len(positions) < 2:
             raise InputError("content", f"{path}: chromosome {chrom} has one row, a map needs at least two")
@@ -233,7 +234,7 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
         raise InputError("content", f"{path}: the genetic map is not text; {_FORMATS}") from error
 
 
-def _recognise(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int]:
+def _detect_format(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int]:
     """Return the format of the map and the line number of its first row, judging by its first line."""
     if first is None:
         raise InputError("content", f"{path}: the genetic map is empty; {_FORMATS}")

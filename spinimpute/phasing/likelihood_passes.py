@@ -210,12 +210,12 @@ def _likeliest_pair(p, q, likelihood_0, first, second, likelihood_2):  # type: i
     """Return the most likely alleles of both chains; for a tied heterozygote the first chain has ALT."""
     zero, one = np.float32(0), np.float32(1)
     best, pair = (one - p) * (one - q) * likelihood_0, (zero, zero)
-    alt_ref, ref_alt, both = p * (one - q) * first, q * (one - p) * second, p * q * likelihood_2
+    alt_ref, ref_alt, alt_alt = p * (one - q) * first, q * (one - p) * second, p * q * likelihood_2
     if alt_ref > best:
         best, pair = alt_ref, (one, zero)
     if ref_alt > best * (one + TIE):
         best, pair = ref_alt, (zero, one)
-    if both > best:
+    if alt_alt > best:
         pair = one, one
     return pair
 

@@ -261,13 +261,13 @@ def _decide(task: _Task, targets: Targets, settings: _Pass, decisions: Decisions
     patterns = span_patterns(window.panel_NW, n_places)
     with_rows = PatternsWithRows(patterns)
     groups = _cut(samples, HALF)
-    rows_XW, others = (None, []) if settings.is_first else _copied_targets(window, targets, groups)
+    rows_XW, rows_of_groups = (None, []) if settings.is_first else _copied_targets(window, targets, groups)
     jumps_of = cache(partial(jump_probabilities, window.cM_S, jumps_per_cM=settings.jumps_per_cM))
     lanes, workspace = TargetLanes.allocate(n_places), Workspace()
     for number, group in enumerate(groups):
         fill_lanes(targets, settings.doubtful_TX, window.sites.start, group, lanes)
         if rows_XW is not None:
-            patterns = with_rows.add(rows_XW[others[number]])
+            patterns = with_rows.add(rows_XW[rows_of_groups[number]])
         jump_S = jumps_of(patterns.pattern_IN.shape[1])
         right = backward_values(patterns, lanes.confident_S2L, jump_S, window.core, workspace)
         sample_H = np.arange(group.start, group.start + HALF).clip(max=group.stop - 1)
@@ -290,14 +290,14 @@ def _copied_targets(
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return haplotypes of targets as rows (`pack_rows`), and for each group the rows that it may copy."""
     alleles_SQ = targets.alleles_TQ[window.sites.slice]
-    others = []
+    rows_of_groups = []
     for start, stop in groups:
         copied = np.flatnonzero((targets.sample_Q < start) | (targets.sample_Q >= stop))
-        others.append(copied[:: max(1, -(-len(copied) // MAX_OTHER_HAPLOTYPES))])
-    used = np.unique(np.concatenate(others))
+        rows_of_groups.append(copied[:: max(1, -(-len(copied) // MAX_OTHER_HAPLOTYPES))])
+    used = np.unique(np.concatenate(rows_of_groups))
     if 2 * len(used) > alleles_SQ.shape[1]:  # selecting columns would take longer than packing all
-        return pack_rows(alleles_SQ), others
-    return pack_rows(alleles_SQ[:, used]), [np.searchsorted(used, copied) for copied in others]
+        return pack_rows(alleles_SQ), rows_of_groups
+    return pack_rows(alleles_SQ[:, used]), [np.searchsorted(used, copied) for copied in rows_of_groups]
 
 
 def _separate_alternatives(position_T: np.ndarray, targets: Targets) -> None:
@@ -309,6 +309,6 @@ def _separate_alternatives(position_T: np.ndarray, targets: Targets) -> None:
     for t in np.flatnonzero(np.diff(position_T) == 0) + 1:
         begin = int(np.searchsorted(position_T, position_T[t]))
         for earlier in range(begin, t):
-            both = targets.open_TX[t] & targets.open_TX[earlier]
-            targets.alleles_TQ[t, first[both]] = targets.alleles_TQ[earlier, second[both]]
-            targets.alleles_TQ[t, second[both]] = targets.alleles_TQ[earlier, first[both]]
+            both_open_X = targets.open_TX[t] & targets.open_TX[earlier]
+            targets.alleles_TQ[t, first[both_open_X]] = targets.alleles_TQ[earlier, second[both_open_X]]
+            targets.alleles_TQ[t, second[both_open_X]] = targets.alleles_TQ[earlier, first[both_open_X]]

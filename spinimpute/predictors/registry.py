@@ -222,12 +222,12 @@ def option_help(name: str) -> str:
 
 
 def _refusal_of_option(name: str, row: PredictorRow) -> str:
-    takers = [other.name for other in PREDICTORS if other.has_option(name)]
-    if not takers:
+    predictors = [other_row.name for other_row in PREDICTORS if other_row.has_option(name)]
+    if not predictors:
         names = ", ".join(option.name for option in row.options) or "none"
         return f"the predictor {row.name!r} has no option {name!r}; its options: {names}"
     flag = options_by_name()[name].flag
     return (
-        f"the predictor {row.name!r} does not take {flag} ({name}), an option of {' and '.join(takers)}. "
+        f"the predictor {row.name!r} does not take {flag} ({name}), an option of {' and '.join(predictors)}. "
         "Leave it out, or choose another predictor."
     )

@@ -133,7 +133,8 @@ def _settings(file: str, table: str, kind: type[Settings], values: dict[str, Any
             pair = out[name]
             if len(pair) != 2 or not 0 < pair[0] <= pair[1] < math.inf:
                 raise InputError(
-                    "content", f"{where} must be [least, most] with 0 < least <= most, got {list(pair)}"
+                    "content",
+                    f"{where} must be [minimum, maximum] with 0 < minimum <= maximum, got {list(pair)}",
                 )
         smallest = 0 if name in MAY_BE_ZERO else 1
         if isinstance(out[name], int) and out[name] < smallest:

@@ -164,7 +164,7 @@ def test_a_byte_order_mark_is_no_part_of_a_configuration(tmp_path: Path) -> None
 
 
 DENSITY = "array_density = [300, 800.0]"
-RANGE = r"episodes.array_density must be \[least, most\]"
+RANGE = r"episodes.array_density must be \[minimum, maximum\]"
 
 
 @pytest.mark.parametrize(

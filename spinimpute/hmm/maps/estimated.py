@@ -75,8 +75,8 @@ def estimated_map(panel: PhasedSites, frequency_X: np.ndarray, threads: int) -> 
         return None
     order_N = fair_order(_read_alleles(panel, index_T))[: n_held_out + parameters.MAX_HAPLOTYPES_FOR_MAP]
     start_X = _with_length(panel.cM, panel.position, index_T)
-    others = _SomeHaplotypes(panel, np.sort(order_N[n_held_out:]), start_X)
-    cM_X = _rescale(tuned_map(others, index_T, threads), start_X).round(6)
+    copied = _SomeHaplotypes(panel, np.sort(order_N[n_held_out:]), start_X)
+    cM_X = _rescale(tuned_map(copied, index_T, threads), start_X).round(6)
     test_T = _test_sites(spread_sites(panel.position, frequency_X, parameters.MAP_STEP // 2))
     alleles_TN = _SomeHaplotypes(panel, order_N, start_X).alleles(test_T)
 

@@ -84,9 +84,9 @@ class Filling:
             alleles = np.zeros((len(rows), panel.n_haplotypes), np.uint8)
             has = self.union.rows(self.panels, number, rows[~lacks])
             alleles[~lacks] = np.unpackbits(has, axis=1, count=panel.n_haplotypes)
-            mine = self.union.index_S[number][filled] == ABSENT
+            is_lacking = self.union.index_S[number][filled] == ABSENT
             first = 8 * self.widths[0] * number
-            alleles[filled[mine] - rows[0]] = carries_UN[mine, first : first + panel.n_haplotypes]
+            alleles[filled[is_lacking] - rows[0]] = carries_UN[is_lacking, first : first + panel.n_haplotypes]
             alleles[lacks] ^= self.minor_is_ref_S[rows[lacks], None]
             alleles_by_panel.append(alleles)
         return alleles_by_panel
@@ -126,12 +126,12 @@ class Filling:
         carriers_UP = np.zeros((len(lacking_U), sum(self.widths)), np.uint8)
         n_first, bits = 8 * self.widths[0], []
         for number, panel in enumerate(self.panels):
-            mine = second_has_U == bool(number)
+            has = second_has_U == bool(number)
             ones = np.packbits(np.ones(panel.n_haplotypes, np.uint8))
-            rows = self.union.rows(self.panels, number, lacking_U[mine])
-            rows[self.minor_is_ref_S[lacking_U[mine]]] ^= ones
+            rows = self.union.rows(self.panels, number, lacking_U[has])
+            rows[self.minor_is_ref_S[lacking_U[has]]] ^= ones
             first_byte = number * self.widths[0]
-            carriers_UP[mine, first_byte : first_byte + self.widths[number]] = rows
+            carriers_UP[has, first_byte : first_byte + self.widths[number]] = rows
             bits.append(number * n_first + np.arange(panel.n_haplotypes, dtype=np.int32))
         haplotypes_N = np.concatenate(bits).astype(np.int32)
         return match_carriers_longer(

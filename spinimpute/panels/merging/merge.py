@@ -155,8 +155,8 @@ def _merge_parts(
     """Merge two panels. On X, merge each part separately."""
     pairs = list(zip(first, second, strict=True))
     unions = [unite_sites(*pair) for pair in pairs]
-    found = [find_shared_samples(*args) for args in zip(pairs, unions, strict=True)]
-    same = set(found[0].same).intersection(*(shared.same for shared in found))
+    shared_by_part = [find_shared_samples(*args) for args in zip(pairs, unions, strict=True)]
+    same = set(shared_by_part[0].same).intersection(*(shared.same for shared in shared_by_part))
     shared = [find_shared_samples(*args, same) for args in zip(pairs, unions, strict=True)]
     _warn(pairs, unions, shared[0])
     part_paths = [out.with_name(f"{out.stem}.{name}.spin") for name in _names_of_parts(first)]
@@ -242,10 +242,10 @@ class _Merger:
                 pool.shutdown(cancel_futures=True)
 
     def _count_apparent_carriers(self, rows: np.ndarray) -> np.ndarray:
-        found = self.filling.count_apparent_carriers(int(rows[0]), int(rows[-1]) + 1)
+        count_U = self.filling.count_apparent_carriers(int(rows[0]), int(rows[-1]) + 1)
         for panel in self.panels:
             panel.release_memory()
-        return found
+        return count_U
 
     def _merge_rows(self, lost_S: np.ndarray, rows: np.ndarray) -> tuple[bytes, np.ndarray]:
         """Merge the haplotypes at consecutive sites. Return the stored rows and the allele counts."""

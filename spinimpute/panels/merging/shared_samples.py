@@ -50,9 +50,11 @@ def find_shared_samples(
     twins, reversed_order = _find_equal_pairs(panels, union, np.array(pairs, np.int64).reshape(-1, 2))
     first_twin, second_twin = [], []
     for (i, j), is_swapped in zip(twins.tolist(), reversed_order.tolist(), strict=True):
-        mine, theirs = (np.flatnonzero(panel.haplotype_sample == x) for panel, x in ((first, i), (second, j)))
-        first_twin.append(mine)
-        second_twin.append(theirs[::-1] if is_swapped else theirs)
+        first_haplotypes, second_haplotypes = (
+            np.flatnonzero(panel.haplotype_sample == x) for panel, x in ((first, i), (second, j))
+        )
+        first_twin.append(first_haplotypes)
+        second_twin.append(second_haplotypes[::-1] if is_swapped else second_haplotypes)
     kept = np.setdiff1d(np.arange(second.n_samples), twins[:, 1])
     used_names = set(first.samples)
     names = []

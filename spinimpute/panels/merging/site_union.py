@@ -151,9 +151,9 @@ def check_early(first: Panel, second: Panel) -> None:
     This is faster, because only positions and some alleles are compared. If they look unusable, `unite_sites`
     is called to raise the error.
     """
-    some = np.flatnonzero(np.isin(second.position, first.position))
-    theirs = second.sites.take(some[:: max(1, len(some) // _MAX_STRAND_SITES)])
-    _check_strand(first, second, theirs, *_match_sites(first.sites, theirs))
+    shared_positions = np.flatnonzero(np.isin(second.position, first.position))
+    second_sites = second.sites.take(shared_positions[:: max(1, len(shared_positions) // _MAX_STRAND_SITES)])
+    _check_strand(first, second, second_sites, *_match_sites(first.sites, second_sites))
     pairs = (first, second), (second, first)
     shared = [np.isin(panel.position, other.position) for panel, other in pairs]
     few = shared[1].sum() < _min_shared(first, second)
@@ -263,10 +263,10 @@ def _explain_few_shared(first: Panel, second: Panel, least: float) -> str:
             f"they are of different regions, {first.chrom}:{start}-{end} and {second.chrom}:{other_start}-"
             f"{other_end}; build both of the same region"
         )
-    places, others = (
+    first_keys, second_keys = (
         {(position, ref) for position, ref, _ in keys} for keys in (first.sites.keys(), second.sites.keys())
     )
-    n_same_ref = len(places & others)
+    n_same_ref = len(first_keys & second_keys)
     if n_same_ref >= least:
         return (
             f"at {n_same_ref} positions they have the same REF but different ALT; write both VCFs the same "
@@ -284,14 +284,14 @@ def _explain_few_shared(first: Panel, second: Panel, least: float) -> str:
 
 def _check_distances(first: Panel, second: Panel, union: SiteUnion) -> None:
     """Raise InputError if a panel has sites that are far from all sites in both panels."""
-    far = np.flatnonzero(_distance_cM(union.cM, union.cM[union.shared_T]) > MAX_DISTANCE_CM)
-    if len(far):
-        which = int(union.index_S[0][far[0]] == ABSENT)
-        has, lacks = ((first, second), (second, first))[which]
-        first_site = f"{union.sites.chrom}:{union.sites.position[far[0]]}"
+    far_sites = np.flatnonzero(_distance_cM(union.cM, union.cM[union.shared_T]) > MAX_DISTANCE_CM)
+    if len(far_sites):
+        lacking = int(union.index_S[0][far_sites[0]] == ABSENT)
+        has, lacks = ((first, second), (second, first))[lacking]
+        first_site = f"{union.sites.chrom}:{union.sites.position[far_sites[0]]}"
         raise InputError(
             "arguments",
-            f"panel {has.path} has {len(far)} sites, the first at {first_site}, more than "
+            f"panel {has.path} has {len(far_sites)} sites, the first at {first_site}, more than "
             f"{MAX_DISTANCE_CM:g} cM from every site that {lacks.path} has, too: build both of the same "
             f"region ({call('build_panel')} with {argument('region')})",
         )

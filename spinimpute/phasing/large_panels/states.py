@@ -73,8 +73,8 @@ def fill_slots(chosen_W: Sequence[np.ndarray]) -> np.ndarray:
     everywhere = np.unique(np.concatenate(chosen_W))
     slot_WC = np.empty((len(chosen_W), n), np.int64)
     for w, chosen in enumerate(chosen_W):
-        others = np.setdiff1d(everywhere, chosen)
-        filled = np.concatenate([chosen, others[: n - len(chosen)]])
+        unchosen = np.setdiff1d(everywhere, chosen)
+        filled = np.concatenate([chosen, unchosen[: n - len(chosen)]])
         if w == 0:
             slot_WC[0] = filled
             continue

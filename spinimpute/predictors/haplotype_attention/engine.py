@@ -156,8 +156,8 @@ class HaplotypeEngine(Engine):
                     tile = _RunningTile(results, group if number == group.tiles[-1] else None, [])
                     running.append(tile)
                     for matched in itertools.islice(matched_batches, len(batches)):
-                        for found in (matched.patterns, matched.left, matched.right):
-                            found.result()  # wait here, not in a thread of the pool
+                        for future in (matched.patterns, matched.left, matched.right):
+                            future.result()  # wait here, not in a thread of the pool
                         share = -(-len(matched.queries) // self.job.threads)
                         tile.tasks += [
                             self.pool.submit(self._impute, typed_TQ, matched, window, results, queries)
