@@ -88,7 +88,7 @@ def build_inducing_panel(
         `panel` is a path. Or the array cannot be read, or shares no site with the panel. Or the model is
         not one of SPIN. Or `out` cannot be written, or it exists and `force` is not set.
     ValueError
-        `array` holds indices that are not increasing or not in the panel.
+        `array` holds indices that are not increasing or not in the panel, or the panel is closed.
     """
     require_open_panel(panel)
     out = check_output(out, force, [panel.path, model, array])
