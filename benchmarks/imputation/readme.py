@@ -1,21 +1,22 @@
-"""`readme`: rewrites the tables of README.md and docs/ from results, between the lines that name them.
+"""`readme`: rewrites the tables of README.md and docs/ from results, between marks that name the tables.
 
     <!-- accuracy table FOLDER [FOLDER ...]: TITLE -->
     ...
     <!-- end -->
 
-FOLDER is one of results/; of an imputer that several hold, the first one counts. Instead of `accuracy`, which
-is the pooled r2, `mean-accuracy` is the mean per-variant r2 by frequency, `time` what imputing took, `cost`
-what genomes take, `cuts` what cuts by the printed R2 keep, `printed-r2` how right it is, `leave-one-out` what
-typed calls that are left out say; `sets`, the accuracy on all sets. The title of the last three names the
-table, and after semicolons the sets of the folders.
+FOLDER is a folder of results/. If several folders have results of an imputer, the first folder is used. The
+first word selects the table: `accuracy` is the pooled r2 and `mean-accuracy` the mean per-variant r2, both by
+frequency; `time` and `cost` are the time of imputing and of whole genomes; `cuts` shows the effect of cutoffs
+of the printed R2, `printed-r2` its accuracy; `leave-one-out` is leave-one-out accuracy; `sets` is the
+accuracy on all sets. For the last three, TITLE is the table's title, and after semicolons the sets of the
+folders.
 
 Single numbers in a text:
 
     <!-- fewer-errors number FOLDER [FOLDER ...]: IMPUTER OTHER -->21 %<!-- end -->
 
-says how far an imputer's errors, 1 - pooled r2, are below another one's; `file-size`, how many times as large
-its file is.
+`fewer-errors` is the relative reduction of errors (1 - pooled r2) from OTHER to IMPUTER. `file-size` is the
+ratio of IMPUTER's file size to OTHER's.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ def refresh(arguments: argparse.Namespace) -> None:
 
 
 def with_tables(text: str, results: Path) -> str:
-    """The text with the tables and numbers that the results give.
+    """Return the text with tables and numbers from the results.
 
     Raises:
-        SystemExit: a kind of table or number, or a folder, is not known.
+        SystemExit: a kind of table or number, or a folder, is unknown.
     """
 
     def folders_of(names: str) -> list[Path]:
@@ -107,7 +108,7 @@ def with_tables(text: str, results: Path) -> str:
 
 
 def pooled_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Pooled r2 by frequency, and the mean r2 per variant over all sites."""
+    """Return pooled r2 by frequency, and the mean r2 per variant over all sites."""
     rows = _accuracy(folders)
     table = _by_bin(rows, title, "pooled_r2")
     mean = {row.imputer: row.mean_r2 for row in rows if row.bin == ALL}
@@ -118,12 +119,12 @@ def pooled_table(folders: Sequence[Path], title: str) -> list[list[str]]:
 
 
 def mean_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Mean per-variant r2 by frequency."""
+    """Return mean per-variant r2 by frequency."""
     return _by_bin(_accuracy(folders), title, "mean_r2")
 
 
 def time_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Median seconds and peak memory of imputing, as multiples of the peers' too."""
+    """Return median seconds and peak memory of imputing, also as multiples of the peers'."""
     stages: dict[str, list[Stage]] = {}
     for folder in folders:
         rows = _rows(folder / "timing.tsv")
@@ -145,12 +146,12 @@ def time_table(folders: Sequence[Path], title: str) -> list[list[str]]:
 
 
 def cost_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Core-hours of a genome; the title begins with the number of samples."""
+    """Return core-hours of a genome; the title begins with the number of samples."""
     return hours_table(folders[0], int(title.split()[0].replace(",", "")))
 
 
 def cuts_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """What a cut by the printed R2 loses and keeps over all frequencies, in shares."""
+    """Return the sites that a cutoff of the printed R2 loses and keeps over all frequencies, as shares."""
     name, *sets = title.split("; ")
     table: list[list[str]] = []
     for folder, where in zip(folders, sets, strict=True):
@@ -170,7 +171,7 @@ def _in_words(column: str) -> str:
 
 
 def printed_r2_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Mean printed R2 and mean true r2 of the sites of a frequency that vary in the truth."""
+    """Return mean printed R2 and mean true r2 of the sites of a frequency that vary in the truth."""
     name, *sets = title.split("; ")
     table: list[list[str]] = []
     for folder, where in zip(folders, sets, strict=True):
@@ -190,7 +191,7 @@ def printed_r2_table(folders: Sequence[Path], title: str) -> list[list[str]]:
 
 
 def sets_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Pooled r2 of every set of a folder of `sets`, errors, and bins in which a peer is more accurate."""
+    """Return pooled r2 of every set of a folder of `sets`, errors, and bins in which a peer is better."""
     table: list[list[str]] = []
     for case in sorted(path for path in folders[0].iterdir() if path.is_dir()):
         rows = read_accuracy(case / "accuracy.tsv")
@@ -215,7 +216,7 @@ def _ahead(rows: Sequence[Accuracy], one: str, measure: str) -> bool:
 
 
 def leave_one_out_table(folders: Sequence[Path], title: str) -> list[list[str]]:
-    """Typed calls that are left out beside imputed genotypes and their truth, over samples."""
+    """Return leave-one-out accuracy of typed calls, and true accuracy of imputed genotypes."""
     name, *sets = title.split("; ")
     wanted = (
         "typed calls left out, mean r² of a sample",
@@ -230,13 +231,13 @@ def leave_one_out_table(folders: Sequence[Path], title: str) -> list[list[str]]:
 
 
 def fewer_errors(folders: Sequence[Path], ours: str, other: str) -> str:
-    """How far our errors, 1 - pooled r2 over all sites, are below those of another imputer."""
+    """Return the relative reduction of our errors, 1 - pooled r2 over all sites, from another imputer's."""
     error = {row.imputer: 1 - row.pooled_r2 for row in _accuracy(folders) if row.bin == ALL}
     return f"{1 - error[ours] / error[other]:.0%}".replace("%", " %")
 
 
 def file_size(folders: Sequence[Path], ours: str, other: str) -> str:
-    """How many times as large our file is; the same in all folders."""
+    """Return the ratio of our file size to the other imputer's; a range if the folders differ."""
     found = set()
     for folder in folders:
         size = {row["imputer"]: int(row["bytes"]) for row in _rows(folder / "sizes.tsv")}
