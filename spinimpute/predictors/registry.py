@@ -57,6 +57,8 @@ WINDOW = Option(
     "window_cM",
     "number",
     "Maximum length of a window in cM.",
+    default=2.0,
+    default_text="2",
     exclusive=True,
     rule="a window must have a positive length in cM",
 )
@@ -152,7 +154,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         reads=(HAPLOTYPES, INDUCING_POINTS),
         load="spinimpute.predictors.spin.predictor:load",
         shipped="spin.safetensors",
-        options=(POINTS, replace(WINDOW, default=2.0, default_text="2")),
+        options=(POINTS, WINDOW),
         auto_device="auto",
         training=Training(
             "spinimpute.predictors.spin.network:SPINSettings",

@@ -46,7 +46,7 @@ class Frequencies(Engine):
 
 
 class FrequencyPredictor(Predictor):
-    kind, fingerprint = "toy", "none"
+    kind, fingerprint = "probe", "none"
 
     def engine(self, job: ImputationJob) -> Frequencies:
         return Frequencies(job)
@@ -58,23 +58,23 @@ def load(checkpoint: Checkpoint) -> FrequencyPredictor:
 
 
 SHARE = Option("share", "number", "Of the frequency.", default=1.0, rule="a share must be at least 0")
-TOY = PredictorRow(
-    "toy",
+PROBE = PredictorRow(
+    "probe",
     "the panel's allele frequencies",
-    kind="toy",
+    kind="probe",
     reads=(HAPLOTYPES, INDUCING_POINTS),
-    load="toy_predictor:load",
+    load="probe_predictor:load",
     has_weights=False,
     options=(SHARE,),
 )
 
 
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> PredictorRow:
+def probe(monkeypatch: pytest.MonkeyPatch) -> PredictorRow:
     """A row of the registry and nothing else: the predictor is a module of its own."""
-    monkeypatch.setitem(sys.modules, "toy_predictor", sys.modules[__name__])
-    monkeypatch.setattr(registry, "PREDICTORS", (*PREDICTORS, TOY))
-    return TOY
+    monkeypatch.setitem(sys.modules, "probe_predictor", sys.modules[__name__])
+    monkeypatch.setattr(registry, "PREDICTORS", (*PREDICTORS, PROBE))
+    return PROBE
 
 
 def test_names_and_kinds_are_unique() -> None:
@@ -135,7 +135,7 @@ def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
 
 def test_help_of_options() -> None:
     assert option_help("max_memory").endswith("Only for haplotype.")
-    assert option_help("window_cM").endswith("Default: what memory allows (haplotype), 2 (spin).")
+    assert "Default: what memory allows (haplotype), 2 (spin" in option_help("window_cM")
     assert options_by_name()["inducing_points"].flag == "--inducing-points"
 
 
@@ -187,7 +187,7 @@ def test_models_of_other_predictors(
 
 
 def test_a_row_is_all_that_a_new_predictor_needs(
-    toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+    probe: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     """Its options are those of the command, too."""
     sys.modules.pop("spinimpute.cli.impute", None)  # reads the registry when it is import_attribute
@@ -196,14 +196,14 @@ def test_a_row_is_all_that_a_new_predictor_needs(
     finally:
         del sys.modules["spinimpute.cli.impute"]
     target, out = str(example / "target.vcf.gz"), str(tmp_path / "o.vcf")
-    given = ["--vcf", target, "--panel", str(example_panel.path), "--out", out, "--predictor", "toy"]
+    given = ["--vcf", target, "--panel", str(example_panel.path), "--out", out, "--predictor", "probe"]
     given += ["--share", "0.5", "--decimals", "5", "--quiet"]
     done = CliRunner().invoke(command, given, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     shown = CliRunner().invoke(command, ["--help"], terminal_width=1_000).output
-    assert "toy: the panel's allele frequencies" in shown
+    assert "probe: the panel's allele frequencies" in shown
     typed, vcf = {v.POS for v in cyvcf2.VCF(target)}, cyvcf2.VCF(out)
-    assert "##spinimpute_model=toy none cpu\n" in vcf.raw_header
+    assert "##spinimpute_model=probe none cpu\n" in vcf.raw_header
     # half of the frequency, drawn towards it where the panel's alleles contradict those around them
     expected_S = example_panel.frequency * (2 - example_panel.prediction_trust)
     for record, expected in zip(vcf, expected_S, strict=True):
@@ -212,17 +212,17 @@ def test_a_row_is_all_that_a_new_predictor_needs(
 
 
 def test_faults_of_a_predictor_are_not_called_damage(
-    toy: PredictorRow, example_panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch
+    probe: PredictorRow, example_panel: spinimpute.Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
         raise ValueError("a fault of its own")
 
-    monkeypatch.setattr(sys.modules["toy_predictor"], "load", fails)
+    monkeypatch.setattr(sys.modules["probe_predictor"], "load", fails)
     with pytest.raises(ValueError, match="a fault of its own"):
-        predictor_for(example_panel, name=toy.name)
-    monkeypatch.setitem(sys.modules, "toy_predictor", None)
+        predictor_for(example_panel, name=probe.name)
+    monkeypatch.setitem(sys.modules, "probe_predictor", None)
     with pytest.raises(ImportError):
-        predictor_for(example_panel, name=toy.name)
+        predictor_for(example_panel, name=probe.name)
 
 
 @pytest.mark.parametrize("name", ["haplotype", "spin"])
@@ -237,9 +237,9 @@ def test_a_device_without_memory_is_not_called_damage(name: str, monkeypatch: py
 
 
 def test_a_new_predictor_has_regions_arrays_and_inducing_panels(
-    toy: PredictorRow, dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
+    probe: PredictorRow, dense_target: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
-    settings, region = spinimpute.PredictorSettings(toy.name), spinimpute.RegionSettings("20:1-50000", 0.1)
+    settings, region = spinimpute.PredictorSettings(probe.name), spinimpute.RegionSettings("20:1-50000", 0.1)
     ours = tmp_path / "ours.vcf.gz"
     spinimpute.convert(dense_target, ours, example_panel)
     part = spinimpute.impute(ours, tmp_path / "o.vcf", example_panel, predictor=settings, region=region)
@@ -257,36 +257,36 @@ def test_a_new_predictor_is_trained_and_has_a_version(
 ) -> None:
     shipped = row_by_name("haplotype")
     training = Training(
-        "spinimpute.predictors.haplotype_attention.settings:HaplotypeSettings", "toy_predictor:none"
+        "spinimpute.predictors.haplotype_attention.settings:HaplotypeSettings", "probe_predictor:none"
     )
-    row = dataclasses.replace(TOY, shipped=shipped.shipped, training=training)
+    row = dataclasses.replace(PROBE, shipped=shipped.shipped, training=training)
     monkeypatch.setattr(registry, "PREDICTORS", (*PREDICTORS, row))
     versions = environment()
-    assert versions["model toy"] == versions["model haplotype"]
-    configuration = tmp_path / "toy.toml"
-    configuration.write_text('[model]\nkind = "toy"\nhidden = 8\n')
+    assert versions["model probe"] == versions["model haplotype"]
+    configuration = tmp_path / "probe.toml"
+    configuration.write_text('[model]\nkind = "probe"\nhidden = 8\n')
     assert read_configuration(configuration).model.hidden == 8
 
 
 def test_a_new_predictor_takes_its_own_options_alone(
-    toy: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
+    probe: PredictorRow, example: Path, example_panel: spinimpute.Panel, tmp_path: Path
 ) -> None:
     for options, resources, said in (
-        ({"inducing_points": 8}, {}, "'toy' does not take --inducing-points"),
+        ({"inducing_points": 8}, {}, "'probe' does not take --inducing-points"),
         ({"share": -1.0}, {}, "a share must be at least 0, got -1.0"),
-        ({}, {"max_memory": 10**10}, "'toy' does not take --max-memory"),
-        ({}, {"device": "cuda"}, "'toy' only computes on the processor"),
+        ({}, {"max_memory": 10**10}, "'probe' does not take --max-memory"),
+        ({}, {"device": "cuda"}, "'probe' only computes on the processor"),
     ):
         with pytest.raises(InputError, match=said):
             spinimpute.impute(
                 example / "target.vcf.gz",
                 tmp_path / "o.vcf",
                 example_panel,
-                predictor=spinimpute.PredictorSettings(toy.name, options=options),
+                predictor=spinimpute.PredictorSettings(probe.name, options=options),
                 resources=spinimpute.Resources(**resources),
             )
     with pytest.raises(InputError, match="has no weights"):
-        load_predictor(tmp_path / "m.safetensors", name=toy.name)
+        load_predictor(tmp_path / "m.safetensors", name=probe.name)
     with pytest.raises(InputError, match="'haplotype' does not take --share"):
         predictor_for(example_panel, options={"share": 1.0})
     assert not list(tmp_path.iterdir())
