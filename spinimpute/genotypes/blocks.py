@@ -18,9 +18,9 @@ import numpy as np
 
 MAX_TYPED = 10_000  # maximum number of gaps of a core, and of typed sites of a flank
 FAR_CM = 5.0  # distance that stands for "no typed site on this side"
-WEIGHT_WIDTHS = 24, 72  # numbers of central typed sites by which `initial_groups` weights haplotypes
+WEIGHT_WIDTHS = 24, 72  # numbers of central typed sites at which `initial_groups` looks for equal haplotypes
 MAX_COMPARED = 512  # maximum number of untyped sites of a block by which haplotypes are compared
-# Sites before the first or after the last typed site that are compared, or predicted in training
+# Maximum number of sites compared, or predicted in training, before the first or after the last typed site
 FAR_SITES = 400
 BATCH_COLUMNS = 64  # columns that `group_means` converts to float32 at a time
 
@@ -139,9 +139,10 @@ def gap_geometry(
 
     - fraction, float32: 0 at the typed site to the left, 1 at the typed site to the right. It is 1 before the
       first typed site and 0 after the last.
-    - nearest, float32: distance to the nearer of the two typed sites in cM. A missing typed site counts as
-    FAR_CM. - left, right, float64: distances to the two typed sites in cM. Before the first and after the
-    last typed site, both are the distance to that site.
+    - nearest, float32: distance in cM to the nearer of the two typed sites. A missing typed site counts as
+      FAR_CM.
+    - left, right, float64: distances in cM to the two typed sites. Before the first and after the last typed
+      site, both are the distance to that site.
 
     site_cM: genetic positions, float64 (n,). gap: the gap of each site, int64 (n,).
     """
@@ -163,10 +164,10 @@ def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.nd
 
     Inducing points are initialised with the means of these groups. Haplotypes are sorted by their typed
     alleles, with the central sites of the block first. The sorted haplotypes are cut into groups of equal
-    weight. To give rare haplotypes groups of their own, the weight of a haplotype is multiplied by m^(-1/4)
-    for each of WEIGHT_WIDTHS, where m haplotypes have the same alleles at that many central sites. Haplotypes
-    with equal typed alleles are in the same group, and no group is empty. The result does not depend on the
-    order of haplotypes.
+    weight. Rare haplotypes weigh more, so that they get groups of their own: for each width in WEIGHT_WIDTHS,
+    the weight of a haplotype is multiplied by m^(-1/4), where m is the number of haplotypes with its alleles
+    at the `width` central sites. Haplotypes with equal typed alleles are in the same group, and no group is
+    empty. The result does not depend on the order of haplotypes.
     """
     central = np.argsort(np.abs(np.arange(shape.n_typed) - (shape.n_typed - 1) / 2), kind="stable")
     patterns_RS, pattern_N, shared_R = _patterns(typed_NS[:, central])
@@ -208,7 +209,7 @@ def group_means(x_NX: np.ndarray, group_N: np.ndarray) -> np.ndarray:
     order = np.argsort(group_N, kind="stable")
     first = np.flatnonzero(np.diff(group_N[order], prepend=-1))
     total_HX = np.empty((len(first), x_NX.shape[1]), dtype=np.float32)
-    # because reduceat converts its whole argument to floats
+    # a few columns at a time, because reduceat converts its whole argument to floats
     for low in range(0, x_NX.shape[1], BATCH_COLUMNS):
         columns = slice(low, low + BATCH_COLUMNS)
         np.add.reduceat(x_NX[order, columns], first, axis=0, dtype=np.float32, out=total_HX[:, columns])

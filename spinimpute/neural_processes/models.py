@@ -238,7 +238,10 @@ class _AttentiveProcess(NeuralProcess):
         return [reader(key_BQE, x_BQX, points) for reader, points in zip(readers, all_points, strict=True)]
 
     def _decoded(self, input_BQI: Tensor, results: list[TargetReading]) -> Normal:
-        """Decode: correct the sum of carried outputs. Inputs of readings that have not been done are 0."""
+        """Return the sum of the carried outputs, corrected by the decoder.
+
+        The decoder reads 0 in place of readings that have not been done.
+        """
         carried_BQY = torch.stack([reading.carried_BQY for reading in results]).sum(0)
         if len(results) == 1:
             return self.decoder(input_BQI, None, carried_BQY)
@@ -388,9 +391,9 @@ class BootstrappedProcess(ConditionalProcess):
 class BottleneckProcess(NeuralProcess):
     """LBANP: in each block, latent vectors attend to the context and to each other; targets attend to them.
 
-    Two differences from the published model make it learn much faster. One network embeds context points,
-    latents and targets; the outputs of targets, and initially of latents, are 0. The projections of queries
-    and keys are initialized with equal weights, as in the models with inducing points.
+    Two differences from the published model make it learn much faster. One network embeds pairs (x, y) of
+    context points, latents and targets; targets, and latents at the start, get y = 0. The projections of
+    queries and keys are initialized with equal weights, as in the models with inducing points.
     """
 
     def __init__(self, settings: ModelSettings) -> None:

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from spinimpute.nn.checks import require_shape
 
-MAX_SCALAR = 3.0  # end of the outermost pieces of a scalar, in standard deviations
+MAX_SCALAR = 3.0  # `ScalarPieces` divides [-MAX_SCALAR, MAX_SCALAR], in standard deviations
 
 
 class ColumnEmbedding(nn.Module):
     """Embedding of every cell of a table: a linear map of the cell plus an embedding of its column.
 
     The input of the linear map is (one-hot category, mask bit), or (scalar, mask bit) in continuous columns.
-    A masked cell has value 0 and mask bit 1, so its value has no influence. The code `vocabulary`, one more
-    than the last category, is a missing value and always masked.
+    A masked cell has value 0 and mask bit 1, so its value has no influence. Categories have the
+    codes 0 to `vocabulary` - 1. The code `vocabulary` means a missing value, which is treated as masked.
 
     With `pieces`, a scalar gets this number of additional features (`ScalarPieces`), and the linear map is
     followed by a ReLU. This is the Q-LR embedding of Gorishniy et al. (NeurIPS 2022, section 3) for

@@ -36,11 +36,13 @@ from spinimpute.sequencing.fragments import FragmentBases
 # These values were chosen on samples held out of the real panels, see benchmarks/tried.md.
 # The scales are the model's switch rates, per cM; recombination scales (glossary) are N times as large.
 FIRST_SCALE = 6.0  # of the first sweep, which is not averaged
-# Scales of the later sweeps, from high to low: at a low scale, chains keep the haplotypes that they copied.
+# Scales of the later sweeps. At high scales, chains search for haplotypes to copy. At low scales they rarely
+# switch, and so keep those that they found.
 SCALES = (100.0, 50.0, 18.0, 6.0, 3.0, 1.5)
 FREQUENCIES = (0.0005, 0.01, 0.5)  # upper bounds of classes of minor allele frequency
-# A row holds for samples that are observed at this share of sites or more (2.3, 0.69, 0.29 and 0 reads per
-# site on average). It has, for each class of FREQUENCIES, the SCALES whose sweeps are averaged.
+# Each row starts with a share of sites, and holds for samples that are observed at this share or more. (The
+# shares correspond to 2.3, 0.69, 0.29 and 0 reads per site.) For each class of FREQUENCIES it has the SCALES
+# whose sweeps are averaged.
 AVERAGED_SCALES = (
     (0.9, (slice(0, 3), slice(0, 4), slice(1, 6))),
     (0.5, (slice(0, 3), slice(0, 5), slice(2, 6))),
@@ -64,7 +66,7 @@ class Evidence:
     # for each sample, the bases of fragments that cover several of the sites; empty if no fragments are known
     linked_H: Sequence[FragmentBases]
     first_panel_index: int  # `FragmentBases.panel_index` of the first of the S sites
-    # float, share of sites at which a sample is observed. None: the share of the sites above.
+    # float, share of sites at which a sample is observed. None: computed from phred_SH3.
     share_H: np.ndarray | None = None
 
 
@@ -80,8 +82,9 @@ class Chains(ABC):
     """The chains of some samples.
 
     windows: windows in which the use of each haplotype is summed. pairs: model of haplotype pairs for samples
-    with few reads, or None. usage_WNH: float32, the sum of both chains' probabilities to copy each haplotype
-    at the window's counting places (see `copied_panel`), over all sweeps but the first.
+    with few reads, or None. usage_WNH: float32, how much each haplotype is copied in each window: the
+    probabilities to copy it, summed over both chains, over the window's counting places (see `copied_panel`)
+    and over all sweeps but the first.
     """
 
     def __init__(
@@ -117,8 +120,8 @@ class Chains(ABC):
     def _update_chains(self, sweep: Sweep, count_usage: bool) -> Iterator[np.ndarray | None]:
         """Run one sweep in groups of consecutive sites, one for each counting place.
 
-        Yields after each group, float32 (N, H), the expected number of the sample's chains (0 to 2) that copy
-        each haplotype at the group's last site; None without count_usage.
+        After each group, yields the expected number of chains of each sample (0 to 2) that copy each
+        haplotype at the group's last site, float32 (N, H), or None without count_usage.
         """
 
     def _swept_places(self, sweep: Sweep, here: slice) -> SweptPlaces:
@@ -250,7 +253,10 @@ def scaled_likelihoods(phred: np.ndarray) -> np.ndarray:
 
 
 def order_by_chain(high_SH: np.ndarray, low_SH: np.ndarray, alt_on_second_SH: np.ndarray) -> np.ndarray:
-    """Give the higher P(ALT) to the chain that more likely has ALT of a heterozygote, float32 (S, 2, H)."""
+    """Return P(ALT) of both chains, float32 (S, 2, H).
+
+    The higher value goes to the chain that more likely has the ALT allele if the genotype is heterozygous.
+    """
     return np.stack(
         [np.where(alt_on_second_SH, low_SH, high_SH), np.where(alt_on_second_SH, high_SH, low_SH)], axis=1
     )

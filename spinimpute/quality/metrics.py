@@ -31,7 +31,7 @@ SITE_STATISTICS = np.dtype(
     ]
 )
 
-# Tolerance for frequencies that lie exactly on the edge of a bin and differ from it by rounding.
+# Tolerance for frequencies that equal the edge of a bin except for rounding errors.
 EDGE_TOLERANCE = 1e-9
 CONSTANT_DEVIATION = 1e-7  # genotypes or dosages with a smaller standard deviation count as constant
 

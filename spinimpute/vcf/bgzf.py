@@ -36,7 +36,7 @@ EOF_BLOCK = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000
 """Empty block at the end of a complete file."""
 
 _BLOCK_HEADER_BYTES = 18  # its last two bytes are the length of the block
-_MAX_INFLATED = 1 << 16  # bytes to decompress of a block at most; a valid block has no more
+_MAX_INFLATED = 1 << 16  # maximum number of bytes to decompress from a block; a valid block has no more
 _BLOCKS_PER_TASK = 16  # blocks that a thread compresses or decompresses in one task
 _TASKS_IN_FLIGHT_PER_THREAD = 2  # tasks that are running or whose result waits in memory
 

@@ -112,7 +112,8 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type:
 def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[no-untyped-def]
     """Read the fields with the indexes gt and ds (-1: no such field) of each sample.
 
-    Entries of allele_RN2 with other calls than "a|b", and of dosage_RN with invalid numbers, are unchanged.
+    An entry of allele_RN2 is filled only if the call is "a|b", and an entry of dosage_RN only if the field is
+    a valid number. Other entries keep their values.
     """
     at = 0
     for r in range(len(stop_R)):
@@ -151,7 +152,8 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
 def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
     """Swap the two haplotypes of the chosen samples, in place.
 
-    "a|b" in the field with index gt becomes "b|a", and "x,y" in the field hds (-1: no such field) "y,x".
+    In the field with index gt, "a|b" becomes "b|a". In the field with index hds (-1: no such field), "x,y"
+    becomes "y,x".
     """
     at = 0
     for r in range(len(stop_R)):

@@ -31,7 +31,7 @@ from spinimpute.panels.panel import Panel
 COMMON = 0.01  # matches are computed from sites with at least this MAF: rarer alleles may be misphased
 MAX_CARRIERS = (2, 5, 10, 20, 50, 100)  # largest number of carriers of each class
 SIZES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)  # lower limits of the sizes of gains; smaller gains are ignored
-MIN_LOSSES, MIN_GAINS = 100, 10  # minimum numbers of the largest size that are needed for an estimate
+MIN_LOSSES, MIN_GAINS = 100, 10  # an estimate needs this many losses and gains of the largest size
 MIN_WRONG = 0.015  # minimum estimated share of wrong phases at which alleles are moved
 _BLOCK, _FLANK = 2_048, 1_024  # common sites processed at a time, and further ones read on each side
 
@@ -104,9 +104,7 @@ def _compute_gains(
     from spinimpute.panels.trust.carrier_matches import fill_gains
 
     rows = panel.stored_rows(int(rare[0]), int(rare[-1]) + 1)
-    assert rows.listed_X[rare - rare[0]].all(), (
-        "lists are shorter than bits where less than a hundredth are carriers"
-    )
+    assert rows.listed_X[rare - rare[0]].all(), "a row with rare carriers must be stored as a list of them"
     start_R = rows.start_X1[rare - rare[0]]
     start_R1 = np.concatenate([[0], np.cumsum(n_carriers_R)])
     rank_C = np.arange(start_R1[-1]) - np.repeat(start_R1[:-1], n_carriers_R)
@@ -125,9 +123,10 @@ def _estimate_wrong_phases(losses_KI: np.ndarray, gains_KI: np.ndarray) -> tuple
     known_K = losses_KI[:, -1] >= MIN_LOSSES
     ratio_K = np.where(known_K, gains_KI[:, -1], np.nan) / np.maximum(losses_KI[:, -1], 1)
     wrong_K = ratio_K / (1 + ratio_K)
-    # Let r be the gains per loss of one size among correct phases, and w the share of wrong phases, for which
-    # gains and losses are exchanged. With q = w / (1 - w), all phases together have (r + q) / (1 + q r) gains
-    # per loss. Half of the gains are phase errors when r = q.
+    # Consider the gains and losses of one size. Let r be gains / losses among correct phases. Among wrong
+    # phases, gains and losses are exchanged, so the ratio is 1 / r. Let w be the share of wrong phases and
+    # q = w / (1 - w). The ratio among all phases is (r + q) / (1 + q r). Half of the gains are phase errors
+    # when r = q.
     max_ratio_K = 2 * ratio_K / (1 + ratio_K**2)
     moved_KI = gains_KI <= max_ratio_K[:, None] * losses_KI
     moved_KI[~((wrong_K >= MIN_WRONG) & (gains_KI[:, -1] >= MIN_GAINS))] = False

@@ -36,13 +36,17 @@ class SPINLearner:
         """Draw an episode. Equal sources and generator states give equal episodes."""
         source = draw_interval(source, rng, self.episodes.most_entries)
         s = self.settings
-        # users choose the number of points, and the weights of columns depend on it: train with many numbers
+        # Users choose the number of inducing points, and the network computes the weights of columns from it.
+        # Therefore each episode draws another number.
         min_points = min(s.fewest_points, s.inducing_points)
         n_points = int(np.exp(rng.uniform(np.log(min_points), np.log(s.inducing_points + 1))))
         return draw_episode(source, rng, self.episodes, s.shape, n_points)
 
     def logits(self, episode: Episode) -> tuple[Tensor, Tensor]:
-        """Return the logits of P(ALT), see `LabelDecoder.forward`, (B, Q, U); U are the sites of all gaps."""
+        """Return two tensors of logits of P(ALT), (B, Q, U), see `LabelDecoder.forward`.
+
+        Here, U are the sites of all gaps.
+        """
         typed_BNS = self._float(episode.typed_BNS)
         b, g, u, n = episode.context_BGUN.shape
         columns = self.model.columns(
