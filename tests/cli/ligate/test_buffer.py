@@ -267,7 +267,7 @@ def test_region_in_the_header(made, opened, content):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--buffer", "1"], "give --region"),
+        (["--buffer", "1"], "Give --region"),
         (["--buffer", "-1", "--region", "20:1-9000"], "at least 0 cM"),
         (["--buffer", "nan", "--region", "20:1-9000"], "at least 0 cM"),
     ],
