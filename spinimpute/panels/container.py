@@ -261,6 +261,8 @@ class Container:
         for magic, what in kind.confused_with.items():
             if preamble.startswith(magic):
                 raise InputError("content", f"{path}: this is {what()}")
+        if kind.magic.startswith(preamble):  # an empty file, or one that was cut within its first bytes
+            raise InputError("damaged", f"{kind.name} {path}: truncated: {self._size} bytes. Copy it again")
         if not preamble.startswith(kind.magic):
             raise InputError(
                 "content",

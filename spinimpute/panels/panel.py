@@ -400,7 +400,7 @@ class Panel:
             start, stop = self._layout.start_X1[[first, end]]
             self.container.require(
                 zlib.crc32(stored[start:stop].data) == crc_table[block],
-                f"the haplotypes of the sites {first + 1} to {end} does not match its checksum",
+                f"the haplotypes of the sites {first + 1} to {end} do not match their checksum",
             )
             self._block_is_good[block] = True
 

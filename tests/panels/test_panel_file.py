@@ -248,6 +248,15 @@ def test_damaged_haplotypes_are_noticed_where_they_are_read(write_vcf: WriteVcf,
             panel.alleles(start, stop)
 
 
+@pytest.mark.parametrize("size", [0, 3, 8, 40])
+def test_a_panel_of_few_bytes_is_truncated(size: int, write_vcf: WriteVcf, tmp_path: Path) -> None:
+    path = tmp_path / "p.spin"
+    compile_panel(BuildJob(write_vcf(RECORDS), path, MAP)).close()
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(InputError, match=rf"p\.spin: truncated: {size} bytes\. Copy it again"):
+        Panel.open(path)
+
+
 def test_closed_panel(write_vcf: WriteVcf, tmp_path: Path) -> None:
     panel = compile_panel(BuildJob(write_vcf(RECORDS), tmp_path / "p.panel", MAP))
     view = panel.packed(0, 4)
