@@ -21,9 +21,9 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import COMPILED, format_size, remedy, resident_bytes
 
 # threads
-MAX_QUERIES = 128  # queries that a thread computes together
+MAX_QUERIES = 256  # queries that a thread computes together
 MIN_QUERIES = 16  # minimum of queries that a thread computes together if there is no memory budget
-THREAD_BYTES = 40e6  # per thread with MAX_QUERIES queries, plus POSTERIOR_BYTES, ENTRY_BYTES and results
+THREAD_BYTES = 80e6  # per thread with MAX_QUERIES queries, plus POSTERIOR_BYTES, ENTRY_BYTES and results
 POSTERIOR_BYTES = 24  # per query of a thread and panel haplotype: probabilities of candidates
 MAX_COUNTED = 45_000  # maximum number of panel haplotypes for POSTERIOR_BYTES and MATCH_BYTES
 ENTRY_BYTES = 98  # per query of a thread and site of a block
@@ -141,6 +141,7 @@ def limits_within(budget: int | None, used_bytes: int, sizes: JobSizes) -> Limit
             (max_queries, max_queries),
             (max_queries // 2, max_queries // 2),
             (max_queries // 4, max_queries // 4),
+            (max_queries // 8, max_queries // 8),
         ):
             limits = replace(
                 limits, tiles_ahead=tiles_ahead, queries=max(1, queries), matched=max(1, matched)
