@@ -175,10 +175,13 @@ def test_samples_do_not_depend_on_each_other(impute: Imputer, target: Variants) 
                 assert float(dosage) == pytest.approx(float(expected_dosage), abs=2.01e-4)
 
 
-def test_a_region_has_the_results_of_the_whole_chromosome(impute: Imputer, target: Variants) -> None:
+@pytest.mark.parametrize("buffer_cM", [None, 0.001])  # with a buffer, typed sites far away are not used
+def test_a_region_has_the_results_of_the_whole_chromosome(
+    impute: Imputer, target: Variants, buffer_cM: float | None
+) -> None:
     whole = impute(target).rows
     first, last = 1_500, 2_100
-    region = spinimpute.RegionSettings(f"20:{whole[first][1]}-{whole[last - 1][1]}")
+    region = spinimpute.RegionSettings(f"20:{whole[first][1]}-{whole[last - 1][1]}", buffer_cM)
     assert impute(target, region=region).rows[1:] == whole[first:last]
 
 
