@@ -261,7 +261,8 @@ class Container:
         for magic, what in kind.confused_with.items():
             if preamble.startswith(magic):
                 raise InputError("content", f"{path}: this is {what()}")
-        if kind.magic.startswith(preamble):  # an empty file, or one that was cut within its first bytes
+        magics = [kind.magic, kind.joined_magic or kind.magic, *kind.confused_with]
+        if any(len(preamble) < len(magic) and magic.startswith(preamble) for magic in magics):
             raise InputError("damaged", f"{kind.name} {path}: truncated: {self._size} bytes. Copy it again")
         if not preamble.startswith(kind.magic):
             raise InputError(

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels.build import BuildJob, compile_panel
+from spinimpute.panels.file_kind import INDUCING_MAGIC, JOINED_MAGIC, PANEL_MAGIC
 from spinimpute.panels.panel import Panel
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import read_haplotypes
@@ -254,6 +255,14 @@ def test_a_panel_of_few_bytes_is_truncated(size: int, write_vcf: WriteVcf, tmp_p
     compile_panel(BuildJob(write_vcf(RECORDS), path, MAP)).close()
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(InputError, match=rf"p\.spin: truncated: {size} bytes\. Copy it again"):
+        Panel.open(path)
+
+
+@pytest.mark.parametrize("magic", [PANEL_MAGIC, JOINED_MAGIC, INDUCING_MAGIC])
+def test_a_panel_that_ends_within_its_first_bytes(magic: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "p.spin"
+    path.write_bytes(magic[:8])
+    with pytest.raises(InputError, match="truncated: 8 bytes"):
         Panel.open(path)
 
 

@@ -272,12 +272,11 @@ def _order_by_content(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -
     is_polymorphic_X = (count_X > 0) & (count_X < panel.n_haplotypes)
     salt = 1 << 40
     for start, stop in zip(edges_G1[:-1].tolist(), edges_G1[1:].tolist(), strict=True):
-        polymorphic = (start + np.flatnonzero(is_polymorphic_X[start - first : stop - first])).tolist()
-        intervals = (
-            [(start, stop)]
-            if len(polymorphic) <= 2 * HASHED_SITES
-            else [(start, polymorphic[HASHED_SITES - 1] + 1), (polymorphic[-HASHED_SITES], stop)]
-        )
+        polymorphic = start + np.flatnonzero(is_polymorphic_X[start - first : stop - first])
+        intervals = [(start, stop)]
+        if len(polymorphic) > 2 * HASHED_SITES:  # a long gap: only the sites at its ends
+            left_end, right_start = polymorphic[[HASHED_SITES - 1, -HASHED_SITES]].tolist()
+            intervals = [(start, left_end + 1), (right_start, stop)]
         for low, high in intervals:
             n_polymorphic_X = np.cumsum(is_polymorphic_X[low - first : high - first])
             hash_rows(panel.stored_rows(low, high), 0, high - low, salt + n_polymorphic_X - 1, hash_N)
