@@ -1,6 +1,6 @@
-"""Commands for tables whose results are those of other benchmarks, with the settings of the existing results.
+"""Commands that compute tables of the papers by running other benchmarks.
 
-These commands do not repeat existing results.
+The settings are those with which the recorded results were made.
 """
 
 from __future__ import annotations

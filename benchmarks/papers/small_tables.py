@@ -152,7 +152,7 @@ def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | NPT | SetTra
 
 
 class TableNetwork:
-    """A network with a scaled table (N, D); the scales are those of the training rows."""
+    """A network and the table (N, D), scaled by the means and standard deviations of the training rows."""
 
     def __init__(self, method: str, table_ND: np.ndarray, train_N: np.ndarray, recipe: TableRecipe) -> None:
         self.recipe = recipe

@@ -120,7 +120,7 @@ class Fuzzer:
         Parameters
         ----------
         case : Case
-            The words of its command line are those of `make_case`.
+            Its command line has the words that `make_case` returned.
         outputs_are_known : bool
             Whether it must write the files that its command line names.
         memory, seconds : int

@@ -189,7 +189,8 @@ def _offset_before(
 ) -> tuple[BinStart, IndexedContig]:
     """Return the last offset in the index whose record precedes all wanted records, and its contig.
 
-    The wanted records are those of `contig` from `start` or later. The default is the start of the file.
+    Wanted are the records of `contig` at position `start` and later. If no record precedes them, the result
+    is the start of the file.
     """
     first = contig.starts[0].offset
     starts = [(bin_start, contig) for bin_start in contig.starts if bin_start.latest < start]

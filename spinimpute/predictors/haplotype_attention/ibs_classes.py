@@ -144,8 +144,8 @@ def _best_member(member_C, first, last, outside_C2):  # type: ignore[no-untyped-
 def _describe_differences(q, g, n_found, information, distances, work, classes):  # type: ignore[no-untyped-def]
     """Write the features of n_found classes that depend on the two differences on each side.
 
-    The classes are those of query q at gap g. All members of a class have these differences; they are read
-    from the best member. The inner loops run over classes, because these loops can be vectorized.
+    Query q has these classes at gap g. The differences are read from the best member of each class, because
+    all members have the same ones. The inner loops run over classes, because these loops can be vectorized.
     """
     information_S, other_S = information.query_QS[q], information.other_QS[q]
     log_left_S1, log_right_S1 = distances.log_left_GS1[g], distances.log_right_GS1[g]
