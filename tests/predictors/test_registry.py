@@ -135,7 +135,7 @@ def test_an_option_of_others_is_an_error(row: PredictorRow) -> None:
 
 def test_help_of_options() -> None:
     assert option_help("max_memory").endswith("Only for haplotype.")
-    assert "Default: what memory allows (haplotype), 2 (spin" in option_help("window_cM")
+    assert option_help("window_cM").endswith("Default: what memory allows (haplotype), 2 (spin).")
     assert options_by_name()["inducing_points"].flag == "--inducing-points"
 
 
