@@ -1,4 +1,8 @@
-"""Which packages there are; all else stands in pyproject.toml, which cannot say both of these at once."""
+"""List the packages to install. Everything else is in pyproject.toml.
+
+pyproject.toml can find the packages of a folder, or list packages and their folders, but not both. We find
+the packages of `spinimpute/` and add `spinimpute.cli` from another folder.
+"""
 
 from setuptools import find_packages, setup
 

@@ -1,5 +1,6 @@
 """What is installed from a wheel, and what other packagers are told, is what the project says."""
 
+import email
 import os
 import re
 import shutil
@@ -50,6 +51,19 @@ def test_a_wheel_installs_the_command_and_its_licence(wheel):
     folder = next(name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
     assert "spinimpute = spinimpute.__main__:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
+
+
+def test_a_wheel_names_authors_and_versions_of_python(wheel):
+    """The authors are those of CITATION.cff, the versions of Python those of the CI."""
+    yaml = pytest.importorskip("yaml")
+    folder = next(name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
+    metadata = email.message_from_bytes(wheel.read(f"{folder}/METADATA"))
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert metadata["Author"] == ", ".join(author["name"] for author in citation["authors"])
+    assert metadata["Version"] == str(citation["version"])
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    stated = re.findall(r"Python :: (3\.\d+)\n", "\n".join(metadata.get_all("Classifier", [])))
+    assert stated == jobs["test"]["strategy"]["matrix"]["python"]
 
 
 @pytest.mark.parametrize("dependencies", ["", str(Path(click.__file__).parents[1])])
