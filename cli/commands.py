@@ -129,12 +129,17 @@ def _flag(parameter: click.Parameter) -> str:
     return parameter.human_readable_name
 
 
-def check_out(params: Mapping[str, Any]) -> None:
-    """Raise InputError if --out cannot be written or exists. This runs before any input is read."""
+def check_out(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -> None:
+    """Raise InputError if --out cannot be written, exists, or would replace one of the `inputs`.
+
+    `PipedCommand` calls this without `inputs` before it reads standard input.
+    """
     from spinimpute.outputs.opening import choose_format
+    from spinimpute.pipeline.run_plan import get_single_output
     from spinimpute.runtime.output_files import check_outputs
 
-    check_outputs([params["out"]], params["force"], [], streamed=params["out"])
+    out = params["out"]
+    check_outputs([get_single_output(out)], params["force"], inputs, streamed=out)
     choose_format(Path(params["out"]), params["output_type"])
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .commands import Decorator, PipedCommand, combine_options, command_text
+from .commands import Decorator, PipedCommand, check_out, combine_options, command_text
 from .options import (
     ambiguous_option,
     chain_option,
@@ -39,10 +39,16 @@ NOT_RECORDED = ("out", "threads", "force", "quiet")
 def _shared_options(panel_formats: str) -> Decorator:
     """Return a decorator that adds the options of both commands."""
     return combine_options(
-        target_options(),
-        panels_option(f"Reference panel ({panel_formats}). Panels of the same chromosome are merged."),
+        target_options(several=True),
+        panels_option(
+            f"Reference panel ({panel_formats}), or a folder with one per chromosome. Repeat for several; "
+            "panels of the same chromosome are merged."
+        ),
         map_option,
-        out_option("Output (.vcf.gz, .bcf, .vcf, .pgen or .bgen); - for standard output."),
+        out_option(
+            "Output (.vcf.gz, .bcf, .vcf, .pgen or .bgen); - for standard output, {chrom} in the name for "
+            "one file per chromosome."
+        ),
         output_type_option,
         ambiguous_option,
         sex_option,
@@ -88,11 +94,10 @@ def _call(
 ) -> ImputationSummary:
     """Check the output, and call `run`, a function of the library, with the values of the options."""
     from spinimpute.pipeline.settings import FileSettings, TargetSettings
-    from spinimpute.runtime.output_files import check_outputs
 
     vcf, out, panel = params["vcf"], params["out"], params["panel"]
-    inputs = (vcf, *as_tuple(panel), params["genetic_map"], params["sex"], params["chain"])
-    check_outputs([out], params["force"], inputs, streamed=out)
+    files = (*as_tuple(vcf), *as_tuple(panel))
+    check_out(params, (*files, *map(params.get, ("genetic_map", "sex", "chain"))))
     return run(
         vcf,
         out,

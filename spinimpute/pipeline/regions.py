@@ -165,7 +165,7 @@ def part_to_read(
         return None
     header, n_records = _header_of(vcf)
     starts = read_starts_line(header, panel)
-    if f"{PANEL_LINE}{panel.checksum}" not in header.splitlines() or starts is None:
+    if starts is None or f"{PANEL_LINE}{panel.checksum}{panel.made_of}" not in header.splitlines():
         return None
     haplotypes = panel.haplotypes
     jumps_per_cM = None if haplotypes is None else scale_in_header(header, haplotypes)

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.recombination_scale import scale_line
-from spinimpute.outputs.opening import RecordWriter, choose_format, open_writer
+from spinimpute.outputs.opening import RecordWriter, choose_format
 from spinimpute.panels.opening import PanelArgument, get_panel_paths
 from spinimpute.phasing.phase import phase_haplotypes
-from spinimpute.pipeline.chunk_file import PANEL_LINE, target_line
+from spinimpute.pipeline.chunk_file import target_line
 from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
-from spinimpute.pipeline.output_steps import open_or_merge
-from spinimpute.pipeline.settings import FileSettings, TargetSettings, check_settings
+from spinimpute.pipeline.output_steps import open_or_merge, open_outputs
+from spinimpute.pipeline.run_plan import list_panels, plan_run
+from spinimpute.pipeline.settings import FileSettings, OutputSettings, TargetSettings, check_settings
 from spinimpute.predictors.typed_tiles import starts_line
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.memory import peak_memory_mb
 from spinimpute.runtime.output_files import check_outputs
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
-from spinimpute.vcf.header import OutputLayout
 
 
 def phase(
-    vcf: str | Path,
+    vcf: str | Path | Sequence[str | Path],
     out: str | Path,
     panel: PanelArgument,
     *,
@@ -49,11 +46,7 @@ def phase(
 
     Parameters
     ----------
-    vcf, out : str or Path
-        As in `impute`.
-    panel : ReferencePanel, str or Path, or sequence of them
-        As in `impute`, but of only one chromosome.
-    genetic_map, target
+    vcf, out, panel, genetic_map, target
         As in `impute`.
     output : FileSettings
         Format and header lines of the output.
@@ -72,39 +65,41 @@ def phase(
     InputError
         As in `impute`, and if the panel has no haplotypes.
     """
-    threads = choose_threads(threads)
-    job = _TypedFileJob(vcf, out, panel, genetic_map, target, output, threads, force)
-    with job.open(progress) as (matched, writer, summary):
-        shares = split_progress(progress, [len(one.match.panel_index) for one in matched])
-        for number, one in enumerate(matched):
-            haplotypes = one.panel.haplotypes
-            if haplotypes is None:
-                raise InputError(
-                    "mismatch",
-                    f"panel {one.panel.path}: phasing needs haplotypes, but the panel holds "
-                    f"{one.panel.holds}. Give a .spin file, a VCF or a BCF",
-                )
-            alleles_TQ, unphased_TX = _typed_calls(one)
-            summary.count_phased(unphased_TX)
-            begin_stage(shares[number], "phasing")
-            with summary.stage("phase"):
-                phased_TQ = phase_haplotypes(
-                    haplotypes,
-                    one.match.panel_index,
-                    alleles_TQ,
-                    unphased_TX,
-                    one.target.ploidy,
-                    threads,
-                    shares[number],
-                    fill=True,
-                    jumps_per_cM=one.jumps_per_cM,
-                )
-            _write_records(one, phased_TQ, np.zeros_like(unphased_TX), writer, summary)
-    return summary
+
+    def phase_calls(
+        one: MatchedTarget, summary: ImputationSummary, share: Progress | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        haplotypes = one.panel.haplotypes
+        if haplotypes is None:
+            raise InputError(
+                "mismatch",
+                f"panel {one.panel.path}: phasing needs haplotypes, but the panel holds "
+                f"{one.panel.holds}. Give a .spin file, a VCF or a BCF",
+            )
+        alleles_TQ, unphased_TX = _typed_calls(one)
+        summary.count_phased(unphased_TX)
+        begin_stage(share, "phasing")
+        with summary.stage("phase"):
+            phased_TQ = phase_haplotypes(
+                haplotypes,
+                one.match.panel_index,
+                alleles_TQ,
+                unphased_TX,
+                one.target.ploidy,
+                n_threads,
+                share,
+                fill=True,
+                jumps_per_cM=one.jumps_per_cM,
+            )
+        return phased_TQ, np.zeros_like(unphased_TX)
+
+    n_threads = choose_threads(threads)
+    job = _TypedFileJob(vcf, out, panel, genetic_map, target, output, n_threads, force)
+    return job.run(phase_calls, progress)
 
 
 def convert(
-    vcf: str | Path,
+    vcf: str | Path | Sequence[str | Path],
     out: str | Path,
     panel: PanelArgument,
     *,
@@ -134,17 +129,18 @@ def convert(
         As in `impute`.
     """
     job = _TypedFileJob(vcf, out, panel, genetic_map, target, output, choose_threads(None), force)
-    with job.open(None) as (matched, writer, summary):
-        for one in matched:
-            _write_records(one, *_typed_calls(one), writer, summary)
-    return summary
+    return job.run(lambda one, *_: _typed_calls(one), None)
+
+
+# returns alleles (T, Q) and unphased genotypes (T, X) to write, like `_typed_calls`
+_MakeCalls = Callable[[MatchedTarget, ImputationSummary, Progress | None], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class _TypedFileJob:
     """The parameters of `phase` or `convert`."""
 
-    vcf: str | Path
+    vcf: str | Path | Sequence[str | Path]
     out: str | Path
     panel: PanelArgument
     genetic_map: str | Path | GeneticMap | None
@@ -153,48 +149,62 @@ class _TypedFileJob:
     threads: int
     force: bool
 
-    @contextmanager
-    def open(
-        self, progress: Progress | None
-    ) -> Iterator[tuple[list[MatchedTarget], RecordWriter, ImputationSummary]]:
-        """Read the target, open the output, and yield both. The output is complete when the block ends."""
+    def run(self, make_calls: _MakeCalls, progress: Progress | None) -> ImputationSummary:
+        """Read the target on each chromosome of the panels, and write the calls that `make_calls` returns."""
         check_settings(target=(self.target, TargetSettings), output=(self.output, FileSettings))
-        inputs = [self.vcf, *get_panel_paths(self.panel), self.genetic_map]
-        check_outputs([self.out], self.force, inputs, streamed=self.out)
-        out, summary = Path(self.out), ImputationSummary()
-        output_format = choose_format(out, self.output.output_type)
-        read_target = partial(read_matched, vcf=self.vcf, settings=self.target, force=self.force)
-        with open_or_merge(
-            self.panel, self.genetic_map, self.threads, read_target, summary, progress
-        ) as panels:
-            begin_stage(progress, "reading the target")
-            with summary.stage("read target"):
-                read = read_target(panels)
-            read.count(summary)
-            for one in read.matched:
-                one.panel.check_typed(one.match.panel_index)
-            matched = [one.with_recombination_scale() for one in read.matched]
-            with open_writer(
-                out,
-                output_format,
-                OutputLayout(
-                    matched[0].target.samples,
-                    matched[0].target.ploidy,
-                    [panels[0].contig_line],
-                    [*_header_lines(matched), *self.output.header_lines],
-                    ("GT",),
-                ),
-                sum(len(one.match.panel_index) for one in matched),
-                self.threads,
-                self.target.sexes,
-            ) as writer:
-                yield matched, writer, summary
-                writer.close()
-        summary.peak_memory_mb = peak_memory_mb()
+        files = [self.vcf] if isinstance(self.vcf, str | Path) else list(self.vcf)
+        panels, summary = list_panels(self.panel), ImputationSummary()
+        output = OutputSettings(
+            ("GT",), output_type=self.output.output_type, header_lines=self.output.header_lines
+        )
+        with summary.stage("open panel"):
+            plan = plan_run(self.out, files, panels, (), output.output_type, self.genetic_map)
+        summary.warnings += plan.warnings
+        outs = list(plan.outputs)
+        check_outputs(
+            outs, self.force, [*files, *get_panel_paths(panels), self.genetic_map], streamed=outs[0]
+        )
+        choose_format(outs[0], output.output_type)
+        with open_outputs(plan, summary, output, self.threads, self.target.sexes) as outputs:
+            for step in outputs.steps(progress):
+                chromosome = step.chromosome
+                read_matching = partial(
+                    read_matched, vcf=chromosome.vcf, settings=self.target, force=self.force
+                )
+                with (
+                    outputs.skip_if_absent(step),
+                    open_or_merge(
+                        chromosome.panels,
+                        self.genetic_map,
+                        self.threads,
+                        read_matching,
+                        summary,
+                        step.progress,
+                    ) as parts,
+                ):
+                    begin_stage(step.progress, "reading the target")
+                    with summary.stage("read target"):
+                        read = read_matching(parts)
+                    read.count(summary)
+                    for one in read.matched:
+                        one.panel.check_typed(one.match.panel_index)
+                    matched = [one.with_recombination_scale() for one in read.matched]
+                    first, n_sites = matched[0].target, [len(one.match.panel_index) for one in matched]
+                    writer = step.open_writer(
+                        first.samples,
+                        first.ploidy,
+                        parts,
+                        sum(n_sites),
+                        region_lines=_header_lines(matched) if len(step.chromosomes) == 1 else (),
+                    )
+                    shares = split_progress(step.progress, n_sites)
+                    for one, share in zip(matched, shares, strict=True):
+                        _write_records(one, *make_calls(one, summary, share), writer, summary)
+        return summary
 
 
 def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
-    """Return header lines by which `impute` recognizes the file and can read only a part of it."""
+    """Return header lines of a chromosome by which `impute` can read only a part of the file."""
     scales = [
         scale_line(one.panel.haplotypes, one.jumps_per_cM)
         for one in matched
@@ -206,13 +216,7 @@ def _header_lines(matched: Sequence[MatchedTarget]) -> list[str]:
     starts = []
     if len(matched) == 1 and (first.target.ploidy == first.target.ploidy[0]).all():
         starts = [starts_line(first.panel.position[first.match.panel_index])]
-    return [
-        f"##source=spinimpute {version('spinimpute')}",
-        *(f"{PANEL_LINE}{one.panel.checksum}" for one in matched),
-        *scales,
-        *starts,
-        target_line([one.resolved.haplotypes for one in matched]),
-    ]
+    return [*scales, *starts, target_line([one.resolved.haplotypes for one in matched])]
 
 
 def _typed_calls(matched: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:

@@ -101,7 +101,7 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], altern
         raise InputError(
             "write",
             f"cannot write {path}: unknown placeholder {words[0]}. {PLACEHOLDER} is for the output of "
-            "'impute' only. Give a name without braces",
+            "'impute', 'phase' and 'convert'. Give a name without braces",
         )
     for suffix in _OUTPUT_COMPANIONS.get(path.suffix.lower(), ()):
         check_output(path.with_suffix(suffix), force, inputs, alternative)

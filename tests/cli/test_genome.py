@@ -41,6 +41,21 @@ def test_each_chromosome_has_its_files(run, example, panel, other_panel, tmp_pat
     assert records(tmp_path / "c20.vcf") + records(tmp_path / "c21.vcf") == apart
 
 
+@pytest.mark.parametrize("command", ["phase", "convert"])
+def test_folders_of_panels_for_other_commands(run, example, panel, other_panel, tmp_path, command):
+    other = renamed(example / "target.vcf.gz", tmp_path / "21.vcf", "21")
+    (tmp_path / "panels").mkdir()
+    for one, name in ((panel, "20.spin"), (other_panel, "21.spin")):
+        (tmp_path / "panels" / name).symlink_to(one)
+    given = ("--panel", tmp_path / "panels", "--vcf", other, "--vcf", example / "target.vcf.gz")
+    run(command, *given, "--out", tmp_path / "all.vcf").ok("written:  492 sites")
+    run(command, *given, "--out", tmp_path / "c{chrom}.vcf", "-q").ok()
+    assert records(tmp_path / "all.vcf") == records(tmp_path / "c20.vcf") + records(tmp_path / "c21.vcf")
+    run(command, *given, "--out", tmp_path / "c{chrom}.vcf").refused("c20.vcf already exists")
+    run(command, *given, "--out", tmp_path / "c{chr}.vcf").refused("unknown placeholder {chr}")
+    run(command, *given, "--out", other, "--force").refused("it is also read from")
+
+
 def test_a_folder_for_each_chromosome(run, example, panel, other_panel, tmp_path):
     other = renamed(example / "target.vcf.gz", tmp_path / "21.vcf", "21")
     given = ("--panel", other_panel, "--panel", panel, "--vcf", other, "--vcf", example / "target.vcf.gz")
@@ -74,18 +89,12 @@ def test_the_folder_that_is_missing_is_named(run, example, panel, tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "panel build --vcf {folder}/panel.vcf.gz",
-        "ligate {folder}/a.vcf.gz",
-        "panel merge a.spin b.spin",
-        "phase --vcf {folder}/target.vcf.gz --panel {folder}/panel.vcf.gz",
-        "convert --vcf {folder}/target.vcf.gz --panel {folder}/panel.vcf.gz",
-    ],
+    ["panel build --vcf {folder}/panel.vcf.gz", "ligate {folder}/a.vcf.gz", "panel merge a.spin b.spin"],
 )
 def test_outputs_of_other_commands_have_no_words_in_braces(run, example, tmp_path, command):
     words = command.replace("{folder}", str(example)).split()
     run(*words, "--out", tmp_path / "o.{chrom}.x").refused(
-        "{chrom} is for the output of 'impute' only. Give a name without braces\n"
+        "{chrom} is for the output of 'impute', 'phase' and 'convert'. Give a name without braces\n"
     )
     assert not list(tmp_path.iterdir())
 
@@ -161,9 +170,6 @@ def test_what_can_not_be_given_twice(run, example, panel, other_panel, tmp_path)
     )
     run("impute", "--gl", target, "--gl", target, "--panel", panel, "--out", out).refused(
         "both contain chromosome 20"
-    )
-    run("phase", "--vcf", target, "--panel", panel, "--panel", other_panel, "--out", out).refused(
-        "are of chromosomes 20 and 21: give panels of one chromosome"
     )
     run.impute(target, panel, out, "--out", tmp_path / "p.vcf").refused("--out is given 2 times")
     assert not out.exists()

@@ -205,6 +205,25 @@ def test_chromosomes_that_are_done_stay(genome, apart, tmp_path):
     assert len(records(tmp_path / "cX.vcf")) == 240
 
 
+@pytest.mark.parametrize("write", [spinimpute.phase, spinimpute.convert])
+def test_phased_and_converted_genomes(genome, tmp_path, write):
+    target = genome.folder / "unphased.vcf"
+    target.write_text(genome.target.read_text().replace("0|1", "0/1").replace("1|0", "1/0"))
+    for chrom in CHROMOSOMES:
+        write(target, tmp_path / f"a{chrom}.vcf", genome.panel(chrom))
+    apart = {chrom: records(tmp_path / f"a{chrom}.vcf") for chrom in CHROMOSOMES}
+    summary = write(target, tmp_path / "all.vcf", genome.panels)
+    assert records(tmp_path / "all.vcf") == apart["10"] + apart["2"] + apart["X"]
+    assert (summary.written_sites, summary.matched_sites, summary.skipped) == (120, 120, {})
+    write(target, tmp_path / "c{chrom}.vcf", genome.panels)
+    for chrom in CHROMOSOMES:
+        assert (tmp_path / f"c{chrom}.vcf").read_bytes() == (tmp_path / f"a{chrom}.vcf").read_bytes()
+    files = [tmp_path / f"c{chrom}.vcf" for chrom in ("X", "10")]
+    summary = write(files, tmp_path / "two.vcf", genome.panels)
+    assert records(tmp_path / "two.vcf") == apart["10"] + apart["X"]
+    assert any("chromosome 2 is left out: no target file" in warning for warning in summary.warnings)
+
+
 def test_inducing_points_of_all_chromosomes(genome, tmp_path):
     for chrom in ("2", "10"):
         with spinimpute.Panel.open(genome.panel(chrom)) as panel:
