@@ -1,4 +1,4 @@
-"""`spinimpute panel build | merge | tune | info | chunks | verify`: commands for reference panels.
+"""`spinimpute panel build | get | merge | tune | info | chunks | verify`: commands for reference panels.
 
 `build` writes a panel (.spin) or, with --inducing, an inducing panel (.spip). An inducing panel is made for
 one array and has averages of panel haplotypes instead of the haplotypes.
@@ -6,6 +6,7 @@ one array and has averages of panel haplotypes instead of the haplotypes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from spinimpute.downloads.catalogue import PublishedPanel
     from spinimpute.genotypes.sites import Region
     from spinimpute.panels.panel import Panel
     from spinimpute.panels.reference import ReferencePanel
@@ -42,7 +44,7 @@ NOT_RECORDED = ("out", "force", "threads", "device", "quiet")
 
 @click.group()
 def panel() -> None:
-    """Build, merge, tune, describe and verify reference panels."""
+    """Build, download, merge, tune, describe and verify reference panels."""
 
 
 @panel.command(cls=Command)
@@ -134,13 +136,12 @@ def build(
     """
     from spinimpute.genotypes.sites import Region
     from spinimpute.pipeline.maps.build import build_panels
-    from spinimpute.runtime.devices import choose_threads
 
     _check_inducing(inducing_points, array, model, out)
     samples = None if samples_file is None else read_list(samples_file, "samples file", "name")
     parsed = None if region is None else Region.parse(region)
     command = command_text(ctx, NOT_RECORDED)
-    readers = min(choose_threads(None), MAX_READERS) if threads is None else threads
+    readers = _count_readers(threads)
     if inducing_points is None:
         build_panels(
             vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map=keep_map
@@ -179,6 +180,87 @@ def build(
             say(f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel")
             for reason, count in made.provenance["array sites not used"].items():
                 say(f"  {count} array sites not used: {reason}")
+
+
+@panel.command(cls=Command)
+@click.argument("name", required=False)
+@option("--list", "list_only", is_flag=True, help="List the panels, and which chromosomes are downloaded.")
+@option("--chromosomes", metavar="A,B-C,...", help="Chromosomes to get. Default: 1-22,X.")
+@option(
+    "--out",
+    "-o",
+    metavar="FOLDER",
+    help="Folder for the panel files. Default: a folder of your data, see --list.",
+)
+@option("--base-url", metavar="URL", help="Folder of a mirror that has the VCF files.")
+@option("--map-url", metavar="URL", help="Folder of a mirror that has the genetic maps.")
+@threads_option
+@quiet_option
+def get(
+    name: str | None,
+    list_only: bool,
+    chromosomes: str | None,
+    out: str | None,
+    base_url: str | None,
+    map_url: str | None,
+    threads: int | None,
+    quiet: bool,
+) -> None:
+    """Download a published panel and its genetic map, and build its panel files.
+
+    \b
+    For example:
+      spinimpute panel get 1000g-30x --chromosomes 20-22
+      spinimpute impute --panel 1000g-30x --vcf target.vcf.gz --out imputed.vcf.gz
+
+    Chromosomes that have been built are skipped, and interrupted downloads are resumed. Only the panel files
+    are kept.
+    """
+    from spinimpute.downloads.catalogue import find_published, published_panels
+    from spinimpute.downloads.get_panel import get_panel
+
+    if list_only:
+        for one in published_panels().values():
+            _describe_published(one, click.echo)
+        return
+    if name is None:
+        raise InputError(
+            "arguments", "give the NAME of a panel. 'spinimpute panel get --list' lists the panels"
+        )
+    published = find_published(name)
+    if not quiet:
+        _describe_published(published, say)
+    with progress_bar("downloading", quiet) as progress:
+        get_panel(
+            name,
+            out,
+            chromosomes,
+            base_url=base_url,
+            map_url=map_url,
+            threads=_count_readers(threads),
+            progress=progress,
+            report_built=lambda path: _describe_file(str(path), quiet, changes=True),
+        )
+
+
+def _describe_published(published: PublishedPanel, write: Callable[[str], None]) -> None:
+    """Print what a published panel is, where it comes from, and what has been downloaded."""
+    from spinimpute.downloads.catalogue import PUBLISHED_CHROMOSOMES
+
+    folder = published.default_folder()
+    downloaded = [chrom for chrom in PUBLISHED_CHROMOSOMES if (folder / published.spin_name(chrom)).exists()]
+    write(f"{published.id}: {published.title}")
+    rows = {
+        "build": f"{published.build}, {published.haplotypes:,} haplotypes, chromosomes 1 to 22 and X",
+        "source": published.url,
+        "maps": f"{published.map_url}/{published.map_archive}",
+        "terms": published.terms,
+        "citation": published.citation,
+        "folder": folder,
+        "downloaded": ", ".join(downloaded) or "no chromosome",
+    }
+    for title, value in rows.items():
+        write(printable(f"  {title + ':':<12}{value}"))
 
 
 @panel.command(cls=Command)
@@ -237,6 +319,13 @@ def tune(
             progress=progress,
         )
     _describe_file(out, quiet)
+
+
+def _count_readers(threads: int | None) -> int:
+    """Return the number of threads, and of processes that read a VCF or BCF, for the value of --threads."""
+    from spinimpute.runtime.devices import choose_threads
+
+    return min(choose_threads(None), MAX_READERS) if threads is None else threads
 
 
 def _check_inducing(inducing_points: int | None, array: str | None, model: str | None, out: str) -> None:

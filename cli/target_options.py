@@ -45,7 +45,9 @@ def _panels(ctx: click.Context, _: click.Parameter, panels: tuple[str, ...]) -> 
             f"BCF of fully sequenced people, such as the 1000 Genomes Project's. Compile it once with "
             f"'spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin'",
         )
-    return one_or_several(panels)
+    from spinimpute.downloads.catalogue import find_downloaded
+
+    return one_or_several(tuple(map(find_downloaded, panels)))
 
 
 def panels_option(text: str) -> Decorator:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spinimpute.downloads.get_panel import get_panel
     from spinimpute.evaluation.evaluate import evaluate
     from spinimpute.genotypes.ploidy import read_sexes
     from spinimpute.panels.inducing_panel import InducingPanel
@@ -66,6 +67,7 @@ _MODULES = {
     "check": "pipeline.check",
     "convert": "pipeline.typed_file",
     "evaluate": "evaluation.evaluate",
+    "get_panel": "downloads.get_panel",
     "impute": "pipeline.impute",
     "impute_genotypes": "pipeline.arrays",
     "impute_haplotypes": "pipeline.arrays",
@@ -101,6 +103,7 @@ __all__ = [
     "check",
     "convert",
     "evaluate",
+    "get_panel",
     "impute",
     "impute_genotypes",
     "impute_haplotypes",

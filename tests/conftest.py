@@ -34,7 +34,7 @@ NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 def usual_environment() -> Iterator[None]:
     """Leave out variables of the shell that change what commands print or read."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("COLUMNS", "FORCE_COLOR", "SPINIMPUTE_PANEL"):
+        for name in ("COLUMNS", "FORCE_COLOR", "SPINIMPUTE_PANEL", "SPINIMPUTE_PANELS"):
             patch.delenv(name, raising=False)
         yield
 

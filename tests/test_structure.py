@@ -14,8 +14,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = (
     "runtime", "genotypes", "vcf", "panels", "targets", "outputs", "sequencing", "nn", "hmm", "phasing",
-    "quality", "training", "predictors", "reports", "pipeline", "evaluation", "neural_processes", "tabular",
-    "cli",
+    "quality", "training", "predictors", "reports", "pipeline", "downloads", "evaluation", "neural_processes",
+    "tabular", "cli",
 )  # fmt: skip
 MOST_LINES_OF_A_FILE = 500
 MOST_LINES_OF_A_ROOM = 4_600
@@ -128,6 +128,17 @@ def test_a_library_that_reads_files_is_known_to_one_room() -> None:
         for library in libraries(ast.parse(path.read_text())) & set(ROOMS_OF_LIBRARIES)
     }
     assert found == set(ROOMS_OF_LIBRARIES.items())
+
+
+CONNECTIONS = {
+    "aiohttp", "asyncio", "ftplib", "http", "httpx", "poplib", "requests", "smtplib", "socket",
+    "socketserver", "ssl", "urllib", "urllib3", "xmlrpc",
+}  # fmt: skip
+
+
+def test_connections_are_opened_by_one_module() -> None:
+    found = {name for name, path in MODULES.items() if libraries(ast.parse(path.read_text())) & CONNECTIONS}
+    assert found == {"spinimpute.downloads.transfer"}
 
 
 def test_pysam_is_loaded_where_reads_are_opened_alone() -> None:

@@ -105,6 +105,20 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
         closed("temporary", absolute)
 
 
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder for the `with` block. Raises InputError if another run has locked it."""
+    descriptor = os.open(folder, _FOLDER)
+    try:
+        if _lock(descriptor) is False:
+            raise InputError(
+                "write", f"cannot write to {folder}: another run is using it. Wait until it ends"
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def flush(path: Path) -> None:
     """Flush a file, or the list of names in a folder, to the disk.
 

@@ -1,0 +1,1 @@
+"""Downloads published panels. This is the only package that opens network connections."""
