@@ -37,7 +37,8 @@ demo: $(VENV)/installed
 	    --panel demo/panel.spin --typed data/example/target.vcf.gz --out demo/evaluation --force
 	@echo
 	@echo "Imputed genotypes:  demo/imputed.vcf.gz"
-	@echo "Accuracy:           demo/evaluation/accuracy.tsv and accuracy.png"
+	@echo "Accuracy:           demo/evaluation/accuracy.tsv"
+	@echo "To call the program: $(BIN)/spinimpute, or first run: source $(BIN)/activate"
 
 workflow: $(VENV)/installed
 	$(call install,[workflow])
@@ -66,8 +67,6 @@ coverage: $(VENV)/installed-test
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 	@echo "Each file, line by line:  build/coverage/index.html"
 
-# Where plain pip would bring a PyTorch with CUDA: make dist TORCH_INDEX=https://download.pytorch.org/whl/cpu
-export TORCH_INDEX
 dist: $(VENV)/installed-test
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist .

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import click
 
 from spinimpute.runtime.errors import InputError, use_words
+from spinimpute.runtime.packages import explain_missing_packages
 from spinimpute.runtime.progress import announcements
 
 from . import messages
@@ -129,8 +130,9 @@ def run_command(arguments: list[str] | None = None) -> int:
         # escape characters that the terminal's encoding lacks, as Python does on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        # without standalone mode, click raises its exceptions instead of handling them
-        status = spinimpute(arguments, prog_name="spinimpute", standalone_mode=False)
+        with explain_missing_packages("this command"):
+            # without standalone mode, click raises its exceptions instead of handling them
+            status = spinimpute(arguments, prog_name="spinimpute", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
         try:

@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-from spinimpute.runtime.errors import InputError
-
 from .commands import Command, Count, option
 from .messages import say
 from .options import device_option, force_option, out_option, progress_bar, quiet_option
@@ -81,23 +79,20 @@ def train(
                     f"{entry['validation_loss']:.4f}, r2 {entry['validation_r2']:.4f}"
                 )
 
-        try:
-            result = run(
-                config,
-                out,
-                panel=panel,
-                init=init,
-                resume=resume,
-                device=device,
-                threads=threads,
-                seed=seed,
-                steps=steps,
-                force=force,
-                log=log,
-                progress=progress,
-                stepped=lambda step: show(step / total),
-            )
-        except ImportError as error:
-            raise InputError("package", str(error)) from error
+        result = run(
+            config,
+            out,
+            panel=panel,
+            init=init,
+            resume=resume,
+            device=device,
+            threads=threads,
+            seed=seed,
+            steps=steps,
+            force=force,
+            log=log,
+            progress=progress,
+            stepped=lambda step: show(step / total),
+        )
     if is_first():
         say(f"{result.path}: validation r2 {result.validation_r2:.4f} after {result.steps} steps")

@@ -125,7 +125,10 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("spinimpute")
     if name not in _MODULES:
         raise AttributeError(f"module 'spinimpute' has no attribute {name!r}")
-    return getattr(import_module(f"spinimpute.{_MODULES[name]}"), name)
+    from spinimpute.runtime.packages import explain_missing_packages
+
+    with explain_missing_packages(f"spinimpute.{name}"):
+        return getattr(import_module(f"spinimpute.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -165,9 +165,12 @@ def _measure(
         r2 = float("nan")
         if status[imputer.label] == "ok":
             imputed = imputed_file(imputer, work)
-            table = spinimpute.evaluate(case.truth, imputed, panel, case.scored_without, bins=bins)
-            rows = table.by_frequency
-            r2 = float(rows[(rows["imputer"] == "imputed") & (rows["bin"] == ALL)]["pooled_r2"].iloc[0])
+            result = spinimpute.evaluate(case.truth, imputed, panel, case.scored_without, bins=bins)
+            r2 = next(
+                row["pooled_r2"]
+                for row in result.by_frequency
+                if (row["imputer"], row["bin"]) == ("imputed", ALL)
+            )
         own = [s for s in found if s.imputer == (imputer.program if s.stage == BUILD else imputer.label)]
         points.append(Point(imputer.label, sizes, sites, tuple(own), r2, status[imputer.label]))
     return points

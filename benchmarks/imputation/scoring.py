@@ -97,9 +97,8 @@ def score(case: Case, scorer: Path, imputed: Mapping[str, Path], tsv: Path) -> l
 
 def _our_count(case: Case, imputed: Path) -> pd.DataFrame:
     """Of panel frequencies alone and of an imputed file, bin by bin."""
-    return spinimpute.evaluate(
-        case.truth, imputed, case.panel, case.scored_without, bins=case.bins
-    ).by_frequency
+    result = spinimpute.evaluate(case.truth, imputed, case.panel, case.scored_without, bins=case.bins)
+    return pd.DataFrame(result.by_frequency)
 
 
 def _counted_alone(case: Case, imputed: Mapping[str, Path], tsv: Path) -> list[Accuracy]:

@@ -35,9 +35,8 @@ def measure(case: Case, panel: Path, model: Path | None, numbers: str, work: Pat
     settings = spinimpute.PredictorSettings(model=predictor)
     spinimpute.impute(case.target, out, panel, predictor=settings, force=True)
     seconds = time.process_time() - started
-    table = spinimpute.evaluate(case.truth, out, case.panel, case.scored_without, bins=case.bins).by_frequency
-    ours = table[table["imputer"] == "imputed"]
-    r2 = dict(zip(ours["bin"], ours["pooled_r2"], strict=True))
+    result = spinimpute.evaluate(case.truth, out, case.panel, case.scored_without, bins=case.bins)
+    r2 = {row["bin"]: row["pooled_r2"] for row in result.by_frequency if row["imputer"] == "imputed"}
     rest = [f"{name}:{value:.4f}" for name, value in r2.items() if name != ALL]
     return [numbers, f"{seconds:.1f}", f"{r2[ALL]:.4f}", *rest]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from spinimpute.evaluation.files import EvaluationFiles
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, describe_ranges
@@ -76,7 +76,8 @@ def evaluate(
         The target file that was imputed; its sites are not scored. None for sequenced samples, for which all
         sites are scored.
     out : path or None
-        Folder for accuracy.tsv, accuracy.png, samples.tsv and, if the imputed file has GP, calibration.tsv.
+        Folder for accuracy.tsv, samples.tsv, accuracy.png (if Matplotlib is installed) and, if the imputed
+        file has GP, calibration.tsv.
     bins : sequence of float
         Increasing bounds of the minor allele frequency bins, between 0 and 0.5.
     force : bool
@@ -98,14 +99,15 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Tables and counts.
+        Tables, as lists of rows, and counts.
 
     Raises
     ------
     InputError
         A file cannot be read or lacks a required field, the files share no sample or site, one of `samples`
         or `regions` does not exist, a sample's ploidy differs between the files, `bins` are not increasing,
-        `typed` is None and the imputed file has typed sites, or an output exists and `force` is False.
+        `typed` is None and the imputed file has typed sites, an output exists and `force` is False, or
+        `report` is given and Matplotlib is not installed.
 
     Notes
     -----
@@ -164,13 +166,12 @@ def evaluate(
     all_missing = np.ones(len(true_genotypes.keys), dtype=bool)  # the baseline imputes no site
     rows = frequency_rows(BASELINE, scores.baseline, minor_frequency, all_missing, bins)
     rows += frequency_rows(IMPUTED, scores.imputed, minor_frequency, scores.missing, bins)
-    calibration = scores.calibration.rows()
     common = set(compared) if samples is None else {*truth_file.samples, *imputed_file.samples}
     panel_samples = set(frequencies.samples)
     result = Evaluation(
-        by_frequency=pd.DataFrame(rows),
-        by_sample=pd.DataFrame(_sample_rows(compared, scores.by_sample)),
-        calibration=pd.DataFrame(calibration) if calibration else None,
+        by_frequency=rows,
+        by_sample=_sample_rows(compared, scores.by_sample),
+        calibration=scores.calibration.rows() or None,
         scored_sites=len(true_genotypes.keys),
         missing_sites=int(scores.missing.sum()),
         missing_genotypes=scores.missing_genotypes,
@@ -240,8 +241,8 @@ class _Scores:
     by_sample: list[np.ndarray]  # for each block of sites, SITE_STATISTICS (n_samples,) over its sites
 
 
-def _sample_rows(samples: Sequence[str], statistics: Sequence[np.ndarray]) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+def _sample_rows(samples: Sequence[str], statistics: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
     for i, name in enumerate(samples):
         sample = np.array([block[i] for block in statistics], dtype=SITE_STATISTICS)
         rows.append(

@@ -1,20 +1,22 @@
 """Output files of `evaluate`: tables and a plot in a folder, an HTML report, GLIMPSE2_concordance files."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from spinimpute.evaluation.concordance_files import concordance_paths, write_concordance
 from spinimpute.evaluation.html_report import evaluation_report
 from spinimpute.evaluation.result import BASELINE, AccuracyCurves, Evaluation, percent
 from spinimpute.quality.concordance import Concordance
-from spinimpute.runtime.errors import InputError, printable
+from spinimpute.quality.leave_one_out import write_table
+from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import atomic_write, check_output, check_outputs
+from spinimpute.runtime.packages import check_package, is_installed
 
 ACCURACY_TABLE = "accuracy.tsv"
 ACCURACY_PLOT = "accuracy.png"
@@ -40,8 +42,10 @@ class EvaluationFiles:
         """Check the outputs before the computation starts.
 
         Raises InputError if an output exists and `force` is not set, if it is one of the inputs, if its
-        folder does not exist, or if two outputs have the same name.
+        folder does not exist, if two outputs have the same name, or if the report cannot be drawn.
         """
+        if self.page is not None:
+            check_package("matplotlib", "a report")
         files = [] if self.page is None else [self.page]
         files += [] if self.concordance is None else concordance_paths(self.concordance)
         if self.folder is None:
@@ -81,11 +85,12 @@ class EvaluationFiles:
 
 
 def _write_folder(evaluation: Evaluation, folder: Path) -> None:
-    """Write the tables and the plot. If one cannot be written, none is.
+    """Write the tables and, if Matplotlib is installed, the plot. If one cannot be written, none is.
 
-    The folder is created if it does not exist. If this evaluation has no calibration table, the table of an
-    earlier evaluation is deleted.
+    The folder is created if it does not exist. If this evaluation has no calibration table or no
+    plot, those of an earlier evaluation are deleted.
     """
+    draws = is_installed("matplotlib")
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,12 +99,19 @@ def _write_folder(evaluation: Evaluation, folder: Path) -> None:
             def partial(name: str) -> Path:
                 return stack.enter_context(atomic_write(folder / name))
 
-            _write_table(evaluation.by_frequency, partial(ACCURACY_TABLE))
-            draw_accuracy(evaluation.accuracy_curves(), partial(ACCURACY_PLOT))
-            names = evaluation.by_sample["sample"].map(printable)
-            _write_table(evaluation.by_sample.assign(sample=names), partial(SAMPLE_TABLE))
+            write_table(partial(ACCURACY_TABLE), evaluation.by_frequency)
+            write_table(partial(SAMPLE_TABLE), evaluation.by_sample)
+            if draws:
+                draw_accuracy(evaluation.accuracy_curves(), partial(ACCURACY_PLOT))
             if evaluation.calibration is not None:
-                _write_table(evaluation.calibration, partial(CALIBRATION_TABLE))
+                write_table(partial(CALIBRATION_TABLE), evaluation.calibration)
+        if not draws:
+            (folder / ACCURACY_PLOT).unlink(missing_ok=True)
+            warnings.warn(
+                f"{ACCURACY_PLOT} is not drawn, because matplotlib is not installed. Install it: "
+                "pip install 'spinimpute[charts]'",
+                stacklevel=4,
+            )
         if evaluation.calibration is None:
             (folder / CALIBRATION_TABLE).unlink(missing_ok=True)
     except OSError as error:
@@ -110,10 +122,6 @@ def _write_folder(evaluation: Evaluation, folder: Path) -> None:
         if is_new:
             with suppress(OSError):  # fails if the folder is not empty, because the files were written
                 folder.rmdir()
-
-
-def _write_table(table: pd.DataFrame, path: Path) -> None:
-    table.to_csv(path, sep="\t", index=False, float_format="%.6f", na_rep="nan", lineterminator="\n")
 
 
 def draw_accuracy(curves: AccuracyCurves, path: Path) -> None:

@@ -10,7 +10,7 @@ from spinimpute.reports.sections import footer, samples_table
 
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
     """Return the report page. `imputed` and `truth` are the names of the compared files."""
-    rows = evaluation.by_frequency.to_dict("records")
+    rows = evaluation.by_frequency
     overall = next(row for row in rows if (row["imputer"], row["bin"]) == (IMPUTED, "all"))
     card_values = {
         "samples": number(len(evaluation.samples)),
@@ -77,7 +77,7 @@ def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> Section
 def _calibration(evaluation: Evaluation) -> Section:
     if evaluation.calibration is None:
         return Section("Calibration", [paragraph("The imputed file has no genotype probabilities (GP).")])
-    rows = [row for row in evaluation.calibration.to_dict("records") if row["minor_alleles"] == "any"]
+    rows = [row for row in evaluation.calibration if row["minor_alleles"] == "any"]
     binned = [row for row in rows if row["bin"] != "all"]
     predicted = [row["mean_predicted"] for row in binned]
     chart = line_chart(
@@ -100,7 +100,9 @@ def _calibration(evaluation: Evaluation) -> Section:
 
 
 def _by_sample(evaluation: Evaluation) -> Section:
-    rows = evaluation.by_sample.sort_values("pooled_r2", na_position="first").to_dict("records")
+    rows = sorted(
+        evaluation.by_sample, key=lambda row: (row["pooled_r2"] == row["pooled_r2"], row["pooled_r2"])
+    )
     columns = {name: name for name in ("sample", "pooled_r2", "nrc", "genotypes")}
     r2 = [row["pooled_r2"] for row in rows]
     text = "Number of samples by pooled r²."

@@ -1,10 +1,11 @@
 """The result of `evaluate`: tables and counts, and a summary table for the terminal."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from io import StringIO
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
+from rich.console import Console
 from rich.table import Table
 
 from spinimpute.quality.metrics import bin_labels, curve
@@ -25,17 +26,17 @@ class AccuracyCurves(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """The result of `evaluate`."""
+    """The result of `evaluate`. A table is a list of rows, which `pandas.DataFrame` accepts."""
 
     # A row for each imputer (BASELINE and IMPUTED) and each bin of minor allele frequency in the panel.
     # Columns: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites,
     # genotypes.
-    by_frequency: pd.DataFrame
+    by_frequency: list[dict[str, Any]]
     # A row for each sample, over all scored sites. Columns: sample, pooled_r2, nrc, genotypes.
-    by_sample: pd.DataFrame
+    by_sample: list[dict[str, Any]]
     # calibration of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
     # calibration_error); None if the imputed file has no GP
-    calibration: pd.DataFrame | None
+    calibration: list[dict[str, Any]] | None
     scored_sites: int
     # scored sites that the imputed file lacks; they are scored with the panel's frequency as the dosage
     missing_sites: int
@@ -53,8 +54,9 @@ class Evaluation:
     regions: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        counts = f"{len(self.samples)} samples, {self.scored_sites:,} sites scored{self.where()}"
-        return f"<Evaluation: {counts}>\n{self.by_frequency.to_string(index=False)}"
+        text = StringIO()
+        Console(file=text, width=100).print(summary_table(self))
+        return text.getvalue().rstrip("\n")
 
     def where(self) -> str:
         """Return text about the compared regions, to append to a title; "" if everything was compared."""
@@ -64,7 +66,7 @@ class Evaluation:
 
     def accuracy_curves(self) -> AccuracyCurves:
         """Return the r2 columns of `by_frequency` as curves."""
-        rows = self.by_frequency.to_dict("records")
+        rows = self.by_frequency
         bins = bin_labels(rows)
         rows_of = {
             str(imputer): [row for row in rows if row["imputer"] == imputer]
@@ -88,8 +90,9 @@ def percent(label: str) -> str:
 
 def summary_table(evaluation: Evaluation) -> Table:
     """Return the table for the terminal: accuracy by frequency, with the pooled r² of the baseline."""
-    frame = evaluation.by_frequency
-    baseline, imputed = (frame[frame["imputer"] == name] for name in (BASELINE, IMPUTED))
+    baseline, imputed = (
+        [row for row in evaluation.by_frequency if row["imputer"] == name] for name in (BASELINE, IMPUTED)
+    )
     table = Table(
         title=f"{evaluation.scored_sites:,} sites, {len(evaluation.samples):,} samples{evaluation.where()}",
         caption=_caption(evaluation),
@@ -98,7 +101,7 @@ def summary_table(evaluation: Evaluation) -> Table:
     table.add_column("\nMAF", no_wrap=True)
     for name in ("\nsites", "baseline\nr²", "pooled\nr²", "mean\nr²", "\nconcordance", "missing\nsites"):
         table.add_column(name, justify="right", no_wrap=True)
-    for baseline_row, row in zip(baseline.to_dict("records"), imputed.to_dict("records"), strict=True):
+    for baseline_row, row in zip(baseline, imputed, strict=True):
         table.add_row(
             "all" if row["bin"] == "all" else percent(row["bin"]),
             f"{row['sites']:,}",
@@ -128,6 +131,8 @@ def _caption(evaluation: Evaluation) -> str:
         n = len(evaluation.samples_in_panel)
         lines.append(f"{n:,} samples are also in the panel: do not trust these scores")
     if evaluation.calibration is not None:
-        overall = evaluation.calibration.query("minor_alleles == 'any' and bin == 'all'")
-        lines.append(f"calibration error of GP: {overall['calibration_error'].iloc[0]:.5f}")
+        overall = next(
+            row for row in evaluation.calibration if (row["minor_alleles"], row["bin"]) == ("any", "all")
+        )
+        lines.append(f"calibration error of GP: {overall['calibration_error']:.5f}")
     return "\n".join(lines)

@@ -24,8 +24,9 @@ from spinimpute.predictors.registry import (
     row_by_kind,
     row_by_name,
 )
-from spinimpute.runtime.devices import choose_device, choose_threads
+from spinimpute.runtime.devices import choose_device, choose_threads, name_gpu
 from spinimpute.runtime.errors import InputError, argument
+from spinimpute.runtime.packages import OPTIONAL, explain_missing_packages
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors
 
 FORMAT = "spinimpute-checkpoint-1"  # format of checkpoint files
@@ -155,7 +156,8 @@ def _load(
         )
     torch_device = choose_device((row.auto_device or "cpu") if device == "auto" else device)
     checkpoint = Checkpoint(weights, metadata.get("model"), fingerprint(weights), torch_device, option_values)
-    load: Callable[[Checkpoint], Predictor] = import_attribute(row.load)
+    with explain_missing_packages(f"the predictor {row.name!r}"):
+        load: Callable[[Checkpoint], Predictor] = import_attribute(row.load)
     try:
         return load(checkpoint), row, option_values
     except WeightsMismatch as error:
@@ -195,11 +197,9 @@ def _check_fit(
 def environment() -> dict[str, str]:
     """Return the versions on which results depend, by name.
 
-    These are the versions of spinimpute, its shipped models, Python, each required library, the operating
-    system, the number of processors, and the GPU.
+    These are the versions of spinimpute, its shipped models, Python, each required or optional library, the
+    operating system, the number of processors, and the GPU.
     """
-    import torch  # slow to load
-
     versions = {"spinimpute": version("spinimpute")}
     for row in sorted(registry.PREDICTORS, key=lambda row: row.name):
         if row.shipped is not None:
@@ -207,12 +207,13 @@ def environment() -> dict[str, str]:
             versions[f"model {row.name}"] = fingerprint(weights)
     versions["python"] = platform.python_version()
     required = [line for line in requires("spinimpute") or [] if "extra ==" not in line]
-    for name in sorted(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required):
+    optional = [package for package, _ in OPTIONAL.values()]
+    for name in sorted([*(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required), *optional]):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
-            versions[name] = "missing"
+            versions[name] = "not installed" if name in optional else "missing"
     versions["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
     versions["processors"] = str(choose_threads(None))
-    versions["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can use"
+    versions["gpu"] = name_gpu() or "none that PyTorch can use"
     return versions

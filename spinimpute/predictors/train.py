@@ -221,10 +221,8 @@ def train(
     Raises
     ------
     InputError
-        The configuration, panel or checkpoint cannot be used, or `out` exists and neither `force` nor
-        `resume` is set.
-    ImportError
-        No panel is given and msprime is not installed.
+        The configuration, panel or checkpoint cannot be used, `out` exists and neither `force` nor `resume`
+        is set, or no panel is given and msprime is not installed.
     """
     outputs = _name_outputs(Path(out), log)
     resume = resume or _is_restarted_from(outputs.state)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import CannotWrite, atomic_write, find_placeholders
+from spinimpute.runtime.packages import check_package
 
 if TYPE_CHECKING:
     from spinimpute.reports.multiqc import SampleTable
@@ -39,9 +40,12 @@ class ReportFiles:
         """Check the names, and return the files that `check_outputs` must check before the run starts.
 
         Of the charts, only existing files are returned. Raises InputError if a name has a placeholder in
-        braces, if the folder cannot be created or has the name of an output file, or if MultiQC would not
-        find its table. `other_outputs` are the other outputs of the run.
+        braces, if the folder cannot be created or has the name of an output file, if MultiQC would not
+        find its table, or if Matplotlib is needed and not installed. `other_outputs` are the other outputs of
+        the run.
         """
+        if (self.page, self.figures) != (None, None):
+            check_package("matplotlib", "a report")
         if self.multiqc is not None and not Path(self.multiqc).name.endswith(SUFFIX):
             raise InputError(
                 "argument",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from spinimpute.runtime.errors import InputError, argument
+from spinimpute.runtime.packages import check_package, is_installed
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -24,15 +25,15 @@ def choose_threads(threads: int | None) -> int:
 def choose_device(name: str) -> str:
     """Return "cpu" or "cuda". "auto" stands for "cuda" if there is a GPU, otherwise for "cpu".
 
-    Raises InputError for another name, and for "cuda" if there is no GPU.
+    Raises InputError for another name, and for "cuda" if there is no GPU or PyTorch is not installed.
     """
     if name not in DEVICES:
         raise InputError("device", f"device must be auto, cpu or cuda, found {name!r}")
     if name == "cpu":
         return name
-    import torch
-
-    if torch.cuda.is_available():
+    if name == "cuda":
+        check_package("torch", "device cuda")
+    if name_gpu() is not None:
         return "cuda"
     if name == "cuda":
         raise InputError(
@@ -41,3 +42,12 @@ def choose_device(name: str) -> str:
             f"or {argument('device', 'auto')}",
         )
     return "cpu"
+
+
+def name_gpu() -> str | None:
+    """Return the name of the GPU that PyTorch uses. None without a GPU or without PyTorch."""
+    if not is_installed("torch"):
+        return None
+    import torch  # slow to load
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None

@@ -4,23 +4,26 @@ SPIN, NPT and the Set Transformer predict a row from labelled training rows. FT-
 predict a row from this row alone.
 """
 
-from spinimpute.tabular.context_estimators import (
-    NPTClassifier,
-    NPTRegressor,
-    SetTransformerClassifier,
-    SetTransformerRegressor,
-    SPINClassifier,
-    SPINRegressor,
-)
-from spinimpute.tabular.model_files import load_estimator, save_estimator
-from spinimpute.tabular.row_estimators import (
-    FTTransformerClassifier,
-    FTTransformerRegressor,
-    MLPClassifier,
-    MLPRegressor,
-    ResNetClassifier,
-    ResNetRegressor,
-)
+from spinimpute.runtime.packages import explain_missing_packages
+
+with explain_missing_packages("spinimpute.tabular", "tables"):
+    from spinimpute.tabular.context_estimators import (
+        NPTClassifier,
+        NPTRegressor,
+        SetTransformerClassifier,
+        SetTransformerRegressor,
+        SPINClassifier,
+        SPINRegressor,
+    )
+    from spinimpute.tabular.model_files import load_estimator, save_estimator
+    from spinimpute.tabular.row_estimators import (
+        FTTransformerClassifier,
+        FTTransformerRegressor,
+        MLPClassifier,
+        MLPRegressor,
+        ResNetClassifier,
+        ResNetRegressor,
+    )
 
 __all__ = [
     "FTTransformerClassifier",

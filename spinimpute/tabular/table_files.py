@@ -13,7 +13,6 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from spinimpute.runtime.errors import InputError, repeated, why_no_file
+from spinimpute.runtime.packages import check_package
 from spinimpute.runtime.unpacking import ENCODING, TooLong, check_unpacked, decompressed_text
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
@@ -68,7 +68,7 @@ def output_suffix(path: str | Path) -> str:
     """Return the suffix of an output. Raise InputError if it is unknown, or for Parquet without pyarrow."""
     suffix = table_suffix(path)
     if suffix == PARQUET:
-        _require_pyarrow()
+        check_package("pyarrow", "Parquet")
     return suffix
 
 
@@ -247,15 +247,8 @@ def _diagnose(path: Path, error: UnicodeDecodeError) -> str:
     return f"{byte}. Convert it, for example with: iconv -f latin1 -t utf-8"
 
 
-def _require_pyarrow() -> None:
-    try:
-        import_module("pyarrow")
-    except ImportError as error:
-        raise InputError("package", "Parquet needs pyarrow: pip install pyarrow") from error
-
-
 def _read_parquet(path: Path) -> pd.DataFrame:
-    _require_pyarrow()
+    check_package("pyarrow", "Parquet")
     from pyarrow import ArrowException, parquet
 
     try:

@@ -29,6 +29,7 @@ from spinimpute.genotypes.sites import (
     snp_alleles,
 )
 from spinimpute.runtime.errors import Code, InputError, repeated
+from spinimpute.runtime.packages import explain_missing_packages
 from spinimpute.targets.array_text import NO_POSITION
 from spinimpute.targets.liftover import INDEL_ON_OTHER_STRAND, NOT_IN_CHAIN, Lift
 
@@ -127,10 +128,8 @@ def _reading(path: Path, code: Code, advice: str) -> Iterator[None]:
 
 def load_pgenlib() -> Any:
     """Import and return pgenlib. Raises InputError if it is not installed."""
-    try:
+    with explain_missing_packages("reading and writing PLINK files"):
         import pgenlib
-    except ImportError as error:
-        raise InputError("package", "PLINK files need pgenlib: pip install 'spinimpute[plink]'") from error
     return pgenlib
 
 

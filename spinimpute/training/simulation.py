@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.packages import explain_missing_packages
 
 if TYPE_CHECKING:
     import msprime
@@ -195,12 +196,10 @@ def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float
 def simulate_segment(seed: int, settings: SimulationSettings = SimulationSettings()) -> Segment:
     """Simulate a segment; seed, settings and the version of msprime determine it.
 
-    Only polymorphic sites are kept. Raises ImportError if msprime is not installed.
+    Only polymorphic sites are kept. Raises InputError if msprime is not installed.
     """
-    try:
+    with explain_missing_packages("simulating segments"):
         import msprime
-    except ImportError as error:
-        raise ImportError("simulated segments need msprime: pip install 'spinimpute[train]'") from error
 
     rng = np.random.default_rng(seed)
     stretch = _log_uniform(rng, settings.stretch) if settings.stretch != (1, 1) else 1.0

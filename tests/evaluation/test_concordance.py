@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spinimpute.evaluation.evaluate import evaluate
@@ -204,12 +205,12 @@ def test_dosages_agree_with_our_own_tables(problem):
     found = contents(problem.folder / "q")
     of_bins = np.array([line.split() for line in found["rsquare.grp"].splitlines()], dtype=float)
     of_bins = of_bins[of_bins[:, 1] > 0]
-    frame = result.by_frequency
+    frame = pd.DataFrame(result.by_frequency)
     ours = frame[(frame["imputer"] == "imputed") & (frame["bin"] != "all")]
     np.testing.assert_allclose(of_bins[:, 4], ours["pooled_r2"], atol=1e-5)
     np.testing.assert_array_equal(of_bins[:, 1], ours["genotypes"])
     of_samples = np.array([line.split()[2] for line in found["rsquare.spl"].splitlines()], dtype=float)
-    np.testing.assert_allclose(of_samples, result.by_sample["pooled_r2"], atol=1e-5)
+    np.testing.assert_allclose(of_samples, [row["pooled_r2"] for row in result.by_sample], atol=1e-5)
 
 
 @pytest.mark.parametrize(

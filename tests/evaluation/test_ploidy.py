@@ -1,6 +1,7 @@
 """`evaluate` with haploid and diploid genotypes."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spinimpute.evaluation.evaluate import evaluate
@@ -8,7 +9,7 @@ from spinimpute.runtime.errors import InputError
 
 
 def pooled_r2(result):
-    frame = result.by_frequency
+    frame = pd.DataFrame(result.by_frequency)
     return frame[(frame["imputer"] == "imputed") & (frame["bin"] == "all")]["pooled_r2"].iloc[0]
 
 
