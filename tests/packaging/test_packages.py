@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -83,16 +84,27 @@ def test_sources_that_are_not_installed_say_how_to_install_them(tmp_path, depend
 
 def test_the_conda_recipe_asks_for_what_the_project_needs():
     recipe = (ROOT / "workflows/conda/meta.yaml").read_text()
-    run = re.search(r"  run:\n((?:    - .+\n)+)", recipe)
-    assert run is not None
-    asked = dict(line[6:].split(maxsplit=1) for line in run[1].splitlines())
     project = PROJECT["project"]
-    wanted = {"python": project["requires-python"]}
-    for line in project["dependencies"]:
-        name, bounds = re.fullmatch(r"([\w-]+)(.*)", line).groups()  # type: ignore[union-attr]
-        wanted[CONDA_NAMES.get(name, name)] = bounds
-    assert asked == wanted
+    assert conda_packages(recipe, "run") == {"python": project["requires-python"]} | bounds(
+        project["dependencies"]
+    )
+    extras = project["optional-dependencies"]
+    optional = bounds(line for name in ("charts", "tables", "torch", "train") for line in extras[name])
+    assert conda_packages(recipe, r"run_constrained:.*") == optional
     assert f'set version = "{project["version"]}"' in recipe
+
+
+def conda_packages(recipe: str, section: str) -> dict[str, str]:
+    """The packages in a section of the recipe, and their bounds."""
+    found = re.search(rf"  {section}:?\n((?:    - .+\n)+)", recipe)
+    assert found is not None
+    return dict(line[6:].split(maxsplit=1) for line in found[1].splitlines())
+
+
+def bounds(requirements: Iterable[str]) -> dict[str, str]:
+    """The packages of requirements, by their names in conda, and their bounds."""
+    split = (re.fullmatch(r"([\w-]+)(.*)", line) for line in requirements if "[" not in line)
+    return {CONDA_NAMES.get(found[1], found[1]): found[2] for found in split if found is not None}
 
 
 def test_the_conda_recipe_renders_and_starts_what_the_wheel_starts():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cyvcf2
 import numpy as np
+import pandas as pd
 import pytest
 
 import spinimpute
@@ -248,7 +249,9 @@ def test_damage_found_on_the_way_leaves_no_output(made, target, tmp_path):
 def test_evaluate_takes_its_frequencies(made, example_panel, target, example, tmp_path):
     spinimpute.impute(target, tmp_path / "o.bcf", made)
     of_file, of_panel = (
-        spinimpute.evaluate(example / "truth.vcf.gz", tmp_path / "o.bcf", path, target).by_frequency
+        pd.DataFrame(
+            spinimpute.evaluate(example / "truth.vcf.gz", tmp_path / "o.bcf", path, target).by_frequency
+        )
         for path in (made.path, example_panel.path)
     )
     assert of_file.equals(of_panel)

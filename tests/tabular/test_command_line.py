@@ -381,4 +381,4 @@ def test_control_characters_are_not_printed(run: Run) -> None:
 def test_parquet_without_pyarrow(fit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     Path("t.parquet").write_bytes(b"PAR1")
-    failed(fit("t.parquet", "y"), "pip install pyarrow")
+    failed(fit("t.parquet", "y"), "pip install 'spinimpute[tables]'")

@@ -76,8 +76,10 @@ def sparse_reads(example, tmp_path_factory) -> Path:
 def accuracy(example: Path, panel: Path, out: Path, **given: Any) -> float:
     settings = spinimpute.SequencingSettings(**given)
     spinimpute.impute_sequenced(out, panel, settings, resources=spinimpute.Resources(1), force=True)
-    table = spinimpute.evaluate(example / "truth.vcf.gz", out, panel, example / "target.vcf.gz").by_frequency
-    (r2,) = table[(table["imputer"] == "imputed") & (table["bin"] == "all")]["pooled_r2"]
+    result = spinimpute.evaluate(example / "truth.vcf.gz", out, panel, example / "target.vcf.gz")
+    (r2,) = (
+        row["pooled_r2"] for row in result.by_frequency if (row["imputer"], row["bin"]) == ("imputed", "all")
+    )
     return float(r2)
 
 
