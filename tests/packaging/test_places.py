@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "workflows" / "container" / "Dockerfile"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CI = ROOT / ".github" / "workflows" / "ci.yml"
 
 
@@ -70,7 +71,7 @@ def test_the_workflow_of_github_runs_what_there_is():
     assert {"lint", "demo", "test", "coverage", "dist", "docs"} == called <= targets
     matrix = jobs["test"]["strategy"]["matrix"]
     assert set(matrix["os"]) == {"ubuntu-latest", "macos-latest"}
-    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    oldest = PROJECT["requires-python"]
     assert oldest == f">={matrix['python'][0]}" == f">={jobs['lint']['steps'][1]['with']['python-version']}"
 
 
@@ -81,12 +82,25 @@ def test_linters_of_the_workflow_and_the_image(linter, path):
 
 
 def test_the_image_gets_all_that_the_wheel_is_built_from():
-    """And starts the command that the wheel installs."""
+    """And shows the help of the command that the wheel installs."""
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert not {"spinimpute", "cli", "pyproject.toml", "setup.py", "README.md", "LICENSE"} & set(ignored)
     text = DOCKERFILE.read_text()
     (build,) = re.findall(r"^RUN (pip wheel .+)$", text, re.M)
     assert build.endswith(" .")
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    (started,) = re.findall(r'^ENTRYPOINT \["(.+)"\]$', text, re.M)
-    assert started in scripts
+    (started,) = re.findall(r'^CMD \["(.+)", "--help"\]$', text, re.M)
+    assert started in PROJECT["scripts"]
+
+
+def test_the_image_suits_workflow_engines():
+    """They start a shell in it, Nextflow calls `ps`, and modules and tasks name its tag."""
+    text = DOCKERFILE.read_text()
+    assert not re.search(r"^ENTRYPOINT", text, re.M)
+    assert re.search(r"^RUN apt-get .*\bprocps\b", text, re.M)
+    (tag,) = re.findall(r"^# docker build .* -t (\S+) \.$", text, re.M)
+    assert tag == f"spinimpute:{PROJECT['version']}"
+    modules = list((ROOT / "workflows/nextflow").rglob("modules/**/main.nf"))
+    assert {re.findall(r'container "(.+)"', path.read_text())[0] for path in modules} == {tag}
+    extras = re.findall(r"EXTRAS=([\w,]+)", text)
+    assert extras
+    assert {name for extra in extras for name in extra.split(",")} <= set(PROJECT["optional-dependencies"])

@@ -1,7 +1,9 @@
 """The Nextflow modules: their commands and stubs run; descriptions name what processes take and make."""
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -22,11 +24,22 @@ EXAMPLE = REPOSITORY / "workflows" / "wrapper" / "spinimpute" / "impute" / "test
 IMPUTE, LIGATE = MODULES
 
 
+def quote(text: str) -> str:
+    """As the closure of that name in the modules."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def filled(text: str, values: dict[str, str]) -> str:
+    """Values in place of what Nextflow fills in: ${name}, ${quote(name)} and ${quote("...")}."""
+    text = re.sub(r'\$\{quote\("(.+?)"\)\}', lambda match: quote(filled(match[1], values)), text)
+    text = re.sub(r"\$\{quote\((\w+)\)\}", lambda match: quote(values[match[1]]), text)
+    return re.sub(r"\$\{(.+?)\}", lambda match: values[match[1]], text)
+
+
 def command(module: Path, part: str, values: dict[str, str]) -> str:
     """The shell command of `script` or `stub`, with values in place of what Nextflow fills in."""
     text = (module / "main.nf").read_text().split(f"    {part}:\n")[1].split('"""')[1]
-    filled = re.sub(r"\$\{(.+?)\}", lambda match: values[match[1]], text)
-    return filled.replace("\\\\", "\\")
+    return filled(text, values).replace("\\\\", "\\")
 
 
 def run(command: str, folder: Path) -> None:
@@ -40,37 +53,72 @@ def run(command: str, folder: Path) -> None:
 def outputs(module: Path) -> list[str]:
     """Names of the files that a process declares, with ${prefix} and the like."""
     text = (module / "main.nf").read_text().split("    output:\n")[1].split("    when:\n")[0]
-    return re.findall(r'path\("([^"]+)"\)', text)
+    return re.findall(r'path\("([^"]+)"', text)
 
 
 def made(module: Path, values: dict[str, str], folder: Path) -> None:
     """Every output that is declared is there."""
-    for name in outputs(module):
-        filled = re.sub(r"\$\{(.+?)\}", lambda match: values[match[1]], name)
-        choices = re.fullmatch(r"(.*)\{(.+)\}", filled)
-        names = [choices[1] + choice for choice in choices[2].split(",")] if choices else [filled]
-        assert any(path.is_file() for name in names for path in folder.glob(name)), (name, os.listdir(folder))
+    for name in (filled(name, values) for name in outputs(module)):
+        found = list(folder.glob(name)) if name.startswith("*") else [folder / name]
+        assert any(path.is_file() for path in found), (name, os.listdir(folder))
 
 
 def test_chunks_are_imputed_and_joined(tmp_path: Path) -> None:
-    for path in EXAMPLE.iterdir():
-        shutil.copy(path, tmp_path)
+    names = {name: f"Anna's $(touch ran) {name}" for name in ("target.vcf.gz", "panel.vcf.gz", "genetic.map")}
+    for name, odd in names.items():
+        shutil.copy(EXAMPLE / name, tmp_path / odd)
     chunks = []
     for n, region in enumerate(("20:1-125000", "20:125001-1000000")):
         values = {
-            "vcf": "target.vcf.gz", "panel": "panel.vcf.gz", "map_option": "--map genetic.map",
+            "vcf": names["target.vcf.gz"], "panel": names["panel.vcf.gz"],
+            "map_option": f"--map {quote(names['genetic.map'])}",
             "region_option": f"--region {region}", "task.cpus": "2",
-            "args": f"--format GT,DS,GP --multiqc chunk{n}_mqc.json", "prefix": f"chunk{n}",
-            "extension": "vcf.gz",
+            "args": f"--format GT,DS,GP --multiqc chunk{n}_mqc.json", "prefix": f"chunk [{n}] `x`",
+            "extension": "vcf.gz", "suffix": "tbi",
         }  # fmt: skip
         run(command(IMPUTE, "script", values), tmp_path)
         made(IMPUTE, values, tmp_path)
-        chunks.append(f"chunk{n}.vcf.gz")
-    values = {"task.cpus": "2", "args": "", "prefix": "all", "chunks": " ".join(chunks)}
+        chunks.append(quote(f"{values['prefix']}.vcf.gz"))
+    values = {"task.cpus": "2", "args": "", "prefix": "all;x", "quoted_chunks": " ".join(chunks)}
     run(command(LIGATE, "script", values), tmp_path)
     made(LIGATE, values, tmp_path)
-    written, panel = (len(list(cyvcf2.VCF(str(tmp_path / f"{name}.vcf.gz")))) for name in ("all", "panel"))
+    written, panel = (
+        len(list(cyvcf2.VCF(str(tmp_path / name)))) for name in ("all;x.vcf.gz", names["panel.vcf.gz"])
+    )
     assert written == panel > 0
+    assert not (tmp_path / "ran").exists()
+
+
+GROOVY = """
+new groovy.json.JsonSlurper().parse(new File('values.json')).each { k, v -> binding.setVariable(k, v) }
+print({ -> BODY }())
+"""
+
+
+@pytest.mark.skipif(shutil.which("groovy") is None, reason="groovy is not installed")
+@pytest.mark.parametrize("part", ["script", "stub"])
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_groovy_fills_in_as_these_tests_do(module: Path, part: str, tmp_path: Path) -> None:
+    """Groovy evaluates the block of a module as Nextflow does."""
+    names = [f'it\'s \\ "{n}" $(touch ran)' for n in range(4)]
+    given = {"vcf": names[0], "panel": names[1], "map": names[2], "region": "20:1-9", "chunks": names[:2]}
+    task = {"cpus": 2, "ext": {"args": "--multiqc a_mqc.json", "prefix": names[3]}}
+    (tmp_path / "values.json").write_text(json.dumps(given | {"task": task, "meta": {"id": "x"}}))
+    text = (module / "main.nf").read_text().split(f"    {part}:\n")[1]
+    body = '"""'.join(text.split('"""')[:2]) + '"""'
+    (tmp_path / "block.groovy").write_text(GROOVY.replace("BODY", body))
+    java = Path(shutil.which("java") or "/usr/bin/java").resolve().parents[1]
+    done = subprocess.run(
+        ["groovy", "block.groovy"], cwd=tmp_path, env=ENVIRONMENT | {"JAVA_HOME": str(java)},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    values = given | {
+        "map_option": f"--map {quote(names[2])}", "region_option": "--region '20:1-9'", "task.cpus": "2",
+        "args": "--multiqc a_mqc.json", "prefix": names[3], "extension": "vcf.gz", "suffix": "tbi",
+        "quoted_chunks": " ".join(map(quote, names[:2])), "touch_multiqc": "touch a_mqc.json",
+    }  # fmt: skip
+    assert shlex.split(done.stdout) == shlex.split(command(module, part, values))
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
