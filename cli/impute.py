@@ -50,7 +50,7 @@ FORMATS = ("GT", "DS", "HDS", "GP")
 # Options that do not change the results. Headers omit them: equal results then have equal headers.
 NOT_RECORDED = (
     "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
-    "min_typed_ratio",
+    "min_typed_ratio", "sites",
 )  # fmt: skip
 ONLY_FOR_ARRAYS = (
     "phasing", "samples", "samples_file",
@@ -65,13 +65,17 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     `PipedCommand` calls this without `inputs` before it reads standard input; `impute` checks `inputs`, too.
     """
     from spinimpute.outputs.opening import choose_format
-    from spinimpute.pipeline.run_plan import get_single_output
+    from spinimpute.pipeline.run_plan import get_single_output, site_table_of_bgen
     from spinimpute.reports.report_files import ReportFiles
     from spinimpute.runtime.output_files import check_outputs
 
     out, tables = params["out"], _loo_tables(params["loo"]).values()
     report = ReportFiles(params["report"], params["report_figures"], params["multiqc"])
-    others = [*tables, *report.paths_to_check([out, *tables])]
+    sites = params["sites"]
+    if sites is None and out.lower().endswith(".bgen"):
+        sites = site_table_of_bgen(out)
+    others = [None if sites is None else get_single_output(sites), *tables]
+    others += report.paths_to_check([out, *tables])
     check_outputs([get_single_output(out), *others], params["force"], inputs, streamed=out)
     choose_format(Path(out), params["output_type"])
 
@@ -99,6 +103,27 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
 )
 @option(
     "--decimals", type=click.IntRange(1, 5), default=3, help="Decimals of DS, HDS and GP.", group="Output"
+)
+@option(
+    "--min-r2",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="Leave out imputed sites with a lower INFO/R2. Typed sites are always written.",
+    group="Output",
+)
+@option(
+    "--min-maf",
+    type=click.FloatRange(0, 0.5),
+    default=0.0,
+    help="Leave out sites at which the imputed samples have a lower minor allele frequency (INFO/MAF).",
+    group="Output",
+)
+@option(
+    "--sites",
+    metavar="FILE",
+    help="Table of all sites, before filters: alleles, AF, MAF, AVG_CS, R2, ER2, TYPED (.tsv.gz). Default "
+    "for BGEN: PREFIX.sites.tsv.gz.",
+    group="Output",
 )
 @regions_options("Region to impute. An output with one region is a chunk; 'spinimpute ligate' joins chunks.")
 @option(
@@ -213,6 +238,9 @@ def impute(
         report_figures=params["report_figures"],
         multiqc=params["multiqc"],
         decimals=params["decimals"],
+        min_r2=params["min_r2"],
+        min_maf=params["min_maf"],
+        sites=params["sites"],
         output_type=params["output_type"],
         header_lines=[f"##spinimpute_command={command_text(ctx, NOT_RECORDED)}"],
     )

@@ -8,15 +8,16 @@ from pathlib import Path
 
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
+from spinimpute.outputs.selection import NO_FILTER, RecordFilter, SelectingWriter
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.plink import load_pgenlib
-from spinimpute.vcf.header import OutputLayout
+from spinimpute.vcf.header import OutputLayout, make_header
 from spinimpute.vcf.writer import GenotypeWriter, choose_output_type
 
 PGEN, BGEN = "pgen", "bgen"
 _BY_SUFFIX = {".pgen": PGEN, ".bgen": BGEN}
 
-RecordWriter = GenotypeWriter | PlinkWriter | BgenWriter
+RecordWriter = GenotypeWriter | PlinkWriter | BgenWriter | SelectingWriter
 
 
 def choose_format(path: Path, output_type: str | None) -> str:
@@ -47,14 +48,24 @@ def open_writer(
     n_records: int,
     threads: int,
     sexes: Mapping[str, bool] | None = None,
+    *,
+    record_filter: RecordFilter = NO_FILTER,
+    site_table: Path | None = None,
 ) -> AbstractContextManager[RecordWriter]:
     """Return the writer for a format of `choose_format`. All writers have the same methods.
 
-    `n_records` is the number of records that will be written; only PLINK needs it. `sexes` says which samples
-    are male, for PLINK and BGEN. See the writers for the other parameters and the errors.
+    `n_records` is the number of records before `record_filter`; only PLINK needs it. `sexes` says which
+    samples are male, for PLINK and BGEN. `site_table` is the path of a table of all sites, see
+    `SelectingWriter`. See the writers for the other parameters and the errors.
     """
+    layout = layout._replace(header_lines=[*layout.header_lines, *record_filter.header_lines])
+    writer: GenotypeWriter | PlinkWriter | BgenWriter
     if output_format == PGEN:
-        return PlinkWriter(path, layout, n_records, sexes)
-    if output_format == BGEN:
-        return BgenWriter(path, layout, sexes)
-    return GenotypeWriter(path, layout, output_format, threads)
+        writer = PlinkWriter(path, layout, n_records, sexes, may_be_fewer=bool(record_filter))
+    elif output_format == BGEN:
+        writer = BgenWriter(path, layout, sexes)
+    else:
+        writer = GenotypeWriter(path, layout, output_format, threads)
+    if site_table is None and not record_filter:
+        return writer
+    return SelectingWriter(writer, make_header(layout), record_filter, site_table)

@@ -18,8 +18,9 @@ import numpy as np
 
 from spinimpute.genotypes.builds import NON_PAR, infer_build, is_x, x_regions
 from spinimpute.genotypes.sites import Sites
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import OutputGroup
+from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import OutputLayout, make_header
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, NumberCodes, SampleLayout, info_columns, info_texts
@@ -34,8 +35,8 @@ class PlinkWriter(OutputGroup):
 
     With GT as the only FORMAT field, phased genotypes are written, otherwise dosages. Dosages are rounded as
     in VCF. Dosages of males on X range from 0 to 2, as PLINK expects. `n_records` is the number of records,
-    and `sexes` says which samples are male. Raises InputError if pgenlib is not installed, if a path cannot
-    be written, or if PLINK cannot read a sample's name.
+    or with `may_be_fewer` the largest number. `sexes` says which samples are male. Raises InputError if
+    pgenlib is not installed, if a path cannot be written, or if PLINK cannot read a sample's name.
     """
 
     def __init__(
@@ -44,9 +45,10 @@ class PlinkWriter(OutputGroup):
         layout: OutputLayout,
         n_records: int,
         sexes: Mapping[str, bool] | None = None,
+        *,
+        may_be_fewer: bool = False,
     ) -> None:
         """Check the arguments, and open the files."""
-        pgenlib = load_pgenlib()
         self._header = make_header(layout._replace(formats=()))
         check_names(layout.samples)
         self._samples = list(layout.samples)
@@ -58,6 +60,9 @@ class PlinkWriter(OutputGroup):
         self._codes = NumberCodes(layout.decimals)
         self._has_dosages = any(name != "GT" for name in layout.formats)
         self.set_ploidy(layout.ploidy)
+        self._n_records, self._n_written = n_records, 0
+        self._batch = max(1, _BLOCK_CALLS // len(self._samples))
+        self._scratch: PartialFile | None = None
         self._pgen: Any = None
         self._pvar: TextIO | None = None
         path = Path(path)
@@ -66,14 +71,19 @@ class PlinkWriter(OutputGroup):
             self._pvar = self.files[1].path.open("w", encoding="utf-8", newline="\n")
             *lines, _ = self._header.text.splitlines(keepends=True)
             self._pvar.write("".join(lines) + "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")
-            self._pgen = pgenlib.PgenWriter(
-                os.fsencode(self.files[0].path),
-                len(self._samples),
-                n_records,
-                nonref_flags=False,
-                hardcall_phase_present=not self._has_dosages,
-                dosage_present=self._has_dosages,
-            )
+            if may_be_fewer:
+                self._scratch = PartialFile(path.with_name(f"{path.name}.all"))
+            self._pgen = self._open_pgen((self._scratch or self.files[0]).path, n_records)
+
+    def _open_pgen(self, path: Path, n_records: int) -> Any:
+        return load_pgenlib().PgenWriter(
+            os.fsencode(path),
+            len(self._samples),
+            n_records,
+            nonref_flags=False,
+            hardcall_phase_present=not self._has_dosages,
+            dosage_present=self._has_dosages,
+        )
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
@@ -97,15 +107,14 @@ class PlinkWriter(OutputGroup):
         texts = info_texts(info_columns(self._header, info, np.asarray(typed, bool)))
         ids = [name or "." for name in sites.id]
         rows = zip(names, sites.position.tolist(), ids, sites.ref, sites.alt, texts, strict=True)
-        batch = max(1, _BLOCK_CALLS // len(self._samples))
         with self.convert_errors():
             assert self._pvar is not None
             self._pvar.writelines(
                 f"{name}\t{position}\t{id_}\t{ref}\t{alt}\t.\tPASS\t{text}\n"
                 for name, position, id_, ref, alt, text in rows
             )
-            for start in range(0, len(sites), batch):
-                records = slice(start, start + batch)
+            for start in range(0, len(sites), self._batch):
+                records = slice(start, start + self._batch)
                 fields = self._layout.fields(
                     np.asarray(hap_dosage[records], np.float32),
                     None if haplotypes is None else haplotypes[records],
@@ -115,6 +124,7 @@ class PlinkWriter(OutputGroup):
                     self._pgen.append_dosages_batch(self._dosages_of_two(fields.numbers["DS"][0]))
                 else:
                     self._append_genotypes(fields.alleles, fields.unphased)
+        self._n_written += len(sites)
 
     def _dosages_of_two(self, codes: np.ndarray) -> np.ndarray:
         """Convert codes of DS to dosages, float32 (r, n), from 0 to 2 also for males on X."""
@@ -147,14 +157,49 @@ class PlinkWriter(OutputGroup):
     def write_trailers(self) -> None:
         """Finish the .pgen and .pvar, and write the .psam."""
         assert self._pvar is not None
+        if self._scratch is not None:
+            self._copy_from_scratch(self._scratch)
         pgen, self._pgen = self._pgen, None
         pgen.close()
         self._pvar.close()
         rows = ["#IID\tSEX", *(f"{name}\t{_SEX[self._sexes.get(name)]}" for name in self._samples)]
         self.files[2].path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
 
+    def _copy_from_scratch(self, scratch: PartialFile) -> None:
+        """Copy the records to a .pgen of the right size: pgenlib needs the number of records first."""
+        n_samples, n_written = len(self._samples), self._n_written
+        if not n_written:
+            raise InputError(
+                "content",
+                f"{self.path}: no site passes the filters, and PLINK cannot store a file without sites. Give "
+                f"a lower {argument('min_r2')} or {argument('min_maf')}",
+            )
+        for start in range(n_written, self._n_records, self._batch):  # fill the scratch file
+            n_rows = min(self._batch, self._n_records - start)
+            if self._has_dosages:
+                self._pgen.append_dosages_batch(np.zeros((n_rows, n_samples), np.float32))
+            else:
+                self._pgen.append_alleles_batch(np.zeros((n_rows, 2 * n_samples), np.int32), True)
+        self._pgen.close()
+        self._pgen = self._open_pgen(self.files[0].path, n_written)
+        with load_pgenlib().PgenReader(os.fsencode(scratch.path)) as reader:
+            for start in range(0, n_written, self._batch):
+                stop = min(start + self._batch, n_written)
+                if self._has_dosages:
+                    dosages = np.empty((stop - start, n_samples), np.float32)
+                    reader.read_dosages_range(start, stop, dosages)
+                    self._pgen.append_dosages_batch(dosages)
+                else:
+                    calls = np.empty((stop - start, 2 * n_samples), np.int32)
+                    phased = np.empty((stop - start, n_samples), np.uint8)
+                    reader.read_alleles_and_phasepresent_range(start, stop, calls, phased)
+                    self._pgen.append_partially_phased_batch(calls, phased)
+        scratch.discard()
+
     def drop(self) -> None:
         """Close the incomplete .pvar and .pgen."""
+        if self._scratch is not None:
+            self._scratch.discard()
         pgen, self._pgen = self._pgen, None
         with suppress(OSError):
             if self._pvar is not None:

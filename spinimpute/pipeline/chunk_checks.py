@@ -10,6 +10,7 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
+from spinimpute.outputs.selection import FILTER_LINE
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.panels.spin_files import concatenate_sites
 from spinimpute.pipeline.chunk_file import PANEL_LINE, Chunk
@@ -21,6 +22,7 @@ _MUST_MATCH = {  # start of header lines that must be equal in all chunks, with 
     PANEL_LINE: "panel",
     "##spinimpute_model=": "model",
     "##source=": "program",
+    FILTER_LINE: "filter",
 }
 
 
@@ -180,7 +182,9 @@ def check_panel(
         rows = start + np.flatnonzero(~absent[start:stop])
         matched = chunk.key[np.isin(chunk.key, site_keys[rows])]
         missing_rows = rows[~np.isin(site_keys[rows], matched)]
-        if len(missing_rows):
+        if chunk.filtered:
+            rows = np.setdiff1d(rows, missing_rows)
+        elif len(missing_rows):
             raise InputError(
                 "mismatch",
                 f"chunk {chunk.path} ({chunk.region}) lacks the panel site {name(missing_rows[0])}",
@@ -191,7 +195,7 @@ def check_panel(
                 f"chunk {chunk.path} ({chunk.region}) does not have each of the panel's sites once, in the "
                 "panel's order",
             )
-        if chunk.sites != len(matched):
+        if chunk.sites != len(matched) and not chunk.filtered:
             raise InputError(
                 "mismatch",
                 f"chunk {chunk.path} ({chunk.region}) has {chunk.sites} sites of its panel "
@@ -237,19 +241,28 @@ def _find_absent_parts(
     return absent
 
 
-def shared_sites(left: Chunk, right: Chunk) -> int:
-    """Count the sites in the overlap of two neighbours. Raises InputError if their sites differ there."""
+def shared_sites(left: Chunk, right: Chunk) -> tuple[np.ndarray, np.ndarray]:
+    """Return the records of the sites that two neighbours share, int64: numbers in the left and right chunk.
+
+    Raises InputError if the sites of the chunks differ where they overlap, unless sites were filtered. The R2
+    of a site may then differ between the chunks, if the run phased the target.
+    """
     first = int(np.searchsorted(left.position, right.region.start, side="left"))
     stop = int(np.searchsorted(right.position, left.region.end, side="right"))
-    one, another = left.key[first:], right.key[:stop]
+    left_rows, right_rows = np.arange(first, len(left)), np.arange(stop)
+    if left.filtered:
+        left_rows = left_rows[np.isin(left.key[left_rows], right.key[right_rows])]
+        right_rows = right_rows[np.isin(right.key[right_rows], left.key[left_rows])]
+    one, another = left.key[left_rows], right.key[right_rows]
     if not np.array_equal(one, another):
         shared = min(len(one), len(another))
         row = int(np.argmax(np.append(one[:shared] != another[:shared], True)))
-        at = [int(p[row]) for p in (left.position[first:], right.position[:stop]) if row < len(p)]
+        positions = left.position[left_rows], right.position[right_rows]
+        at = [int(position[row]) for position in positions if row < len(position)]
         raise InputError(
             "mismatch",
             f"chunks {left.path} and {right.path} do not have the same sites in {left.region.chrom}:"
             f"{right.region.start}-{left.region.end}, which is in both: they first differ at "
             f"{left.region.chrom}:{min(at)}",
         )
-    return len(one)
+    return left_rows, right_rows

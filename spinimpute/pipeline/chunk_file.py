@@ -18,6 +18,7 @@ import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import LAST_POSITION, Region
+from spinimpute.outputs.selection import FILTER_LINE
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
 from spinimpute.vcf.bgzf import DamagedFile, open_decompressed
@@ -99,6 +100,7 @@ class Chunk:
     sites: int  # number of panel sites
     unmatched: int | None  # number of sites that the panel lacks; None if they are not written
     phased_here: bool  # whether genotypes were phased in the run
+    filtered: bool  # whether sites were left out by R2 or MAF
     target: dict[int, str]  # checksum of the target's genotypes at each position; may be empty
     is_bcf: bool
     records: RawRecords
@@ -233,6 +235,7 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
         sites=int(match[4]),
         unmatched=None if match[5] is None else int(match[5]),
         phased_here=match[6] is not None,
+        filtered=any(line.startswith(FILTER_LINE) for line in lines),
         target={int(at): checksum for line in targets for at, checksum in _CHECKSUM.findall(line)},
         is_bcf=start.is_bcf,
         records=record_class(region.chrom, formats, len(samples), lines),
@@ -271,7 +274,7 @@ def _scan(chunk: Chunk, stream: ByteStream, unread_bytes: bytes) -> RecordTable:
 def _check_records(chunk: Chunk, position: np.ndarray) -> None:
     region = chunk.region
     expected = chunk.sites + (chunk.unmatched or 0)
-    if len(position) != expected:
+    if len(position) > expected or (len(position) < expected and not chunk.filtered):
         raise InputError(
             "damaged",
             f"chunk {chunk.path}: the file has {len(position)} records, but its header says {expected}; "

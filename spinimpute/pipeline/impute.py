@@ -32,7 +32,7 @@ from spinimpute.pipeline.regions import (
     part_to_read,
     unmatched_sites,
 )
-from spinimpute.pipeline.run_plan import Panel, list_panels, plan_run
+from spinimpute.pipeline.run_plan import Panel, get_site_tables, list_panels, plan_run
 from spinimpute.pipeline.settings import (
     OutputSettings,
     PredictorSettings,
@@ -146,7 +146,8 @@ def impute(
         plan = plan_run(out, files, panels, regions, output.output_type, genetic_map)
     summary.warnings += plan.warnings
     tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
-    outs = [*plan.outputs, *tables.values()]
+    site_tables = get_site_tables(plan, out, output.sites)
+    outs = [*plan.outputs, *site_tables.values(), *tables.values()]
     inputs = [*files, *get_panel_paths(panels), predictor.model, genetic_map, region.regions_file]
     check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
     choose_format(outs[0], output.output_type)
@@ -155,7 +156,10 @@ def impute(
         for chromosome in chain.from_iterable(plan.outputs.values()):
             with open_reference(chromosome.panels[0]) as parts:
                 load(parts[0])
-    with ExitStack() as report_stack, open_outputs(plan, summary, output, threads, target.sexes) as outputs:
+    with (
+        ExitStack() as report_stack,
+        open_outputs(plan, summary, output, threads, target.sexes, site_tables) as outputs,
+    ):
         for step in outputs.steps(progress):
             file, panel_parts = step.chromosome.vcf, step.chromosome.panels
             selection = RegionSelection(step.regions, buffer_cM, target, min_typed_ratio)
@@ -227,6 +231,7 @@ def _check_arguments(
     many_buffered_regions: bool,
 ) -> None:
     """Raise InputError for invalid arguments, and for arguments that exclude each other."""
+    _ = output.record_filter  # checks its limits
     if not files:
         raise InputError("arguments", "no target: give one file, or one for each chromosome")
     if phasing not in PHASING:

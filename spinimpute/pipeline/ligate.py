@@ -45,15 +45,32 @@ class Join:
 
     left: Chunk
     right: Chunk
-    sites: int  # sites in the overlap
+    left_rows: np.ndarray  # records of the sites that both chunks have, int64: numbers in the left chunk
+    right_rows: np.ndarray  # the same sites in the right chunk
     exchanged: int = 0  # number of samples whose haplotypes are exchanged in the right chunk
     # largest difference of DS between the chunks in the overlap; None without DS or overlap
     largest_difference: float | None = None
 
     @property
-    def from_left(self) -> int:
-        """Number of the overlap's sites that are copied from the left chunk."""
-        return self.sites // 2
+    def sites(self) -> int:
+        """Number of sites that both chunks have."""
+        return len(self.left_rows)
+
+    @property
+    def left_start(self) -> int:
+        """Number of the overlap's first record in the left chunk."""
+        return int(np.searchsorted(self.left.position, self.right.region.start))
+
+    def cut(self) -> tuple[int, int]:
+        """Return the end of the left chunk's records in the output, and the start of the right chunk's.
+
+        Filters may leave out different sites in the two chunks, so an overlap may have no shared site.
+        """
+        if self.sites:
+            middle = self.sites // 2
+            return int(self.left_rows[middle]), int(self.right_rows[middle])
+        end = self.left.region.end
+        return len(self.left), int(np.searchsorted(self.right.position, end, side="right"))
 
     def line(self) -> str:
         """Return a description in one line."""
@@ -151,7 +168,7 @@ def ligate(
         check_headers(read[0], chunk, summary.warnings)
     check_targets(read)
     check_regions(read)
-    summary.joins = [Join(left, right, shared_sites(left, right)) for left, right in pairwise(read)]
+    summary.joins = [Join(left, right, *shared_sites(left, right)) for left, right in pairwise(read)]
     if panel is None:
         check_gaps(read, allow_gaps)
     else:
@@ -183,7 +200,7 @@ def _write(
     first = 0  # number of the first record to copy from the current chunk
     for number, chunk in enumerate(chunks):
         join = summary.joins[number] if number < len(summary.joins) else None
-        overlap = len(chunk) - (join.sites if join else 0)
+        overlap = join.left_start if join else len(chunk)
         with chunk.open_records(threads, first) as stream:
             for begin, stop in chunk.batches(first, overlap):
                 _append(writer, chunk, begin, stop, stream.read_until(stop), swap_N)
@@ -192,8 +209,8 @@ def _write(
             summary.sites += overlap - first
             if join is not None:
                 swap_N = _write_overlap(join, stream, writer, swap_N, threads)
-                first = join.from_left
-                summary.sites += first
+                end, first = join.cut()
+                summary.sites += end - overlap
 
 
 def _write_overlap(
@@ -205,18 +222,23 @@ def _write_overlap(
     haplotypes must be exchanged in the right chunk, bool (N,).
     """
     left_chunk, right_chunk = join.left, join.right
-    overlap = len(left_chunk) - join.sites
-    middle = overlap + join.from_left
+    overlap, (middle, _) = join.left_start, join.cut()
     agreement_N = np.zeros(len(swap_N), np.int64)
     with right_chunk.open_records(threads) as right:
         batches = [*left_chunk.batches(overlap, middle), *left_chunk.batches(middle, len(left_chunk))]
         for begin, stop in batches:
-            left_data, right_data = left.read_until(stop), right.read_until(stop - overlap)
+            left_data = left.read_until(stop)
             if stop <= middle:
                 _append(writer, left_chunk, begin, stop, left_data, swap_N)
-            left_RN2, left_dosage_RN = left_chunk.records.genotypes(left_data, left_chunk.length[begin:stop])
-            right_RN2, right_dosage_RN = right_chunk.records.genotypes(
-                right_data, right_chunk.length[begin - overlap : stop - overlap]
+            pairs = slice(*np.searchsorted(join.left_rows, [begin, stop]).tolist())
+            left_rows, right_rows = join.left_rows[pairs], join.right_rows[pairs]
+            if not len(left_rows):
+                continue
+            left_RN2, left_dosage_RN = _genotypes(left_chunk, left_data, begin, stop, left_rows)
+            right_begin, right_stop = right.row, int(right_rows[-1]) + 1
+            right_data = right.read_until(right_stop)
+            right_RN2, right_dosage_RN = _genotypes(
+                right_chunk, right_data, right_begin, right_stop, right_rows
             )
             agreement_N += _count_phase_agreement(left_RN2, right_RN2)
             if left_dosage_RN is not None and right_dosage_RN is not None:
@@ -226,6 +248,14 @@ def _write_overlap(
     swap_right_N = np.where(swap_N, -agreement_N, agreement_N) < 0
     join.exchanged = int(swap_right_N.sum())
     return swap_right_N
+
+
+def _genotypes(
+    chunk: Chunk, data: bytes, begin: int, stop: int, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return calls and dosages of the records `rows`, int64 (R,). `data` are the records begin to stop."""
+    calls, dosages = chunk.records.genotypes(data, chunk.length[begin:stop])
+    return calls[rows - begin], None if dosages is None else dosages[rows - begin]
 
 
 def _count_phase_agreement(left_RN2: np.ndarray, right_RN2: np.ndarray) -> np.ndarray:

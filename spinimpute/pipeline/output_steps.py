@@ -19,6 +19,7 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.regions import regions_on_chromosome
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
 from spinimpute.outputs.opening import RecordWriter, choose_format, open_writer
+from spinimpute.outputs.selection import SelectingWriter
 from spinimpute.panels.opening import (
     PanelArgument,
     check_before_merging,
@@ -40,14 +41,21 @@ from spinimpute.vcf.header import OutputLayout
 
 @contextmanager
 def open_outputs(
-    plan: RunPlan, summary: RunSummary, output: OutputSettings, threads: int, sexes: Mapping[str, bool] | None
+    plan: RunPlan,
+    summary: RunSummary,
+    output: OutputSettings,
+    threads: int,
+    sexes: Mapping[str, bool] | None,
+    site_tables: Mapping[Path, Path],
 ) -> Iterator[OutputFiles]:
     """Yield the output files of a run. Each is written under a temporary name and renamed when complete.
+
+    `site_tables` are those of `get_site_tables`.
 
     If an InputError ends the run, its message also lists the chromosomes whose files are complete.
     """
     with ExitStack() as stack:
-        files = OutputFiles(plan, summary, output, threads, sexes, stack)
+        files = OutputFiles(plan, summary, output, threads, sexes, site_tables, stack)
         try:
             yield files
             if files.writer is not None:
@@ -73,6 +81,7 @@ class OutputFiles:
     output: OutputSettings
     threads: int
     sexes: Mapping[str, bool] | None
+    site_tables: Mapping[Path, Path]  # table of sites of each output that has one
     stack: ExitStack  # closes the writers
     writer: RecordWriter | None = None  # of the current file
     last_chromosome: str = ""  # name of the last chromosome in the current file
@@ -103,6 +112,8 @@ class OutputFiles:
                 any_written = True
                 with self.summary.stage("finish file and index"):
                     self.writer.finish()  # the end of the file; `close` then gives the file its final name
+                if isinstance(self.writer, SelectingWriter):
+                    self.summary.count_left_out(self.writer.left_out)
             elif len(plan.outputs) > 1:
                 self.summary.warnings += warn_of_older_output(path, chromosomes[0].name)
         if not any_written:
@@ -194,7 +205,16 @@ class Step:
             samples, ploidy, contig_lines, header_lines, output.formats, info_lines, output.decimals
         )
         file_format = choose_format(self.path, output.output_type)
-        opened = open_writer(self.path, file_format, layout, n_sites, files.threads, files.sexes)
+        opened = open_writer(
+            self.path,
+            file_format,
+            layout,
+            n_sites,
+            files.threads,
+            files.sexes,
+            record_filter=output.record_filter,
+            site_table=files.site_tables.get(self.path),
+        )
         files.writer = files.stack.enter_context(opened)
         return files.writer
 

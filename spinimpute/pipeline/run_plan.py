@@ -12,6 +12,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.regions import regions_on_chromosome
 from spinimpute.genotypes.sites import Region, chromosome_names, plain_chromosome, same_chromosome
 from spinimpute.outputs.opening import BGEN, PGEN, choose_format
+from spinimpute.outputs.selection import TABLE_SUFFIX
 from spinimpute.panels.merging.merge import check_mergeable
 from spinimpute.panels.opening import (
     PANEL_FILES,
@@ -105,6 +106,32 @@ def plan_run(
                 f"Put {PLACEHOLDER} in its name",
             )
     return RunPlan(outputs, regions, True, warnings)
+
+
+def get_site_tables(plan: RunPlan, out: str | Path, sites: str | Path | None) -> dict[Path, Path]:
+    """Return the path of the table of sites of each output that has one. `sites` is the user's choice.
+
+    A BGEN output always has a table, because it cannot store R2. Raises InputError if only one of `out` and
+    `sites` has a file for each chromosome.
+    """
+    if sites is None:
+        return {path: site_table_of_bgen(path) for path in plan.outputs if path.suffix.lower() == ".bgen"}
+    if not str(sites).endswith(".gz"):
+        raise InputError(
+            "argument", f"{sites}: the table of sites is compressed. Give a name that ends with .tsv.gz"
+        )
+    if (get_single_output(sites) is None) is not (get_single_output(out) is None):
+        raise InputError(
+            "arguments",
+            f"{out} and {sites}: each output has its own table of sites. Put {PLACEHOLDER} in both names, or "
+            "in neither",
+        )
+    return {path: get_output_path(sites, chromosomes[0].name) for path, chromosomes in plan.outputs.items()}
+
+
+def site_table_of_bgen(out: str | Path) -> Path:
+    """Return the default path of the table of sites of a BGEN output."""
+    return Path(out).with_suffix(TABLE_SUFFIX)
 
 
 def list_panels(panel: PanelArgument) -> list[Panel]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from spinimpute.genotypes.regions import parse_regions
 from spinimpute.genotypes.sites import Region
+from spinimpute.outputs.selection import RecordFilter
 from spinimpute.predictors.interface import Predictor
 from spinimpute.reports.report_files import ReportFiles
 from spinimpute.runtime.errors import InputError, argument
@@ -137,6 +138,13 @@ class OutputSettings(FileSettings):
         Table of samples for MultiQC. The name must end in "_mqc.json".
     decimals : int
         Number of decimals of DS, HDS and GP, 1 to 5.
+    min_r2 : float
+        Smallest INFO/R2 of the imputed sites to write. Typed sites are always written.
+    min_maf : float
+        Smallest INFO/MAF of the sites to write.
+    sites : str, Path or None
+        Table of all sites, also of those that the filters leave out (`.tsv.gz`). It may have the same
+        "{chrom}" in its name as the output. Default: a `.bgen` output has `PREFIX.sites.tsv.gz`.
     """
 
     formats: Sequence[str] = DEFAULT_FORMATS
@@ -147,6 +155,14 @@ class OutputSettings(FileSettings):
     report_figures: str | Path | None = None
     multiqc: str | Path | None = None
     decimals: int = DEFAULT_DECIMALS
+    min_r2: float = 0.0
+    min_maf: float = 0.0
+    sites: str | Path | None = None
+
+    @property
+    def record_filter(self) -> RecordFilter:
+        """The filter of the records. Raises InputError if a limit is out of range."""
+        return RecordFilter(self.min_r2, self.min_maf)
 
     @property
     def report_files(self) -> ReportFiles:

@@ -17,7 +17,7 @@ import numpy as np
 
 from spinimpute.genotypes.untyped_intervals import IntervalCounts
 from spinimpute.quality.coverage import Coverage
-from spinimpute.runtime.errors import printable
+from spinimpute.runtime.errors import argument, printable
 
 if TYPE_CHECKING:
     from spinimpute.quality.leave_one_out import LeaveOneOutQuality
@@ -53,6 +53,9 @@ class RunSummary:
     # number of records that were not used, by reason
     skipped: dict[str, int] = field(default_factory=dict, kw_only=True)
 
+    written_sites: int = field(default=0, kw_only=True)
+    left_out_sites: int = field(default=0, kw_only=True)  # number of sites that the filters left out
+
     def __repr__(self) -> str:
         return "\n".join(map(printable, self.lines()))
 
@@ -64,6 +67,21 @@ class RunSummary:
         """Add the numbers of records of a file that were not used, by reason."""
         for reason, count in skipped.items():
             self.skipped[reason] = self.skipped.get(reason, 0) + count
+
+    def count_left_out(self, n_sites: int) -> None:
+        """Subtract sites that the filters left out from the written ones."""
+        self.written_sites -= n_sites
+        self.left_out_sites += n_sites
+
+    def written_lines(self) -> list[str]:
+        """Return the numbers of written and left out sites as text."""
+        lines = [f"written:  {self.written_sites} sites"]
+        if self.left_out_sites:
+            lines.append(
+                f"          {self.left_out_sites} sites were left out: below {argument('min_r2')} or "
+                f"{argument('min_maf')}"
+            )
+        return lines
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -105,7 +123,6 @@ class ImputationSummary(RunSummary):
     phased_calls: int = 0  # heterozygotes that the run phased
     phased_samples: int = 0  # samples with heterozygotes that the run phased
     kept_unmatched: int = 0  # unmatched typed sites that were written to the output
-    written_sites: int = 0
     repaired: dict[str, int] = field(default_factory=dict)  # number of target sites by kind of repair
     unmatched: dict[str, int] = field(default_factory=dict)  # number of unmatched target sites by reason
     mended_calls: dict[str, int] = field(default_factory=dict)  # number of calls set missing, by reason
@@ -162,7 +179,7 @@ class ImputationSummary(RunSummary):
         out += [f"untyped:  {interval}" for interval in self.untyped[:MAX_LISTED_INTERVALS]]
         if len(self.untyped) > MAX_LISTED_INTERVALS:
             out.append(f"          and {len(self.untyped) - MAX_LISTED_INTERVALS} smaller intervals")
-        out.append(f"written:  {self.written_sites} sites")
+        out += self.written_lines()
         out += [f"note:     {note}" for note in self.notes]
         many_chromosomes = len({window.chrom for window in self.windows}) > 1
         for window in self.windows:
@@ -185,7 +202,6 @@ class SequencedSummary(RunSummary):
     matched_sites: int = 0  # sites of the input files that are panel sites
     repaired: dict[str, int] = field(default_factory=dict)  # number of sites by kind of repair
     haploid: int = 0  # number of haploid samples
-    written_sites: int = 0
 
     @property
     def samples(self) -> list[str]:
@@ -217,6 +233,6 @@ class SequencedSummary(RunSummary):
 
     def lines(self) -> list[str]:
         """Return the summary as text, one string for each line."""
-        out = [*self.input_lines(), f"written:  {self.written_sites} sites"]
+        out = [*self.input_lines(), *self.written_lines()]
         out += [f"note:     {note}" for note in self.notes]
         return out + self.closing_lines()

@@ -15,7 +15,7 @@ from spinimpute.panels.opening import PanelArgument, get_panel_paths
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
 from spinimpute.pipeline.output_steps import Step, open_or_merge, open_outputs
-from spinimpute.pipeline.run_plan import Panel, list_panels, plan_run
+from spinimpute.pipeline.run_plan import Panel, get_site_tables, list_panels, plan_run
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.sequenced.intervals import SequencedInterval, check_inputs, read_intervals
 from spinimpute.pipeline.sequenced.records import write_records
@@ -60,7 +60,8 @@ def impute_sequenced(
         The panel sites to impute. Default: all. The default buffer is 1 cM. Regions whose buffers overlap are
         imputed together, so their results depend on which other regions are given.
     output : OutputSettings
-        Formats, decimals, type and header lines of the file, and a report. Other settings are ignored.
+        Formats, decimals, type and header lines of the file, filters, the table of sites, and a report.
+        Other settings are ignored.
     resources : Resources
         Threads and memory. Fewer threads are used if the memory budget is too small for all.
     force : bool
@@ -85,6 +86,7 @@ def impute_sequenced(
         output=(output, OutputSettings),
         resources=(resources, Resources),
     )
+    _ = output.record_filter  # checks its limits
     files, panels = sequencing.likelihood_files, list_panels(panel)
     regions, buffer_cM = region.parsed()
     summary = SequencedSummary()
@@ -92,12 +94,13 @@ def impute_sequenced(
         plan = plan_run(out, files, panels, regions, output.output_type, genetic_map)
     summary.warnings += plan.warnings
     inputs = [*get_panel_paths(panels), genetic_map, *sequencing.paths, region.regions_file]
-    outs = list(plan.outputs)
+    site_tables = get_site_tables(plan, out, output.sites)
+    outs = [*plan.outputs, *site_tables.values()]
     check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
     choose_format(outs[0], output.output_type)
     threads, max_memory = choose_threads(resources.threads), resources.max_memory
     sexes = sequencing.sexes
-    with ExitStack() as reports, open_outputs(plan, summary, output, threads, sexes) as outputs:
+    with ExitStack() as reports, open_outputs(plan, summary, output, threads, sexes, site_tables) as outputs:
         for step in outputs.steps(progress):
             samples, panel_parts = sequencing, step.chromosome.panels
             if files:

@@ -14,6 +14,8 @@ from spinimpute.pipeline.chunk_checks import check_headers
 from spinimpute.pipeline.chunk_file import read_chunk
 from spinimpute.runtime.errors import InputError
 
+from .conftest import OVERLAPPING
+
 
 @pytest.mark.parametrize("kind", ["a", "o"])
 def test_bytes(run, made, opened, tmp_path, kind, suffix, content):
@@ -148,3 +150,88 @@ def test_typed_sites_that_the_panel_lacks(edited_target, opened, tmp_path, overl
     assert all(read_chunk(chunk, 1).unmatched for chunk in chunks)
     spinimpute.ligate(chunks, tmp_path / "joined.vcf.gz", panel=opened)
     assert (tmp_path / "joined.vcf.gz").read_bytes() == run("whole.vcf.gz", None).read_bytes()
+
+
+LIMITS = {"min_r2": 0.8, "min_maf": 0.02}
+
+
+@pytest.fixture
+def filtered(example, opened, tmp_path, suffix):
+    """filtered(name, region=None): the example's phased target, filtered."""
+
+    def impute(name, region=None):
+        spinimpute.impute(
+            example / "target.vcf.gz",
+            tmp_path / f"{name}{suffix}",
+            opened,
+            region=spinimpute.RegionSettings(region),
+            output=spinimpute.OutputSettings(("GT", "DS", "HDS", "GP"), **LIMITS),
+            resources=spinimpute.Resources(threads=1),
+        )
+        return tmp_path / f"{name}{suffix}"
+
+    return impute
+
+
+def test_filtered_chunks(run, made, filtered, opened, tmp_path, suffix, content):
+    whole = filtered("whole")
+    chunks = [filtered(number, region) for number, region in enumerate(OVERLAPPING)]
+    out = tmp_path / f"joined{suffix}"
+    run("ligate", *chunks, "--out", out, "--panel", opened.path).ok()
+    assert content(out) == content(whole)
+    others = [made / f"o{number}{suffix}" for number in (1, 2)]
+    run("ligate", chunks[0], *others, "--out", tmp_path / f"x{suffix}").refused(
+        "differ in the filter: R2>=0.8,MAF>=0.02 and none"
+    )
+
+
+def test_filtered_chunks_may_differ_in_an_overlap(
+    run, filtered, opened, tmp_path, suffix, content, rewritten
+):
+    """As R2 may if the target was phased in the run. Sites in both chunks remain, and none is doubled."""
+    if suffix == ".bcf":
+        pytest.skip("the records are removed from text")
+    borders = ((300_000, 350_000), (650_000, 720_000))
+
+    def drop(path, out, removed):
+        """Remove the records of the overlap at `borders` for which `removed(number)`."""
+
+        def change(data):
+            lines = data.decode().splitlines(keepends=True)
+            rows = [i for i, line in enumerate(lines) if line[0] != "#" and overlap(line) is not None]
+            gone = {i for n, i in enumerate(rows) if removed(overlap(lines[i]), n)}
+            return "".join(line for i, line in enumerate(lines) if i not in gone).encode()
+
+        return rewritten(path, out, change)
+
+    def overlap(line):
+        position = int(line.split("\t")[1])
+        return next((i for i, (low, high) in enumerate(borders) if low <= position <= high), None)
+
+    def sites(path):
+        lines = content(path).decode().splitlines()
+        return [tuple(line.split("\t")[1:5]) for line in lines if line[0] != "#"]
+
+    removed = [
+        lambda border, n: n % 3 == 0,
+        lambda border, n: n % 4 == 0 if border == 0 else n % 2 == 0,
+        lambda border, n: True,
+    ]
+    chunks = [
+        drop(filtered(number, region), tmp_path / f"d{number}{suffix}", removed[number])
+        for number, region in enumerate(OVERLAPPING)
+    ]
+    out = tmp_path / f"joined{suffix}"
+    done = run("ligate", *chunks, "--out", out, "--panel", opened.path).ok()
+    assert "0 sites in both" in done.err
+    kept, joined = [sites(chunk) for chunk in chunks], sites(out)
+    assert len(set(joined)) == len(joined)
+    assert [int(site[0]) for site in joined] == sorted(int(site[0]) for site in joined)
+    assert (set(kept[0]) & set(kept[1])) <= set(joined) <= set().union(*kept)
+    assert 10 < len(set(kept[0]) & set(kept[1])) < len({site for site in kept[0] if int(site[0]) >= 300_000})
+    for number, (low, high) in enumerate(((1, 299_999), (350_001, 649_999), (720_001, 2_000_000))):
+        inside = [site for site in joined if low <= int(site[0]) <= high]
+        assert inside == [site for site in kept[number] if low <= int(site[0]) <= high]
+    assert [site for site in joined if 650_000 <= int(site[0]) <= 720_000] == [
+        site for site in kept[1] if int(site[0]) >= 650_000
+    ]

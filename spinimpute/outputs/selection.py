@@ -1,0 +1,181 @@
+"""The choice of the records to write, and the table of all sites that is written beside them.
+
+Axes: r records, n samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import numpy as np
+
+from spinimpute.genotypes.sites import Sites
+from spinimpute.outputs.bgen_writer import BgenWriter
+from spinimpute.outputs.plink_writer import PlinkWriter
+from spinimpute.runtime.errors import InputError, argument
+from spinimpute.runtime.output_files import check_writable
+from spinimpute.runtime.partial_files import PartialFile
+from spinimpute.vcf.bgzf import BgzfWriter
+from spinimpute.vcf.header import OutputHeader
+from spinimpute.vcf.record_fields import InfoColumns, info_columns
+from spinimpute.vcf.writer import GenotypeWriter
+
+FILTER_LINE = "##spinimpute_filter="  # followed by the filters of the records
+TABLE_SUFFIX = ".sites.tsv.gz"
+_INFO = ("AF", "MAF", "AVG_CS", "R2", "ER2")
+TABLE_COLUMNS = ("CHROM", "POS", "ID", "REF", "ALT", *_INFO, "TYPED")
+
+
+@dataclass(frozen=True)
+class RecordFilter:
+    """The smallest R2 and MAF of the records to write, as they are rounded in INFO.
+
+    `min_r2` applies to imputed sites only: the genotypes of typed sites were measured. `min_maf` applies to
+    all sites. Raises InputError for a number that no record, or every record, passes.
+    """
+
+    min_r2: float = 0.0
+    min_maf: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("min_r2", self.min_r2, 1), ("min_maf", self.min_maf, 0.5)):
+            if not 0 <= value <= most:
+                raise InputError("argument", f"{argument(name)} must be between 0 and {most}, got {value}")
+
+    def __bool__(self) -> bool:
+        return self.min_r2 > 0 or self.min_maf > 0
+
+    @property
+    def header_lines(self) -> list[str]:
+        """The header line that lists the filters; none without filters."""
+        limits = {"R2": self.min_r2, "MAF": self.min_maf}
+        texts = [f"{name}>={limit:g}" for name, limit in limits.items() if limit > 0]
+        return [FILTER_LINE + ",".join(texts)] if texts else []
+
+    def keeps(self, columns: InfoColumns, typed: np.ndarray) -> np.ndarray:
+        """Return whether each record is written, bool (r,). `columns` are the texts of its INFO fields."""
+        kept = np.ones(len(typed), bool)
+        if self.min_r2 > 0:
+            kept &= typed | (_numbers(columns["R2"]) >= self.min_r2)
+        if self.min_maf > 0:
+            kept &= _numbers(columns["MAF"]) >= self.min_maf
+        return kept
+
+
+NO_FILTER = RecordFilter()
+
+
+def _numbers(texts: list[str | None]) -> np.ndarray:
+    return np.array([np.nan if text is None else float(text) for text in texts])
+
+
+class SelectingWriter:
+    """A context manager that passes the records of a filter to another writer, and lists all in a table.
+
+    The table has one line for each record, also for those that the filter leaves out: TABLE_COLUMNS,
+    tab-separated and compressed with bgzip. It gets its name together with the files of the other writer.
+
+    Attributes
+    ----------
+    temporary_folder : Path
+        Folder for scratch files.
+    left_out : int
+        Number of records that were not written.
+    """
+
+    def __init__(
+        self,
+        writer: GenotypeWriter | PlinkWriter | BgenWriter,
+        header: OutputHeader,
+        record_filter: RecordFilter,
+        table: Path | None = None,
+    ) -> None:
+        """Open the table. Raises InputError if it cannot be written."""
+        self._writer, self._header, self._filter = writer, header, record_filter
+        self.temporary_folder, self.left_out = writer.temporary_folder, 0
+        self._table: BinaryIO | None = None
+        self._bgzf: BgzfWriter | None = None
+        if table is None:
+            return
+        with writer.convert_errors():
+            check_writable(table)
+            writer.files.append(PartialFile(table))
+            self._table = writer.files[-1].path.open("wb")
+            self._bgzf = BgzfWriter(self._table)
+            self._bgzf.write(("\t".join(TABLE_COLUMNS) + "\n").encode())
+
+    def set_ploidy(self, ploidy: np.ndarray) -> None:
+        """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
+        self._writer.set_ploidy(ploidy)
+
+    def write_block(
+        self,
+        chrom: str,
+        sites: Sites,
+        hap_dosage: np.ndarray,
+        info: Mapping[str, np.ndarray | None],
+        haplotypes: np.ndarray | None,
+        typed: np.ndarray,
+        unphased: np.ndarray | None = None,
+    ) -> None:
+        """Select from r records; parameters and errors are those of `GenotypeWriter.write_block`."""
+        typed = np.asarray(typed, bool)
+        columns = info_columns(self._header, info, typed)
+        self._append_to_table(chrom, sites, columns)
+        rows = np.flatnonzero(self._filter.keeps(columns, typed))
+        self.left_out += len(sites) - len(rows)
+        if len(rows):
+            self._writer.write_block(
+                chrom,
+                sites.take(rows),
+                hap_dosage[rows],
+                {key: None if values is None else np.asarray(values)[rows] for key, values in info.items()},
+                None if haplotypes is None else haplotypes[rows],
+                typed[rows],
+                None if unphased is None else unphased[rows],
+            )
+
+    def _append_to_table(self, chrom: str, sites: Sites, columns: InfoColumns) -> None:
+        if self._bgzf is None:
+            return
+        absent: list[str | None] = [None] * len(sites)
+        info = [[value or "NA" for value in columns.get(key, absent)] for key in _INFO]
+        typed = ["0" if flag is None else "1" for flag in columns["TYPED"]]
+        positions = map(str, sites.position.tolist())
+        names = [name or "." for name in sites.id]
+        rows = zip([chrom] * len(sites), positions, names, sites.ref, sites.alt, *info, typed, strict=True)
+        with self._writer.convert_errors():
+            self._bgzf.write("".join("\t".join(row) + "\n" for row in rows).encode())
+
+    def finish(self) -> None:
+        """Write the end of each file. The files keep their temporary names until `close`."""
+        if self._bgzf is not None and self._table is not None:
+            with self._writer.convert_errors():
+                self._bgzf.finish()
+                self._table.close()
+            self._bgzf = None
+        self._writer.finish()
+
+    def close(self) -> None:
+        """Finish the files and rename them. A second call does nothing."""
+        self.finish()
+        self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+            return
+        with suppress(OSError):
+            if self._table is not None:
+                self._table.close()
+        self._writer.abandon()
