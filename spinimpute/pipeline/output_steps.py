@@ -46,7 +46,7 @@ def open_outputs(
     output: OutputSettings,
     threads: int,
     sexes: Mapping[str, bool] | None,
-    site_tables: Mapping[Path, Path],
+    site_tables: Mapping[Path, Path] | None = None,
 ) -> Iterator[OutputFiles]:
     """Yield the output files of a run. Each is written under a temporary name and renamed when complete.
 
@@ -55,7 +55,7 @@ def open_outputs(
     If an InputError ends the run, its message also lists the chromosomes whose files are complete.
     """
     with ExitStack() as stack:
-        files = OutputFiles(plan, summary, output, threads, sexes, site_tables, stack)
+        files = OutputFiles(plan, summary, output, threads, sexes, site_tables or {}, stack)
         try:
             yield files
             if files.writer is not None:
