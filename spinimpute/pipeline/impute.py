@@ -41,6 +41,7 @@ from spinimpute.pipeline.settings import (
     TargetSettings,
     check_settings,
 )
+from spinimpute.pipeline.verdicts import untyped_warning
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.quality.summary import ImputationSummary
@@ -218,6 +219,7 @@ def impute(
                 shares = split_progress(step.progress, [one.n_sites for one in targets])
                 for number, one in enumerate(targets):
                     imputer.impute(one, unmatched[number], shares[number])
+        summary.warnings += untyped_warning(summary.untyped)  # of all chromosomes
         _write_reports(summary, output, tables, files, panels, report_stack)
     return summary
 

@@ -187,7 +187,7 @@ def read_matched(
         raise failure
     if only is None:  # check whether the target as a whole fits the panel
         called_X = np.logical_or.reduce([one.call_presence.samples_X for one in result.matched])
-        result.warnings += check_called(vcf, result.matched[0].target.samples, called_X)
+        result.warnings += check_called(vcf, panels[0].chrom, result.matched[0].target.samples, called_X)
         for one in result.matched:
             n_without_alt = sum(repair.what == ALT_TAKEN for repair in one.repairs)
             for verdict in verdicts(

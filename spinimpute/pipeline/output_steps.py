@@ -30,7 +30,14 @@ from spinimpute.panels.opening import (
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line, target_line
 from spinimpute.pipeline.maps.build import refine_panel
-from spinimpute.pipeline.run_plan import Chromosome, RunPlan, panel_lines, warn_of_older_output
+from spinimpute.pipeline.run_plan import (
+    Chromosome,
+    RunPlan,
+    left_out_warning,
+    name_chromosomes,
+    panel_lines,
+    warn_of_older_output,
+)
 from spinimpute.pipeline.settings import OutputSettings
 from spinimpute.quality.summary import RunSummary
 from spinimpute.runtime.errors import InputError
@@ -63,12 +70,10 @@ def open_outputs(
         except InputError as error:
             if not files.completed:
                 raise
-            names = files.completed
-            several = f"chromosomes {', '.join(names[:-1])} and {names[-1]}"
             raise InputError(
                 error.code,
-                f"{error}. The files of {several if len(names) > 1 else f'chromosome {names[0]}'} are "
-                "complete. To continue, give the panels of the other chromosomes",
+                f"{error}. The files of {name_chromosomes(files.completed)} are complete. To continue, give "
+                "the panels of the other chromosomes",
             ) from error
 
 
@@ -86,7 +91,7 @@ class OutputFiles:
     writer: RecordWriter | None = None  # of the current file
     last_chromosome: str = ""  # name of the last chromosome in the current file
     completed: list[str] = field(default_factory=list)  # last chromosome of each complete file
-    absent_error: NoRecord | None = None  # error of the last chromosome that the target lacks
+    absent: dict[str, InputError] = field(default_factory=dict)  # error of each chromosome without data
 
     def steps(self, progress: Progress | None) -> Iterator[Step]:
         """Yield a step for each chromosome. The caller does the step's work within `skip_if_absent`.
@@ -117,8 +122,8 @@ class OutputFiles:
             elif len(plan.outputs) > 1:
                 self.summary.warnings += warn_of_older_output(path, chromosomes[0].name)
         if not any_written:
-            assert self.absent_error is not None, "each chromosome is written or absent"
-            raise self.absent_error
+            raise list(self.absent.values())[-1]
+        self.summary.warnings += left_out_warning(self.absent)
         targets = {str(one.vcf) for one in all_chromosomes}
         if len(all_chromosomes) > 1 and len(targets) == 1 and targets != {""}:  # "": no target file
             # Do not report records on another chromosome: they are read in the step of that chromosome.
@@ -134,8 +139,7 @@ class OutputFiles:
         except NoRecord as error:
             if not self.plan.skip_absent:
                 raise
-            self.absent_error = error
-            self.summary.warnings.append(f"chromosome {step.chromosome.name} is left out: {error}")
+            self.absent[step.chromosome.name] = error
 
 
 @dataclass(frozen=True)

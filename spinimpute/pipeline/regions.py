@@ -18,7 +18,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.chunk_file import PANEL_LINE
 from spinimpute.pipeline.matched_target import MatchedTarget, TargetRead
 from spinimpute.pipeline.settings import TargetSettings
-from spinimpute.pipeline.verdicts import check_typed_ratio, untyped_warning
+from spinimpute.pipeline.verdicts import check_typed_ratio, find_untyped
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.typed_tiles import read_starts_line
 from spinimpute.quality.summary import ImputationSummary
@@ -245,7 +245,7 @@ def count_targets(
             used = np.unique(np.concatenate([one.matched.match.panel_index for one in own_targets]))
             summary.used_sites = (summary.used_sites or 0) + len(used)
     for matched in read.matched:
-        found, warnings = untyped_warning(
+        summary.untyped += find_untyped(
             matched.panel,
             [
                 (one.matched.typed_index_used, each.sites)
@@ -254,8 +254,6 @@ def count_targets(
                 for each in one.intervals
             ],
         )
-        summary.untyped += found
-        summary.warnings += warnings
 
 
 def _header_of(vcf: str | Path) -> tuple[str, int]:

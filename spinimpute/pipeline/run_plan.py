@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +32,9 @@ from spinimpute.vcf.variant_file import VariantFile
 
 _MAX_NUMBER = 1_000  # larger than all chromosome numbers
 _LETTER_RANKS = {"X": _MAX_NUMBER, "Y": _MAX_NUMBER + 1, "MT": _MAX_NUMBER + 2}
+
+NO_PANEL, NO_TARGET = "no panel contains", "no target file contains"  # why a chromosome is left out
+MAX_NAMES = 30  # number of chromosomes that a message names
 
 Panel = ReferencePanel | str | Path
 
@@ -75,7 +78,10 @@ def plan_run(
     if len(files) < 2 and len(panels) < 2 and one_output is not None:
         return RunPlan({Path(out): [Chromosome("", panels, next(iter(files), ""))]}, regions)
     chromosomes, left_out, warnings = assign_files(files, panels, regions)
-    warnings = [*left_out.values(), *warnings]
+    for reason in dict.fromkeys(left_out.values()):
+        names = [chrom for chrom, why in left_out.items() if why == reason]
+        it = "it" if len(names) == 1 else "them"
+        warnings.append(f"{name_chromosomes(names)} {'is' if it == 'it' else 'are'} left out: {reason} {it}")
     if one_output is None:
         read = {Path(path).resolve() for path in files}
         for chrom in left_out:
@@ -157,8 +163,8 @@ def assign_files(
 ) -> tuple[list[Chromosome], dict[str, str], list[str]]:
     """Assign panels and a target file to each chromosome.
 
-    Returns a list of chromosomes, a dict with a warning for each chromosome that lacks a panel or a target
-    file, and a list of other warnings. Chromosomes are sorted like the target's contig lines. Chromosomes
+    Returns a list of chromosomes, a dict with the reason (NO_PANEL or NO_TARGET) for each chromosome that is
+    left out, and a list of warnings. Chromosomes are sorted like the target's contig lines. Chromosomes
     without a contig line follow in the order 1 to 22, X, Y, MT. If there are regions, chromosomes without
     regions are dropped. Raises InputError if two target files have the same chromosome or different samples,
     or if a region has no panel.
@@ -178,19 +184,21 @@ def assign_files(
     left_out: dict[str, str] = {}
     if len(files) > 1:
         contigs, chromosomes, left_out = _assign_targets(files, chromosomes)
-        left_out = {
-            chrom: why
-            for chrom, why in left_out.items()
-            if not regions or regions_on_chromosome(regions, chrom)
-        }
-    elif files and detect_format(Path(files[0])) is VARIANTS:
-        with VariantFile(files[0], "target") as file:
-            contigs = file.contigs
-        if len(chromosomes) > 1 and not has_fresh_index(Path(files[0])):
-            warnings.append(
-                f"{files[0]} has no index that is newer than the file, so the whole file is read for each "
-                "chromosome. Compress the file with bgzip and index it with 'bcftools index'"
-            )
+    elif files:
+        target_format = detect_format(Path(files[0]))
+        listed = [] if target_format.chromosomes is None else target_format.chromosomes(Path(files[0]))
+        used = {name for one in chromosomes for name in chromosome_names(one.name, listed)}
+        left_out = {name: NO_PANEL for name in listed if name not in used}
+        if target_format is VARIANTS:
+            with VariantFile(files[0], "target") as file:
+                contigs = file.contigs
+            if len(chromosomes) > 1 and not has_fresh_index(Path(files[0])):
+                warnings.append(
+                    f"{files[0]} has no index that is newer than the file, so the whole file is read for "
+                    "each chromosome. Compress the file with bgzip and index it with 'bcftools index'"
+                )
+    if regions:
+        left_out = {chrom: why for chrom, why in left_out.items() if regions_on_chromosome(regions, chrom)}
     return sorted(chromosomes, key=lambda one: _sort_key(one.name, contigs)), left_out, warnings
 
 
@@ -234,7 +242,7 @@ def _assign_targets(
     """Assign one of several target files to each chromosome.
 
     Returns the contigs of the first file (an empty list if they lack a chromosome), the chromosomes with
-    their files, and a warning for each chromosome without a file or a panel.
+    their files, and the reason for each chromosome that is left out.
     """
     contigs: list[str] = []
     samples: list[str] = []
@@ -271,7 +279,7 @@ def _assign_targets(
         matching = sorted(chromosome_names(one.name, names))
         used |= set(matching)
         if not matching:
-            left_out[one.name] = f"chromosome {one.name} is left out: no target file contains it"
+            left_out[one.name] = NO_TARGET
             continue
         if len(matching) > 1:
             paths = " and ".join(str(file_by_name[plain_chromosome(name)][1]) for name in matching)
@@ -286,11 +294,7 @@ def _assign_targets(
             f"the targets contain chromosomes {', '.join(names)}, the panels "
             f"{', '.join(one.name for one in chromosomes)}: they have no chromosome in common",
         )
-    left_out |= {
-        name: f"target {path}: chromosome {name} is left out: no panel contains it"
-        for name, path in file_by_name.values()
-        if name not in used
-    }
+    left_out |= {name: NO_PANEL for name, _ in file_by_name.values() if name not in used}
     has_all = all(chromosome_names(one.name, contigs) for one in chosen)
     return contigs if has_all else [], chosen, left_out
 
@@ -302,6 +306,26 @@ def _sort_key(chrom: str, contigs: Sequence[str]) -> tuple[int, int, str]:
     matching = chromosome_names(chrom, contigs)
     index = next((i for i, name in enumerate(contigs) if name in matching), len(contigs))
     return index, rank, plain
+
+
+def name_chromosomes(names: Sequence[str]) -> str:
+    """Return "chromosome 1", or "chromosomes 1, 2 and X"."""
+    listed = (
+        list(names) if len(names) <= MAX_NAMES else [*names[:MAX_NAMES], f"{len(names) - MAX_NAMES} more"]
+    )
+    if len(listed) == 1:
+        return f"chromosome {listed[0]}"
+    return f"chromosomes {', '.join(listed[:-1])} and {listed[-1]}"
+
+
+def left_out_warning(errors: Mapping[str, InputError]) -> list[str]:
+    """Return one warning about the chromosomes that the target lacks. `errors` has the reason of each."""
+    if not errors:
+        return []
+    first, error = next(iter(errors.items()))
+    if len(errors) == 1:
+        return [f"chromosome {first} is left out: {error}"]
+    return [f"{name_chromosomes(list(errors))} are left out. Chromosome {first}: {error}"]
 
 
 def get_single_output(out: str | Path) -> str | Path | None:

@@ -15,7 +15,7 @@ import numpy as np
 from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.genotypes.sites import DUPLICATE, SiteMatch, Sites
+from spinimpute.genotypes.sites import DUPLICATE, NoRecord, SiteMatch, Sites
 from spinimpute.genotypes.untyped_intervals import (
     FAR_CM,
     IntervalCounts,
@@ -47,20 +47,20 @@ class Verdict:
     refused: bool
 
 
-def check_called(vcf: str | Path, samples: Sequence[str], called_X: np.ndarray) -> list[str]:
-    """Return a warning if some samples have no call at panel sites. Raises InputError if all have none."""
+def check_called(vcf: str | Path, chrom: str, samples: Sequence[str], called_X: np.ndarray) -> list[str]:
+    """Return a warning if some samples have no call at panel sites. Raises NoRecord if all have none."""
     uncalled = [name for name, called in zip(samples, called_X.tolist(), strict=True) if not called]
     if len(uncalled) == len(samples):
-        raise InputError(
+        raise NoRecord(
             "content",
-            f"target {vcf}: all genotypes are missing at the sites that are in the panel, so there is "
-            "nothing to impute from. Give a file with called genotypes",
+            f"target {vcf}: all genotypes on {chrom} are missing at the sites that are in the panel, so "
+            "there is nothing to impute from. Give a file with called genotypes",
         )
     if not uncalled:
         return []
     rest = f" and {len(uncalled) - 5} more" if len(uncalled) > 5 else ""
     return [
-        f"{len(uncalled)} of {len(samples)} samples have no call at any panel site "
+        f"{len(uncalled)} of {len(samples)} samples have no call at any panel site of {chrom} "
         f"({', '.join(uncalled[:5])}{rest}): they are imputed from allele frequencies only"
     ]
 
@@ -152,29 +152,36 @@ def _check_frequencies(frequencies: Frequencies, target: Haplotypes) -> list[Ver
     return []
 
 
-def untyped_warning(
+def find_untyped(
     panel: ReferencePanel, imputed: Sequence[tuple[np.ndarray, Interval]]
-) -> tuple[list[IntervalCounts], list[str]]:
-    """Return the intervals of imputed panel sites without a typed site nearby, and a warning about them.
+) -> list[IntervalCounts]:
+    """Return the intervals of imputed panel sites without a typed site nearby.
 
     imputed: pairs of typed panel sites, int64 (T,), and the interval of panel sites imputed from them.
     """
-    found = [
+    return [
         counts
         for typed_index, sites in imputed
         for counts in untyped_intervals(panel.chrom, panel.position, panel.cM, typed_index, sites)
     ]
-    found.sort(key=lambda counts: (-counts.imputed, counts.start))
-    if not found:
-        return [], []
-    n_imputed = sum(counts.imputed for counts in found)
+
+
+def untyped_warning(untyped: list[IntervalCounts]) -> list[str]:
+    """Sort the untyped intervals of all chromosomes, the largest first. Return a warning about them, if any.
+
+    The sort is stable: equal intervals remain in the order of their chromosomes.
+    """
+    untyped.sort(key=lambda counts: -counts.imputed)
+    if not untyped:
+        return []
+    n_imputed = sum(counts.imputed for counts in untyped)
     rest = (
         ""
-        if len(found) == 1
-        else f" and {len(found) - 1} smaller intervals ({n_imputed} imputed sites in all)"
+        if len(untyped) == 1
+        else f" and {len(untyped) - 1} smaller intervals ({n_imputed} imputed sites in all)"
     )
-    return found, [
-        f"hardly any site is typed in {found[0]}{rest}: sites more than {FAR_CM} cM from a typed site are "
+    return [
+        f"hardly any site is typed in {untyped[0]}{rest}: sites more than {FAR_CM} cM from a typed site are "
         "imputed from little more than allele frequencies"
     ]
 

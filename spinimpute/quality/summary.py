@@ -129,7 +129,7 @@ class ImputationSummary(RunSummary):
     # a line of text for each chromosome or part of X that has haploid samples, with their number
     haploid: list[str] = field(default_factory=list)
     windows: list[WindowCounts] = field(default_factory=list)  # in the order of computation
-    # intervals of the panel without a typed site nearby; for each panel, the largest comes first
+    # intervals of the panels without a typed site nearby; the largest comes first
     untyped: list[IntervalCounts] = field(default_factory=list)
     # reasons to refuse the target unless `force` is set; they are also in the warnings
     refusals: list[str] = field(default_factory=list)

@@ -16,6 +16,7 @@ import zipfile
 import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
 
@@ -58,6 +59,8 @@ _BUILDS = (
     ),
     ("GRCh38", re.compile(r"build\s*38|hg38|grch38|GCF_000001405\.(2[6-9]|3\d)", re.IGNORECASE)),
 )
+
+_UCSC_NAMES = {"GRCh36": "hg18", "GRCh37": "hg19", "GRCh38": "hg38"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,23 @@ def is_array_text(path: Path) -> bool:
 def read_array_text(path: Path) -> ArrayText:
     """Read all calls of a file that `is_array_text` accepts.
 
-    Raises InputError if the file is unreadable, truncated or without calls, or if a line has another format.
+    The calls of the last file are kept, because a run reads the file again for each chromosome. Raises
+    InputError if the file is unreadable, truncated or without calls, or if a line has another format.
     """
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise InputError("read", f"target {path}: cannot be read ({error}). Get it again") from error
+    return _read_cached(path, state.st_mtime_ns, state.st_size)
+
+
+def array_chromosomes(path: Path) -> list[str]:
+    """Return the chromosomes of a file's calls. Raises the errors of `read_array_text`."""
+    return list(dict.fromkeys(call.chrom for call in read_array_text(path).calls))
+
+
+@lru_cache(maxsize=1)  # time and size identify a version of the file
+def _read_cached(path: Path, _mtime_ns: int, _size: int) -> ArrayText:
     calls = []
     build = ""
     unplaced = 0
@@ -166,12 +184,12 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
     chrom = plain_chromosome(panel.chrom)
     here = [call for call in text.calls if same_chromosome(call.chrom, chrom)]  # these arrays are human
     if not here:
-        names = ", ".join(dict.fromkeys(call.chrom for call in text.calls))
+        names = ", ".join(array_chromosomes(path))
         raise NoRecord("content", f"target {path}: no call on chromosome {chrom}. The file has {names}")
     if lift is None and text.build and panel_build and text.build != panel_build:
         warnings.warn(
             f"{path}: its comments state {text.build}, the panel is on {panel_build}. Lift the file over "
-            f"({argument('chain')})",
+            f"({argument('chain')}) with UCSC's chain file {_chain_file(text.build, panel_build)}",
             stacklevel=2,
         )
     skipped = Counter({ON_ANOTHER_CHROMOSOME: len(text.calls) - len(here), NO_POSITION: text.unplaced})
@@ -207,6 +225,11 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
         dict(+skipped),
         unphased if unphased.any() else None,
     )
+
+
+def _chain_file(build: str, panel_build: str) -> str:
+    """Return the name of UCSC's chain file from one genome build to another."""
+    return f"{_UCSC_NAMES[build]}To{_UCSC_NAMES[panel_build].capitalize()}.over.chain.gz"
 
 
 def _open(path: Path) -> TextIO:

@@ -25,11 +25,12 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.panels.spin_files import concatenate_sites, find_x_region, haploid_in_males
 from spinimpute.runtime.errors import InputError, call
 from spinimpute.runtime.output_files import STANDARD, CannotWrite, temporary_folder
-from spinimpute.targets.array_text import is_array_text, read_array_calls
+from spinimpute.targets.array_text import array_chromosomes, is_array_text, read_array_calls
 from spinimpute.targets.final_report import is_final_report, read_final_report
 from spinimpute.targets.liftover import Lift
 from spinimpute.targets.plink import is_plink, read_plink
 from spinimpute.targets.repair import select_without_alt
+from spinimpute.vcf.index_reader import has_fresh_index, read_index
 from spinimpute.vcf.reader import HaplotypeReader, read_haplotypes
 from spinimpute.vcf.variant_file import starts_as_variant_file
 
@@ -43,11 +44,13 @@ class TargetFormat:
     `name` is its name in messages. `recognises(path)` returns whether an existing file has the format.
     `read(path, panel_sites, contig_line, lift)` returns the calls on the panel's chromosome, and raises
     InputError for a defective file. `lift` converts positions to the panel's genome build, or is None.
+    `chromosomes(path)`, if given, returns the chromosomes of the file, or none if this takes long.
     """
 
     name: str
     recognises: Callable[[Path], bool]
     read: Callable[[Path, Sites, str, Lift | None], Calls]
+    chromosomes: Callable[[Path], Sequence[str]] | None = None
 
 
 def read_variants(
@@ -67,13 +70,20 @@ def read_variants(
     return calls if lift is None else lift.convert_calls(calls)
 
 
-VARIANTS = TargetFormat("VCF, VCF.gz or BCF", starts_as_variant_file, read_variants)
+def indexed_chromosomes(path: Path) -> list[str]:
+    """Return the chromosomes with records in a VCF or BCF; none if it has no current index."""
+    return [contig.name for contig in read_index(path)] if has_fresh_index(path) else []
+
+
+VARIANTS = TargetFormat(
+    "VCF, VCF.gz or BCF", starts_as_variant_file, read_variants, chromosomes=indexed_chromosomes
+)
 
 FORMATS = (
     VARIANTS,
     TargetFormat("PLINK .bed or .pgen", is_plink, read_plink),
     TargetFormat("Illumina FinalReport", is_final_report, read_final_report),
-    TargetFormat("text of a consumer array", is_array_text, read_array_calls),
+    TargetFormat("text of a consumer array", is_array_text, read_array_calls, array_chromosomes),
 )
 
 

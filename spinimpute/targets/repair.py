@@ -51,6 +51,7 @@ class SiteNote:
     `id`, `ref` and `alt` are as in the target's file. `panel_ref` and `panel_alt` are "." if unknown.
     """
 
+    chrom: str
     position: int
     id: str
     ref: str
@@ -140,7 +141,8 @@ def repair_and_match(
             continue
         panel_ref, panel_alt = panel.ref[m.panel_index], panel.alt[m.panel_index]
         position, name = int(target.sites.position[m.index]), target.sites.id[m.index]
-        repairs.append(SiteNote(position, name, ref[m.index], alt[m.index], panel_ref, panel_alt, what))
+        named = (target.sites.chrom, position, name, ref[m.index], alt[m.index])
+        repairs.append(SiteNote(*named, panel_ref, panel_alt, what))
         if what in (STRAND_UNKNOWN, ALT_ELSEWHERE):
             kept[m.index] = False
             continue

@@ -106,7 +106,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "unsorted": (unsorted, "the positions go backwards at record"),
     "another region": (elsewhere, "another region than the panel"),
     "another chromosome": (another_chromosome, "no record in 20. The file has chromosome 7"),
-    "no calls": (no_calls, "all genotypes are missing at the sites that are in the panel"),
+    "no calls": (no_calls, "all genotypes on 20 are missing at the sites that are in the panel"),
     "empty line": (empty_line, "malformed at record 6, after 20:"),
     "no chromosome": (no_chromosome, "malformed at record 7, after 20:"),
     "more columns": (one_column_more, "has 30 columns, the header 29. Name the missing samples"),

@@ -2,11 +2,13 @@
 
 import csv
 import gzip
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import spinimpute
 from spinimpute.genotypes.builds import infer_build
 from spinimpute.genotypes.sites import DUPLICATE
 from spinimpute.targets.repair import OTHER_STRAND, SWAPPED
@@ -80,7 +82,7 @@ def test_a_sound_target_has_an_empty_table(run, panel, tmp_path):
     assert "matched:  246 of 246" in done.out
     assert "0 unphased heterozygotes, 0.00% missing" in done.out
     rows = (tmp_path / "t.tsv").read_text().splitlines()
-    assert rows[0] == "position\tid\tref\talt\tpanel_ref\tpanel_alt\twhat"
+    assert rows[0] == "chrom\tposition\tid\tref\talt\tpanel_ref\tpanel_alt\twhat"
     assert all("one allele only in the target" in row for row in rows[1:])
 
 
@@ -141,6 +143,72 @@ def test_check_refuses_what_impute_refuses(run, panel, tmp_path, edited_target, 
         assert said in message
     assert checked.err.replace("impute refuses this target: ", "") == refused.err
     run.impute(target, panel, tmp_path / "o.bcf", "--force", "-q").ok("spinimpute: warning: ", said)
+
+
+def on_chromosome(text: str, chrom: str) -> str:
+    return text.replace("ID=20,", f"ID={chrom},").replace("\n20\t", f"\n{chrom}\t")
+
+
+@pytest.fixture(scope="module")
+def genome_panels(panel, tmp_path_factory):
+    """A folder with the example's panel as chromosomes 20, 21 and 22."""
+    folder = tmp_path_factory.mktemp("panels")
+    (folder / "20.spin").symlink_to(panel)
+    text = gzip.decompress((EXAMPLE / "panel.vcf.gz").read_bytes()).decode()
+    for chrom in ("21", "22"):
+        (folder / f"{chrom}.vcf").write_text(on_chromosome(text, chrom))
+        spinimpute.build_panel(folder / f"{chrom}.vcf", folder / f"{chrom}.spin").close()
+    return folder
+
+
+def test_a_genome_has_one_report(run, genome_panels, tmp_path):
+    """Chromosome 20 is sound, 21 is on another build, 22 is absent, and no panel contains 19."""
+    text = gzip.decompress((EXAMPLE / "target.vcf.gz").read_bytes()).decode()
+    lines = text.splitlines(keepends=True)
+    rows = [line.split("\t") for line in lines if line[0] != "#"]
+    target, sites, samples = tmp_path / "t.vcf", tmp_path / "sites.tsv", tmp_path / "samples.tsv"
+    head = "".join(line for line in lines if line[0] == "#")
+    others = "".join(f"##contig=<ID={chrom}>\n" for chrom in ("19", "21"))
+    body = ["\t".join(["19", *rows[0][1:]])]
+    body += ["\t".join(row) for row in rows]
+    body += ["\t".join(shifted(["21", *row[1:]])) for row in rows]
+    target.write_text(head.replace("#CHROM", f"{others}#CHROM") + "".join(body))
+    subprocess.run(["bcftools", "view", "-Ob", "-o", target.with_suffix(".bcf"), target], check=True)
+    subprocess.run(["bcftools", "index", target.with_suffix(".bcf")], check=True)
+    given = ("check", "--panel", genome_panels)
+    tables = ("--out", sites, "--samples-out", samples)
+    done = run(*given, "--vcf", target.with_suffix(".bcf"), *tables).refused(
+        "impute refuses this target: only"
+    )
+    n_matched = 246 + sum(int(row[1]) % 20 == 0 for row in rows)
+    said = done.out.splitlines()
+    assert f"matched:  {n_matched} of 492 typed sites are panel sites" in said
+    assert any(line.endswith("% (21) to 100.0% (20)") for line in said)
+    assert "warning:  chromosome 19 is left out: no panel contains it" in said
+    assert sum(line.startswith("warning:  chromosome 22 is left out: target ") for line in said) == 1
+    assert sum("of the 246 target sites in the panel's region" in line for line in said) == 1
+    with sites.open() as file:
+        found = [(row["chrom"], row["what"]) for row in csv.DictReader(file, delimiter="\t")]
+    assert found.count(("21", "position not in panel")) == 492 - n_matched
+    assert not any(what == "position not in panel" for chrom, what in found if chrom != "21")
+    assert len(samples.read_text().splitlines()) == 21
+
+
+def test_a_genome_without_a_match_on_one_chromosome(run, genome_panels, tmp_path):
+    text = gzip.decompress((EXAMPLE / "target.vcf.gz").read_bytes()).decode()
+    files = []
+    for chrom, move in (("20", 0), ("21", 9_000_000), ("22", 9_000_000)):
+        lines = on_chromosome(text, chrom).splitlines()
+        rows = [line.split("\t") for line in lines if line[0] != "#"]
+        moved = ["\t".join([row[0], str(int(row[1]) + move), *row[2:]]) for row in rows]
+        files.append(tmp_path / f"{chrom}.vcf")
+        files[-1].write_text("\n".join([*(line for line in lines if line[0] == "#"), *moved]) + "\n")
+    given = [word for path in files for word in ("--vcf", path)]
+    done = run("check", *given, "--panel", genome_panels).refused("no target site is in the panel: panel 21:")
+    assert "matched:  246 of 246 typed sites" in done.out
+    assert "warning:  impute refuses chromosome 22, too\n" in done.out
+    assert spinimpute.check(files[0], genome_panels / "20.spin").n_matched == 246
+    run("check", "--vcf", files[1], "--panel", genome_panels).refused("no target site is in the panel")
 
 
 def test_refusals_leave_no_table(run, panel, tmp_path):

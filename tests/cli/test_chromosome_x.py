@@ -169,7 +169,7 @@ def test_sexes_that_are_stated(run, example, x_panel, tmp_path):
     assert read_sexes(sexes) == {name: i % 2 == 0 for i, name in enumerate(names)}
     command = ("check", "--vcf", target, "--panel", x_panel, "--sex", sexes)
     done = run(*command, "--samples-out", tmp_path / "s.tsv").ok()
-    assert "10 samples have one copy, 10 have two" in done.out
+    assert "haploid:  X non-PAR: 10 of 20 samples have one copy" in done.out
     assert "stated" not in done.out
     rows = [line.split("\t") for line in (tmp_path / "s.tsv").read_text().splitlines()[1:]]
     assert [row[3] for row in rows] == ["1", "2"] * 10

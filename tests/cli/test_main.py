@@ -73,7 +73,7 @@ def test_version_names_models_and_libraries(run):
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--threads", "0"], "--threads"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "--device", "tpu"], "tpu"),
         (["impute", "--vcf", "t.vcf", "--out", "o.vcf", "-O", "x"], "-O"),
-        (["phase", "--vcf", "a.vcf", "--vcf=b.vcf", "-o", "o.vcf"], "--vcf is given 2 times: give it once"),
+        (["evaluate", "--truth", "a.vcf", "--truth=b.vcf"], "--truth is given 2 times: give it once"),
         (
             ["phase", "--bfile", "a", "--vcf", "b.vcf", "-o", "o.vcf", "--out", "p.vcf"],
             "--out is given 2 times",

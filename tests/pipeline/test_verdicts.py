@@ -111,12 +111,14 @@ def test_calls_by_site_and_by_sample():
 
 
 def test_samples_without_a_call():
-    assert check_called("t.vcf", ["a", "b"], np.array([True, True])) == []
+    assert check_called("t.vcf", "20", ["a", "b"], np.array([True, True])) == []
     names = list("abcdefgh")
-    (warning,) = check_called("t.vcf", names, np.arange(8) == 0)
-    assert warning.startswith("7 of 8 samples have no call at any panel site (b, c, d, e, f and 2 more)")
-    with pytest.raises(InputError, match=r"target t\.vcf: all genotypes are missing"):
-        check_called("t.vcf", names, np.zeros(8, bool))
+    (warning,) = check_called("t.vcf", "20", names, np.arange(8) == 0)
+    assert warning.startswith(
+        "7 of 8 samples have no call at any panel site of 20 (b, c, d, e, f and 2 more)"
+    )
+    with pytest.raises(InputError, match=r"target t\.vcf: all genotypes on 20 are missing"):
+        check_called("t.vcf", "20", names, np.zeros(8, bool))
 
 
 def test_the_header_of_a_lifted_target_is_past(rng):

@@ -6,11 +6,10 @@ but not written. Regions whose buffers overlap form one interval, so each site i
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
 from typing import NamedTuple
@@ -30,7 +29,6 @@ from spinimpute.pipeline.sequenced.inputs import (
     require_haplotypes,
 )
 from spinimpute.quality.summary import SequencedSummary
-from spinimpute.runtime.errors import InputError
 from spinimpute.sequencing.alignment_file import AlignmentFile
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
@@ -215,34 +213,3 @@ def read_intervals(
     if sexes and is_x(panels[0].chrom) and not set(sexes) & set(found.intervals[0].likelihoods.samples):
         found.warnings.append("no sample is in the list of sexes: all have two copies of X")
     return found
-
-
-def check_sequenced(
-    panels: Sequence[ReferencePanel], sequencing: SequencingSettings
-) -> tuple[SequencedSummary, list[str]]:
-    """Read the data of sequenced samples at the sites of a panel like `impute_sequenced`.
-
-    Returns a summary, and the reasons why `impute_sequenced` would refuse files of reads, such as a missing
-    index, another genome build or other names of chromosomes. If files of reads are refused, the summary
-    counts the other files. It is empty if no file is left, or if there are also likelihoods or an array.
-    """
-    summary = SequencedSummary()
-    refusals = {}  # reason by index of the file
-    for i, path in enumerate(sequencing.alignments):
-        try:
-            with warnings.catch_warnings(action="ignore"):  # the warnings are repeated when the file is read
-                AlignmentFile(path, panels[-1], sequencing.reference).close()
-        except InputError as error:
-            refusals[i] = str(error)
-    if refusals:
-        if len(refusals) == len(sequencing.alignments) or sequencing.likelihood_files or sequencing.array:
-            return summary, list(refusals.values())
-        kept = [i for i in range(len(sequencing.alignments)) if i not in refusals]
-        sequencing = replace(
-            sequencing,
-            alignments=[sequencing.alignments[i] for i in kept],
-            names=[sequencing.names[i] for i in kept] if sequencing.names else (),
-        )
-    read_intervals(panels, sequencing, (), None, force=False).count(summary)
-    summary.warnings += summary.coverage.warnings()
-    return summary, list(refusals.values())

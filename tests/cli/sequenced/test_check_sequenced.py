@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import spinimpute
+
 Write = Callable[..., Path]
 Rows = list[list[str]]
 EXCHANGED = range(10, 17)
@@ -59,13 +61,25 @@ def test_what_impute_refuses(run, rows, write_gl, small_panel, tmp_path):
     run("check", "--gl", elsewhere, "--panel", small_panel).refused("The file has chromosome 7")
 
 
-def test_check_takes_the_likelihoods_of_one_chromosome(run, gl, small_panel):
-    run("check", "--gl", gl, "--gl", gl, "--panel", small_panel).refused(
-        "--gl is given 2 times: give it once"
-    )
-    said = {command: " ".join(run(command, "-h").out.split()) for command in ("check", "impute")}
-    repeated = "VCF or BCF with PL, GL or GT. Repeat for one file per chromosome."
-    assert [repeated in said[command] for command in ("check", "impute")] == [False, True]
+def test_a_folder_of_panels(run, rows, gl, write_gl, small_panel, tmp_path):
+    """Chromosomes 20 and 21 have the same data; the samples have none on 22."""
+    folder = tmp_path / "panels"
+    folder.mkdir()
+    (folder / "20.spin").symlink_to(small_panel)
+    sites = ["\t".join([*row[:5], ".", ".", ".", "GT", "0|1", "0|0"]) for row in rows]
+    head = "#CHROM POS ID REF ALT QUAL FILTER INFO FORMAT p q".replace(" ", "\t")
+    for chrom in ("21", "22"):
+        lines = [f"{chrom}\t{line.partition(chr(9))[2]}" for line in sites]
+        text = tmp_path / f"{chrom}.vcf"
+        text.write_text("\n".join(["##fileformat=VCFv4.2", f"##contig=<ID={chrom}>", head, *lines]) + "\n")
+        spinimpute.build_panel(text, folder / f"{chrom}.spin").close()
+    other = write_gl(tmp_path / "other.vcf", [["21", *row[1:]] for row in rows], "21")
+    done = run("check", "--gl", other, "--gl", gl, "--panel", folder).ok()
+    assert f"matched:  {2 * len(rows)} panel sites of {2 * len(rows)} sites in the input" in done.out
+    assert "warning:  chromosome 22 is left out: no target file contains it\n" in done.out
+    done = run("check", "--gl", gl, "--panel", folder).ok()
+    assert f"matched:  {len(rows)} panel sites of {len(rows)} sites" in done.out
+    assert "warning:  chromosomes 21 and 22 are left out. Chromosome 21: " in done.out
 
 
 @pytest.mark.parametrize(
